@@ -1,0 +1,110 @@
+# Everything here works on a fresh machine with Python 3.11 and gcc: the first target that needs it makes a virtual
+# environment (VENV=, by default .venv) and installs Orion into it, editable; pip brings the rest, CMake included.
+# C builds live outside the tree, in a cache, so that a clean checkout and a second one are quick.
+
+PYTHON ?= python3
+VENV   ?= .venv
+CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/orion
+# One folder of builds for each checkout: CMake refuses a build folder of another source folder.
+BUILD  := $(CACHE)/build-$(shell pwd -P | cksum | cut -d' ' -f1)
+BIN    := $(VENV)/bin
+ROOMS  := operator device_plugin node_agent hook crds cli bench
+LINKS  := build/import/orion
+# What the hook and the simulated driver are compiled from.
+SOURCES := hook/CMakeLists.txt $(wildcard hook/include/orion/*.h hook/src/*.[ch] hook/src/generated/*.[ch] \
+           hook/src/generated/*.inc hook/src/*.map \
+           hook/sim/*.[ch] hook/sim/*.inc hook/sim/*.map)
+# cuda.h of PyPI's nvidia-cuda-runtime, which the generated files are made from.
+CUDA = $(shell $(BIN)/python -c "import nvidia.cu13 as n; print(n.__path__[0] + '/include')")
+CONFIGURE = $(BIN)/cmake -G Ninja -DPython3_EXECUTABLE=$(abspath $(BIN)/python) -S hook
+
+export PATH := $(abspath $(BIN)):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONDONTWRITEBYTECODE := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check build lint types layers generated warnings pytest sanitizers bench-hook generate wheel clean
+
+help:  ## Show this help
+	@echo "Targets (the first one that you call sets up $(VENV)):"
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
+
+demo: $(VENV)/built  ## Two processes share a GPU, unmanaged and under Orion; a real GPU where there is one, else simulated
+	$(BIN)/orion demo $(ARGS)
+
+test: pytest sanitizers  ## All tests that this machine can run; the last line says which tiers ran
+	@$(BIN)/python tools/tiers.py --selection='$(ARGS)'
+
+check: lint types layers generated warnings  ## Style, types, layers, generated files, C warnings (after set-up: under a minute)
+	@echo "check: all passed"
+
+build: $(VENV)/built  ## Set up, and compile what has changed
+
+lint: $(VENV)/built
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/built $(LINKS)
+	$(BIN)/mypy
+
+layers: $(VENV)/built $(LINKS)
+	PYTHONPATH=build/import $(BIN)/lint-imports --no-cache
+
+generated: $(VENV)/built $(LINKS)
+	PYTHONPATH=build/import $(BIN)/python -m orion.hook.generate --check
+	$(BIN)/python hook/sim/generate.py $(CUDA) --check
+	$(BIN)/python tools/generate_stubs.py --check
+	$(BIN)/python tools/generate_map.py --check
+	$(BIN)/python tools/check_version.py
+
+warnings: $(VENV)/ready
+	$(CONFIGURE) -B $(BUILD)/strict -DORION_STRICT=ON -DORION_TESTS=ON -DCMAKE_BUILD_TYPE=Release --log-level=WARNING
+	$(BIN)/cmake --build $(BUILD)/strict
+
+pytest: $(VENV)/built
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+sanitizers: $(VENV)/ready
+	$(BIN)/python tools/sanitizers.py --build $(BUILD)
+
+bench-hook: $(VENV)/built  ## What the hook costs a launch: in instructions here, in time on a GPU
+	$(BIN)/python -m orion.bench.hook_cost $(ARGS)
+
+generate: $(VENV)/ready $(LINKS)  ## Make the generated files anew: wrappers, driver stubs, gRPC stubs, the map
+	PYTHONPATH=build/import $(BIN)/python -m orion.hook.generate --write
+	$(BIN)/python hook/sim/generate.py $(CUDA)
+	$(BIN)/python tools/generate_stubs.py
+	$(BIN)/python tools/generate_map.py
+
+wheel: $(VENV)/ready  ## A release wheel in dist/ that loads on glibc 2.17 and later
+	CC="$(abspath tools/cc-glibc-2.17)" $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation \
+	  --config-settings=build-dir=$(BUILD)/release --wheel-dir dist .
+	$(BIN)/python tools/check_wheel.py dist/*.whl
+
+clean:  ## Drop what builds and tests made, the virtual environment included
+	rm -rf build dist $(VENV) $(BUILD) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+# -- Set-up ------------------------------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@echo "setting up $(VENV) (once; about a minute)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "pip>=25.1"
+
+# The tools: compilers' helpers, linters, test runners.
+$(VENV)/ready: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+# Orion itself. Without build isolation: the tools are in the environment, and CMake compiles only what has changed.
+$(VENV)/built: $(VENV)/ready $(SOURCES)
+	@echo "installing orion-gpu into $(VENV), editable"
+	$(BIN)/python -m pip install --quiet --no-build-isolation --config-settings=build-dir=$(BUILD)/editable \
+	  --editable ".[demo]"
+	@touch $@
+
+# mypy, pyright and editors read files, not import hooks: give them a folder that has the package's name.
+$(LINKS): pyproject.toml
+	@mkdir -p $@
+	@for room in $(ROOMS); do ln -sfn ../../../$$room $@/$$room; done
+	@touch $@

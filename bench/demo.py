@@ -1,0 +1,237 @@
+"""`orion demo`: what Orion is for, in half a minute on any machine.
+
+Three phases: a latency-critical process (hp) alone; the same requests with a training process (be) beside it; and
+again under Orion. A machine with an NVIDIA GPU and torch runs real models on it, any other the simulated GPU. The
+simulated figures show how it works; what it gives on a GPU stands in docs/results.
+"""
+
+import importlib.util
+import json
+import math
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from orion.bench import demo_phases
+from orion.bench.commandline import OneSentenceParser
+from orion.bench.crew import WorkerError
+from orion.bench.demo_phases import Experiment, Outcome, Phase
+from orion.bench.estimates import percentile
+from orion.bench.managed import AgentError
+
+SIMULATED_RATE = 85.0  # of 4 ms requests: 34 % of the GPU
+FEWEST_REQUESTS = 100  # below, a 99th percentile is one request's luck
+TITLES = {"alone": "hp alone", "unmanaged": "unmanaged", "orion": "under Orion"}
+
+
+class DemoError(RuntimeError):
+    """The demo cannot run as asked; one sentence that says why and what would work."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may choose."""
+
+    seconds: float = 6.0
+    """Length of each phase that counts."""
+    rate: float | None = None
+    """hp requests a second; None: 34 % of the GPU."""
+    seed: int = 1
+    """Of the arrivals."""
+    output: Path = Path("orion-demo.png")
+    """The picture."""
+    simulated: bool | None = None
+    """None: a GPU with torch if there is one, else the simulated GPU."""
+    as_json: bool = False
+    """One object on standard output instead of the table."""
+
+
+def run_demo(options: Options) -> int:
+    """Run the demo and show it: progress on standard error, results on standard output, the picture in a file.
+
+    Returns:
+        An exit status: 0, or 1 with the reason on standard error, or 2 for an option that cannot be.
+    """
+    errors = Console(stderr=True)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        experiment = make_experiment(options)
+        outcome = _run_with_progress(experiment, errors)
+    except DemoError as error:
+        errors.print(f"orion demo: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        return 2
+    except (WorkerError, AgentError, FileNotFoundError) as error:
+        errors.print(f"orion demo: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        errors.print("orion demo: interrupted; everything it started has ended")
+        return 130
+    _show(outcome, options)
+    return 0
+
+
+def make_experiment(options: Options) -> Experiment:
+    """Decide what runs on what.
+
+    Raises:
+        DemoError: An option that cannot be.
+    """
+    simulated = _choose_simulated(options.simulated)
+    rate = options.rate if options.rate is not None else (SIMULATED_RATE if simulated else None)
+    for name, value in (("--seconds", options.seconds), ("--rate", rate)):
+        if value is not None and not 0 < value < math.inf:
+            raise DemoError(f"{name} {value:g}: it has to be a positive number")
+    if rate is not None and rate * options.seconds < FEWEST_REQUESTS * 1.2:
+        raise DemoError(
+            f"--rate {rate:g} for --seconds {options.seconds:g} gives too few requests for a 99th percentile; "
+            f"rate x seconds must be at least {FEWEST_REQUESTS * 1.2:.0f}"
+        )
+    if not options.output.absolute().parent.is_dir():
+        raise DemoError(f"--output {options.output}: there is no such folder")
+    if options.output.suffix.lower() != ".png":
+        raise DemoError(f"--output {options.output}: the picture is a PNG, so its name must end with .png")
+    kinds: tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]]
+    if simulated:
+        kinds = ("simulated-inference", {}), ("simulated-training", {})
+    else:
+        kinds = ("resnet50-inference", {"precision": "bf16"}), ("resnet50-training", {"batch": 64, "traced": True})
+    return Experiment(simulated, *kinds, options.seconds, rate, options.seed)
+
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    """Return the results as `--json` prints them; ratios are to phase alone (hp) and to phase unmanaged (be)."""
+    p99_alone = percentile(outcome.phases[0].latencies_ms, 99)
+    be_unmanaged = outcome.phases[1].be_per_second
+    return {
+        "gpu": outcome.gpu,
+        "simulated": outcome.simulated,
+        "phases": [_phase_to_json(phase, p99_alone, be_unmanaged) for phase in outcome.phases],
+    }
+
+
+def _phase_to_json(phase: Phase, p99_alone: float, be_unmanaged: float) -> dict[str, Any]:
+    p50, p95, p99 = (percentile(phase.latencies_ms, rank) for rank in (50, 95, 99))
+    ratio = phase.be_per_second / be_unmanaged if phase.be_per_second and be_unmanaged else None
+    return {
+        "name": phase.name,
+        "hp": {
+            "requests": len(phase.latencies_ms),
+            "p50_ms": round(p50, 3),
+            "p95_ms": round(p95, 3),
+            "p99_ms": round(p99, 3),
+            "ratio_p99": round(p99 / p99_alone, 4),
+        },
+        "be": {"per_second": round(phase.be_per_second, 3), "ratio": None if ratio is None else round(ratio, 4)},
+    }
+
+
+def _choose_simulated(wanted: bool | None) -> bool:
+    if wanted is True:
+        return True
+    missing = _why_no_gpu()
+    if wanted is False and missing:
+        raise DemoError(f"--gpu: {missing}; --simulated runs without")
+    return bool(missing)
+
+
+def _why_no_gpu() -> str:
+    """Say why real models cannot run here; empty if they can. Asked in a process of its own: CUDA stays out of ours."""
+    if importlib.util.find_spec("torch") is None:
+        return "torch is not installed (`pip install 'orion-gpu[torch]'`)"
+    question = "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)"
+    try:
+        answer = subprocess.run([sys.executable, "-c", question], capture_output=True, timeout=120, check=False)
+    except subprocess.TimeoutExpired:
+        return "torch did not answer within two minutes"
+    return "" if answer.returncode == 0 else "torch finds no NVIDIA GPU"
+
+
+def _run_with_progress(experiment: Experiment, console: Console) -> Outcome:
+    where = "the simulated GPU" if experiment.simulated else "this machine's GPU"
+    console.print(f"Three phases of {experiment.seconds:g} s on {where}.", highlight=False)
+    percent = TextColumn("{task.percentage:>3.0f} %")
+    columns = TextColumn("{task.description:<12}"), BarColumn(), percent, TimeElapsedColumn()
+    with Progress(*columns, console=console, disable=not console.is_terminal, refresh_per_second=4) as bars:
+        tasks = {name: bars.add_task(title, total=1.0, start=False) for name, title in TITLES.items()}
+
+        def progress(phase: str, done: float) -> None:
+            task = tasks[phase]
+            if not bars.tasks[task].started:
+                bars.start_task(task)
+            bars.update(task, completed=done)
+            if done >= 1.0:
+                bars.stop_task(task)
+
+        return demo_phases.run_phases(experiment, progress)
+
+
+def _show(outcome: Outcome, options: Options) -> None:
+    from orion.bench import demo_picture  # matplotlib takes a second to import, which no phase should share
+
+    results = to_json(outcome)
+    demo_picture.draw(outcome, options.output)
+    if options.as_json:
+        print(json.dumps(results))
+        return
+    console = Console()
+    console.print(_table(outcome, results))
+    console.print(f"Timeline: {options.output}", highlight=False)
+    if outcome.simulated:
+        console.print("The GPU is simulated: this shows how Orion works, not what a GPU gives.", highlight=False)
+
+
+def _table(outcome: Outcome, results: dict[str, Any]) -> Table:
+    table = Table(title=f"{outcome.gpu}; hp {outcome.rate:g} requests/s", box=box.SIMPLE_HEAD)
+    table.add_column("phase", no_wrap=True)
+    for name in (
+        "hp\np50",
+        "hp\np95",
+        "hp\np99",
+        "p99 /\nalone",
+        f"be\n{outcome.phases[1].be_unit}/s",
+        "be /\nunmanaged",
+    ):
+        table.add_column(name, justify="right", no_wrap=True)
+    for phase in results["phases"]:
+        hp, be = phase["hp"], phase["be"]
+        throughput = (f"{be['per_second']:.1f}", f"{be['ratio']:.2f}") if be["ratio"] else ("", "")
+        table.add_row(
+            TITLES[phase["name"]],
+            *(f"{hp[name]:.1f} ms" for name in ("p50_ms", "p95_ms", "p99_ms")),
+            f"{hp['ratio_p99']:.2f}",
+            *throughput,
+            style="bold" if phase["name"] == "orion" else "",
+        )
+    return table
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demo as a program of its own; `orion demo` has the same options."""
+    parser = OneSentenceParser(prog="orion demo", description="Two processes share a GPU, without and with Orion.")
+    parser.add_argument("--seconds", type=float, default=Options.seconds, help="length of a phase")
+    parser.add_argument("--rate", type=float, help="hp requests a second; default: 34 %% of the GPU")
+    parser.add_argument("--seed", type=int, default=Options.seed, help="of the arrival times")
+    parser.add_argument("--output", type=Path, default=Options.output, help="where the picture goes, a .png")
+    parser.add_argument("--simulated", action="store_true", default=None, help="the simulated GPU even if there is one")
+    parser.add_argument("--gpu", dest="simulated", action="store_false", help="a real GPU or nothing")
+    parser.add_argument("--json", dest="as_json", action="store_true", help="one JSON object on standard output")
+    return run_demo(Options(**vars(parser.parse_args(arguments))))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """End as by Ctrl-C: everything that was started is ended on the way out."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""The three phases of the demo: the same requests alone, beside an unmanaged trainer, beside one under Orion."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orion.bench.arrivals import busiest_window, poisson_arrivals
+from orion.bench.crew import Crew, Worker
+from orion.bench.estimates import completed_between, latencies_ms
+from orion.bench.managed import ManagedGPU, machine
+from orion.bench.stand_ins import Load
+from orion.bench.workload import Span
+
+LEAD_SECONDS = 1.0  # both run this long before anything counts: caches, clocks and learnt durations settle
+PICTURE_SECONDS = 0.1
+LOAD = 0.34  # of the GPU by hp, where no rate is given
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What runs, and on what."""
+
+    simulated: bool
+    hp: Load
+    be: Load
+    seconds: float
+    rate: float | None
+    """Requests a second; None: what loads the GPU to LOAD."""
+    seed: int
+
+
+@dataclass
+class Phase:
+    """What one phase gave. Times are seconds from the begin of its lead-in."""
+
+    name: str
+    latencies_ms: list[float]
+    be_per_second: float = 0.0
+    be_unit: str = ""
+    hp_spans: list[Span] = field(default_factory=list)
+    be_spans: list[Span] = field(default_factory=list)
+
+
+@dataclass
+class Outcome:
+    """All phases and what a reader has to know of them."""
+
+    gpu: str
+    simulated: bool
+    rate: float
+    arrivals: list[float]
+    window: Span
+    phases: list[Phase]
+
+
+Progress = Callable[[str, float], None]
+"""Called often with the phase's name and how much of it is done, 0 to 1."""
+
+
+class _Run:
+    """The workers and what they share; one method a phase."""
+
+    def __init__(self, experiment: Experiment, progress: Progress) -> None:
+        self._experiment = experiment
+        self._progress = progress
+        self._phase, self._begin, self._end = "alone", float("inf"), float("inf")
+        self._crew = Crew(self._tick)
+        self._arrivals: list[float] = []
+        self._window: Span = (0.0, 0.0)
+        self._rate = 0.0
+        self._gpu = ""
+        self._timelines: Path | None = None
+
+    def all_phases(self) -> Outcome:
+        experiment = self._experiment
+        with ExitStack() as stack:
+            plain = stack.enter_context(machine(experiment.simulated))
+            self._timelines = Path(plain["ORION_SIM_STATE"]) if experiment.simulated else None
+            stack.enter_context(self._crew)
+            hp = self._hire("hp", experiment.hp, plain)
+            self._prepare("alone", hp)
+            self._draw_arrivals(hp)
+            phases = [self._measure(hp, None)]
+            self._phase = "unmanaged"
+            be = self._hire("be", experiment.be, plain)
+            self._prepare("unmanaged", be)
+            phases.append(self._measure(hp, be))
+            self._crew.dismiss([hp, be])
+            self._phase = "orion"
+            managed = stack.enter_context(ManagedGPU(plain, experiment.simulated))
+            hp = self._hire("hp", experiment.hp, managed.client_environment("hp"))
+            be = self._hire("be", experiment.be, managed.client_environment("be"))
+            self._prepare("orion", hp, be)
+            managed.wait_for_clients(2)
+            phases.append(self._measure(hp, be))
+            self._crew.dismiss([hp, be])  # before their agent
+        return Outcome(self._gpu, experiment.simulated, self._rate, self._counted(), self._window, phases)
+
+    def _hire(self, role: str, load: Load, environment: dict[str, str]) -> Worker:
+        kind, options = load
+        if self._timelines:  # the simulated GPU writes down itself who had it when
+            options = {**options, "timeline": str(self._timelines / f"{self._phase}.{role}")}
+        return self._crew.hire(f"{role} of phase {self._phase}", kind, options, environment)
+
+    def _prepare(self, phase: str, *workers: Worker) -> None:
+        self._phase, self._begin = phase, float("inf")
+        self._crew.ready(*workers)
+
+    def _draw_arrivals(self, hp: Worker) -> None:
+        experiment, request_ms = self._experiment, hp.about["details"]["step_ms"]
+        self._rate = experiment.rate or round(1e3 * LOAD / request_ms, 1)
+        self._gpu = hp.about["gpu"]
+        self._arrivals = poisson_arrivals(self._rate, LEAD_SECONDS + experiment.seconds, experiment.seed)
+        self._window = busiest_window(self._arrivals, PICTURE_SECONDS, LEAD_SECONDS)
+
+    def _counted(self) -> list[float]:
+        return [arrival for arrival in self._arrivals if arrival >= LEAD_SECONDS]
+
+    def _measure(self, hp: Worker, be: Worker | None) -> Phase:
+        """Run the requests, beside a training loop where there is one."""
+        length = LEAD_SECONDS + self._experiment.seconds
+        self._begin = time.monotonic() + 0.2
+        self._end = self._begin + length
+        hp.command(do="serve", begin=self._begin, arrivals=self._arrivals, trace=self._window)
+        workers = [hp]
+        if be is not None:
+            be.command(do="loop", begin=self._begin, end=self._end + 0.1, trace=self._window)
+            workers.append(be)
+        served, *looped = self._crew.gather(*workers, seconds=3 * length + 30)
+        skipped = len(self._arrivals) - len(self._counted())
+        phase = Phase(self._phase, latencies_ms(self._arrivals, served["ends"])[skipped:], hp_spans=served["spans"])
+        if be is not None:
+            steps = completed_between(looped[0]["ends"], LEAD_SECONDS, length)
+            phase.be_per_second = steps * be.about["amount"] / self._experiment.seconds
+            phase.be_unit, phase.be_spans = be.about["unit"], looped[0]["spans"]
+        self._progress(self._phase, 1.0)
+        return phase
+
+    def _tick(self) -> None:
+        done = (time.monotonic() - self._begin) / (self._end - self._begin) if self._begin < float("inf") else 0.0
+        self._progress(self._phase, min(max(done, 0.0), 1.0))
+
+
+def run_phases(experiment: Experiment, progress: Progress) -> Outcome:
+    """Run all three phases; leaves no process and no file behind, whatever happens.
+
+    Raises:
+        WorkerError, AgentError: With what the process said.
+    """
+    return _Run(experiment, progress).all_phases()

@@ -1,0 +1,53 @@
+"""Raw data of a measurement: JSON that says what made it, when, and on what machine."""
+
+import gzip
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def header(experiment: str) -> dict[str, Any]:
+    """Return what every file of raw data begins with.
+
+    Args:
+        experiment: The module of orion.bench that makes it.
+    """
+    return {
+        "experiment": experiment,
+        "command": " ".join([f"python -m orion.bench.{experiment}", *sys.argv[1:]]),
+        "began": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+        "machine": describe_machine(),
+    }
+
+
+def write(path: Path, raw: dict[str, Any]) -> None:
+    """Write a file, whole or not at all; compressed if its name ends with .gz."""
+    data = json.dumps(raw).encode() + b"\n"
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    fresh.replace(path)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read what `write` wrote."""
+    data = path.read_bytes()
+    raw: dict[str, Any] = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+    return raw
+
+
+def rounded(seconds: list[float]) -> list[float]:
+    """Round to a microsecond: what a clock read by Python is good for, and half the size of the file."""
+    return [round(second, 6) for second in seconds]
+
+
+def describe_machine() -> str:
+    """Return GPU, driver and memory as nvidia-smi names them."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "no NVIDIA GPU"
+    return done.stdout.strip() or "no NVIDIA GPU"

@@ -1,0 +1,78 @@
+"""`orion agent`: run the node agent in the foreground."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orion.cli import roots
+from orion.cli.errors import Refused
+
+
+class Gpus(StrEnum):
+    """Where the agent looks for GPUs."""
+
+    AUTO = "auto"
+    NVML = "nvml"
+    SIMULATED = "simulated"
+    NONE = "none"
+
+
+class Policy(StrEnum):
+    """How a GPU's clients share it."""
+
+    GATE = "gate"
+    NONE = "none"
+
+
+def agent(
+    root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
+    gpus: Annotated[
+        Gpus,
+        typer.Option(help="auto: NVML's if it finds any, else simulated ones if ORION_SIM_GPUS is set, else none."),
+    ] = Gpus.AUTO,
+    simulated: Annotated[bool, typer.Option("--simulated", help="Short for --gpus simulated.")] = False,
+    metrics_address: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Where Prometheus finds metrics; port 0: a free one; empty: nowhere."),
+    ] = "127.0.0.1:9435",
+    hp_slots: Annotated[int, typer.Option(min=0, max=64, help="hp slots of each GPU, made at the start.")] = 1,
+    be_slots: Annotated[int, typer.Option(min=0, max=64, help="be slots of each GPU, made at the start.")] = 8,
+    policy: Annotated[Policy, typer.Option(help="gate: be waits while hp is busy. none: nobody waits.")] = Policy.GATE,
+    window_us: Annotated[
+        int, typer.Option(min=50, max=1_000_000, help="Expected be work in flight: what hp may have to wait for.")
+    ] = 500,
+) -> None:
+    """Run the node agent: it seats clients, grants, watches over them and serves metrics.
+
+    `orion run` starts one by itself; run it here to see its log, or as a service. When it ends, clients go on under
+    their last grants, and the next agent takes them over.
+    """
+    _run({
+        "root": (root or roots.default_root()).absolute(),
+        "gpus": "simulated" if simulated else gpus.value,
+        "metrics_address": metrics_address,
+        "hp_slots": hp_slots,
+        "be_slots": be_slots,
+        "policy": {"policy": policy.value, "window_us": window_us},
+    })  # fmt: skip
+
+
+def _run(told: dict[str, Any]) -> None:
+    from pydantic import ValidationError
+
+    from orion.node_agent.errors import AgentError
+    from orion.node_agent.serving import run
+    from orion.node_agent.settings import AgentSettings
+
+    try:
+        settings = AgentSettings.model_validate(told)
+    except ValidationError as error:
+        first = error.errors()[0]
+        flag = f"--{str(first['loc'][-1]).replace('_', '-')}"
+        raise Refused(f"{flag} cannot be {first['input']!r}: {first['msg']}", status=2) from error
+    try:
+        run(settings)
+    except (AgentError, OSError) as error:
+        raise Refused(str(error)) from error

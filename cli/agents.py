@@ -1,0 +1,92 @@
+"""Finds the agent of a root, or starts one that outlives the command.
+
+The agent is started in a session of its own, so that neither Ctrl-C nor the end of a shell reaches it. Any number of
+`orion run` may start at once: a file lock lets one of them start the agent while the others wait for it.
+"""
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from orion.cli import roots
+from orion.cli.errors import NoAgent, Refused
+from orion.node_agent.api import agent_pb2, client
+
+START_SECONDS = 20.0
+LOOK_SECONDS = 0.02
+# be slots are made as clients come; a free port, so that agents of several roots do not fight for one.
+_OPTIONS = ("--be-slots", "0", "--metrics-address", "127.0.0.1:0")
+
+
+@contextlib.contextmanager
+def asking(root: Path) -> Iterator[client.AgentClient]:
+    """Offer the agent of a root; what it refuses is a sentence for the user.
+
+    Raises:
+        NoAgent: none answers there.
+        Refused: it said no.
+    """
+    try:
+        with client.AgentClient(root) as agent:
+            yield agent
+    except client.NoAgent as error:
+        raise NoAgent(str(error)) from error
+    except client.RequestRefused as error:
+        raise Refused(f"the agent says no: {error}") from error
+
+
+def ask(root: Path) -> agent_pb2.Snapshot:
+    """Return what the agent sees now.
+
+    Raises:
+        NoAgent: none answers at this root.
+    """
+    with asking(root) as agent:
+        return agent.snapshot()
+
+
+def find_or_start(root: Path, simulated: bool) -> agent_pb2.Snapshot:
+    """Return the snapshot of the root's agent, starting it if there is none.
+
+    Args:
+        root: made, for this user alone, if it is not there.
+        simulated: an agent started here manages the simulated GPU.
+    """
+    with contextlib.suppress(NoAgent):
+        return ask(root)
+    try:
+        root.mkdir(mode=0o755, parents=True, exist_ok=True)
+        lock = open(root / "start.lock", "w")  # noqa: SIM115 - closed by the with below
+    except OSError as error:
+        raise Refused(f"{root} cannot hold an agent ({error.strerror}); give another --root") from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with contextlib.suppress(NoAgent):
+            return ask(root)  # another `orion run` started it meanwhile
+        return _start(root, simulated)
+
+
+def _start(root: Path, simulated: bool) -> agent_pb2.Snapshot:
+    log = root / roots.AGENT_LOG
+    command = [sys.executable, "-m", "orion.cli", "agent", "--root", str(root), *_OPTIONS]
+    command += ["--simulated"] if simulated else []
+    environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "ORION_ROOT")}
+    with open(log, "ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=environment
+        )
+    print(f"orion: started an agent at {root} (process {process.pid}, log {log})", file=sys.stderr)
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(NoAgent):
+            return ask(root)
+        if process.poll() is not None:
+            break
+        time.sleep(LOOK_SECONDS)
+    last = log.read_text(errors="replace").strip().rpartition("\n")[2] or "it said nothing"
+    raise Refused(f"the agent did not start: {last.removeprefix('orion: ')} (all of it in {log})")

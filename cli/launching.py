@@ -1,0 +1,64 @@
+"""What makes a program a client: its own root folder, and the environment that preloads the hook.
+
+The folder `<root>/run/<process id>/slots/` holds a link for each GPU to the slot's directory, so a client knows its own
+slots and nobody else's. It is left behind when the client ends (`orion run` has become the client by then and cannot
+clean up); the next `orion run` sweeps those of ended processes.
+"""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from orion.cli.errors import Refused
+
+# ld.so splits LD_PRELOAD at these, LD_LIBRARY_PATH at ':' and ';'; neither can be escaped.
+_SEPARATORS = frozenset(" :;\t\n")
+
+
+def make_client_root(root: Path, process_id: int, slots: Mapping[str, str]) -> Path:
+    """Make the folder that ORION_ROOT names for one client.
+
+    Args:
+        root: the agent's root.
+        process_id: the client's.
+        slots: the slot's directory by GPU UUID.
+    """
+    folder = root / "run" / str(process_id)
+    shutil.rmtree(folder, ignore_errors=True)  # of an ended process that had this number
+    (folder / "slots").mkdir(parents=True)
+    for gpu, directory in slots.items():
+        (folder / "slots" / gpu).symlink_to(directory)
+    return folder
+
+
+def sweep(root: Path) -> None:
+    """Remove the folders of processes that have ended."""
+    for folder in (root / "run").glob("[0-9]*"):
+        if not Path("/proc", folder.name).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _prepended(path: Path, old: str | None, separators: str) -> str:
+    if _SEPARATORS & set(str(path)):
+        raise Refused(f"the dynamic linker cannot take {path}: a space, colon or semicolon in it; install elsewhere")
+    rest = [part for part in (old or "").replace(separators[1], separators[0]).split(separators[0]) if part]
+    return separators[0].join([str(path), *(part for part in rest if part != str(path))])
+
+
+def client_environment(
+    old: Mapping[str, str], client_root: Path, hook: Path, simulated_driver: Path | None
+) -> dict[str, str]:
+    """Return the environment of a client; what stood in the old one stays.
+
+    Args:
+        old: the environment to begin with.
+        client_root: as made by `make_client_root`.
+        hook: the library to preload, before those that are preloaded already.
+        simulated_driver: the simulated libcuda.so.1, or None for the real one.
+    """
+    new = dict(old)
+    new["ORION_ROOT"] = str(client_root)
+    new["LD_PRELOAD"] = _prepended(hook, old.get("LD_PRELOAD"), ": ")
+    if simulated_driver is not None:
+        new["LD_LIBRARY_PATH"] = _prepended(simulated_driver.parent, old.get("LD_LIBRARY_PATH"), ":;")
+    return new

@@ -1,0 +1,19 @@
+"""Where this machine's agent and its clients meet: the root.
+
+ORION_ROOT is deliberately not read here: it tells a *client* where its own slots are, and a command typed in a shell
+under `orion run` means the machine's agent, not that shell's private folder.
+"""
+
+import os
+from pathlib import Path
+
+AGENT_SOCKET = "agent.sock"
+AGENT_LOG = "agent.log"
+
+
+def default_root() -> Path:
+    """Return /run/orion for root, else a folder of the user's own."""
+    if os.geteuid() == 0:
+        return Path("/run/orion")
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "orion" if runtime else Path(f"/tmp/orion-{os.getuid()}")

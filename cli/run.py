@@ -1,0 +1,92 @@
+"""`orion run`: start a program as a client.
+
+The command makes the slots and the environment, then becomes the program (exec): signals, job control, exit status and
+memory are the program's own, and there is no parent that could die before it. The agent closes the slots when the
+process has ended, however it ends.
+"""
+
+import os
+import shutil
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orion.cli import roots, sizes
+from orion.cli.errors import Refused
+
+if TYPE_CHECKING:
+    from orion.node_agent.api import agent_pb2
+
+
+class Priority(StrEnum):
+    """Which of the two a client is."""
+
+    HP = "hp"
+    BE = "be"
+
+
+def _size(text: str) -> int:
+    try:
+        return sizes.parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def run(
+    command: Annotated[list[str], typer.Argument(help="The program and its arguments, after --.", metavar="CMD")],
+    priority: Annotated[Priority, typer.Option(help="hp: latency matters. be: gets the time that hp leaves.")],
+    memory: Annotated[
+        int | None,
+        typer.Option(
+            parser=_size,
+            metavar="SIZE",
+            help="Device memory that each process may have, such as 8GiB.",
+            show_default="no limit",
+        ),
+    ] = None,
+    gpu: Annotated[
+        str,
+        typer.Option(
+            metavar="UUID|INDEX|all", help="The GPU to sit on; with one of several, the program sees it alone."
+        ),
+    ] = "all",
+    root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
+    simulated: Annotated[bool, typer.Option("--simulated", help="Run on the simulated GPU.")] = False,
+) -> None:
+    """Run a program under the hook; starts the agent if none runs.
+
+    [bold]orion run --priority hp -- python serve.py[/bold]
+
+    [bold]orion run --priority be --memory 8GiB -- python train.py[/bold]
+    """  # fmt: skip
+    from orion import hook
+    from orion.cli import agents, launching, seating
+
+    program = shutil.which(command[0])
+    if program is None:
+        raise Refused(f"{command[0]}: there is no such program", status=127)  # as a shell does
+    place = (root or roots.default_root()).absolute()
+    library = hook.library()
+    snapshot = agents.find_or_start(place, simulated)
+    gpus = seating.choose_gpus(snapshot, gpu)
+    on_simulated = _kind(gpus, simulated, place)
+    client_root = seating.take_seats(place, gpus, priority.value, memory or 0)
+    driver = hook.simulated_driver() if on_simulated else None
+    environment = launching.client_environment(os.environ, client_root, library, driver)
+    if gpu != "all":
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(each.uuid for each in gpus)
+    sys.stdout.flush()
+    try:
+        os.execve(program, command, environment)
+    except OSError as error:
+        raise Refused(f"{program} cannot be run: {error.strerror}", status=126) from error
+
+
+def _kind(gpus: "list[agent_pb2.Gpu]", simulated: bool, root: Path) -> bool:
+    """Return whether these GPUs are simulated; refuse a real agent for a simulated client."""
+    if simulated and not all(gpu.simulated for gpu in gpus):
+        raise Refused(f"the agent at {root} manages real GPUs; give --simulated another --root")
+    return any(gpu.simulated for gpu in gpus)

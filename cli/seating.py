@@ -1,0 +1,92 @@
+"""Which GPUs a client sits on, and its slot on each.
+
+A slot of the right role that nobody holds is taken before a new one is made. hp slots are not made: their number is the
+machine's decision (`orion agent --hp-slots`), and a second latency-critical process would have to wait for the first.
+Held is a slot with clients, and one that a living process has taken but not come to yet; the latter stands in the
+clients' folders, so one lock over looking and taking keeps two `orion run` from choosing the same.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from orion.cli import agents, launching
+from orion.cli.errors import Refused
+from orion.node_agent.api import agent_pb2
+
+
+def choose_gpus(snapshot: agent_pb2.Snapshot, wanted: str) -> list[agent_pb2.Gpu]:
+    """Return the GPUs that ``--gpu`` means: a UUID, an index, or ``all``."""
+    gpus = list(snapshot.gpus)
+    if not gpus:
+        raise Refused("the agent has no GPU here (`orion doctor` says why); --simulated runs on the simulated one")
+    if wanted == "all":
+        return gpus
+    chosen = [gpu for gpu in gpus if wanted.lower() in (gpu.uuid.lower(), str(gpu.index))]
+    if not chosen:
+        known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus)
+        raise Refused(f"there is no GPU {wanted!r}; --gpu takes all, or one of: {known}", status=2)
+    return chosen
+
+
+def take_seats(root: Path, gpus: list[agent_pb2.Gpu], priority: str, memory_limit: int) -> Path:
+    """Take a slot on each GPU for this process and return the folder that its ORION_ROOT names.
+
+    Args:
+        root: the agent's.
+        gpus: to sit on.
+        priority: ``hp`` or ``be``.
+        memory_limit: bytes for each process of the slot; 0 for none.
+    """
+    role = agent_pb2.HP if priority == "hp" else agent_pb2.BE
+    with _one_at_a_time(root), agents.asking(root) as agent:
+        launching.sweep(root)
+        now = {gpu.uuid: gpu for gpu in agent.snapshot().gpus}
+        names = {gpu.uuid: _free_slot(root, now.get(gpu.uuid, gpu), role) for gpu in gpus}
+        taken = [
+            agent.open_slot(uuid, role, name=name, memory_limit_bytes=memory_limit, owner_process_id=os.getpid())
+            for uuid, name in names.items()
+        ]
+        return launching.make_client_root(root, os.getpid(), {slot.gpu: slot.directory for slot in taken})
+
+
+@contextlib.contextmanager
+def _one_at_a_time(root: Path) -> Iterator[None]:
+    with open(root / "run.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _free_slot(root: Path, gpu: agent_pb2.Gpu, role: agent_pb2.Role) -> str:
+    """Return the name of a slot that nobody holds; empty for a new one (be)."""
+    holders = []
+    for slot in gpu.slots:
+        if slot.role != role:
+            continue
+        holder = _holder(root, slot)
+        if not holder:
+            return slot.name
+        holders.append(holder)
+    if role == agent_pb2.BE:
+        return ""
+    if not holders:
+        raise Refused(f"GPU {gpu.index} has no hp slot: its agent was started with --hp-slots 0")
+    raise Refused(
+        f"the hp slot of GPU {gpu.index} is held by {', '.join(holders)}: "
+        "wait until that has ended, end it, or run this one with --priority be"
+    )
+
+
+def _holder(root: Path, slot: agent_pb2.Slot) -> str:
+    """Return who holds a slot, for people; empty if nobody does."""
+    for client in slot.clients:
+        return f"process {client.process_id} ({client.command})"
+    for link in (root / "run").glob(f"*/slots/{slot.gpu}"):
+        process_id = link.parent.parent.name
+        # Our own number: a folder of an ended process, or of this one before it became another client.
+        if link.readlink() == Path(slot.directory) and process_id != str(os.getpid()):
+            with contextlib.suppress(OSError):
+                return f"process {process_id} ({Path('/proc', process_id, 'comm').read_text().strip()})"
+    return ""

@@ -1,0 +1,40 @@
+"""Where the compiled hook and the simulated driver lie, for the Python side.
+
+An installed package carries both; in a checkout without an install they are looked for where
+`cmake -S hook -B build/hook` leaves them. Nothing else of the hook runs in Python: it must work in processes that
+have never heard of Python.
+"""
+
+from importlib.resources import as_file, files
+from pathlib import Path
+
+HOOK = "liborion_hook.so"
+SIMULATED_DRIVER = "sim/libcuda.so.1"
+
+_CHECKOUT_BUILD = Path(__file__).resolve().parent.parent / "build" / "hook"
+
+
+def _find(name: str) -> Path:
+    with as_file(files(__name__).joinpath(*name.split("/"))) as installed:
+        for path in (installed, _CHECKOUT_BUILD / name):
+            if path.is_file():
+                return path.resolve()
+    raise FileNotFoundError(f"{name} is not built; `pip install .` or `make build` builds it")
+
+
+def library() -> Path:
+    """Return the path of the hook, the shared object that ``LD_PRELOAD`` names.
+
+    Raises:
+        FileNotFoundError: the package was not built.
+    """
+    return _find(HOOK)
+
+
+def simulated_driver() -> Path:
+    """Return the path of the simulated GPU's ``libcuda.so.1``; its folder goes into ``LD_LIBRARY_PATH``.
+
+    Raises:
+        FileNotFoundError: the package was not built.
+    """
+    return _find(SIMULATED_DRIVER)

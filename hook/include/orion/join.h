@@ -1,0 +1,61 @@
+/* The messages of joining: SEQPACKET, one struct a message, little-endian, at most ORION_MESSAGE_MAX bytes.
+ *
+ *   client                                  agent
+ *   HELLO (fresh)                    ->
+ *                                    <-     WELCOME + fds policy, grant, busy, record     or REFUSED, then close
+ *   (maps all four) READY            ->     seals busy and record against new writers
+ *                                    <-     NEIGHBOURS (be only; sent at once, even if empty, then with news)
+ *                                    <-     GONE (be only: places whose hp client has left)
+ *   REPORT                           ->     a condition that people should see
+ *
+ * After an agent's restart the client says HELLO with ORION_HELLO_RETURNS and its fds busy, record; the agent accepts
+ * only inodes recorded for the slot, keeps place and generation, and answers WELCOME + fds policy, grant, which the
+ * client maps over the old ones. SUSPECT travels alone on a connection of its own, opened by a gated thread that sees an
+ * hp client whose beat is stale: the agent looks whether that process is stopped.
+ *
+ * A client is managed from WELCOME on (hp) or from the first NEIGHBOURS on (be). Unknown message types are ignored by
+ * the client and end the connection at the agent. */
+#ifndef ORION_JOIN_H
+#define ORION_JOIN_H
+
+#include <stdint.h>
+
+#define ORION_MESSAGE_MAGIC 0x4e494a4fu /* "OJIN" */
+#define ORION_MESSAGE_MAX 4096u
+#define ORION_FDS_MAX 250u /* of one message; the kernel's limit is 253 */
+
+enum orion_message_type {
+    ORION_HELLO = 1, ORION_READY = 2, ORION_REPORT = 3, ORION_SUSPECT = 4,
+    ORION_WELCOME = 16, ORION_REFUSED = 17, ORION_NEIGHBOURS = 18, ORION_GONE = 19,
+};
+
+enum { ORION_HELLO_RETURNS = 1u }; /* flags of HELLO */
+enum orion_refusal { ORION_REFUSED_LAYOUT = 1, ORION_REFUSED_FULL = 2, ORION_REFUSED_RATE = 3, ORION_REFUSED_PAGES = 4, ORION_REFUSED_SLOT = 5 };
+enum orion_report { ORION_REPORT_UNKNOWN_FUNCTION = 1, ORION_REPORT_GIVEN_UP = 2, ORION_REPORT_PAGES = 3 };
+
+struct orion_message { uint32_t magic; uint32_t type; };
+
+struct orion_hello {
+    struct orion_message head;
+    uint32_t layout_oldest, layout_newest; /* layout versions that the client speaks, inclusive */
+    uint32_t flags;
+    uint32_t process_id;                   /* in the client's namespace; for people */
+    uint32_t place, generation;            /* of a returning client, else 0 */
+    char command[16];
+    char hook_version[16];
+};
+struct orion_ready { struct orion_message head; };
+struct orion_report_message { struct orion_message head; uint32_t code; uint32_t reserved; char text[112]; };
+struct orion_suspect { struct orion_message head; uint32_t place, generation; };
+struct orion_welcome { struct orion_message head; uint32_t layout, role, place, generation, returned, reserved; };
+struct orion_refused { struct orion_message head; uint32_t code, retry_ms; char text[112]; };
+struct orion_place { uint32_t place, generation; };
+struct orion_neighbours { struct orion_message head; uint32_t count, reserved; struct orion_place places[ORION_FDS_MAX]; }; /* fd i: busy page of places[i] */
+struct orion_gone { struct orion_message head; uint32_t count, reserved; struct orion_place places[ORION_FDS_MAX]; };
+
+_Static_assert(sizeof(struct orion_hello) == 64, "hello");
+_Static_assert(sizeof(struct orion_welcome) == 32, "welcome");
+_Static_assert(sizeof(struct orion_refused) == 128, "refused");
+_Static_assert(sizeof(struct orion_neighbours) == 2016, "neighbours");
+
+#endif

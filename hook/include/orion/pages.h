@@ -1,0 +1,145 @@
+/* The shared pages: the contract between the hook and the node agent.
+ *
+ * A board is all pages of one GPU. Every page is a sealed 4 KiB memfd with exactly one writer for ever:
+ *
+ *   policy  one a GPU     written by the agent    read by every client of the GPU
+ *   grant   one a slot    written by the agent    read by the clients of the slot
+ *   busy    one a client  written by the client   read by the agent and, where the client is hp, by be clients
+ *   record  one a client  written by the client   read by the agent alone
+ *
+ * Nothing here holds a pointer, a lock or a length that a reader has to trust. Readers bound every index and
+ * treat every value as hostile. All fields are little-endian, naturally aligned; words that two processes use at
+ * the same time are _Atomic and lock-free. Times are CLOCK_MONOTONIC nanoseconds.
+ *
+ * `hook/layout.py` mirrors this file; tests/hook/test_layout.py compares sizes and offsets. A change of any offset or meaning raises
+ * ORION_LAYOUT_VERSION; an agent speaks the current version and the one before.
+ *
+ * Refused: one region for all clients (a tenant could truncate or scribble on its neighbours), sequence locks
+ * (a writer killed inside one leaves readers spinning), process-shared mutexes (they hold pointers). */
+#ifndef ORION_PAGES_H
+#define ORION_PAGES_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ORION_LAYOUT_VERSION 1u
+#define ORION_PAGE_SIZE 4096u
+#define ORION_PAGE_MAGIC UINT64_C(0x3147504e4f49524f) /* "ORIONPG1" */
+#define ORION_PLACES 512u                             /* clients that one GPU's board can seat */
+#define ORION_WAIT_BUCKETS 32u
+
+enum orion_page_kind { ORION_PAGE_POLICY = 1, ORION_PAGE_GRANT = 2, ORION_PAGE_BUSY = 3, ORION_PAGE_RECORD = 4 };
+enum orion_role { ORION_ROLE_NONE = 0, ORION_ROLE_HP = 1, ORION_ROLE_BE = 2 };
+enum orion_policy_kind { ORION_POLICY_NONE = 0, ORION_POLICY_GATE = 1 };
+
+/* The states of an hp client's busy word. be takes every state but IDLE as busy.
+ *   IDLE      no work and the linger is over
+ *   BUSY      work was launched that is not proven drained
+ *   CLOSING   one thread is proving that all work has drained; a launch turns it back to BUSY
+ *   LINGER    drained, but hp's own gaps are usually shorter than this one has been so far */
+enum orion_busy_state { ORION_IDLE = 0, ORION_BUSY = 1, ORION_CLOSING = 2, ORION_LINGER = 3 };
+
+struct orion_page_header {
+    uint64_t magic;
+    uint32_t layout;
+    uint32_t kind;
+    char gpu[48]; /* "GPU-<uuid>", NUL-padded */
+};
+
+/* One complete policy. The page holds two; `current` says which one is whole. */
+struct orion_policy {
+    uint64_t sequence;          /* grows by one with every change; for reports, not for locking */
+    uint32_t kind;              /* enum orion_policy_kind */
+    uint32_t reserved;
+    uint64_t window_ns;         /* expected be work in flight on the GPU, all be clients together */
+    uint64_t linger_floor_ns;   /* the linger is learnt between these two */
+    uint64_t linger_ceiling_ns;
+    uint64_t stall_ns;          /* an hp busy this long without completing anything is no longer waited for */
+    uint64_t spare[10];
+};
+
+struct orion_policy_page {
+    struct orion_page_header header;
+    _Atomic uint32_t current;    /* 0 or 1: index into copy; written after the copy is complete */
+    _Atomic uint32_t hp_clients; /* living hp clients of the GPU */
+    _Atomic uint32_t be_clients; /* living be clients of the GPU; hp's thread looks less often while it is 0 */
+    uint32_t spare[13];
+    struct orion_policy copy[2];
+    uint8_t unused[1664];
+    /* By place: the generation of an hp client whose process the agent saw stopped (SIGSTOP, core dump), else 0.
+     * A be client stops waiting for such a client once its beat is stale too, so a continued one counts at once. */
+    _Atomic uint32_t stopped[ORION_PLACES];
+};
+
+/* What a slot may do. Double-buffered like the policy. */
+struct orion_grant {
+    uint64_t sequence;
+    uint32_t role;               /* enum orion_role; fixed for the slot's life */
+    uint32_t reserved;
+    uint64_t window_share_ns;    /* expected work that each be client of the slot may have in flight */
+    uint64_t memory_limit_bytes; /* 0: no limit; for each process of the slot */
+    uint32_t compute_request_milli, compute_limit_milli, sm_share_milli, spare_milli; /* for later policies; 0: none */
+    uint64_t spare[10];
+};
+
+struct orion_grant_page {
+    struct orion_page_header header;
+    _Atomic uint32_t current;
+    uint32_t spare[15];
+    struct orion_grant copy[2];
+    uint8_t unused[3712];
+};
+
+struct orion_busy_page {
+    struct orion_page_header header;
+    /* The line that readers touch. */
+    _Atomic uint32_t state;      /* enum orion_busy_state; a futex: be waits on it, hp's thread wakes */
+    _Atomic uint32_t alive;      /* robust futex: thread id | FUTEX_WAITERS; the kernel sets FUTEX_OWNER_DIED; 0: not yet held */
+    _Atomic uint64_t progress;   /* grows whenever some of this client's work is proven complete */
+    _Atomic uint64_t beat_ns;    /* when the client's thread last looked while busy */
+    _Atomic uint64_t drained_ns; /* when the last busy period drained */
+    uint64_t spare[4];
+    uint8_t unused[3968];
+};
+
+struct orion_record_page {
+    struct orion_page_header header;
+    uint32_t place, generation;           /* as the agent gave them */
+    uint32_t process_id;                  /* in the client's own namespace; for people */
+    uint32_t reserved;
+    char command[16];                     /* /proc/self/comm, any bytes */
+    _Atomic uint64_t launches;            /* calls that put work on the GPU */
+    _Atomic uint64_t gated_launches;      /* be: launches that waited for hp */
+    _Atomic uint64_t gated_ns;            /* be: time spent waiting for hp */
+    _Atomic uint64_t window_waits;        /* be: launches that waited for the window */
+    _Atomic uint64_t window_wait_ns;
+    _Atomic uint64_t waiting_since_ns;    /* be: a launch is waiting at the gate since; 0: none */
+    _Atomic uint64_t in_flight_ns;        /* be: expected work in flight */
+    _Atomic uint64_t window_share_ns;     /* be: the share that it last worked under */
+    _Atomic uint64_t samples;             /* be: durations measured */
+    _Atomic uint64_t kernels_known;       /* be: identities with a learnt duration */
+    _Atomic uint64_t busy_ns;             /* hp: sum of the closed busy periods, lingers not counted */
+    _Atomic uint64_t busy_periods;        /* hp */
+    _Atomic uint64_t busy_since_ns;       /* hp: the open busy period began; 0: none */
+    _Atomic uint64_t linger_ns;           /* hp: the linger learnt so far */
+    _Atomic uint64_t memory_bytes;        /* device memory allocated through the driver */
+    _Atomic uint64_t memory_refusals;     /* allocations over the limit */
+    _Atomic uint64_t given_up;            /* waits ended because hp made no progress or was stopped */
+    _Atomic uint64_t unknown_functions;   /* look-ups of a version that the hook does not know */
+    _Atomic uint64_t wait_bucket[ORION_WAIT_BUCKETS]; /* be gate waits: bucket i counts waits in [2^(i-1), 2^i) us; the last: longer */
+    uint8_t unused[3600];
+};
+
+_Static_assert(sizeof(struct orion_page_header) == 64, "header");
+_Static_assert(sizeof(struct orion_policy) == 128, "policy");
+_Static_assert(sizeof(struct orion_policy_page) == ORION_PAGE_SIZE, "policy page");
+_Static_assert(offsetof(struct orion_policy_page, stopped) == 2048, "stopped");
+_Static_assert(sizeof(struct orion_grant) == 128, "grant");
+_Static_assert(sizeof(struct orion_grant_page) == ORION_PAGE_SIZE, "grant page");
+_Static_assert(sizeof(struct orion_busy_page) == ORION_PAGE_SIZE, "busy page");
+_Static_assert(offsetof(struct orion_busy_page, state) == 64, "busy line");
+_Static_assert(sizeof(struct orion_record_page) == ORION_PAGE_SIZE, "record page");
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2, "shared words must be lock-free");
+
+#endif

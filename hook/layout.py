@@ -1,0 +1,287 @@
+"""The shared pages and the messages of joining, as Python sees them.
+
+A mirror of ``hook/include/orion/pages.h`` and ``join.h``, which say what every field means; nothing is explained twice.
+``tests/hook/test_layout.py`` compiles the headers and compares every size, offset and constant, so the two cannot
+drift apart unseen. Parsing the headers at run time was refused: an installed agent has no headers.
+
+The structures serve two uses: messages are built and parsed with them directly; pages are read through
+``memoryview.cast`` at the offsets that they give, because ctypes cannot lie over a read-only mapping.
+"""
+
+from ctypes import LittleEndianStructure, c_char, c_uint8, c_uint32, c_uint64
+from enum import IntEnum
+
+LAYOUT_VERSION = 1
+PAGE_SIZE = 4096
+PAGE_MAGIC = 0x3147504E4F49524F
+PLACES = 512
+WAIT_BUCKETS = 32
+
+MESSAGE_MAGIC = 0x4E494A4F
+MESSAGE_MAX = 4096
+FDS_MAX = 250
+
+HELLO_RETURNS = 1
+FUTEX_OWNER_DIED = 0x4000_0000
+""" Set by the kernel in ``BusyPage.alive`` when the thread that held it has died (linux/futex.h). """
+
+
+class PageKind(IntEnum):
+    """What a page is for."""
+
+    POLICY = 1
+    GRANT = 2
+    BUSY = 3
+    RECORD = 4
+
+
+class Role(IntEnum):
+    """Whether latency or throughput matters."""
+
+    NONE = 0
+    HP = 1
+    BE = 2
+
+
+class PolicyKind(IntEnum):
+    """How be gives way to hp."""
+
+    NONE = 0
+    GATE = 1
+
+
+class BusyState(IntEnum):
+    """Whether an hp client has work on the GPU."""
+
+    IDLE = 0
+    BUSY = 1
+    CLOSING = 2
+    LINGER = 3
+
+
+class MessageType(IntEnum):
+    """The first 16 come from clients, the others from the agent."""
+
+    HELLO = 1
+    READY = 2
+    REPORT = 3
+    SUSPECT = 4
+    WELCOME = 16
+    REFUSED = 17
+    NEIGHBOURS = 18
+    GONE = 19
+
+
+class Refusal(IntEnum):
+    """Why a client was not let in."""
+
+    LAYOUT = 1
+    FULL = 2
+    RATE = 3
+    PAGES = 4
+    SLOT = 5
+
+
+class ReportCode(IntEnum):
+    """What a client has to tell people."""
+
+    UNKNOWN_FUNCTION = 1
+    GIVEN_UP = 2
+    PAGES = 3
+
+
+class PageHeader(LittleEndianStructure):
+    """The first bytes of every page."""
+
+    _fields_ = [("magic", c_uint64), ("layout", c_uint32), ("kind", c_uint32), ("gpu", c_char * 48)]
+
+
+class Policy(LittleEndianStructure):
+    """One complete policy."""
+
+    _fields_ = [
+        ("sequence", c_uint64),
+        ("kind", c_uint32),
+        ("reserved", c_uint32),
+        ("window_ns", c_uint64),
+        ("linger_floor_ns", c_uint64),
+        ("linger_ceiling_ns", c_uint64),
+        ("stall_ns", c_uint64),
+        ("spare", c_uint64 * 10),
+    ]
+
+
+class PolicyPage(LittleEndianStructure):
+    """One a GPU; written by the agent."""
+
+    _fields_ = [
+        ("header", PageHeader),
+        ("current", c_uint32),
+        ("hp_clients", c_uint32),
+        ("be_clients", c_uint32),
+        ("spare", c_uint32 * 13),
+        ("copy", Policy * 2),
+        ("unused", c_uint8 * 1664),
+        ("stopped", c_uint32 * PLACES),
+    ]
+
+
+class Grant(LittleEndianStructure):
+    """What a slot may do."""
+
+    _fields_ = [
+        ("sequence", c_uint64),
+        ("role", c_uint32),
+        ("reserved", c_uint32),
+        ("window_share_ns", c_uint64),
+        ("memory_limit_bytes", c_uint64),
+        ("compute_request_milli", c_uint32),
+        ("compute_limit_milli", c_uint32),
+        ("sm_share_milli", c_uint32),
+        ("spare_milli", c_uint32),
+        ("spare", c_uint64 * 10),
+    ]
+
+
+class GrantPage(LittleEndianStructure):
+    """One a slot; written by the agent."""
+
+    _fields_ = [
+        ("header", PageHeader),
+        ("current", c_uint32),
+        ("spare", c_uint32 * 15),
+        ("copy", Grant * 2),
+        ("unused", c_uint8 * 3712),
+    ]
+
+
+class BusyPage(LittleEndianStructure):
+    """One a client; written by the client, read by its neighbours too."""
+
+    _fields_ = [
+        ("header", PageHeader),
+        ("state", c_uint32),
+        ("alive", c_uint32),
+        ("progress", c_uint64),
+        ("beat_ns", c_uint64),
+        ("drained_ns", c_uint64),
+        ("spare", c_uint64 * 4),
+        ("unused", c_uint8 * 3968),
+    ]
+
+
+class RecordPage(LittleEndianStructure):
+    """One a client; written by the client, read by the agent alone."""
+
+    _fields_ = [
+        ("header", PageHeader),
+        ("place", c_uint32),
+        ("generation", c_uint32),
+        ("process_id", c_uint32),
+        ("reserved", c_uint32),
+        ("command", c_char * 16),
+        ("launches", c_uint64),
+        ("gated_launches", c_uint64),
+        ("gated_ns", c_uint64),
+        ("window_waits", c_uint64),
+        ("window_wait_ns", c_uint64),
+        ("waiting_since_ns", c_uint64),
+        ("in_flight_ns", c_uint64),
+        ("window_share_ns", c_uint64),
+        ("samples", c_uint64),
+        ("kernels_known", c_uint64),
+        ("busy_ns", c_uint64),
+        ("busy_periods", c_uint64),
+        ("busy_since_ns", c_uint64),
+        ("linger_ns", c_uint64),
+        ("memory_bytes", c_uint64),
+        ("memory_refusals", c_uint64),
+        ("given_up", c_uint64),
+        ("unknown_functions", c_uint64),
+        ("wait_bucket", c_uint64 * WAIT_BUCKETS),
+        ("unused", c_uint8 * 3600),
+    ]
+
+
+class Message(LittleEndianStructure):
+    """How every message begins."""
+
+    _fields_ = [("magic", c_uint32), ("type", c_uint32)]
+
+
+class Hello(LittleEndianStructure):
+    """A process wants to be a client, or to be one again."""
+
+    _fields_ = [
+        ("head", Message),
+        ("layout_oldest", c_uint32),
+        ("layout_newest", c_uint32),
+        ("flags", c_uint32),
+        ("process_id", c_uint32),
+        ("place", c_uint32),
+        ("generation", c_uint32),
+        ("command", c_char * 16),
+        ("hook_version", c_char * 16),
+    ]
+
+
+class Ready(LittleEndianStructure):
+    """The client has mapped its pages."""
+
+    _fields_ = [("head", Message)]
+
+
+class Report(LittleEndianStructure):
+    """The client met something that people should see."""
+
+    _fields_ = [("head", Message), ("code", c_uint32), ("reserved", c_uint32), ("text", c_char * 112)]
+
+
+class Suspect(LittleEndianStructure):
+    """A be client waits for an hp client whose beat is stale."""
+
+    _fields_ = [("head", Message), ("place", c_uint32), ("generation", c_uint32)]
+
+
+class Welcome(LittleEndianStructure):
+    """The process is a client."""
+
+    _fields_ = [
+        ("head", Message),
+        ("layout", c_uint32),
+        ("role", c_uint32),
+        ("place", c_uint32),
+        ("generation", c_uint32),
+        ("returned", c_uint32),
+        ("reserved", c_uint32),
+    ]
+
+
+class Refused(LittleEndianStructure):
+    """It is not, and why."""
+
+    _fields_ = [("head", Message), ("code", c_uint32), ("retry_ms", c_uint32), ("text", c_char * 112)]
+
+
+class Place(LittleEndianStructure):
+    """Names a client on its GPU."""
+
+    _fields_ = [("place", c_uint32), ("generation", c_uint32)]
+
+
+class Neighbours(LittleEndianStructure):
+    """hp clients that came, with their busy pages."""
+
+    _fields_ = [("head", Message), ("count", c_uint32), ("reserved", c_uint32), ("places", Place * FDS_MAX)]
+
+
+class Gone(LittleEndianStructure):
+    """hp clients that left."""
+
+    _fields_ = [("head", Message), ("count", c_uint32), ("reserved", c_uint32), ("places", Place * FDS_MAX)]
+
+
+def offset(structure: type[LittleEndianStructure], field: str) -> int:
+    """Return the offset of ``field`` in ``structure``, in bytes."""
+    position: int = getattr(structure, field).offset
+    return position

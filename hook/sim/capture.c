@@ -1,0 +1,158 @@
+/* Stream capture: work is recorded as nodes of a graph instead of being queued.
+ *
+ * A captured stream has a frontier, the nodes that its next node depends on. An event recorded in the capture carries
+ * the frontier of its stream away, and a stream that waits for it joins the capture and takes that frontier on. What is
+ * not allowed makes the capture invalid, which its end reports. Captures are few, so one mutex guards them all; without
+ * any capture under way a call looks at one counter. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocation.h"
+#include "capture_state.h"
+#include "copy.h"
+
+void sim_capture_forget_frontier(void **frontier, size_t *count) {
+    free(*frontier);
+    *frontier = NULL;
+    *count = 0;
+}
+
+bool sim_capture_set_frontier(void **frontier, size_t *count, void *const *nodes, size_t node_count) {
+    void *copy = node_count ? malloc(node_count * sizeof(void *)) : NULL;
+    if (node_count && !copy)
+        return false;
+    if (node_count)
+        memcpy(copy, nodes, node_count * sizeof(void *));
+    free(*frontier);
+    *frontier = copy;
+    *count = node_count;
+    return true;
+}
+
+static CUresult node_after_frontier(struct CUstream_st *stream, CUgraphNodeType type, struct CUgraphNode_st **node) {
+    SIM_TRY(sim_node_new(stream->capture->graph, type, stream->frontier, stream->frontier_count, node));
+    return CUDA_SUCCESS;
+}
+
+/* The new node becomes the frontier if `result` is success, and goes away otherwise. */
+static CUresult advance(struct CUstream_st *stream, struct CUgraphNode_st *node, CUresult result) {
+    void *only = node;
+    if (!result && !sim_capture_set_frontier(&stream->frontier, &stream->frontier_count, &only, 1))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result) {
+        sim_node_free(node);
+        stream->capture->invalid = true;
+    }
+    return result;
+}
+
+#define RECORD(type, set) \
+    do { \
+        struct CUgraphNode_st *node; \
+        pthread_mutex_lock(&sim_capture_mutex); \
+        CUresult result_ = node_after_frontier(stream, CU_GRAPH_NODE_TYPE_##type, &node); \
+        if (!result_) \
+            result_ = advance(stream, node, (set)); \
+        pthread_mutex_unlock(&sim_capture_mutex); \
+        return result_; \
+    } while (0)
+
+CUresult sim_capture_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters) {
+    RECORD(KERNEL, sim_node_set_kernel(node, launch, parameters));
+}
+
+CUresult sim_capture_host(struct CUstream_st *stream, CUhostFn function, void *data) {
+    RECORD(HOST, (node->host = (CUDA_HOST_NODE_PARAMS){function, data}, CUDA_SUCCESS));
+}
+
+CUresult sim_capture_box(struct CUstream_st *stream, const CUDA_MEMCPY3D *box) {
+    RECORD(MEMCPY, (node->box = *box, CUDA_SUCCESS));
+}
+
+CUresult sim_capture_memset(struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAMS *set) {
+    RECORD(MEMSET, (node->set = *set, CUDA_SUCCESS));
+}
+
+CUresult sim_capture_child(struct CUstream_st *stream, const struct CUgraph_st *graph) {
+    struct CUgraphNode_st like = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .child = (struct CUgraph_st *)(uintptr_t)graph};
+    RECORD(GRAPH, sim_node_set_like(node, &like));
+}
+
+CUresult sim_capture_copy(struct CUstream_st *stream, void *target, const void *source, size_t size) {
+    CUDA_MEMCPY3D box;
+    memset(&box, 0, sizeof box);
+    box.srcMemoryType = sim_on_device(source) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+    box.dstMemoryType = sim_on_device(target) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+    box.srcHost = source, box.srcDevice = (CUdeviceptr)(uintptr_t)source;
+    box.dstHost = target, box.dstDevice = (CUdeviceptr)(uintptr_t)target;
+    box.WidthInBytes = size, box.Height = box.Depth = 1;
+    return sim_capture_box(stream, &box);
+}
+
+static CUresult record_external(struct CUstream_st *stream, struct CUevent_st *event) {
+    RECORD(EVENT_RECORD, (node->event = event, CUDA_SUCCESS));
+}
+
+static CUresult wait_external(struct CUstream_st *stream, struct CUevent_st *event) {
+    RECORD(WAIT_EVENT, (node->event = event, CUDA_SUCCESS));
+}
+
+CUresult sim_capture_record(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags) {
+    if (flags & CU_EVENT_RECORD_EXTERNAL)
+        return record_external(stream, event);
+    pthread_mutex_lock(&sim_capture_mutex);
+    bool good = sim_capture_set_frontier(&event->frontier, &event->frontier_count, stream->frontier,
+                                         stream->frontier_count);
+    event->capture = stream->capture;
+    event->capture_id = stream->capture->id;
+    pthread_mutex_unlock(&sim_capture_mutex);
+    return good ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult invalidate(struct sim_capture *capture, CUresult error) {
+    capture->invalid = true;
+    return error;
+}
+
+CUresult sim_capture_join(struct CUstream_st *stream, const struct CUevent_st *event) {
+    struct CUgraphNode_st **known = stream->frontier, **more = event->frontier;
+    size_t count = stream->frontier_count;
+    struct CUgraphNode_st **all = malloc((count + event->frontier_count + 1) * sizeof *all);
+    SIM_REFUSE(!all, CUDA_ERROR_OUT_OF_MEMORY);
+    if (count)
+        memcpy(all, known, count * sizeof *all);
+    for (size_t i = 0; i < event->frontier_count; i++) {
+        size_t at = 0;
+        while (at < count && all[at] != more[i])
+            at++;
+        if (at == count)
+            all[count++] = more[i];
+    }
+    free(stream->frontier);
+    stream->frontier = all;
+    stream->frontier_count = count;
+    stream->capture = event->capture;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_wait(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags) {
+    bool captured = sim_capture_of_event(event);
+    CUresult result;
+    if (stream->capture && (flags & CU_EVENT_WAIT_EXTERNAL))
+        return wait_external(stream, event);
+    pthread_mutex_lock(&sim_capture_mutex);
+    if (!captured)
+        result = invalidate(stream->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+    else if (event->capture->invalid)
+        result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    else if (stream->legacy)
+        result = invalidate(event->capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    else if (stream->capture && stream->capture != event->capture) {
+        invalidate(event->capture, 0);
+        result = invalidate(stream->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
+    } else {
+        result = sim_capture_join(stream, event);
+    }
+    pthread_mutex_unlock(&sim_capture_mutex);
+    return result;
+}

@@ -1,0 +1,167 @@
+/* Clients of the machine (see client.h).
+ *
+ * Each client has one thread, the keeper. It holds the client's `alive` word as a robust futex through a list of its
+ * own, so the kernel marks the word however the process ends, before its memory is torn down; and it does what must
+ * happen in this process at some time: host functions, memory operations of streams, the trace.
+ *
+ * Refused: looking up process ids (they mean nothing across containers), file locks (released late, and kept by
+ * forked children). */
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "clock.h"
+#include "effect.h"
+#include "engine.h"
+#include "event_slot.h"
+#include "state.h"
+#include "trace.h"
+
+#define REAP_EVERY_NS 500000u
+
+static _Atomic uint64_t own = SIM_NEVER;
+static uint64_t trace_begin;
+
+uint64_t sim_own_client_number(void) { return atomic_load_explicit(&own, memory_order_acquire); }
+uint64_t sim_trace_begin(void) { return trace_begin; }
+
+struct sim_client *sim_own_client(void) {
+    uint64_t number = sim_own_client_number();
+    return number == SIM_NEVER ? NULL : &sim_state()->clients[number];
+}
+
+/* The kernel walks `head` when the keeper ends; the pending entry covers the moment of taking the word. */
+static struct robust_list_head head;
+static struct robust_list entry;
+
+static uint64_t take_place(void) {
+    uint32_t self = (uint32_t)syscall(SYS_gettid);
+    for (uint64_t place = 0; place < SIM_CLIENTS; place++) {
+        _Atomic uint32_t *word = &sim_machine->alive[place];
+        uint32_t nobody = 0;
+        if (atomic_load(word))
+            continue;
+        head.list.next = &head.list;
+        head.futex_offset = (long)((char *)word - (char *)&entry);
+        head.list_op_pending = &entry;
+        syscall(SYS_set_robust_list, &head, sizeof head);
+        if (atomic_compare_exchange_strong(word, &nobody, self)) {
+            entry.next = &head.list;
+            head.list.next = &entry;
+            head.list_op_pending = NULL;
+            return place;
+        }
+        head.list_op_pending = NULL;
+    }
+    return SIM_NEVER;
+}
+
+struct handshake { pthread_mutex_t mutex; pthread_cond_t done; bool finished; uint64_t place; };
+
+static void *keep(void *argument) {
+    struct handshake *handshake = argument;
+    prctl(PR_SET_NAME, "sim-keeper");
+    prctl(PR_SET_TIMERSLACK, 1000);
+    pthread_mutex_lock(&handshake->mutex);
+    handshake->place = take_place();
+    bool kept = handshake->place != SIM_NEVER;
+    handshake->finished = true;
+    pthread_cond_signal(&handshake->done);
+    pthread_mutex_unlock(&handshake->mutex);
+    while (kept)
+        sim_effects_work();
+    return NULL;
+}
+
+static uint64_t start_keeper(void) {
+    struct handshake handshake = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, SIM_NEVER};
+    sigset_t all, before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    bool started = pthread_create(&thread, NULL, keep, &handshake) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!started)
+        return SIM_NEVER;
+    pthread_detach(thread);
+    pthread_mutex_lock(&handshake.mutex);
+    while (!handshake.finished)
+        pthread_cond_wait(&handshake.done, &handshake.mutex);
+    pthread_mutex_unlock(&handshake.mutex);
+    return handshake.place;
+}
+
+bool sim_client_join(void) {
+    if (sim_own_client_number() != SIM_NEVER)
+        return true;
+    uint64_t place = start_keeper();
+    if (place == SIM_NEVER)
+        return false;
+    atomic_store(&own, place);
+    do {
+        sim_enter();
+        struct sim_state *state = sim_state();
+        struct sim_client *client = &state->clients[place];
+        SIM_PUT(client->used, 1);
+        SIM_PUT(client->trace, sim_trace_wanted());
+        SIM_PUT(client->process, (uint64_t)getpid());
+        if (state->clients_high < place + 1)
+            SIM_PUT(state->clients_high, place + 1);
+        trace_begin = state->trace_head;
+    } while (!sim_leave());
+    return true;
+}
+
+void sim_drop_context(uint64_t context) {
+    struct sim_state *state = sim_state();
+    struct sim_context *of = &state->contexts[context];
+    struct sim_gpu *gpu = &state->gpus[of->gpu];
+    for (uint64_t i = 0; i < state->streams_high; i++)
+        if (state->streams[i].used && state->streams[i].context == context) {
+            sim_drop_stream(i);
+            sim_commit();
+        }
+    SIM_PUT(gpu->memory, gpu->memory - of->memory);
+    SIM_PUT(of->memory, 0);
+    SIM_PUT(of->used, 0);
+    if (sim_machine->parameters.mode == SIM_TIMESLICE && gpu->group == context + 1) {
+        SIM_PUT(gpu->group, 0);
+        SIM_PUT(gpu->slice_end_ns, 0);
+    }
+    sim_run();
+    sim_commit();
+}
+
+/* The word is freed last, and only if it is still the dead one's: until then the row is nobody else's. */
+static void bury(uint64_t place, uint32_t word) {
+    struct sim_state *state = sim_state();
+    for (uint64_t i = 0; i < state->contexts_high; i++)
+        if (state->contexts[i].used && state->contexts[i].client == place)
+            sim_drop_context(i);
+    sim_event_slots_drop(place);
+    SIM_PUT(state->clients[place].used, 0);
+    SIM_PUT(state->clients[place].number, 0);
+    sim_commit();
+    struct sim_region *region = atomic_load(&sim_region);
+    if (!atomic_load(&region->frozen))
+        atomic_compare_exchange_strong(&sim_machine->alive[place], &word, 0);
+}
+
+void sim_reap(void) {
+    static uint64_t looked_ns;
+    uint64_t now = sim_monotonic_ns();
+    if (now - looked_ns < REAP_EVERY_NS)
+        return;
+    looked_ns = now;
+    for (uint64_t place = 0; place < SIM_CLIENTS; place++) {
+        uint32_t word = atomic_load_explicit(&sim_machine->alive[place], memory_order_relaxed);
+        if (word & FUTEX_OWNER_DIED)
+            bury(place, word);
+    }
+}

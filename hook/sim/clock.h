@@ -1,0 +1,20 @@
+/* Time: the machine's (real or virtual) and waiting for it. Nanoseconds of CLOCK_MONOTONIC, or of the virtual clock. */
+#ifndef ORION_SIM_CLOCK_H
+#define ORION_SIM_CLOCK_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+uint64_t sim_monotonic_ns(void);
+
+/* The machine's time. */
+uint64_t sim_now_ns(void);
+
+/* Sleep until the machine's time is `until_ns`, or `word` is no longer `seen`. Precise to some microseconds: the last
+ * ones are spun. Under the virtual clock it is the sleeping that makes time pass. */
+void sim_sleep_until(uint64_t until_ns, _Atomic uint32_t *word, uint32_t seen);
+
+/* Wake all sleepers of `word`, which the caller has changed. */
+void sim_wake(_Atomic uint32_t *word);
+
+#endif

@@ -1,0 +1,100 @@
+/* Making and ending contexts: the slot in the shared state, the default streams, and waiting for what is queued. */
+#include "client.h"
+#include "context.h"
+
+struct CUstream_st *sim_context_stream_after(const struct CUctx_st *context, unsigned long long after) {
+    struct CUstream_st *next = NULL;
+    for (struct CUstream_st *stream = context->streams; stream; stream = stream->next)
+        if (stream->id > after && (!next || stream->id < next->id))
+            next = stream;
+    return next;
+}
+
+void sim_context_wait(struct CUctx_st *context) {
+    struct CUstream_st *stream = NULL;
+    for (unsigned long long after = 0;;) {
+        struct sim_position position;
+        sim_enter();
+        stream = sim_context_stream_after(context, after);
+        if (stream) {
+            position = sim_stream_position(stream);
+            after = stream->id;
+        }
+        sim_leave();
+        if (!stream)
+            return;
+        sim_wait(&position);
+    }
+}
+
+/* A slot of the shared state; SIM_NEVER: all taken. */
+static uint64_t take_slot(CUdevice device) {
+    uint64_t slot, client = sim_own_client_number();
+    do {
+        sim_enter();
+        struct sim_state *state = sim_state();
+        slot = 0;
+        while (slot < SIM_CONTEXTS && state->contexts[slot].used)
+            slot++;
+        if (slot < SIM_CONTEXTS) {
+            struct sim_context *of = &state->contexts[slot];
+            SIM_PUT(of->used, 1);
+            SIM_PUT(of->client, client);
+            SIM_PUT(of->gpu, (uint64_t)device);
+            SIM_PUT(of->memory, 0);
+            SIM_PUT(of->last_ran_ns, 0);
+            if (slot >= state->contexts_high)
+                SIM_PUT(state->contexts_high, slot + 1);
+        }
+    } while (!sim_leave());
+    return slot < SIM_CONTEXTS ? slot : SIM_NEVER;
+}
+
+CUresult sim_context_make(CUdevice device, unsigned flags, struct CUctx_st **made) {
+    static _Atomic unsigned long long ids;
+    SIM_REFUSE(!sim_client_join(), CUDA_ERROR_OUT_OF_MEMORY);
+    struct CUctx_st *context = sim_handle_new(SIM_CONTEXT, sizeof *context);
+    SIM_REFUSE(!context, CUDA_ERROR_OUT_OF_MEMORY);
+    context->slot = take_slot(device);
+    context->device = device;
+    context->flags = flags;
+    context->references = 1;
+    context->id = atomic_fetch_add(&ids, 1) + 1;
+    context->limits[CU_LIMIT_STACK_SIZE] = 1024;
+    context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 7u << 20;
+    context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8u << 20;
+    context->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
+    context->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
+    context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+    CUresult result = context->slot == SIM_NEVER ? CUDA_ERROR_OUT_OF_MEMORY
+                                                 : sim_stream_new(context, CU_STREAM_DEFAULT, 0, &context->legacy);
+    if (result) {
+        sim_handle_free(context);
+        return result;
+    }
+    context->legacy->legacy = true;
+    result = sim_stream_new(context, CU_STREAM_NON_BLOCKING, 0, &context->everything);
+    SIM_REFUSE(result, result);
+    *made = context;
+    return CUDA_SUCCESS;
+}
+
+void sim_context_destroy(struct CUctx_st *context) {
+    uint64_t client = sim_own_client_number();
+    sim_context_wait(context);
+    do {
+        sim_enter();
+        struct sim_context *of = &sim_state()->contexts[context->slot];
+        if (of->used && of->client == client)
+            sim_drop_context(context->slot);
+    } while (!sim_leave());
+    sim_enter();
+    context->dead = true;
+    while (context->streams) {
+        struct CUstream_st *stream = context->streams;
+        context->streams = stream->next;
+        sim_handle_free(stream);
+    }
+    sim_leave();
+    sim_handle_free(context);
+}

@@ -1,0 +1,132 @@
+/* Effects (see effect.h): a list in order of announcement, worked on by the keeper. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "clock.h"
+#include "effect.h"
+#include "engine.h"
+#include "state.h"
+#include "trace.h"
+
+#define TRACE_EVERY_NS 20000000u
+#define ASK_AGAIN_NS 50000u
+
+struct effect {
+    struct effect *next;
+    struct sim_position position;
+    sim_effect_run run;
+    void *data;
+};
+
+_Atomic uint32_t sim_effects_done;
+static _Atomic uint32_t news; /* grows with every announcement; the keeper sleeps on it */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct effect *first, **last = &first;
+static __thread bool running;
+
+bool sim_in_host_function(void) { return running; }
+
+void sim_effect_add(const struct sim_position *position, sim_effect_run run, void *data) {
+    struct effect *effect = malloc(sizeof *effect);
+    if (!effect)
+        abort(); /* its operation is queued already and would block the stream for ever */
+    *effect = (struct effect){NULL, *position, run, data};
+    pthread_mutex_lock(&mutex);
+    *last = effect;
+    last = &effect->next;
+    pthread_mutex_unlock(&mutex);
+    atomic_fetch_add(&news, 1);
+    sim_wake(&news);
+}
+
+/* Is the effect's operation at the head? If not, `*when` says when it may be. Gone: 2. */
+enum turn { NOT_YET, NOW, GONE };
+
+static enum turn turn_of(const struct effect *effect, uint64_t *when) {
+    struct sim_position before = effect->position;
+    enum turn turn = NOT_YET;
+    before.number--;
+    sim_enter();
+    const struct sim_stream *of = &sim_state()->streams[effect->position.stream];
+    if (of->generation != effect->position.generation || of->done >= effect->position.number)
+        turn = GONE;
+    else if (of->done == before.number)
+        turn = NOW;
+    else
+        *when = sim_earliest(&before);
+    sim_leave();
+    return turn;
+}
+
+static void mark_done(const struct effect *effect) {
+    const struct sim_position *at = &effect->position;
+    do {
+        sim_enter();
+        struct sim_state *state = sim_state();
+        if (state->streams[at->stream].generation == at->generation &&
+            state->streams[at->stream].done == at->number - 1) {
+            SIM_PUT(sim_op_at(state, at->stream, at->number - 1)->end_ns, 1);
+            sim_run();
+        }
+    } while (!sim_leave());
+    atomic_fetch_add(&sim_effects_done, 1);
+    sim_wake(&sim_effects_done);
+}
+
+static void unlink_effect(struct effect *effect) {
+    pthread_mutex_lock(&mutex);
+    struct effect **link = &first;
+    while (*link != effect)
+        link = &(*link)->next;
+    *link = effect->next;
+    if (last == &effect->next)
+        last = link;
+    pthread_mutex_unlock(&mutex);
+    free(effect->data);
+    free(effect);
+}
+
+/* Runs one effect if it is its turn. Returns when to look at it again; 0: it is gone from the list. */
+static uint64_t attempt(struct effect *effect) {
+    uint64_t when = 0;
+    enum turn turn = turn_of(effect, &when);
+    if (turn == NOT_YET)
+        return when;
+    if (turn == NOW) {
+        running = true;
+        bool done = effect->run(effect->data);
+        running = false;
+        if (!done)
+            return sim_monotonic_ns() + ASK_AGAIN_NS;
+        mark_done(effect);
+    }
+    unlink_effect(effect);
+    return 0;
+}
+
+void sim_effects_work(void) {
+    uint32_t seen = atomic_load(&news);
+    uint64_t until = SIM_NEVER;
+    pthread_mutex_lock(&mutex);
+    struct effect *effect = first;
+    pthread_mutex_unlock(&mutex);
+    while (effect) { /* only this thread unlinks, so `next` stays good */
+        pthread_mutex_lock(&mutex);
+        struct effect *next = effect->next;
+        pthread_mutex_unlock(&mutex);
+        uint64_t when = attempt(effect);
+        if (when == 0)
+            until = 0;
+        else if (when < until)
+            until = when;
+        effect = next;
+    }
+    if (until == 0)
+        return;
+    if (sim_trace_wanted()) {
+        uint64_t drain = sim_monotonic_ns() + TRACE_EVERY_NS;
+        sim_trace_drain();
+        until = until < drain ? until : drain;
+    }
+    sim_sleep_until(until, &news, seen);
+}

@@ -1,0 +1,273 @@
+/* What runs when.
+ *
+ * Operations of a stream run in order. A kernel at the head of a stream may start when its context has the compute
+ * engine and enough SMs are free: by stream priority, then by who came to the head first, and nobody overtakes a kernel
+ * that does not fit, as blocks of a kernel are not overtaken on the hardware. In time-slice mode one context has the
+ * engine until its slice is over and another has something to run, or until it has nothing; the rest of an interrupted
+ * kernel goes on when its context is back. Under MPS all contexts are one. Each copy engine runs one copy at a time.
+ *
+ * Refused: events in a heap (a few busy streams are scanned faster than a heap is logged), and random contention. */
+#include "engine.h"
+#include "state.h"
+#include "trace.h"
+
+static struct sim_op *head_of(struct sim_state *state, uint64_t stream) {
+    return sim_op_at(state, stream, state->streams[stream].done);
+}
+
+static uint64_t gpu_of(struct sim_state *state, uint64_t stream) {
+    return state->contexts[state->streams[stream].context].gpu;
+}
+
+static uint64_t group_of(struct sim_state *state, uint64_t stream) {
+    return sim_machine->parameters.mode == SIM_MPS ? 1 : state->streams[stream].context + 1;
+}
+
+static void commit_if_full(struct sim_region *region) {
+    if (atomic_load_explicit(&region->logged, memory_order_relaxed) -
+            atomic_load_explicit(&region->committed, memory_order_relaxed) > SIM_JOURNAL / 2)
+        sim_commit();
+}
+
+static void leave_busy(struct sim_state *state, uint64_t stream) {
+    uint64_t position = state->streams[stream].busy_position - 1, last = state->busy[state->busy_count - 1];
+    SIM_PUT(state->busy[position], last);
+    SIM_PUT(state->streams[last].busy_position, position + 1);
+    SIM_PUT(state->streams[stream].busy_position, 0);
+    SIM_PUT(state->busy_count, state->busy_count - 1);
+}
+
+static void free_stream(struct sim_state *state, uint64_t stream) {
+    SIM_PUT(state->streams[stream].generation, state->streams[stream].generation + 1);
+    SIM_PUT(state->streams[stream].used, 0);
+}
+
+/* Take a running operation off its engine; a kernel's piece ends here. */
+static void stop(struct sim_state *state, uint64_t stream) {
+    struct sim_op *op = head_of(state, stream);
+    struct sim_gpu *gpu = &state->gpus[gpu_of(state, stream)];
+    if (!op->end_ns)
+        return;
+    if (op->kind == SIM_KERNEL) {
+        SIM_PUT(gpu->sms_used, gpu->sms_used - op->sms);
+        sim_trace_piece(state, stream, op->a, op->name);
+    } else if (op->kind == SIM_COPY) {
+        SIM_PUT(gpu->copying[op->sms], 0);
+    }
+    SIM_PUT(op->remaining_ns, op->end_ns > state->now_ns ? op->end_ns - state->now_ns : 0);
+    SIM_PUT(op->end_ns, 0);
+}
+
+static void complete(struct sim_state *state, uint64_t stream) {
+    struct sim_stream *of = &state->streams[stream];
+    SIM_PUT(of->done, of->done + 1);
+    SIM_PUT(of->ready_ns, state->now_ns);
+    if (of->done == of->tail) {
+        leave_busy(state, stream);
+        if (of->closing)
+            free_stream(state, stream);
+    }
+}
+
+/* Complete the head of a stream if it can be at the present time. */
+static bool settle_head(struct sim_state *state, uint64_t stream) {
+    struct sim_op *op = head_of(state, stream);
+    switch (op->kind) {
+    case SIM_KERNEL:
+    case SIM_COPY:
+        if (!op->end_ns || op->end_ns > state->now_ns)
+            return false;
+        stop(state, stream);
+        break;
+    case SIM_RECORD:
+        if (op->a < SIM_EVENTS && state->events[op->a].generation == op->b)
+            SIM_PUT(state->events[op->a].time_ns, state->now_ns);
+        break;
+    case SIM_WAIT:
+        if (state->streams[op->a].generation == op->b && state->streams[op->a].done < op->c)
+            return false;
+        break;
+    default:
+        if (!op->end_ns)
+            return false;
+    }
+    complete(state, stream);
+    return true;
+}
+
+static void settle(struct sim_state *state) {
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (uint64_t at = 0; at < state->busy_count;) {
+            uint64_t stream = state->busy[at];
+            bool completed = settle_head(state, stream);
+            changed |= completed;
+            commit_if_full(atomic_load_explicit(&sim_region, memory_order_relaxed));
+            if (!completed || state->streams[stream].busy_position != at + 1)
+                at += !completed; /* another stream has come to this place: look at it next */
+        }
+    }
+}
+
+/* Who wants the compute engine of a GPU. */
+struct wish { bool holder; bool others; uint64_t next; };
+
+static struct wish look(struct sim_state *state, uint64_t gpu) {
+    struct wish wish = {false, false, 0};
+    uint64_t least = SIM_NEVER;
+    for (uint64_t at = 0; at < state->busy_count; at++) {
+        uint64_t stream = state->busy[at], group = group_of(state, stream);
+        if (gpu_of(state, stream) != gpu || head_of(state, stream)->kind != SIM_KERNEL)
+            continue;
+        if (group == state->gpus[gpu].group) {
+            wish.holder = true;
+            continue;
+        }
+        uint64_t last_ran = state->contexts[state->streams[stream].context].last_ran_ns;
+        if (!wish.others || last_ran < least) {
+            least = last_ran;
+            wish.next = group;
+        }
+        wish.others = true;
+    }
+    return wish;
+}
+
+static void switch_to(struct sim_state *state, uint64_t gpu, uint64_t group) {
+    struct sim_gpu *of = &state->gpus[gpu];
+    for (uint64_t at = 0; of->group && at < state->busy_count; at++) {
+        uint64_t stream = state->busy[at];
+        if (gpu_of(state, stream) == gpu && head_of(state, stream)->kind == SIM_KERNEL)
+            stop(state, stream);
+    }
+    if (of->group && sim_machine->parameters.mode == SIM_TIMESLICE)
+        SIM_PUT(state->contexts[of->group - 1].last_ran_ns, state->now_ns);
+    SIM_PUT(of->group, group);
+    SIM_PUT(of->slice_start_ns, state->now_ns);
+    SIM_PUT(of->slice_end_ns, 0);
+}
+
+/* Decide who has the engine. A slice that ran on because nobody else wanted the engine ends at its next multiple. */
+static void arbitrate(struct sim_state *state, uint64_t gpu) {
+    struct sim_gpu *of = &state->gpus[gpu];
+    struct wish wish = look(state, gpu);
+    uint64_t slice = sim_machine->parameters.slice_ns;
+    if (!wish.holder) {
+        if (of->group || wish.others)
+            switch_to(state, gpu, wish.others ? wish.next : 0);
+        if (of->group)
+            wish = look(state, gpu);
+    } else if (wish.others && of->slice_end_ns && state->now_ns >= of->slice_end_ns) {
+        switch_to(state, gpu, wish.next);
+        wish = look(state, gpu);
+    }
+    if (!wish.others)
+        SIM_PUT(of->slice_end_ns, 0);
+    else if (!of->slice_end_ns)
+        SIM_PUT(of->slice_end_ns,
+                of->slice_start_ns + ((state->now_ns - of->slice_start_ns) / slice + 1) * slice);
+}
+
+/* The waiting head that is first in line: of `kind`, on `gpu`; a kernel of the group that has the engine, a copy for
+ * `engine`. SIM_NEVER: none. */
+static uint64_t first_in_line(struct sim_state *state, uint64_t gpu, uint64_t kind, uint64_t engine) {
+    uint64_t best = SIM_NEVER;
+    for (uint64_t at = 0; at < state->busy_count; at++) {
+        uint64_t stream = state->busy[at];
+        const struct sim_op *op = head_of(state, stream);
+        if (op->kind != kind || op->end_ns || gpu_of(state, stream) != gpu)
+            continue;
+        if (kind == SIM_COPY ? op->sms != engine : group_of(state, stream) != state->gpus[gpu].group)
+            continue;
+        const struct sim_stream *this = &state->streams[stream], *other = &state->streams[best % SIM_STREAMS];
+        bool first = best == SIM_NEVER;
+        if (!first && kind == SIM_KERNEL && this->priority != other->priority)
+            first = this->priority < other->priority;
+        else if (!first)
+            first = this->ready_ns < other->ready_ns;
+        if (first)
+            best = stream;
+    }
+    return best;
+}
+
+static void start(struct sim_state *state, uint64_t stream) {
+    struct sim_op *op = head_of(state, stream);
+    SIM_PUT(op->end_ns, state->now_ns + op->remaining_ns);
+    SIM_PUT(op->a, state->now_ns);
+    commit_if_full(atomic_load_explicit(&sim_region, memory_order_relaxed));
+}
+
+static void start_kernels(struct sim_state *state, uint64_t gpu) {
+    struct sim_gpu *of = &state->gpus[gpu];
+    for (;;) {
+        uint64_t stream = first_in_line(state, gpu, SIM_KERNEL, 0);
+        if (stream == SIM_NEVER)
+            return;
+        struct sim_op *op = head_of(state, stream);
+        if (of->sms_used + op->sms > sim_machine->parameters.sms)
+            return;
+        SIM_PUT(of->sms_used, of->sms_used + op->sms);
+        start(state, stream);
+    }
+}
+
+static void start_copies(struct sim_state *state, uint64_t gpu) {
+    for (uint64_t engine = 0; engine < SIM_ENGINES; engine++) {
+        uint64_t stream = state->gpus[gpu].copying[engine] ? SIM_NEVER : first_in_line(state, gpu, SIM_COPY, engine);
+        if (stream == SIM_NEVER)
+            continue;
+        SIM_PUT(state->gpus[gpu].copying[engine], stream + 1);
+        start(state, stream);
+    }
+}
+
+static uint64_t next_change(struct sim_state *state) {
+    uint64_t next = SIM_NEVER;
+    for (uint64_t at = 0; at < state->busy_count; at++) {
+        const struct sim_op *op = head_of(state, state->busy[at]);
+        if (op->end_ns && op->end_ns < next)
+            next = op->end_ns;
+    }
+    for (uint64_t gpu = 0; gpu < sim_machine->parameters.gpus; gpu++)
+        if (state->gpus[gpu].slice_end_ns && state->gpus[gpu].slice_end_ns < next)
+            next = state->gpus[gpu].slice_end_ns;
+    return next;
+}
+
+void sim_run(void) {
+    struct sim_state *state = sim_state();
+    SIM_PUT(state->next_ns, state->now_ns); /* until the last store below: a survivor has to run again */
+    settle(state);
+    for (uint64_t gpu = 0; gpu < sim_machine->parameters.gpus; gpu++) {
+        arbitrate(state, gpu);
+        start_kernels(state, gpu);
+        start_copies(state, gpu);
+    }
+    SIM_PUT(state->next_ns, next_change(state));
+}
+
+void sim_advance(uint64_t now_ns) {
+    struct sim_state *state = sim_state();
+    while (state->next_ns <= now_ns) {
+        if (state->next_ns > state->now_ns)
+            SIM_PUT(state->now_ns, state->next_ns);
+        sim_run();
+        sim_commit();
+    }
+    if (now_ns > state->now_ns)
+        SIM_PUT(state->now_ns, now_ns);
+}
+
+void sim_drop_stream(uint64_t stream) {
+    struct sim_state *state = sim_state();
+    struct sim_stream *of = &state->streams[stream];
+    if (!of->used)
+        return;
+    if (of->busy_position) {
+        stop(state, stream);
+        leave_busy(state, stream);
+    }
+    SIM_PUT(of->done, of->tail);
+    free_stream(state, stream);
+}

@@ -1,0 +1,20 @@
+/* The device's behaviour: what runs when. All of it under the lock, all of it a function of the time. */
+#ifndef ORION_SIM_ENGINE_H
+#define ORION_SIM_ENGINE_H
+
+#include "shared.h"
+
+/* Bring the machine from where it stands to `now_ns`, step by step. */
+void sim_advance(uint64_t now_ns);
+
+/* Complete and start at the present time whatever can be, and say when to look again (next_ns). */
+void sim_run(void);
+
+/* Throw away everything queued in a stream and free its slot. */
+void sim_drop_stream(uint64_t stream);
+
+static inline struct sim_op *sim_op_at(struct sim_state *state, uint64_t stream, uint64_t number) {
+    return &state->queue[stream][number % SIM_QUEUE];
+}
+
+#endif

@@ -1,0 +1,191 @@
+/* Graphs: nodes, what they depend on, copies. What nodes do is in graph_node.c, running them in graph_exec.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph.h"
+
+_Static_assert(sizeof(struct CUgraphNode_st) <= 512, "a node fits a handle's place");
+
+static _Atomic unsigned marks;
+
+bool sim_graph_is(const void *handle) { return sim_handle_is(handle, SIM_GRAPH); }
+bool sim_node_is(const void *handle) { return sim_handle_is(handle, SIM_NODE); }
+
+struct CUgraph_st *sim_graph_new(void) { return sim_handle_new(SIM_GRAPH, sizeof(struct CUgraph_st)); }
+
+void sim_graph_free(struct CUgraph_st *graph) {
+    while (graph->count)
+        sim_node_free(graph->nodes[graph->count - 1]);
+    free(graph->nodes);
+    sim_handle_free(graph);
+}
+
+bool sim_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on) {
+    for (size_t i = 0; i < node->dependency_count; i++)
+        if (node->dependencies[i] == on)
+            return true;
+    void *grown = realloc(node->dependencies, (node->dependency_count + 1) * sizeof *node->dependencies);
+    if (!grown)
+        return false;
+    node->dependencies = grown;
+    node->dependencies[node->dependency_count++] = on;
+    return true;
+}
+
+CUresult sim_node_new(struct CUgraph_st *graph, CUgraphNodeType type, struct CUgraphNode_st *const *dependencies,
+                      size_t count, struct CUgraphNode_st **made) {
+    SIM_REFUSE(count && !dependencies, CUDA_ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < count; i++)
+        SIM_REFUSE(!sim_node_is(dependencies[i]) || dependencies[i]->graph != graph, CUDA_ERROR_INVALID_VALUE);
+    if (graph->count == graph->capacity) {
+        size_t more = graph->capacity ? graph->capacity * 2 : 16;
+        void *grown = realloc(graph->nodes, more * sizeof *graph->nodes);
+        SIM_REFUSE(!grown, CUDA_ERROR_OUT_OF_MEMORY);
+        graph->nodes = grown;
+        graph->capacity = more;
+    }
+    struct CUgraphNode_st *node = sim_handle_new(SIM_NODE, sizeof *node);
+    SIM_REFUSE(!node, CUDA_ERROR_OUT_OF_MEMORY);
+    node->type = type;
+    node->graph = graph;
+    graph->nodes[graph->count++] = node;
+    for (size_t i = 0; i < count; i++)
+        if (!sim_node_depend(node, dependencies[i])) {
+            sim_node_free(node);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    *made = node;
+    return CUDA_SUCCESS;
+}
+
+static void forget_dependency(struct CUgraphNode_st *node, const struct CUgraphNode_st *on) {
+    size_t kept = 0;
+    for (size_t i = 0; i < node->dependency_count; i++)
+        if (node->dependencies[i] != on)
+            node->dependencies[kept++] = node->dependencies[i];
+    node->dependency_count = kept;
+}
+
+void sim_node_free(struct CUgraphNode_st *node) {
+    struct CUgraph_st *graph = node->graph;
+    size_t kept = 0;
+    for (size_t i = 0; i < graph->count; i++) {
+        forget_dependency(graph->nodes[i], node);
+        if (graph->nodes[i] != node)
+            graph->nodes[kept++] = graph->nodes[i];
+    }
+    graph->count = kept;
+    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL)
+        free(node->call.parameters);
+    if (node->type == CU_GRAPH_NODE_TYPE_GRAPH && node->child)
+        sim_graph_free(node->child);
+    free(node->dependencies);
+    sim_handle_free(node);
+}
+
+CUresult sim_node_set_kernel(struct CUgraphNode_st *node, const struct sim_launch *launch, void *const *parameters) {
+    const struct sim_kernel *kernel = launch->kernel;
+    size_t bytes = 0, pointers = ((size_t)kernel->parameter_count + 1) * sizeof(void *);
+    int last = kernel->parameter_count - 1;
+    if (last >= 0)
+        bytes = kernel->parameter_offset[last] + kernel->parameter_size[last];
+    void **block = calloc(1, pointers + bytes);
+    SIM_REFUSE(!block, CUDA_ERROR_OUT_OF_MEMORY);
+    for (int i = 0; i < kernel->parameter_count; i++) {
+        block[i] = (char *)block + pointers + kernel->parameter_offset[i];
+        memcpy(block[i], parameters[i], kernel->parameter_size[i]);
+    }
+    free(node->call.parameters);
+    node->call.launch = *launch;
+    node->call.parameters = block;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_node_set_like(struct CUgraphNode_st *node, const struct CUgraphNode_st *other) {
+    switch (other->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL: return sim_node_set_kernel(node, &other->call.launch, other->call.parameters);
+    case CU_GRAPH_NODE_TYPE_MEMCPY: node->box = other->box; break;
+    case CU_GRAPH_NODE_TYPE_MEMSET: node->set = other->set; break;
+    case CU_GRAPH_NODE_TYPE_HOST: node->host = other->host; break;
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT: node->event = other->event; break;
+    case CU_GRAPH_NODE_TYPE_GRAPH: {
+        struct CUgraph_st *child = sim_graph_clone(other->child);
+        SIM_REFUSE(!child, CUDA_ERROR_OUT_OF_MEMORY);
+        if (node->child)
+            sim_graph_free(node->child);
+        child->owned = true;
+        node->child = child;
+        break;
+    }
+    default: break;
+    }
+    return CUDA_SUCCESS;
+}
+
+struct CUgraphNode_st *sim_node_copy_in(const struct CUgraph_st *graph, const struct CUgraphNode_st *node) {
+    for (size_t i = 0; i < graph->count; i++)
+        if (graph->nodes[i]->origin == node)
+            return graph->nodes[i];
+    return NULL;
+}
+
+struct CUgraph_st *sim_graph_clone(const struct CUgraph_st *graph) {
+    struct CUgraph_st *clone = sim_graph_new();
+    bool good = clone != NULL;
+    for (size_t i = 0; good && i < graph->count; i++) {
+        struct CUgraphNode_st *node;
+        good = !sim_node_new(clone, graph->nodes[i]->type, NULL, 0, &node) && !sim_node_set_like(node, graph->nodes[i]);
+        if (good) {
+            node->origin = graph->nodes[i];
+            graph->nodes[i]->mark = (unsigned)i; /* where its copy is */
+        }
+    }
+    for (size_t i = 0; good && i < graph->count; i++)
+        for (size_t j = 0; good && j < graph->nodes[i]->dependency_count; j++)
+            good = sim_node_depend(clone->nodes[i], clone->nodes[graph->nodes[i]->dependencies[j]->mark]);
+    if (!good && clone) {
+        sim_graph_free(clone);
+        clone = NULL;
+    }
+    return clone;
+}
+
+bool sim_graph_sort(struct CUgraph_st *graph) {
+    unsigned mark = atomic_fetch_add(&marks, 1) + (1u << 31); /* never the number of a copy */
+    for (size_t done = 0; done < graph->count; done++) {
+        size_t at = done;
+        for (; at < graph->count; at++) {
+            const struct CUgraphNode_st *node = graph->nodes[at];
+            size_t met = 0;
+            while (met < node->dependency_count && node->dependencies[met]->mark == mark)
+                met++;
+            if (met == node->dependency_count)
+                break;
+        }
+        if (at == graph->count)
+            return false;
+        struct CUgraphNode_st *next = graph->nodes[at];
+        memmove(graph->nodes + done + 1, graph->nodes + done, (at - done) * sizeof *graph->nodes);
+        graph->nodes[done] = next;
+        next->mark = mark;
+    }
+    return true;
+}
+
+static void mark_before(struct CUgraphNode_st *node, unsigned mark) {
+    while (node->mark != mark) { /* the first dependency in the loop: chains are long, branches few */
+        node->mark = mark;
+        for (size_t i = 1; i < node->dependency_count; i++)
+            mark_before(node->dependencies[i], mark);
+        if (node->dependency_count)
+            node = node->dependencies[0];
+    }
+}
+
+unsigned sim_graph_mark_before(struct CUgraphNode_st *const *nodes, size_t count) {
+    unsigned mark = atomic_fetch_add(&marks, 1) + (1u << 31);
+    for (size_t i = 0; i < count; i++)
+        mark_before(nodes[i], mark);
+    return mark;
+}

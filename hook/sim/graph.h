@@ -1,0 +1,78 @@
+/* Graphs and their nodes. */
+#ifndef ORION_SIM_GRAPH_H
+#define ORION_SIM_GRAPH_H
+
+#include "sim.h"
+
+/* What a kernel launch says beside its parameters. */
+struct sim_launch {
+    struct sim_kernel *kernel;
+    unsigned grid[3], block[3], shared;
+};
+
+struct CUgraphNode_st {
+    uint32_t kind;
+    CUgraphNodeType type;
+    struct CUgraph_st *graph;
+    struct CUgraphNode_st **dependencies;
+    size_t dependency_count;
+    struct CUgraphNode_st *origin; /* the node that this one is a copy of */
+    unsigned mark;                 /* of the walk under way */
+    bool disabled;
+    union {
+        struct { struct sim_launch launch; void **parameters; } call; /* one block, the values behind the pointers */
+        CUDA_MEMCPY3D box;
+        CUDA_MEMSET_NODE_PARAMS set;
+        CUDA_HOST_NODE_PARAMS host;
+        struct CUgraph_st *child;
+        CUevent event;
+    };
+};
+
+struct CUgraph_st {
+    uint32_t kind;
+    struct CUgraphNode_st **nodes;
+    size_t count, capacity;
+    bool owned; /* a child of a node: not the user's to destroy */
+};
+
+struct CUgraphExec_st {
+    uint32_t kind;
+    struct CUgraph_st *graph; /* a copy, its nodes in an order that respects their dependencies */
+    unsigned long long flags;
+};
+
+struct CUgraph_st *sim_graph_new(void);
+void sim_graph_free(struct CUgraph_st *graph);
+struct CUgraph_st *sim_graph_clone(const struct CUgraph_st *graph);
+bool sim_graph_is(const void *handle);
+bool sim_node_is(const void *handle);
+
+/* A new node after `dependencies`, which are nodes of the graph. */
+CUresult sim_node_new(struct CUgraph_st *graph, CUgraphNodeType type, struct CUgraphNode_st *const *dependencies,
+                      size_t count, struct CUgraphNode_st **made);
+bool sim_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on);
+void sim_node_free(struct CUgraphNode_st *node);
+/* The copy of `node` in `graph`, NULL: none. */
+struct CUgraphNode_st *sim_node_copy_in(const struct CUgraph_st *graph, const struct CUgraphNode_st *node);
+
+/* What a node does. Parameters are copied. */
+CUresult sim_node_set_kernel(struct CUgraphNode_st *node, const struct sim_launch *launch, void *const *parameters);
+CUresult sim_node_set_like(struct CUgraphNode_st *node, const struct CUgraphNode_st *other);
+
+/* Order the nodes by their dependencies; false: there is a cycle. */
+bool sim_graph_sort(struct CUgraph_st *graph);
+/* Mark all that `nodes` depend on, themselves included, with a fresh mark, which is returned. */
+unsigned sim_graph_mark_before(struct CUgraphNode_st *const *nodes, size_t count);
+
+CUresult sim_gather_parameters(const struct sim_kernel *kernel, void **parameters, void **extra, void *gathered[]);
+CUresult sim_check_shape(const struct sim_kernel *kernel, const unsigned grid[3], const unsigned block[3],
+                         unsigned shared);
+CUresult sim_submit_host_function(struct CUstream_st *stream, CUhostFn function, void *data);
+
+/* Captured instead of queued. */
+CUresult sim_capture_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters);
+CUresult sim_capture_host(struct CUstream_st *stream, CUhostFn function, void *data);
+CUresult sim_capture_child(struct CUstream_st *stream, const struct CUgraph_st *graph);
+
+#endif

@@ -1,0 +1,234 @@
+/* Stream-ordered allocation and its pools.
+ *
+ * Memory is had at once and given back at once, since the bytes of copies move at once too; what a stream orders is not
+ * delayed. A pool keeps what is freed up to its release threshold, counted as used on the device, as the driver does;
+ * kept bytes are taken first, so a loop of allocate and free does not touch the device's account. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocation.h"
+#include "capture.h"
+
+struct CUmemPoolHandle_st {
+    uint32_t kind;
+    struct CUctx_st *context; /* whose account is charged: the one that allocated last */
+    int device;
+    bool is_default;
+    int reuse[3];             /* the three reuse policies: kept, of no effect */
+    uint64_t threshold, kept, used, used_high, reserved_high;
+};
+
+static struct CUmemPoolHandle_st *defaults[SIM_GPUS], *chosen[SIM_GPUS];
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static struct CUmemPoolHandle_st *pool_new(int device) {
+    struct CUmemPoolHandle_st *pool = sim_handle_new(SIM_POOL, sizeof *pool);
+    if (pool) {
+        pool->device = device;
+        pool->reuse[0] = pool->reuse[1] = pool->reuse[2] = 1;
+    }
+    return pool;
+}
+
+static CUresult default_pool(CUdevice device, CUmemoryPool *pool) {
+    SIM_READY();
+    SIM_REFUSE(!pool, CUDA_ERROR_INVALID_VALUE);
+    SIM_REFUSE(!sim_device_valid(device), CUDA_ERROR_INVALID_DEVICE);
+    pthread_mutex_lock(&mutex);
+    if (!defaults[device] && (defaults[device] = pool_new(device)))
+        defaults[device]->is_default = true;
+    *pool = defaults[device];
+    pthread_mutex_unlock(&mutex);
+    return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Return kept bytes to the device until at most `most` are kept. Under the mutex. */
+static void release(struct CUmemPoolHandle_st *pool, uint64_t most) {
+    uint64_t excess = pool->kept > most ? pool->kept - most : 0;
+    if (excess && sim_handle_is(pool->context, SIM_CONTEXT) && !pool->context->dead)
+        sim_memory_return(pool->context, excess);
+    pool->kept -= excess;
+}
+
+static CUresult allocate(struct CUmemPoolHandle_st *pool, struct CUctx_st *context, size_t size, uintptr_t *start) {
+    if (pool->context != context) { /* another context's account, or that of one that is gone */
+        release(pool, 0);
+        pool->context = context;
+    }
+    CUresult result = sim_device_memory(context, size, SIM_POOLED, pool, start);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && pool->kept) {
+        release(pool, 0);
+        result = sim_device_memory(context, size, SIM_POOLED, pool, start);
+    }
+    struct sim_allocation made;
+    if (!result && sim_allocation_find(*start, &made)) {
+        uint64_t reused = made.charged < pool->kept ? made.charged : pool->kept;
+        sim_memory_return(context, reused); /* charged already, while it was kept */
+        pool->kept -= reused;
+        pool->used += made.charged;
+        pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
+        uint64_t reserved = pool->used + pool->kept;
+        pool->reserved_high = reserved > pool->reserved_high ? reserved : pool->reserved_high;
+    }
+    return result;
+}
+
+CUresult sim_pool_free(const struct sim_allocation *allocation) {
+    struct CUmemPoolHandle_st *pool = allocation->pool;
+    pthread_mutex_lock(&mutex);
+    bool keep = sim_handle_is(pool, SIM_POOL) && pool->context == allocation->context &&
+                sim_handle_is(pool->context, SIM_CONTEXT) && !pool->context->dead &&
+                sim_memory_take(pool->context, allocation->charged);
+    if (sim_handle_is(pool, SIM_POOL))
+        pool->used -= allocation->charged;
+    sim_device_memory_free(allocation);
+    if (keep) {
+        pool->kept += allocation->charged;
+        release(pool, pool->threshold);
+    }
+    pthread_mutex_unlock(&mutex);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) { return default_pool(device, pool); }
+
+CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) {
+    SIM_TRY(default_pool(device, pool));
+    if (chosen[device])
+        *pool = chosen[device];
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
+    SIM_READY();
+    SIM_REFUSE(!sim_device_valid(device), CUDA_ERROR_INVALID_DEVICE);
+    SIM_REFUSE(!sim_handle_is(pool, SIM_POOL) || pool->device != device, CUDA_ERROR_INVALID_VALUE);
+    chosen[device] = pool;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
+    SIM_READY();
+    SIM_REFUSE(!pool || !properties, CUDA_ERROR_INVALID_VALUE);
+    SIM_REFUSE(properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
+    SIM_REFUSE(properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
+    SIM_REFUSE(!sim_device_valid(properties->location.id), CUDA_ERROR_INVALID_DEVICE);
+    *pool = pool_new(properties->location.id);
+    return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool) {
+    SIM_READY();
+    SIM_REFUSE(!sim_handle_is(pool, SIM_POOL) || pool->is_default, CUDA_ERROR_INVALID_VALUE);
+    pthread_mutex_lock(&mutex);
+    release(pool, 0);
+    if (chosen[pool->device] == pool)
+        chosen[pool->device] = NULL;
+    sim_handle_free(pool);
+    pthread_mutex_unlock(&mutex);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
+    SIM_READY();
+    SIM_REFUSE(!sim_handle_is(pool, SIM_POOL), CUDA_ERROR_INVALID_VALUE);
+    pthread_mutex_lock(&mutex);
+    release(pool, keep > pool->used ? keep - pool->used : 0);
+    pthread_mutex_unlock(&mutex);
+    return CUDA_SUCCESS;
+}
+
+#define POLICY(attribute) ((attribute) - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES)
+
+CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
+    SIM_READY();
+    SIM_REFUSE(!value || !sim_handle_is(pool, SIM_POOL), CUDA_ERROR_INVALID_VALUE);
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: *(int *)value = pool->reuse[POLICY(attribute)]; break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: *(uint64_t *)value = pool->threshold; break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: *(uint64_t *)value = pool->used + pool->kept; break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: *(uint64_t *)value = pool->reserved_high; break;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: *(uint64_t *)value = pool->used; break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: *(uint64_t *)value = pool->used_high; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
+    SIM_READY();
+    SIM_REFUSE(!value || !sim_handle_is(pool, SIM_POOL), CUDA_ERROR_INVALID_VALUE);
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: pool->reuse[POLICY(attribute)] = *(int *)value; break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: pool->threshold = *(uint64_t *)value; break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        SIM_REFUSE(*(uint64_t *)value, CUDA_ERROR_INVALID_VALUE);
+        pool->reserved_high = pool->used + pool->kept;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        SIM_REFUSE(*(uint64_t *)value, CUDA_ERROR_INVALID_VALUE);
+        pool->used_high = pool->used;
+        break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count) {
+    SIM_READY();
+    SIM_REFUSE(!sim_handle_is(pool, SIM_POOL) || (count && !access), CUDA_ERROR_INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location) {
+    SIM_READY();
+    SIM_REFUSE(!flags || !location || !sim_handle_is(pool, SIM_POOL), CUDA_ERROR_INVALID_VALUE);
+    *flags = location->id == pool->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t size, CUmemoryPool pool, CUstream handle) {
+    struct CUstream_st *stream;
+    uintptr_t start;
+    SIM_TRY(sim_stream(handle, &stream));
+    SIM_REFUSE(!pointer || !size || !sim_handle_is(pool, SIM_POOL), CUDA_ERROR_INVALID_VALUE);
+    SIM_TRY(sim_capture_touches(stream));
+    if (stream->capture)
+        return sim_capture_refuse(stream); /* memory nodes are not modelled */
+    pthread_mutex_lock(&mutex);
+    CUresult result = allocate(pool, stream->context, size, &start);
+    pthread_mutex_unlock(&mutex);
+    if (!result)
+        *pointer = start;
+    return result;
+}
+
+CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *pointer, size_t size, CUstream handle) {
+    struct CUstream_st *stream;
+    CUmemoryPool pool;
+    SIM_TRY(sim_stream(handle, &stream));
+    SIM_TRY(cuDeviceGetMemPool(&pool, stream->context->device));
+    return cuMemAllocFromPoolAsync(pointer, size, pool, handle);
+}
+
+CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
+    struct CUstream_st *stream;
+    struct sim_allocation allocation;
+    SIM_TRY(sim_stream(handle, &stream));
+    SIM_TRY(sim_capture_touches(stream));
+    if (stream->capture)
+        return sim_capture_refuse(stream);
+    SIM_REFUSE(!pointer, CUDA_SUCCESS);
+    SIM_REFUSE(!sim_allocation_find(pointer, &allocation) || allocation.start != pointer, CUDA_ERROR_INVALID_VALUE);
+    SIM_REFUSE(allocation.memory != SIM_POOLED && allocation.memory != SIM_DEVICE_MEMORY, CUDA_ERROR_INVALID_VALUE);
+    SIM_REFUSE(!sim_allocation_remove(pointer, &allocation), CUDA_ERROR_INVALID_VALUE);
+    if (allocation.memory == SIM_POOLED)
+        return sim_pool_free(&allocation);
+    sim_device_memory_free(&allocation);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,127 @@
+/* The state of the simulated machine, as it lies in the shared file.
+ *
+ * The file is one header, never moved, and then regions: complete copies of the state, of which `current` names the
+ * one that counts. A region is entered under its lock, and every store to it is logged first, so whoever finds a lock
+ * that does not move on (its owner was killed, stopped, or throttled) copies the region, takes the unfinished stores
+ * back in the copy, and makes the copy current. An owner that comes back writes into a region that nobody reads,
+ * notices, and does its work again. That is one mechanism for death, SIGSTOP and CPU quotas alike.
+ *
+ * Refused: a robust mutex alone (a stopped owner would stop the machine, and another library may have put a robust
+ * list of its own into the thread), two copies of all state with a flip for every call (copies megabytes a launch), a
+ * daemon (somebody would have to start it).
+ *
+ * Words are 64 bits wide unless the kernel wants 32; times are CLOCK_MONOTONIC nanoseconds; slots are numbered from 0
+ * and named by number, never by address. */
+#ifndef ORION_SIM_SHARED_H
+#define ORION_SIM_SHARED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SIM_MAGIC UINT64_C(0x4d49534e4f49524f) /* "ORIONSIM" */
+#define SIM_LAYOUT 1u
+#define SIM_GPUS 16u
+#define SIM_CLIENTS 1024u
+#define SIM_CONTEXTS 2048u
+#define SIM_STREAMS 4096u
+#define SIM_QUEUE 1024u /* operations pending in one stream */
+#define SIM_EVENTS 65536u
+#define SIM_JOURNAL 16384u
+#define SIM_TRACE 16384u
+#define SIM_NEVER UINT64_MAX
+
+enum sim_mode { SIM_TIMESLICE = 0, SIM_MPS = 1 };
+enum sim_engine { SIM_HOST_TO_DEVICE = 0, SIM_DEVICE_TO_HOST = 1, SIM_DEVICE_TO_DEVICE = 2, SIM_ENGINES = 3 };
+
+enum sim_kind {
+    SIM_KERNEL = 1, /* runs on the compute engine */
+    SIM_COPY = 2,   /* runs on the copy engine `sms` (enum sim_engine) */
+    SIM_RECORD = 3, /* writes the time into event slot a, if its generation is b */
+    SIM_WAIT = 4,   /* waits until stream slot a of generation b has completed c operations */
+    SIM_EFFECT = 5, /* waits until its own process has done something: a host function, a memory operation */
+};
+
+/* One operation in a stream's queue. Nothing of it is logged when it is queued: it exists once `tail` says so. */
+struct sim_op {
+    uint64_t kind;
+    uint64_t remaining_ns; /* when not running */
+    uint64_t end_ns;       /* when running; for an effect: not 0 once it is done */
+    uint64_t sms;
+    uint64_t a, b, c;      /* of a kernel: a = start of the running piece */
+    uint64_t name;         /* means something to the owning process only */
+};
+
+struct sim_stream {
+    uint64_t used, generation;
+    uint64_t context;
+    uint64_t priority;      /* 0 is the highest */
+    uint64_t closing;       /* destroyed; the slot is freed when drained */
+    uint64_t busy_position; /* index into busy + 1; 0: idle */
+    uint64_t ready_ns;      /* when the head came to the head */
+    _Atomic uint64_t tail;  /* operations ever queued */
+    _Atomic uint64_t done;  /* operations ever completed; the head is number done */
+};
+
+struct sim_context { uint64_t used, client, gpu, memory, last_ran_ns, streams; };
+struct sim_client { uint64_t used, number, trace, process; };
+struct sim_event { uint64_t used, generation, client, next; _Atomic uint64_t time_ns; };
+struct sim_piece { uint64_t client, start_ns, end_ns, name; };
+
+struct sim_gpu {
+    uint64_t memory;                      /* bytes in use */
+    uint64_t group;                       /* who has the compute engine: context + 1, under MPS 1; 0: nobody */
+    uint64_t slice_start_ns, slice_end_ns; /* the end is 0 while nobody else wants the engine */
+    uint64_t sms_used;
+    uint64_t copying[SIM_ENGINES];        /* stream + 1 */
+};
+
+/* Arrays are ordered so that a copy can stop at the high-water marks. */
+struct sim_state {
+    uint64_t now_ns;
+    _Atomic uint64_t next_ns; /* nothing changes before, unless something is queued */
+    uint64_t reaped_ns;
+    uint64_t clients_high, contexts_high, streams_high, events_high;
+    uint64_t event_free;      /* index + 1 of a free event slot; 0: take a new one */
+    uint64_t busy_count;
+    uint64_t trace_head;      /* pieces ever written */
+    struct sim_gpu gpus[SIM_GPUS];
+    struct sim_client clients[SIM_CLIENTS];
+    struct sim_context contexts[SIM_CONTEXTS];
+    struct sim_stream streams[SIM_STREAMS];
+    uint64_t busy[SIM_STREAMS]; /* streams that have something queued */
+    struct sim_event events[SIM_EVENTS];
+    struct sim_piece trace[SIM_TRACE];
+    struct sim_op queue[SIM_STREAMS][SIM_QUEUE];
+};
+
+struct sim_store { uint64_t offset, old; };
+
+struct sim_region {
+    _Atomic uint32_t lock;   /* 0 free, 1 held, 2 held and waited for; a futex */
+    _Atomic uint32_t frozen; /* 1: is being copied; what commits from now on may not be in the copy */
+    _Atomic uint64_t turns;  /* how often the lock was taken */
+    _Atomic uint64_t logged; /* stores ever logged */
+    _Atomic uint64_t committed; /* stores that stay */
+    struct sim_store journal[SIM_JOURNAL];
+    struct sim_state state;
+};
+
+struct sim_parameters {
+    uint64_t gpus, sms, memory, slice_ns, mode, virtual_clock;
+    char seed[128];
+};
+
+struct sim_header {
+    uint64_t magic;
+    uint64_t layout; /* SIM_LAYOUT and the sizes of header and region, mixed */
+    char boot[40];   /* times of another boot mean nothing */
+    struct sim_parameters parameters;
+    _Atomic uint64_t current;     /* the region that counts */
+    _Atomic uint64_t next_region; /* numbers are never used twice: a stopped owner may still write to an old one */
+    _Atomic uint64_t virtual_ns;
+    /* Robust futexes, held by each client's keeper thread: its id while it lives; the kernel sets FUTEX_OWNER_DIED. */
+    _Atomic uint32_t alive[SIM_CLIENTS];
+};
+
+#endif

@@ -1,0 +1,271 @@
+/* Streams: their handles, the default ones, and what can be asked of them. */
+#include <stdlib.h>
+
+#include "capture.h"
+#include "client.h"
+#include "engine.h"
+#include "sim.h"
+
+static _Atomic unsigned long long ids;
+
+static uint64_t take_slot(uint64_t context, int priority, uint64_t *generation) {
+    uint64_t slot;
+    do {
+        sim_enter();
+        struct sim_state *state = sim_state();
+        slot = 0;
+        while (slot < SIM_STREAMS && state->streams[slot].used)
+            slot++;
+        if (slot < SIM_STREAMS) {
+            struct sim_stream *of = &state->streams[slot];
+            SIM_PUT(of->used, 1);
+            SIM_PUT(of->context, context);
+            SIM_PUT(of->priority, (uint64_t)(priority + SIM_PRIORITIES));
+            SIM_PUT(of->closing, 0);
+            if (slot >= state->streams_high)
+                SIM_PUT(state->streams_high, slot + 1);
+            *generation = of->generation;
+        }
+    } while (!sim_leave());
+    return slot < SIM_STREAMS ? slot : SIM_NEVER;
+}
+
+CUresult sim_stream_new(struct CUctx_st *context, unsigned flags, int priority, struct CUstream_st **made) {
+    struct CUstream_st *stream = sim_handle_new(SIM_STREAM, sizeof *stream);
+    SIM_REFUSE(!stream, CUDA_ERROR_OUT_OF_MEMORY);
+    stream->context = context;
+    stream->flags = flags;
+    stream->priority = priority > 0 ? 0 : priority < 1 - SIM_PRIORITIES ? 1 - SIM_PRIORITIES : priority;
+    stream->id = atomic_fetch_add(&ids, 1) + 1;
+    stream->slot = take_slot(context->slot, stream->priority, &stream->generation);
+    if (stream->slot == SIM_NEVER) {
+        sim_handle_free(stream);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sim_enter();
+    stream->next = context->streams;
+    context->streams = stream;
+    sim_leave();
+    *made = stream;
+    return CUDA_SUCCESS;
+}
+
+/* What is queued is still done: the slot lives until it has drained. */
+void sim_stream_forget(struct CUstream_st *stream) {
+    do {
+        sim_enter();
+        struct sim_stream *of = &sim_state()->streams[stream->slot];
+        if (of->generation == stream->generation) {
+            if (of->busy_position)
+                SIM_PUT(of->closing, 1);
+            else
+                sim_drop_stream(stream->slot);
+        }
+    } while (!sim_leave());
+    sim_enter();
+    struct CUstream_st **link = &stream->context->streams;
+    while (*link && *link != stream)
+        link = &(*link)->next;
+    if (*link)
+        *link = stream->next;
+    sim_leave();
+    sim_capture_forget_frontier(&stream->frontier, &stream->frontier_count);
+    sim_handle_free(stream);
+}
+
+struct sim_position sim_stream_position(struct CUstream_st *stream) {
+    return (struct sim_position){stream->slot, stream->generation, sim_state()->streams[stream->slot].tail};
+}
+
+/* The calling thread's own default stream of a context. Contexts have ids that are never used again. */
+static CUresult per_thread_stream(struct CUctx_st *context, struct CUstream_st **stream) {
+    static __thread struct { unsigned long long context; struct CUstream_st *stream; } known[SIM_GPUS];
+    int place = (int)(context->id % SIM_GPUS);
+    if (known[place].context != context->id) {
+        SIM_TRY(sim_stream_new(context, CU_STREAM_DEFAULT, 0, &known[place].stream));
+        known[place].stream->per_thread = true;
+        known[place].context = context->id;
+    }
+    *stream = known[place].stream;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_stream(CUstream handle, struct CUstream_st **stream) {
+    if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+        SIM_CONTEXT(context);
+        if (handle == CU_STREAM_PER_THREAD || (handle == NULL && sim_per_thread_default))
+            return per_thread_stream(context, stream);
+        *stream = context->legacy;
+        return CUDA_SUCCESS;
+    }
+    SIM_READY();
+    SIM_REFUSE(!sim_handle_is(handle, SIM_STREAM), CUDA_ERROR_INVALID_HANDLE);
+    *stream = handle;
+    return handle->context->sticky;
+}
+
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority) {
+    SIM_CONTEXT(context);
+    SIM_REFUSE(!stream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING), CUDA_ERROR_INVALID_VALUE);
+    return sim_stream_new(context, flags, priority, stream);
+}
+
+CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags) {
+    return cuStreamCreateWithPriority(stream, flags, 0);
+}
+
+CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle) {
+    SIM_READY();
+    SIM_REFUSE(!sim_handle_is(handle, SIM_STREAM) || handle->legacy || handle->per_thread, CUDA_ERROR_INVALID_HANDLE);
+    sim_capture_leave(handle);
+    sim_stream_forget(handle);
+    return CUDA_SUCCESS;
+}
+
+/* The legacy stream stands for every stream that synchronises with it. */
+static bool stands_for(const struct CUstream_st *stream, const struct CUstream_st *other) {
+    return stream == other || (stream->legacy && !(other->flags & CU_STREAM_NON_BLOCKING));
+}
+
+CUresult sim_stream_wait(struct CUstream_st *stream) {
+    struct sim_position position;
+    if (!stream->legacy) {
+        sim_enter();
+        position = sim_stream_position(stream);
+        sim_leave();
+        sim_wait(&position);
+        return stream->context->sticky;
+    }
+    for (unsigned long long after = 0;;) {
+        struct CUstream_st *next = NULL;
+        sim_enter();
+        for (struct CUstream_st *other = stream->context->streams; other; other = other->next)
+            if (stands_for(stream, other) && other->id > after && (!next || other->id < next->id))
+                next = other;
+        if (next) {
+            position = sim_stream_position(next);
+            after = next->id;
+        }
+        sim_leave();
+        if (!next)
+            return stream->context->sticky;
+        sim_wait(&position);
+    }
+}
+
+CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
+    struct CUstream_st *stream;
+    SIM_TRY(sim_stream(handle, &stream));
+    SIM_TRY(sim_capture_check_use(stream));
+    return sim_stream_wait(stream);
+}
+
+/* The legacy stream is idle when all are that it stands for. */
+static bool legacy_idle(const struct CUstream_st *legacy) {
+    bool idle = true;
+    sim_enter();
+    for (struct CUstream_st *other = legacy->context->streams; other && idle; other = other->next)
+        if (stands_for(legacy, other)) {
+            struct sim_position position = sim_stream_position(other);
+            idle = sim_reached(&position);
+        }
+    sim_leave();
+    return idle;
+}
+
+CUresult CUDAAPI cuStreamQuery(CUstream handle) {
+    struct CUstream_st *stream;
+    SIM_TRY(sim_stream(handle, &stream));
+    SIM_TRY(sim_capture_check_use(stream));
+    sim_refresh();
+    struct sim_position position = sim_stream_position(stream); /* without the lock: only this process queues in it */
+    if (!sim_query(&position) || (stream->legacy && !legacy_idle(stream)))
+        return CUDA_ERROR_NOT_READY;
+    return stream->context->sticky;
+}
+
+CUresult CUDAAPI cuStreamGetPriority(CUstream handle, int *priority) {
+    struct CUstream_st *stream;
+    SIM_TRY(sim_stream(handle, &stream));
+    SIM_REFUSE(!priority, CUDA_ERROR_INVALID_VALUE);
+    *priority = stream->priority;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetFlags(CUstream handle, unsigned *flags) {
+    struct CUstream_st *stream;
+    SIM_TRY(sim_stream(handle, &stream));
+    SIM_REFUSE(!flags, CUDA_ERROR_INVALID_VALUE);
+    *flags = stream->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetId(CUstream handle, unsigned long long *id) {
+    struct CUstream_st *stream;
+    SIM_TRY(sim_stream(handle, &stream));
+    SIM_REFUSE(!id, CUDA_ERROR_INVALID_VALUE);
+    *id = stream->id;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetDevice(CUstream handle, CUdevice *device) {
+    struct CUstream_st *stream;
+    SIM_TRY(sim_stream(handle, &stream));
+    SIM_REFUSE(!device, CUDA_ERROR_INVALID_VALUE);
+    *device = stream->context->device;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *context) {
+    struct CUstream_st *stream;
+    SIM_TRY(sim_stream(handle, &stream));
+    SIM_REFUSE(!context, CUDA_ERROR_INVALID_VALUE);
+    *context = stream->context;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetCtx_v2(CUstream handle, CUcontext *context, CUgreenCtx *green) {
+    if (green)
+        *green = NULL;
+    return cuStreamGetCtx(handle, context);
+}
+
+CUresult CUDAAPI cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green) {
+    struct CUstream_st *stream;
+    SIM_TRY(sim_stream(handle, &stream));
+    SIM_REFUSE(!green, CUDA_ERROR_INVALID_VALUE);
+    *green = NULL;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamCopyAttributes(CUstream target, CUstream source) {
+    struct CUstream_st *stream;
+    SIM_TRY(sim_stream(target, &stream));
+    return sim_stream(source, &stream);
+}
+
+CUresult CUDAAPI cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue *value) {
+    struct CUstream_st *stream;
+    SIM_TRY(sim_stream(handle, &stream));
+    SIM_REFUSE(!value, CUDA_ERROR_INVALID_VALUE);
+    *value = (CUstreamAttrValue){0};
+    if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+        value->priority = stream->priority;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue *value) {
+    struct CUstream_st *stream;
+    (void)attribute;
+    SIM_TRY(sim_stream(handle, &stream));
+    SIM_REFUSE(!value, CUDA_ERROR_INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamAttachMemAsync(CUstream handle, CUdeviceptr pointer, size_t bytes, unsigned flags) {
+    struct CUstream_st *stream;
+    (void)bytes, (void)flags;
+    SIM_TRY(sim_stream(handle, &stream));
+    SIM_REFUSE(!pointer, CUDA_ERROR_INVALID_VALUE);
+    return CUDA_SUCCESS;
+}

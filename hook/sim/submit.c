@@ -1,0 +1,142 @@
+/* Queuing work in a stream, in order with the default stream. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "effect.h"
+#include "sim.h"
+#include "trace.h"
+
+#define HOST_BYTES_PER_US 50000u      /* 50 GB/s between host and device */
+#define DEVICE_BYTES_PER_US 2000000u  /* 2 TB/s within the device */
+#define COPY_START_NS 1000u
+
+static bool pending(const struct CUstream_st *stream) {
+    const struct sim_stream *of = &sim_state()->streams[stream->slot];
+    return of->done != of->tail && of->generation == stream->generation;
+}
+
+static void push_wait(struct CUstream_st *stream, const struct sim_position *on) {
+    struct sim_op wait = {.kind = SIM_WAIT, .a = on->stream, .b = on->generation, .c = on->number};
+    sim_push(stream->slot, &wait);
+}
+
+/* Waits for what is pending in the other streams of the context, but for those with one of the flags `without`. */
+static void push_waits(struct CUstream_st *stream, unsigned without) {
+    unsigned waits = 0;
+    for (struct CUstream_st *other = stream->context->streams; other; other = other->next)
+        if (other != stream && !(other->flags & without) && pending(other) && waits++ < SIM_QUEUE / 2) {
+            struct sim_position on = sim_stream_position(other);
+            push_wait(stream, &on);
+        }
+}
+
+/* Legacy stream and blocking streams wait for each other (a non-blocking one for nobody). */
+static void order(struct CUstream_st *stream) {
+    struct CUstream_st *legacy = stream->context->legacy;
+    struct sim_position on;
+    if (stream->flags & CU_STREAM_NON_BLOCKING)
+        return;
+    if (stream != legacy) {
+        on = sim_stream_position(legacy);
+        if (pending(legacy))
+            push_wait(stream, &on);
+        return;
+    }
+    push_waits(legacy, CU_STREAM_NON_BLOCKING);
+}
+
+static uint64_t room_needed(const struct CUstream_st *stream) {
+    return stream->legacy ? SIM_QUEUE / 2 + 1 : 2;
+}
+
+CUresult sim_submit(struct CUstream_st *stream, const struct sim_op *op, struct sim_position *at) {
+    uint64_t number;
+    do {
+        sim_enter_with_room(stream->slot, stream->legacy && !stream->context->streams->next ? 1 : room_needed(stream));
+        order(stream);
+        number = sim_push(stream->slot, op);
+    } while (!sim_leave());
+    if (at)
+        *at = (struct sim_position){stream->slot, stream->generation, number};
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_wait_for_streams(struct CUstream_st *stream) {
+    do {
+        sim_enter_with_room(stream->slot, SIM_QUEUE / 2);
+        push_waits(stream, 0);
+    } while (!sim_leave());
+    return CUDA_SUCCESS;
+}
+
+static uint64_t parameter(const struct sim_kernel *kernel, void *const *parameters, int index) {
+    uint64_t value = 0;
+    if (parameters && parameters[index])
+        memcpy(&value, parameters[index], kernel->parameter_size[index] < 8 ? kernel->parameter_size[index] : 8);
+    return value;
+}
+
+struct fault { struct CUctx_st *context; CUresult error; };
+
+static bool run_fault(void *data) {
+    const struct fault *fault = data;
+    fault->context->sticky = fault->error;
+    return true;
+}
+
+/* A kernel that goes wrong leaves its context unusable, when it has run. */
+static CUresult submit_fault(struct CUstream_st *stream, CUresult error) {
+    struct fault *fault = malloc(sizeof *fault);
+    SIM_REFUSE(!fault, CUDA_ERROR_OUT_OF_MEMORY);
+    *fault = (struct fault){stream->context, error};
+    return sim_submit_host(stream, run_fault, fault);
+}
+
+CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_kernel *kernel, void *const *parameters) {
+    uint64_t duration = kernel->duration_ns, sms = kernel->sms;
+    if (kernel->duration_parameter >= 0)
+        duration = parameter(kernel, parameters, kernel->duration_parameter) * 1000;
+    if (kernel->sms_parameter >= 0)
+        sms = parameter(kernel, parameters, kernel->sms_parameter);
+    uint64_t most = sim_machine->parameters.sms;
+    struct sim_op op = {.kind = SIM_KERNEL, .remaining_ns = duration ? duration : 1, .name = kernel->label,
+                        .sms = sms < 1 ? 1 : sms > most ? most : sms};
+    SIM_TRY(sim_submit(stream, &op, NULL));
+    return kernel->error ? submit_fault(stream, kernel->error) : CUDA_SUCCESS;
+}
+
+CUresult sim_submit_copy(struct CUstream_st *stream, enum sim_engine engine, size_t bytes) {
+    uint64_t rate = engine == SIM_DEVICE_TO_DEVICE ? DEVICE_BYTES_PER_US : HOST_BYTES_PER_US;
+    struct sim_op op = {.kind = SIM_COPY, .remaining_ns = COPY_START_NS + bytes * 1000 / rate, .sms = engine};
+    return sim_submit(stream, &op, NULL);
+}
+
+CUresult sim_submit_memset(struct CUstream_st *stream, size_t bytes) {
+    static _Atomic uint64_t label;
+    if (!label)
+        label = sim_trace_label("memset", "memset");
+    struct sim_op op = {.kind = SIM_KERNEL, .remaining_ns = COPY_START_NS + bytes * 1000 / DEVICE_BYTES_PER_US,
+                        .sms = sim_machine->parameters.sms, .name = label};
+    return sim_submit(stream, &op, NULL);
+}
+
+CUresult sim_submit_host(struct CUstream_st *stream, bool (*run)(void *), void *data) {
+    struct sim_op op = {.kind = SIM_EFFECT};
+    struct sim_position at;
+    SIM_TRY(sim_submit(stream, &op, &at));
+    sim_effect_add(&at, run, data);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_submit_record(struct CUstream_st *stream, struct CUevent_st *event) {
+    struct sim_op op = {.kind = SIM_RECORD, .a = event->slot, .b = event->slot_generation};
+    struct sim_position at;
+    SIM_TRY(sim_submit(stream, &op, &at));
+    sim_event_set_position(event, &at);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_submit_wait(struct CUstream_st *stream, const struct sim_position *on) {
+    struct sim_op op = {.kind = SIM_WAIT, .a = on->stream, .b = on->generation, .c = on->number};
+    return sim_reached(on) ? CUDA_SUCCESS : sim_submit(stream, &op, NULL);
+}

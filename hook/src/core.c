@@ -1,0 +1,302 @@
+/* What the wrappers call: work, proofs, events and lifetimes, passed on to the rooms that know about them. */
+#include "core.h"
+
+#include "board.h"
+#include "busy.h"
+#include "capture.h"
+#include "gate.h"
+#include "generated/driver.h"
+#include "identity.h"
+#include "process.h"
+#include "report.h"
+#include "valve.h"
+#include "window.h"
+
+enum { TIMED = 1u << 8 }; /* flags of a be launch; an hp launch holds an enum orion_busy_change */
+
+/* -- Work ------------------------------------------------------------------------------------------------------------ */
+
+/* One try to let a be launch through: behind the valve where the GPU can wait by itself, else when hp is idle and the
+ * window holds the launch (the last look at hp is behind the wait for the window). Sets work->expected_ns if it may go. */
+static bool enter(struct orion_process *process, struct orion_lane *lane, struct orion_work *work, uint64_t expected)
+{
+    struct orion_board *board = lane->board;
+    uint64_t share = orion_window_share(board);
+    bool ahead = orion_valve_ready(process, lane);
+    bool unprotected = atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) == 0;
+    /* An unknown piece of work goes alone; behind the valve, with a wait before it and behind it. */
+    if (expected == 0) expected = ahead ? 2 * share : ORION_WINDOW_ALONE;
+    if (!ahead && orion_gate_closed(board)) orion_gate_wait(process, board);
+    if (!orion_window_enter(process, lane, expected, ahead || unprotected ? ORION_RUN_AHEAD * share : share)) {
+        if (ahead && orion_gate_closed(board)) orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);
+        return false;
+    }
+    if (ahead) orion_valve_pass(process, lane, expected, share);
+    if (!ahead && orion_gate_closed(board)) {
+        orion_window_leave(board, expected);
+        return false;
+    }
+    work->expected_ns = expected;
+    return true;
+}
+
+static void admit(struct orion_process *process, struct orion_lane *lane, struct orion_work *work)
+{
+    struct orion_board *board = lane->board;
+    bool sample, waited = false;
+    uint64_t expected = orion_duration_expect(&process->durations, work->identity, &sample);
+    while (!enter(process, lane, work, expected)) {
+        if (orion_board_policy(board)->kind != ORION_POLICY_GATE) return; /* changed while this launch waited */
+        if (!waited) atomic_fetch_add_explicit(&board->record->window_waits, 1, memory_order_relaxed);
+        waited = true;
+    }
+    if (!sample) return;
+    work->flags = TIMED;
+    orion_window_launching(process, lane, work->identity);
+}
+
+void orion_work_begin(struct orion_work *work)
+{
+    work->lane = NULL;
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL || work->identity == ORION_IDENTITY_NONE) return;
+    struct orion_lane *lane = orion_lane_of(process, work->stream);
+    if (lane == NULL || orion_capture_records(process, work->stream)) return;
+    struct orion_board *board = lane->board;
+    work->expected_ns = 0;
+    work->flags = 0;
+    uint32_t role = atomic_load_explicit(&board->role, memory_order_relaxed);
+    if (role == ORION_ROLE_BE && orion_board_policy(board)->kind == ORION_POLICY_GATE) admit(process, lane, work);
+    work->lane = lane;
+    atomic_fetch_add(&lane->begun, 1);
+    if (role == ORION_ROLE_HP) work->flags = orion_busy_set(board);
+}
+
+void orion_work_end(struct orion_work *work, CUresult result)
+{
+    struct orion_lane *lane = work->lane;
+    if (lane == NULL) return;
+    struct orion_board *board = lane->board;
+    atomic_fetch_add(&lane->returned, 1);
+    if (work->expected_ns == 0) {
+        if (work->flags != ORION_BUSY_SAME) orion_busy_began(board, (enum orion_busy_change)work->flags);
+        return;
+    }
+    /* A failed launch took no time; its sample, if it was one, is closed all the same. */
+    if (result != CUDA_SUCCESS && !(work->flags & TIMED)) orion_window_leave(board, work->expected_ns);
+    else orion_window_launched(orion_the_process, lane, work->expected_ns, work->flags & TIMED);
+}
+
+/* -- Proofs ---------------------------------------------------------------------------------------------------------- */
+
+#define MARKS 16u
+/* What a context-wide proof that is under way in this thread will prove. More lanes are left to the drain thread. */
+static _Thread_local struct { struct orion_lane *lane; uint64_t returned; } marks[MARKS];
+static _Thread_local uint32_t mark_count;
+
+static void mark_context(struct orion_process *process, CUcontext context)
+{
+    mark_count = 0;
+    if (context == NULL && orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return;
+    uint32_t used = atomic_load(&process->lanes.high_water);
+    for (uint32_t i = 0; i < used && mark_count < MARKS; i++) {
+        struct orion_lane *lane = &process->lanes.lane[i];
+        if (lane->board == NULL || lane->context != context) continue;
+        uint64_t returned = atomic_load(&lane->returned);
+        if (returned == atomic_load(&lane->drained)) continue;
+        marks[mark_count].lane = lane;
+        marks[mark_count++].returned = returned;
+    }
+}
+
+/* A be call that would block behind a closed valve waits for hp here: the driver would spin. */
+static void sleep_instead_of_spinning(struct orion_process *process, const struct orion_proof *proof)
+{
+    struct orion_lane *lane = proof->scope == ORION_PROOF_CONTEXT ? (mark_count > 0 ? marks[0].lane : NULL) : proof->lane;
+    struct orion_board *board = lane != NULL ? lane->board : NULL;
+    if (board == NULL || atomic_load_explicit(&board->role, memory_order_relaxed) != ORION_ROLE_BE) return;
+    if (!atomic_load(&board->valve.in_use) || !orion_gate_closed(board) || atomic_load(&process->captures) > 0) return;
+    bool done = proof->scope == ORION_PROOF_STREAM && !proof->of_itself
+                    ? orion_driver.cuStreamQuery(orion_lane_handle(lane)) == CUDA_SUCCESS
+                    : proof->scope == ORION_PROOF_EVENT && orion_driver.cuEventQuery(proof->event) == CUDA_SUCCESS;
+    if (!done) orion_valve_await(process, board);
+}
+
+void orion_proof_begin(struct orion_proof *proof)
+{
+    proof->lane = NULL;
+    proof->counted = false;
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL) return;
+    proof->counted = proof->blocks;
+    if (proof->counted) atomic_fetch_add(&process->blocked_proofs, 1);
+    uint32_t index;
+    if (proof->scope == ORION_PROOF_CONTEXT) {
+        mark_context(process, proof->context);
+    } else if (proof->scope == ORION_PROOF_STREAM) {
+        proof->lane = orion_lane_of(process, proof->stream);
+        if (proof->lane != NULL) proof->returned = atomic_load(&proof->lane->returned) + proof->of_itself;
+    } else if (orion_recordings_get(&process->recordings, proof->event, &index, &proof->returned)) {
+        if (index < ORION_LANES) proof->lane = &process->lanes.lane[index];
+    }
+    if (proof->lane != NULL && orion_lane_is_shared(process, proof->lane)) proof->lane = NULL;
+    if (proof->blocks) sleep_instead_of_spinning(process, proof);
+}
+
+static void proven(struct orion_process *process, struct orion_lane *lane, uint64_t returned)
+{
+    struct orion_board *board = lane->board;
+    if (board == NULL) return;
+    orion_lane_prove(lane, returned);
+    uint32_t role = atomic_load_explicit(&board->role, memory_order_relaxed);
+    if (role == ORION_ROLE_HP) orion_busy_try_close(process, board);
+    else if (role == ORION_ROLE_BE && atomic_load(&lane->drained) == atomic_load(&lane->begun)) orion_window_drained(process, lane);
+}
+
+void orion_proof_end(struct orion_proof *proof, CUresult result)
+{
+    struct orion_process *process = orion_the_process;
+    if (proof->counted) atomic_fetch_sub(&process->blocked_proofs, 1);
+    if (process == NULL || result != CUDA_SUCCESS) return;
+    if (proof->scope != ORION_PROOF_CONTEXT) {
+        if (proof->lane != NULL) proven(process, proof->lane, proof->returned);
+        return;
+    }
+    for (uint32_t i = 0; i < mark_count; i++) proven(process, marks[i].lane, marks[i].returned);
+    mark_count = 0;
+}
+
+/* -- Events ---------------------------------------------------------------------------------------------------------- */
+
+void orion_event_recording(struct orion_recording *recording)
+{
+    recording->lane = NULL;
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL) return;
+    struct orion_lane *lane = orion_lane_of(process, recording->stream);
+    if (lane == NULL || orion_capture_records(process, recording->stream)) return;
+    recording->lane = lane;
+    recording->returned = atomic_load(&lane->returned);
+}
+
+/* Remembered only after the driver's call: until then a wait on the event is a wait for its earlier recording. */
+void orion_event_recorded(struct orion_recording *recording, CUresult result)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL || result != CUDA_SUCCESS) return;
+    if (recording->lane == NULL) orion_recordings_forget(&process->recordings, recording->event);
+    else orion_recordings_set(&process->recordings, recording->event, orion_lane_index(process, recording->lane), recording->returned);
+}
+
+void orion_event_ending(CUevent event)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process != NULL) orion_recordings_forget(&process->recordings, event);
+}
+
+/* -- Lifetimes ------------------------------------------------------------------------------------------------------- */
+
+void orion_context_creating(CUdevice device)
+{
+    struct orion_process *process = orion_process_started();
+    if (process != NULL) orion_board_of(device);
+}
+
+void orion_context_created(CUdevice device, CUresult result) { (void)device, (void)result; }
+
+/* Ends the lanes of a context (NULL: of a whole board): their work is over or about to be. */
+static void end_lanes(struct orion_process *process, CUcontext context, const struct orion_board *board)
+{
+    uint32_t used = atomic_load(&process->lanes.high_water);
+    for (uint32_t i = 0; i < used; i++) {
+        struct orion_lane *lane = &process->lanes.lane[i];
+        struct orion_board *its = lane->board;
+        if (its == NULL || (context != NULL ? lane->context != context : its != board)) continue;
+        orion_window_forget(lane, false);
+        orion_lane_prove(lane, atomic_load(&lane->begun));
+        uint32_t ready = ORION_LANE_READY;
+        if (i >= ORION_BOARDS) atomic_compare_exchange_strong(&lane->state, &ready, ORION_LANE_ENDED);
+        if (atomic_load(&its->role) == ORION_ROLE_HP) orion_busy_try_close(process, its);
+    }
+}
+
+void orion_context_ending(CUcontext context)
+{
+    struct orion_process *process = orion_process_started();
+    if (process == NULL) return;
+    orion_forbid_touch(process);
+    orion_valve_open_all(process);
+    if (context != NULL) end_lanes(process, context, NULL);
+    atomic_fetch_add(&process->context_epoch, 1);
+    atomic_fetch_add(&process->lane_epoch, 1);
+}
+
+static _Thread_local CUdevice ending_primary = -1;
+
+/* A release ends the context only when it is the last: its events are given up before, its lanes ended after. */
+void orion_primary_ending(CUdevice device)
+{
+    struct orion_process *process = orion_process_started();
+    if (process == NULL) return;
+    orion_forbid_touch(process);
+    orion_valve_open_all(process);
+    ending_primary = device;
+    uint32_t used = atomic_load(&process->lanes.high_water);
+    for (uint32_t i = 0; i < used; i++) {
+        struct orion_lane *lane = &process->lanes.lane[i];
+        struct orion_board *board = lane->board;
+        if (board != NULL && board->device == device) orion_window_forget(lane, true);
+    }
+    atomic_fetch_add(&process->context_epoch, 1);
+    atomic_fetch_add(&process->lane_epoch, 1);
+}
+
+void orion_context_ended(void)
+{
+    struct orion_process *process = orion_process_started();
+    if (process == NULL) return;
+    unsigned flags;
+    int active = 1;
+    CUdevice device = ending_primary;
+    ending_primary = -1;
+    if (device >= 0 && orion_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && !active) {
+        for (uint32_t i = 0; i < atomic_load(&process->board_count) && i < ORION_BOARDS; i++)
+            if (process->boards[i].device == device) end_lanes(process, NULL, &process->boards[i]);
+    }
+    orion_allow_touch(process);
+}
+
+void orion_stream_ending(CUstream stream)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL) return;
+    uint32_t used = atomic_load(&process->lanes.high_water);
+    for (uint32_t i = ORION_BOARDS; i < used; i++) {
+        struct orion_lane *lane = &process->lanes.lane[i];
+        uint32_t ready = ORION_LANE_READY;
+        if (lane->key != (uint64_t)(uintptr_t)stream || atomic_load(&lane->state) != ready) continue;
+        orion_window_forget(lane, true);
+        struct orion_board *board = lane->board;
+        /* hp's work goes on, unproven. be's need not be: nobody waits for it, and the lane is free for another stream. */
+        if (atomic_load(&board->role) == ORION_ROLE_BE) orion_lane_prove(lane, atomic_load(&lane->begun));
+        atomic_compare_exchange_strong(&lane->state, &ready, ORION_LANE_ENDED);
+        atomic_fetch_add(&process->lane_epoch, 1);
+    }
+}
+
+void orion_graph_changed(CUgraphExec exec)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process != NULL) orion_duration_forget(&process->durations, orion_identity_graph(exec));
+}
+
+void orion_unknown_function(const char *name, int version)
+{
+    struct orion_process *process = orion_process_started();
+    (void)version;
+    if (process == NULL) return;
+    orion_say_once_about(process, ORION_SAY_UNKNOWN, name);
+    for (uint32_t i = 0; i < atomic_load(&process->board_count) && i < ORION_BOARDS; i++)
+        if (atomic_load(&process->boards[i].role) != ORION_ROLE_NONE)
+            atomic_fetch_add_explicit(&process->boards[i].record->unknown_functions, 1, memory_order_relaxed);
+}

@@ -1,0 +1,139 @@
+#include "gate.h"
+
+#include <linux/futex.h>
+
+#include "process.h"
+#include "report.h"
+#include "suspect.h"
+#include "system.h"
+#include "thread.h"
+
+#define LOOK_AT_SUSPECT_NS ORION_MILLISECOND
+#define BEAT_STALE_NS (3 * ORION_MILLISECOND) /* a thread that attends beats every 2 ms while busy */
+
+static const struct orion_busy_page *neighbour(const struct orion_board *board, uint32_t i, uint32_t *place)
+{
+    *place = atomic_load_explicit(&board->hp_place[i], memory_order_relaxed) % ORION_PLACES;
+    return &board->neighbours[*place];
+}
+
+static bool is_dead(const struct orion_busy_page *page)
+{
+    return atomic_load_explicit(&page->alive, memory_order_relaxed) & FUTEX_OWNER_DIED;
+}
+
+static bool beat_is_stale(const struct orion_busy_page *page, uint64_t now)
+{
+    uint64_t beat = atomic_load_explicit(&page->beat_ns, memory_order_relaxed);
+    return now > beat && now - beat > BEAT_STALE_NS;
+}
+
+static bool was_given_up_on(const struct orion_board *board, const struct orion_busy_page *page, uint32_t place)
+{
+    uint64_t given_up = atomic_load_explicit(&board->given_up_on[place], memory_order_relaxed);
+    return given_up != 0 && given_up == atomic_load_explicit(&page->progress, memory_order_relaxed) + 1;
+}
+
+static bool is_stopped(const struct orion_board *board, const struct orion_busy_page *page, uint32_t place, uint64_t now)
+{
+    uint32_t stopped = atomic_load_explicit(&board->policy->stopped[place], memory_order_relaxed);
+    if (stopped == 0 || stopped != atomic_load_explicit(&board->hp_generation[place], memory_order_relaxed)) return false;
+    return beat_is_stale(page, now);
+}
+
+/* The state that has to be waited through, or ORION_IDLE. */
+static uint32_t state_to_wait_for(const struct orion_board *board, const struct orion_busy_page *page, uint32_t place)
+{
+    uint32_t state = atomic_load(&page->state);
+    if (__builtin_expect(state == ORION_IDLE, 1)) return ORION_IDLE;
+    if (orion_board_policy(board)->kind != ORION_POLICY_GATE) return ORION_IDLE; /* changed while somebody waits */
+    if (is_dead(page) || was_given_up_on(board, page, place)) return ORION_IDLE;
+    if (is_stopped(board, page, place, orion_now())) return ORION_IDLE;
+    return state;
+}
+
+bool orion_gate_closed(const struct orion_board *board)
+{
+    uint32_t count = atomic_load_explicit(&board->hp_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count && i < ORION_PLACES; i++) {
+        uint32_t place;
+        const struct orion_busy_page *page = neighbour(board, i, &place);
+        if (state_to_wait_for(board, page, place) != ORION_IDLE) return true;
+    }
+    return false;
+}
+
+bool orion_gate_touched_since(const struct orion_board *board, uint64_t since_ns)
+{
+    uint32_t count = atomic_load_explicit(&board->hp_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count && i < ORION_PLACES; i++) {
+        uint32_t place;
+        const struct orion_busy_page *page = neighbour(board, i, &place);
+        if (atomic_load(&page->state) != ORION_IDLE) return true;
+        if (atomic_load_explicit(&page->drained_ns, memory_order_relaxed) >= since_ns) return true;
+    }
+    return false;
+}
+
+/* Notes how far a waited-for hp client has come; whether it has stood still for longer than the policy allows. */
+static bool stands_still(struct orion_board *board, const struct orion_busy_page *page, uint32_t place, uint64_t now)
+{
+    uint64_t stall = orion_board_policy(board)->stall_ns;
+    uint64_t progress = atomic_load_explicit(&page->progress, memory_order_relaxed) + 1;
+    if (atomic_exchange_explicit(&board->seen_progress[place], progress, memory_order_relaxed) != progress)
+        atomic_store_explicit(&board->progressed_ns[place], now, memory_order_relaxed);
+    uint64_t since = atomic_load_explicit(&board->progressed_ns[place], memory_order_relaxed);
+    return stall != 0 && now > since && now - since > stall;
+}
+
+static void give_up_on(struct orion_process *process, struct orion_board *board, const struct orion_busy_page *page, uint32_t place)
+{
+    uint64_t progress = atomic_load_explicit(&page->progress, memory_order_relaxed) + 1;
+    if (atomic_exchange_explicit(&board->given_up_on[place], progress, memory_order_relaxed) == progress) return;
+    atomic_fetch_add_explicit(&board->record->given_up, 1, memory_order_relaxed);
+    orion_say_once(process, ORION_SAY_GIVEN_UP);
+}
+
+void orion_gate_sleep(struct orion_process *process, struct orion_board *board, uint64_t most_ns)
+{
+    uint32_t count = atomic_load_explicit(&board->hp_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count && i < ORION_PLACES; i++) {
+        uint32_t place;
+        const struct orion_busy_page *page = neighbour(board, i, &place);
+        uint32_t state = state_to_wait_for(board, page, place);
+        if (state == ORION_IDLE) continue;
+        uint64_t now = orion_now();
+        if (stands_still(board, page, place, now)) {
+            give_up_on(process, board, page, place);
+            continue;
+        }
+        bool stale = beat_is_stale(page, now);
+        if (stale) orion_suspect_tell(board, place, now);
+        if (stale && most_ns > LOOK_AT_SUSPECT_NS) most_ns = LOOK_AT_SUSPECT_NS;
+        orion_futex_wait(&page->state, state, most_ns, true);
+        /* Idle: standing still is counted from the next busy period on. */
+        if (atomic_load(&page->state) == ORION_IDLE) atomic_store_explicit(&board->seen_progress[place], 0, memory_order_relaxed);
+        return;
+    }
+}
+
+void orion_gate_note(struct orion_board *board, uint64_t waited_ns)
+{
+    struct orion_record_page *record = board->record;
+    uint64_t microseconds = waited_ns / ORION_MICROSECOND;
+    unsigned bucket = microseconds == 0 ? 0 : 64u - (unsigned)__builtin_clzll(microseconds);
+    if (bucket >= ORION_WAIT_BUCKETS) bucket = ORION_WAIT_BUCKETS - 1;
+    atomic_fetch_add_explicit(&record->wait_bucket[bucket], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&record->gated_launches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&record->gated_ns, waited_ns, memory_order_relaxed);
+}
+
+void orion_gate_wait(struct orion_process *process, struct orion_board *board)
+{
+    uint64_t began = orion_now();
+    orion_thread_revive(board);
+    atomic_store_explicit(&board->record->waiting_since_ns, began, memory_order_relaxed);
+    while (orion_gate_closed(board)) orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);
+    atomic_store_explicit(&board->record->waiting_since_ns, 0, memory_order_relaxed);
+    orion_gate_note(board, orion_now() - began);
+}

@@ -1,0 +1,197 @@
+#include "valve.h"
+
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include "board.h"
+#include "capture.h"
+#include "gate.h"
+#include "generated/driver.h"
+#include "lanes.h"
+#include "process.h"
+#include "system.h"
+#include "thread.h"
+#include "window.h"
+
+#define WATCH_NS (50 * ORION_MICROSECOND)     /* between two looks at hp while work is in flight */
+#define LATE_NS (2 * ORION_MILLISECOND)       /* a look this late: the process is short of CPU */
+#define TRUSTED_AFTER_NS ORION_SECOND         /* on time for so long: running ahead is on again */
+#define REAP_NS ORION_MILLISECOND             /* between two looks for what has completed */
+#define EXPECTANT_NS (2 * ORION_MILLISECOND)  /* hp is a little later than usual */
+#define PARKED_NS (100 * ORION_MILLISECOND)
+
+enum { WATCHED = 1, ON_TIME = 2 };
+
+/* -- The word -------------------------------------------------------------------------------------------------------- */
+
+static void set_open(struct orion_valve *valve) { atomic_store(valve->word, 0); }
+
+/* Not while a context ends: its streams must come to their end. */
+static void set_closed(struct orion_process *process, struct orion_valve *valve)
+{
+    if (atomic_load(&process->untouchable) > 0 || atomic_exchange(valve->word, 1) == 1) return;
+    atomic_fetch_add(&valve->epoch, 1);
+}
+
+static bool page_ready(struct orion_valve *valve)
+{
+    if (valve->word != NULL) return true;
+    /* Shared: a pinned private page would be copied away from the GPU by the first write after a fork. */
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return false;
+    madvise(page, 4096, MADV_DONTFORK);
+    valve->word = page;
+    return true;
+}
+
+/* Pins the page for every context of the process. Again after a context has ended: it may have been the one that held
+ * the registration. */
+static bool pinned(struct orion_process *process, struct orion_valve *valve)
+{
+    uint32_t epoch = atomic_load(&process->context_epoch) + 1; /* never 0, which says not yet */
+    if (valve->context_epoch == epoch) return true;
+    if (orion_driver.cuMemHostRegister_v2 == NULL || orion_driver.cuStreamWaitValue32_v2 == NULL || !page_ready(valve)) return false;
+    void *page = (void *)(uintptr_t)valve->word;
+    CUresult result = orion_driver.cuMemHostRegister_v2(page, 4096, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return false;
+    if (orion_driver.cuMemHostGetDevicePointer_v2(&valve->address, page, 0) != CUDA_SUCCESS) return false;
+    valve->context_epoch = epoch;
+    return true;
+}
+
+/* -- The watcher ----------------------------------------------------------------------------------------------------- */
+
+static bool has_work(const struct orion_board *board) { return atomic_load(&board->in_flight_ns) > 0; }
+
+static void park(struct orion_board *board)
+{
+    struct orion_valve *valve = &board->valve;
+    uint32_t bell = atomic_load(&valve->bell);
+    atomic_store(&valve->in_use, 0);
+    atomic_store(&valve->parked, 1);
+    if (!has_work(board)) orion_futex_wait(&valve->bell, bell, PARKED_NS, false);
+    atomic_store(&valve->parked, 0);
+}
+
+/* How long to sleep at most while hp is busy. hp's thread wakes sleepers, but a processor that has slept for milliseconds
+ * takes up to 0.2 ms to be woken by another one (measured in a virtual machine) and 8 us by its own timer; so from when
+ * hp's busy periods usually end, this thread wakes itself. */
+static uint64_t patience(uint64_t closed_for, uint64_t typical)
+{
+    uint64_t early = typical - typical / 8;
+    if (closed_for < early) return early - closed_for < ORION_GATE_LOOK_NS ? early - closed_for : ORION_GATE_LOOK_NS;
+    return closed_for < typical + EXPECTANT_NS ? WATCH_NS : ORION_GATE_LOOK_NS;
+}
+
+static uint64_t close_while_hp_is_busy(struct orion_process *process, struct orion_board *board, uint64_t typical)
+{
+    uint64_t began = orion_now(), now = began;
+    while (orion_gate_closed(board)) {
+        set_closed(process, &board->valve);
+        orion_gate_sleep(process, board, patience(now - began, typical));
+        now = orion_now();
+    }
+    set_open(&board->valve);
+    if (has_work(board)) orion_gate_note(board, now - began);
+    return now - began < typical ? typical - (typical - (now - began)) / 2 : typical + (now - began - typical) / 8;
+}
+
+static void *watch(void *argument)
+{
+    struct orion_board *board = argument;
+    struct orion_process *process = orion_the_process;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    uint64_t on_time_since = 0, reaped = 0, typical = 0;
+    prctl(PR_SET_NAME, "orion-valve", 0, 0, 0);
+    prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
+    orion_driver.cuThreadExchangeStreamCaptureMode(&mode);
+    for (;;) {
+        if (!has_work(board)) park(board);
+        if (orion_gate_closed(board)) typical = close_while_hp_is_busy(process, board, typical);
+        else set_open(&board->valve);
+        uint64_t before = orion_now();
+        orion_sleep_precisely(WATCH_NS);
+        uint64_t now = orion_now();
+        if (on_time_since == 0 || now - before > LATE_NS) {
+            if (on_time_since != 0) atomic_store(&board->valve.watched, WATCHED);
+            on_time_since = now;
+        } else if (now - on_time_since > TRUSTED_AFTER_NS) {
+            atomic_store(&board->valve.watched, ON_TIME);
+        }
+        if (now - reaped > REAP_NS) orion_window_reap(process, board), reaped = now;
+    }
+    return NULL;
+}
+
+/* A new watcher is trusted at once: nothing says yet that it would be late. */
+static void start_watcher(struct orion_board *board)
+{
+    uint32_t none = 0;
+    if (!atomic_compare_exchange_strong(&board->valve.watched, &none, ON_TIME)) return;
+    if (orion_thread_spawn(watch, board) != 0) atomic_store(&board->valve.refused, 1);
+}
+
+/* -- For launching threads ------------------------------------------------------------------------------------------- */
+
+bool orion_valve_ready(struct orion_process *process, struct orion_lane *lane)
+{
+    struct orion_board *board = lane->board;
+    struct orion_valve *valve = &board->valve;
+    if (atomic_load_explicit(&valve->refused, memory_order_relaxed) || orion_lane_is_shared(process, lane)) return false;
+    if (atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) == 0) return false;
+    uint32_t watched = atomic_load_explicit(&valve->watched, memory_order_relaxed);
+    if (watched == WATCHED) return false;
+    if (__builtin_expect(watched == ON_TIME && valve->context_epoch == atomic_load(&process->context_epoch) + 1, 1)) return true;
+    /* Pinning is no business of a time when some stream is being captured. */
+    if (atomic_load(&process->captures) > 0 || !orion_ledger_take(board)) return false;
+    bool ready = pinned(process, valve);
+    if (!ready) atomic_store(&valve->refused, 1);
+    else start_watcher(board);
+    orion_ledger_give(board);
+    return ready && atomic_load(&valve->watched) == ON_TIME;
+}
+
+static void put_wait(struct orion_process *process, struct orion_lane *lane)
+{
+    struct orion_valve *valve = &lane->board->valve;
+    uint32_t epoch = atomic_load(&valve->epoch);
+    struct orion_relaxed relaxed = orion_capture_relax(process);
+    CUresult result = orion_driver.cuStreamWaitValue32_v2(orion_lane_handle(lane), valve->address, 0, CU_STREAM_WAIT_VALUE_EQ);
+    orion_capture_unrelax(&relaxed);
+    if (result != CUDA_SUCCESS) atomic_store(&valve->refused, 1);
+    lane->valve_epoch = epoch;
+    lane->past_valve_ns = 0;
+}
+
+void orion_valve_pass(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t share_ns)
+{
+    struct orion_board *board = lane->board;
+    struct orion_valve *valve = &board->valve;
+    if (orion_gate_closed(board)) set_closed(process, valve);
+    if (orion_ledger_take(board)) {
+        lane->past_valve_ns += expected_ns;
+        bool due = lane->past_valve_ns > share_ns || lane->valve_epoch != atomic_load(&valve->epoch);
+        if (due) put_wait(process, lane), lane->past_valve_ns = expected_ns;
+        orion_ledger_give(board);
+    }
+    atomic_store_explicit(&valve->in_use, 1, memory_order_relaxed);
+    if (atomic_load(&valve->parked)) {
+        atomic_store(&valve->parked, 0);
+        atomic_fetch_add(&valve->bell, 1);
+        orion_futex_wake_all(&valve->bell, false);
+    }
+}
+
+void orion_valve_await(struct orion_process *process, struct orion_board *board)
+{
+    atomic_store_explicit(&board->record->waiting_since_ns, orion_now(), memory_order_relaxed);
+    while (atomic_load(&board->valve.in_use) && has_work(board) && orion_gate_closed(board))
+        orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);
+    atomic_store_explicit(&board->record->waiting_since_ns, 0, memory_order_relaxed);
+}
+
+void orion_valve_open_all(struct orion_process *process)
+{
+    for (uint32_t i = 0; i < atomic_load(&process->board_count) && i < ORION_BOARDS; i++)
+        if (process->boards[i].valve.word != NULL) set_open(&process->boards[i].valve);
+}

@@ -1,0 +1,52 @@
+/* Ways around a preload, and what a second preload finds: prints WAY, object, symbol, by tabs.
+ * Usage: client_interposition_escapes deepbind|namespace|table LIBRARY, or: preload */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cuda.h>
+
+static void say(const char *way, void *address)
+{
+    Dl_info info;
+    if (address == NULL || !dladdr(address, &info)) printf("%s\tnone\tNULL\n", way);
+    else printf("%s\t%s\t%s\n", way, strrchr(info.dli_fname, '/') + 1, info.dli_sname != NULL ? info.dli_sname : "?");
+}
+
+static void *linked(void *library)
+{
+    void *(*function)(void) = library == NULL ? NULL : (void *(*)(void))dlsym(library, "preload_linked");
+    return function == NULL ? NULL : function();
+}
+
+static void second_preload(void)
+{
+    void *(*next)(const char *) = (void *(*)(const char *))dlsym(RTLD_DEFAULT, "preload_next");
+    void *(*by_dlsym)(const char *) = (void *(*)(const char *))dlsym(RTLD_DEFAULT, "preload_next_by_dlsym");
+    unsigned long *look_ups = dlsym(RTLD_DEFAULT, "preload_look_ups");
+    say("next puts", next("puts"));
+    say("next getpid", next("getpid"));
+    say("next cuLaunchKernel", next("cuLaunchKernel"));
+    say("next cuInit", next("cuInit"));
+    say("next cuLaunchKernel by dlsym", by_dlsym("cuLaunchKernel"));
+    say("handle", dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchKernel"));
+    say("linked", (void *)cuLaunchKernel);
+    printf("getpid\t%s\t-\n", getpid() > 1000000000 ? "wrapped" : "plain");
+    printf("look-ups\t%s\t-\n", *look_ups > 0 ? "seen" : "none");
+}
+
+int main(int count, char **arguments)
+{
+    const char *way = count > 1 ? arguments[1] : "";
+    const char *path = count > 2 ? arguments[2] : NULL;
+    if (strcmp(way, "deepbind") == 0) say(way, linked(dlopen(path, RTLD_NOW | RTLD_DEEPBIND)));
+    if (strcmp(way, "namespace") == 0) say(way, linked(dlmopen(LM_ID_NEWLM, path, RTLD_NOW)));
+    if (strcmp(way, "table") == 0) {
+        const void *table = NULL;
+        CUuuid id = {{0}};
+        printf("table\t%d\t-\n", (int)cuGetExportTable(&table, &id));
+    }
+    if (strcmp(way, "preload") == 0) second_preload();
+    return 0;
+}

@@ -1,0 +1,50 @@
+/* A driver of a few functions for tests of the core alone: one device, one context, streams that are numbers. Real
+ * streams, events and time are the simulated GPU's business; here a test decides itself what has completed. */
+#ifndef ORION_TEST_FAKE_DRIVER_H
+#define ORION_TEST_FAKE_DRIVER_H
+
+#include "board.h"
+#include "generated/driver.h"
+#include "process.h"
+
+#define FAKE_CONTEXT ((CUcontext)0x1000)
+
+static CUresult CUDAAPI fake_get_current(CUcontext *context) { *context = FAKE_CONTEXT; return CUDA_SUCCESS; }
+static CUresult CUDAAPI fake_stream_context(CUstream stream, CUcontext *context) { (void)stream; return fake_get_current(context); }
+static CUresult CUDAAPI fake_get_device(CUdevice *device) { *device = 0; return CUDA_SUCCESS; }
+static CUresult CUDAAPI fake_uuid(CUuuid *uuid, CUdevice device)
+{
+    for (int i = 0; i < 16; i++) uuid->bytes[i] = (char)(i + device);
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI fake_push(CUcontext context) { (void)context; return CUDA_SUCCESS; }
+static CUresult CUDAAPI fake_event_create(CUevent *event, unsigned flags) { (void)flags; *event = (CUevent)0x10; return CUDA_SUCCESS; }
+static CUresult CUDAAPI fake_event_destroy(CUevent event) { (void)event; return CUDA_SUCCESS; }
+static CUresult CUDAAPI fake_event_query(CUevent event) { (void)event; return CUDA_SUCCESS; }
+static CUresult CUDAAPI fake_record(CUcontext context, CUevent event) { (void)context, (void)event; return CUDA_SUCCESS; }
+static CUresult CUDAAPI fake_exchange(CUstreamCaptureMode *mode) { (void)mode; return CUDA_SUCCESS; }
+
+/* A board of this process with the given role, as if it had joined; the board's thread finds no agent and sleeps. */
+static inline struct orion_board *fake_board(enum orion_role role)
+{
+    setenv("ORION_ROOT", "/nonexistent", 1);
+    orion_driver.cuCtxGetCurrent = fake_get_current;
+    orion_driver.cuStreamGetCtx = fake_stream_context;
+    orion_driver.cuCtxGetDevice = fake_get_device;
+    orion_driver.cuDeviceGetUuid_v2 = fake_uuid;
+    orion_driver.cuCtxPushCurrent_v2 = fake_push;
+    orion_driver.cuCtxPopCurrent_v2 = fake_get_current;
+    orion_driver.cuEventCreate = fake_event_create;
+    orion_driver.cuEventDestroy_v2 = fake_event_destroy;
+    orion_driver.cuEventQuery = fake_event_query;
+    orion_driver.cuCtxRecordEvent = fake_record;
+    orion_driver.cuThreadExchangeStreamCaptureMode = fake_exchange;
+    struct orion_board *board = orion_board_of(0);
+    orion_board_await_join(board);
+    atomic_store(&board->role, role);
+    atomic_fetch_add(&orion_process_started()->managed, 1);
+    return board;
+}
+
+#endif

@@ -1,0 +1,130 @@
+/* busy is never clear while work is outstanding: threads launch and synchronise at random on shared streams while a
+ * watcher reads the word as a be client does. Runs under the thread sanitizer too. */
+#include "check.h"
+#include "fake_driver.h"
+
+#include <pthread.h>
+
+#include "busy.h"
+#include "core.h"
+#include "system.h"
+
+#define STREAMS 2
+#define THREADS 4
+#define ROUNDS 40000
+
+static struct orion_board *board;
+static _Atomic uint64_t given[STREAMS], completed[STREAMS]; /* the truth: work handed to the "GPU" and done */
+static _Atomic uint32_t finished;
+
+static CUstream stream_of(unsigned i) { return (CUstream)(uintptr_t)(0x5000 + 0x100 * i); }
+
+static void launch(unsigned i)
+{
+    struct orion_work work = {.stream = {stream_of(i), false}, .identity = 1};
+    orion_work_begin(&work);
+    CHECK(work.lane != NULL);
+    atomic_fetch_add(&given[i], 1);
+    orion_work_end(&work, CUDA_SUCCESS);
+}
+
+/* The driver's synchronise: everything that it had been given when it was called is complete when it returns. */
+static void complete(unsigned i, uint64_t upto)
+{
+    uint64_t done = atomic_load(&completed[i]);
+    while (done < upto && !atomic_compare_exchange_weak(&completed[i], &done, upto)) {}
+}
+
+static void synchronise(unsigned i, bool query)
+{
+    struct orion_proof proof = {.scope = ORION_PROOF_STREAM, .blocks = !query, .stream = {stream_of(i), false}};
+    orion_proof_begin(&proof);
+    complete(i, atomic_load(&given[i]));
+    orion_proof_end(&proof, CUDA_SUCCESS);
+}
+
+static void synchronise_context(void)
+{
+    struct orion_proof proof = {.scope = ORION_PROOF_CONTEXT, .blocks = true};
+    orion_proof_begin(&proof);
+    for (unsigned i = 0; i < STREAMS; i++) complete(i, atomic_load(&given[i]));
+    orion_proof_end(&proof, CUDA_SUCCESS);
+}
+
+static void record_and_wait(unsigned i, CUevent event)
+{
+    struct orion_recording recording = {.event = event, .stream = {stream_of(i), false}};
+    orion_event_recording(&recording);
+    uint64_t upto = atomic_load(&given[i]);
+    orion_event_recorded(&recording, CUDA_SUCCESS);
+    launch(i);
+    struct orion_proof proof = {.scope = ORION_PROOF_EVENT, .blocks = true, .event = event};
+    orion_proof_begin(&proof);
+    complete(i, upto);
+    orion_proof_end(&proof, CUDA_SUCCESS);
+}
+
+/* What the drain thread asks of the driver: an event behind everything that was given. */
+static uint64_t behind[STREAMS];
+static CUresult CUDAAPI record_context(CUcontext context, CUevent event)
+{
+    (void)context, (void)event;
+    for (unsigned i = 0; i < STREAMS; i++) behind[i] = atomic_load(&given[i]);
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI query_event(CUevent event)
+{
+    (void)event;
+    for (unsigned i = 0; i < STREAMS; i++) complete(i, behind[i]);
+    return CUDA_SUCCESS;
+}
+
+static void *worker(void *argument)
+{
+    uint64_t seed = (uint64_t)(uintptr_t)argument * 2654435761u + 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        unsigned what = (unsigned)(seed >> 60), i = (unsigned)(seed >> 40) % STREAMS;
+        if (what < 6) launch(i);
+        else if (what < 10) synchronise(i, what & 1);
+        else if (what < 12) synchronise_context();
+        else if (what < 14) record_and_wait(i, (CUevent)(uintptr_t)(0x9000 + (uintptr_t)argument * 16));
+        else for (unsigned j = 0; j < (seed >> 50) % 64; j++) orion_pause();
+    }
+    atomic_fetch_add(&finished, 1);
+    return NULL;
+}
+
+/* IDLE or LINGER, read between two equal counts of work handed over, with some of it not complete: a violation. */
+static void *watcher(void *argument)
+{
+    uint64_t *clears = argument;
+    while (atomic_load(&finished) < THREADS) {
+        uint64_t before[STREAMS];
+        for (unsigned i = 0; i < STREAMS; i++) before[i] = atomic_load(&given[i]);
+        uint32_t state = atomic_load(&board->busy->state);
+        if (state != ORION_IDLE && state != ORION_LINGER) continue;
+        (*clears)++;
+        for (unsigned i = 0; i < STREAMS; i++) CHECK(atomic_load(&completed[i]) >= before[i]);
+    }
+    return NULL;
+}
+
+int main(void)
+{
+    pthread_t threads[THREADS], watch;
+    uint64_t clears = 0;
+    board = fake_board(ORION_ROLE_HP);
+    orion_driver.cuCtxRecordEvent = record_context;
+    orion_driver.cuEventQuery = query_event;
+    pthread_create(&watch, NULL, watcher, &clears);
+    for (uintptr_t i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, worker, (void *)(i + 1));
+    for (unsigned i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    pthread_join(watch, NULL);
+    synchronise_context();
+    uint32_t state = atomic_load(&board->busy->state);
+    CHECK(state == ORION_LINGER || state == ORION_IDLE); /* and it does clear when all is done */
+    CHECK(atomic_load(&board->busy->progress) > 0);
+    printf("busy: %llu clear states seen, none with work outstanding\n", (unsigned long long)clears);
+    return 0;
+}

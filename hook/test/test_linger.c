@@ -1,0 +1,68 @@
+/* The linger covers the short gaps of a token loop, and does not waste the long gaps of sparse requests. */
+#include "check.h"
+
+#include <math.h>
+#include <stdint.h>
+
+#include "linger.h"
+
+#define US UINT64_C(1000)
+#define FLOOR (50 * US)
+#define CEILING (2000 * US)
+
+static uint64_t seed = 7;
+static double uniform(void)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (double)(seed >> 11) / 9007199254740992.0;
+}
+static uint64_t exponential(uint64_t mean) { return (uint64_t)(-log(1 - uniform()) * (double)mean); }
+
+static void token_loop_is_covered(uint64_t gap, uint64_t most)
+{
+    struct orion_linger linger = {0};
+    for (int i = 0; i < 3200; i++) orion_linger_learn(&linger, i % 32 == 31 ? exponential(30000 * US) : gap + exponential(gap / 10), FLOOR, CEILING);
+    uint64_t chosen = orion_linger_now(&linger, FLOOR, CEILING);
+    CHECK(chosen >= gap);
+    CHECK(chosen <= most);
+}
+
+static void sparse_requests_waste_nothing(void)
+{
+    struct orion_linger linger = {0};
+    for (int i = 0; i < 1000; i++) orion_linger_learn(&linger, exponential(8000 * US), FLOOR, CEILING);
+    CHECK(orion_linger_now(&linger, FLOOR, CEILING) <= 100 * US);
+}
+
+static void a_new_habit_is_learnt(void)
+{
+    struct orion_linger linger = {0};
+    for (int i = 0; i < 1000; i++) orion_linger_learn(&linger, 20000 * US, FLOOR, CEILING);
+    CHECK(orion_linger_now(&linger, FLOOR, CEILING) == FLOOR);
+    for (int i = 0; i < 600; i++) orion_linger_learn(&linger, 300 * US, FLOOR, CEILING);
+    CHECK(orion_linger_now(&linger, FLOOR, CEILING) >= 300 * US);
+}
+
+static void any_gap_keeps_the_bounds(void)
+{
+    struct orion_linger linger = {0};
+    for (int i = 0; i < 100000; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        orion_linger_learn(&linger, seed >> (seed & 63), FLOOR, CEILING);
+        uint64_t chosen = orion_linger_now(&linger, FLOOR, CEILING);
+        CHECK(chosen >= FLOOR && chosen <= CEILING);
+    }
+}
+
+int main(void)
+{
+    token_loop_is_covered(30 * US, 200 * US);
+    token_loop_is_covered(100 * US, 400 * US);
+    token_loop_is_covered(400 * US, 1000 * US);
+    token_loop_is_covered(1200 * US, 2000 * US);
+    sparse_requests_waste_nothing();
+    a_new_habit_is_learnt();
+    any_gap_keeps_the_bounds();
+    puts("linger: ok");
+    return 0;
+}

@@ -1,0 +1,179 @@
+/* A client killed or stopped at any instruction leaves the simulated device usable.
+ *
+ *   every point   a client runs a fixed piece of work and is killed at the n-th numbered point inside the critical
+ *                 sections, for every n until it gets through
+ *   twice         a second client is killed while it moves on from what the first left
+ *   stopped       the same with SIGSTOP: others go on, and when it is continued it has lost and doubled nothing
+ *   at random     clients that work without end are killed after a random time
+ *
+ * After each the survivor launches, synchronises within bounds, and finds the memory of the dead returned. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "clock.h"
+#include "sim.h"
+
+#define SURVIVOR_NS UINT64_C(3000000000) /* usually 2 ms: the time until a stuck lock is left, and the kernel */
+#define LAUNCHES 6
+
+static const char image[] = "orion-sim 1\n"
+                            "kernel tick duration_us=20 sms=4 params=\n"
+                            "kernel wide duration_us=50 sms=132 params=\n";
+
+static CUfunction tick, wide;
+static CUstream stream;
+
+static void open_device(void) {
+    CUcontext context;
+    CUmodule module;
+    CHECK(cuInit(0) == 0 && cuDevicePrimaryCtxRetain(&context, 0) == 0 && cuCtxSetCurrent(context) == 0);
+    CHECK(cuModuleLoadData(&module, image) == 0);
+    CHECK(cuModuleGetFunction(&tick, module, "tick") == 0 && cuModuleGetFunction(&wide, module, "wide") == 0);
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == 0);
+}
+
+static void launch(CUfunction function) {
+    CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL) == 0);
+}
+
+/* The fixed piece of work. */
+static int client(void) {
+    CUdeviceptr memory;
+    CUevent event;
+    open_device();
+    uint64_t before = sim_state()->streams[stream->slot].tail; /* of the slot's former streams */
+    CHECK(cuMemAlloc(&memory, 8u << 20) == 0 && cuEventCreate(&event, 0) == 0);
+    for (int i = 0; i < LAUNCHES; i++)
+        launch(i % 2 ? tick : wide);
+    CHECK(cuEventRecord(event, stream) == 0 && cuStreamSynchronize(stream) == 0 && cuEventQuery(event) == 0);
+    CHECK(sim_state()->streams[stream->slot].tail - before == LAUNCHES + 1); /* nothing lost, nothing twice */
+    CHECK(cuMemFree(memory) == 0 && cuEventDestroy(event) == 0 && cuStreamDestroy(stream) == 0);
+    CHECK(cuDevicePrimaryCtxRelease(0) == 0);
+    return 0;
+}
+
+static int endless(unsigned seed) {
+    open_device();
+    for (;;) {
+        CUdeviceptr memory = 0;
+        launch(rand_r(&seed) % 2 ? tick : wide);
+        if (rand_r(&seed) % 4 == 0)
+            CHECK(cuMemAlloc(&memory, (size_t)(1 + rand_r(&seed) % 8) << 20) == 0);
+        if (rand_r(&seed) % 8 == 0)
+            CHECK(cuStreamSynchronize(stream) == 0);
+        if (memory && rand_r(&seed) % 2)
+            CHECK(cuMemFree(memory) == 0);
+    }
+}
+
+static pid_t start(const char *what, const char *variable, long value) {
+    char text[24];
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child)
+        return child;
+    snprintf(text, sizeof text, "%ld", value);
+    if (variable)
+        setenv(variable, text, 1);
+    execl("/proc/self/exe", "test_sim_crash", what, text, (char *)NULL);
+    _exit(127);
+}
+
+static bool killed(pid_t child) {
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    return WIFSIGNALED(status);
+}
+
+static uint64_t memory_in_use(void) {
+    size_t available, total;
+    CHECK(cuMemGetInfo(&available, &total) == 0);
+    return total - available;
+}
+
+static void survive(void) {
+    uint64_t begun = sim_monotonic_ns();
+    launch(tick);
+    launch(wide);
+    CHECK(cuStreamSynchronize(stream) == 0);
+    uint64_t took = sim_monotonic_ns() - begun;
+    if (took > SURVIVOR_NS)
+        fprintf(stderr, "the survivor took %llu us\n", (unsigned long long)took / 1000);
+    CHECK(took < SURVIVOR_NS);
+    while (memory_in_use() && sim_monotonic_ns() - begun < SURVIVOR_NS)
+        usleep(200);
+    CHECK(memory_in_use() == 0);
+}
+
+static long every_point(void) {
+    long point = 1;
+    while (killed(start("client", "ORION_SIM_CRASH_AT", point))) {
+        survive();
+        point += point < 400 ? 1 : 7; /* the work repeats itself */
+    }
+    survive();
+    return point;
+}
+
+static void twice(long points) {
+    for (long first = 40; first < points; first += points / 5)
+        for (long second = 1; second < 16; second++) {
+            killed(start("client", "ORION_SIM_CRASH_AT", first));
+            killed(start("client", "ORION_SIM_CRASH_AT", second));
+            survive();
+        }
+}
+
+static void stopped(long points) {
+    for (long point = 20; point < points; point += 1 + points / 60) {
+        int status;
+        pid_t child = start("client", "ORION_SIM_STOP_AT", point);
+        CHECK(waitpid(child, &status, WUNTRACED) == child);
+        if (WIFSTOPPED(status)) {
+            uint64_t begun = sim_monotonic_ns();
+            launch(tick);
+            CHECK(cuStreamSynchronize(stream) == 0 && sim_monotonic_ns() - begun < SURVIVOR_NS);
+            kill(child, SIGCONT);
+            CHECK(!killed(child));
+        } else {
+            CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        }
+        survive();
+    }
+}
+
+static void at_random(int rounds) {
+    unsigned seed = 7;
+    for (int round = 0; round < rounds; round++) {
+        pid_t children[2] = {start("endless", NULL, round), start("endless", NULL, round + 1000)};
+        usleep(3000 + (unsigned)rand_r(&seed) % 12000);
+        for (int i = 0; i < 2; i++) {
+            kill(children[i], SIGKILL);
+            CHECK(killed(children[i]));
+        }
+        survive();
+    }
+}
+
+int main(int count, char **arguments) {
+    char folder[] = "/dev/shm/orion-sim-crash-XXXXXX", command[64];
+    if (count > 1)
+        return strcmp(arguments[1], "client") ? endless((unsigned)atoi(arguments[2])) : client();
+    CHECK(mkdtemp(folder));
+    setenv("ORION_SIM_STATE", folder, 1);
+    open_device();
+    long points = every_point();
+    twice(points);
+    stopped(points);
+    at_random(40);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    printf("%ld points, %llu regions\n", points, (unsigned long long)sim_machine->next_region);
+    return system(command);
+}

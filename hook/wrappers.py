@@ -1,0 +1,186 @@
+"""The C code of one interposed function, from its prototype and its declaration.
+
+Every class is one function here. A wrapper fetches the driver's function first: that fills the hook's table of driver
+functions at the process's first call, so the core may use it.
+"""
+
+import re
+
+from orion.hook.cuda_header import Function
+from orion.hook.declared import Declaration
+
+_COPIES = {
+    "copy_in": "COPY_IN",
+    "copy_out": "COPY_OUT",
+    "copy": "COPY_DEVICE",
+    "memset": "MEMSET",
+    "prefetch": "PREFETCH",
+}
+
+
+class DeclarationError(ValueError):
+    """A line of the declarations that does not fit its function."""
+
+
+def _only_call(declaration: Declaration) -> tuple[str, str]:
+    if len(declaration.calls) != 1:
+        raise DeclarationError(f"{declaration.place}: {declaration.name} needs exactly one detail with parentheses")
+    return next(iter(declaration.calls.items()))
+
+
+def _stream(function: Function, declaration: Declaration) -> str:
+    streams = [parameter.name for parameter in function.parameters if parameter.type == "CUstream"]
+    if len(streams) > 1 and "stream" not in declaration.options:
+        raise DeclarationError(f"{declaration.place}: which of {', '.join(streams)} is the stream?")
+    handle = declaration.options.get("stream", streams[0] if streams else "NULL")
+    return f"{{{handle}, {'true' if function.per_thread else 'false'}}}"
+
+
+def _identity(declaration: Declaration) -> str:
+    kind, arguments = _only_call(declaration)
+    if kind == "kernel":
+        return f"orion_identity_kernel({arguments})"
+    if kind == "graph":
+        return f"orion_identity_graph({arguments})"
+    if kind == "operation":
+        return "orion_identity_bytes(ORION_WORK_STREAM_OPERATION, 0)"
+    if kind in _COPIES:
+        return f"orion_identity_bytes(ORION_WORK_{_COPIES[kind]}, {arguments})"
+    if kind.startswith("orion_"):  # a function of extent.h that knows the direction of the copy
+        return f"{kind}({arguments})"
+    raise DeclarationError(f"{declaration.place}: no identity is made by {kind}")
+
+
+def _real(function: Function) -> str:
+    return f"real({', '.join(parameter.name for parameter in function.parameters)})"
+
+
+def _calling(function: Function, after: list[str]) -> list[str]:
+    """The driver's call, what follows it, and the return."""
+    return [f"CUresult result = {_real(function)};", *after, "return result;"]
+
+
+def _gate(function: Function, declaration: Declaration) -> list[str]:
+    stream = _stream(function, declaration)
+    before = [f"struct orion_work work = {{.stream = {stream}, .identity = {_identity(declaration)}}};"]
+    proves = declaration.options.get("proves")
+    if proves is None:
+        return [*before, "orion_work_begin(&work);", *_calling(function, ["orion_work_end(&work, result);"])]
+    when = "" if proves == "true" else f"if ({proves}) "
+    proof = f"{{.scope = ORION_PROOF_STREAM, .blocks = true, .of_itself = true, .stream = {stream}}}"
+    return [
+        *before,
+        f"struct orion_proof proof = {proof};",
+        "orion_work_begin(&work);",
+        f"{when}orion_proof_begin(&proof);",
+        *_calling(function, ["orion_work_end(&work, result);", f"{when}orion_proof_end(&proof, result);"]),
+    ]
+
+
+def _submit(function: Function, declaration: Declaration) -> list[str]:
+    stream = _stream(function, declaration)
+    before = [f"struct orion_work work = {{.stream = {stream}, .identity = ORION_IDENTITY_NONE}};"]
+    if not declaration.calls:
+        return [*before, "orion_work_begin(&work);", *_calling(function, ["orion_work_end(&work, result);"])]
+    kind, event = _only_call(declaration)
+    if kind != "record":
+        raise DeclarationError(f"{declaration.place}: {kind} is nothing that submitted work does")
+    return [
+        *before,
+        f"struct orion_recording recording = {{.event = {event}, .stream = {stream}}};",
+        "orion_work_begin(&work);",
+        "orion_event_recording(&recording);",
+        *_calling(function, ["orion_event_recorded(&recording, result);", "orion_work_end(&work, result);"]),
+    ]
+
+
+def _synchronise(function: Function, declaration: Declaration) -> list[str]:
+    kind, handle = _only_call(declaration)
+    scopes = {
+        "stream": f".scope = ORION_PROOF_STREAM, .stream = {_stream(function, declaration)}",
+        "event": f".scope = ORION_PROOF_EVENT, .event = {handle}",
+        "context": f".scope = ORION_PROOF_CONTEXT, .context = {handle}",
+    }
+    blocks = "true" if "blocks" in declaration.words else "false"
+    return [
+        f"struct orion_proof proof = {{{scopes[kind]}, .blocks = {blocks}}};",
+        "orion_proof_begin(&proof);",
+        *_calling(function, ["orion_proof_end(&proof, result);"]),
+    ]
+
+
+def _capture(function: Function, declaration: Declaration) -> list[str]:
+    change = "ORION_CAPTURE_BEGUN" if "begins" in declaration.words else "ORION_CAPTURE_ENDED"
+    return ["orion_capture_changing();", *_calling(function, [f"orion_capture_changed({change}, result);"])]
+
+
+def _memory(function: Function, declaration: Declaration) -> list[str]:
+    kind, arguments = _only_call(declaration)
+    if kind == "informs":
+        return _calling(function, [f"if (result == CUDA_SUCCESS) orion_memory_info({arguments});"])
+    before: list[str] = []
+    after: list[str] = []
+    if "ordered" in declaration.words:
+        stream = _stream(function, declaration)
+        before = [f"struct orion_work work = {{.stream = {stream}, .identity = ORION_IDENTITY_NONE}};"]
+        before += ["orion_work_begin(&work);"]
+        after = ["orion_work_end(&work, result);"]
+    if kind == "frees":
+        return [*before, *_calling(function, [*after, f"orion_memory_released({arguments}, result);"])]
+    if kind != "allocates":
+        raise DeclarationError(f"{declaration.place}: memory is allocated, freed or informed about, not {kind}")
+    key = declaration.options["key"]
+    return [
+        f"const uint64_t reserved = {arguments};",
+        "if (!orion_memory_reserve(reserved)) return CUDA_ERROR_OUT_OF_MEMORY;",
+        *before,
+        *_calling(function, [*after, f"orion_memory_reserved(reserved, result == CUDA_SUCCESS ? {key} : 0, result);"]),
+    ]
+
+
+def _lifetime(function: Function, declaration: Declaration) -> list[str]:
+    kind, handle = _only_call(declaration)
+    around: dict[str, tuple[list[str], list[str]]] = {
+        "creates_context": ([f"orion_context_creating({handle});"], [f"orion_context_created({handle}, result);"]),
+        "ends_context": ([f"orion_context_ending({handle});"], ["orion_context_ended();"]),
+        "ends_primary": ([f"orion_primary_ending({handle});"], ["orion_context_ended();"]),
+        "ends_stream": ([f"orion_stream_ending({handle});"], []),
+        "ends_event": ([f"orion_event_ending({handle});"], []),
+        "ends_graph": ([f"orion_graph_changed({handle});"], []),
+        "changes_graph": ([], [f"if (result == CUDA_SUCCESS) orion_graph_changed({handle});"]),
+    }
+    if kind not in around:
+        raise DeclarationError(f"{declaration.place}: no lifetime has {kind}")
+    before, after = around[kind]
+    return [*before, *_calling(function, after)]
+
+
+def _null_pointers(function: Function, declaration: Declaration) -> list[str]:
+    """Pass a call on as it is where the wrapper would follow a null pointer before the driver has seen it."""
+    options = [declaration.options.get(option, "") for option in ("stream", "proves")]
+    details = [*declaration.calls.values(), *options]
+    followed = {name for detail in details for name in re.findall(r"(\w+)->", detail)}
+    followed |= {arguments for kind, arguments in declaration.calls.items() if kind.startswith("orion_copy_")}
+    return [f"if (!{name}) return {_real(function)};" for name in sorted(followed)]
+
+
+_BODIES = {
+    "gate": _gate,
+    "submit": _submit,
+    "synchronise": _synchronise,
+    "capture": _capture,
+    "memory": _memory,
+    "lifetime": _lifetime,
+}
+
+
+def wrapper(function: Function, declaration: Declaration) -> str:
+    """Return the definition of the function that is called in the driver's place.
+
+    Raises:
+        DeclarationError: the line does not fit the function.
+    """
+    parameters = ", ".join(map(str, function.parameters)) or "void"
+    body = [*_null_pointers(function, declaration), *_BODIES[declaration.kind](function, declaration)]
+    lines = "\n".join(f"    {line}" for line in body)
+    return f"INTERPOSED({function.name}, ({parameters}))\n{{\n    REAL({function.name});\n{lines}\n}}\n"

@@ -1,0 +1,43 @@
+"""`python -m orion.node_agent`: the agent without the rest of the command line."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from orion.node_agent.errors import AgentError
+from orion.node_agent.serving import run
+from orion.node_agent.settings import AgentSettings
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="orion.node_agent", description="The node agent: shares this machine's GPUs.")
+    fields = AgentSettings.model_fields
+    parser.add_argument("--root", type=Path, default=fields["root"].default, help="directory of sockets and state")
+    parser.add_argument("--gpus", choices=["auto", "nvml", "simulated", "none"], default="auto")
+    parser.add_argument("--simulated-library", type=Path, default=None, help="the simulated driver, libcuda.so.1")
+    parser.add_argument("--metrics-address", default=fields["metrics_address"].default, help="HOST:PORT; empty: off")
+    parser.add_argument("--hp-slots", type=int, default=fields["hp_slots"].default)
+    parser.add_argument("--be-slots", type=int, default=fields["be_slots"].default)
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run until SIGTERM or SIGINT; return the exit status."""
+    try:
+        settings = AgentSettings(**vars(_arguments()))
+    except ValidationError as error:
+        first = error.errors()[0]
+        print(f"--{'-'.join(map(str, first['loc'])).replace('_', '-')}: {first['msg']}", file=sys.stderr)
+        return 2
+    try:
+        run(settings)
+    except (AgentError, OSError) as error:
+        print(f"orion agent: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

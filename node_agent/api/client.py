@@ -1,0 +1,149 @@
+"""Asking the agent: a typed client that blocks, for command lines, the device plugin's threads and tests."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import grpc
+
+from orion.node_agent.api import agent_pb2, agent_pb2_grpc
+
+SOCKET = "agent.sock"
+_ADDRESS_MAX = 100
+
+Answer = TypeVar("Answer")
+
+
+class NoAgent(ConnectionError):
+    """Nobody answers on the administrators' socket."""
+
+
+class RequestRefused(Exception):
+    """The agent answered with a sentence in place of a result; `code` is gRPC's."""
+
+    def __init__(self, code: grpc.StatusCode, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+class AgentClient:
+    """A connection to the agent of one root; a context manager.
+
+    Args:
+        root: the agent's directory.
+        timeout: seconds that connecting, and each request, may take.
+
+    Raises:
+        NoAgent: no agent listens there, or this user may not ask it.
+    """
+
+    def __init__(self, root: Path, timeout: float = 5.0) -> None:
+        self._socket = root.absolute() / SOCKET
+        self._timeout = timeout
+        self._folder = -1
+        if not os.access(self._socket, os.W_OK):
+            raise self._nobody(exists=self._socket.exists())
+        self._channel = grpc.insecure_channel(f"unix:{self._address()}")
+        self._stub = agent_pb2_grpc.AgentStub(self._channel)  # type: ignore[no-untyped-call]
+        try:
+            grpc.channel_ready_future(self._channel).result(timeout=timeout)
+        except grpc.FutureTimeoutError:
+            self.close()
+            raise self._nobody(exists=False) from None
+
+    def snapshot(self) -> agent_pb2.Snapshot:
+        """Return the GPUs, slots and clients as they are now."""
+        return self._ask(self._stub.GetSnapshot, agent_pb2.SnapshotRequest(), agent_pb2.Snapshot)
+
+    def watch(self, interval: float) -> Iterator[agent_pb2.Snapshot]:
+        """Return snapshots every ``interval`` seconds, without end.
+
+        Raises:
+            NoAgent: the agent has ended.
+        """
+        request = agent_pb2.SnapshotRequest(interval_ms=max(100, round(interval * 1000)))
+        try:
+            yield from self._stub.WatchSnapshots(request)
+        except grpc.RpcError as error:
+            raise self._explained(error) from None
+
+    def open_slot(
+        self,
+        gpu: str,
+        role: "agent_pb2.Role",
+        *,
+        name: str = "",
+        memory_limit_bytes: int = 0,
+        owner_process_id: int = 0,
+    ) -> agent_pb2.Slot:
+        """Make a slot, or take the one of that name; see `OpenSlotRequest`."""
+        request = agent_pb2.OpenSlotRequest(
+            gpu=gpu, name=name, role=role, memory_limit_bytes=memory_limit_bytes, owner_process_id=owner_process_id
+        )
+        return self._ask(self._stub.OpenSlot, request, agent_pb2.Slot)
+
+    def close_slot(self, gpu: str, name: str) -> None:
+        """End a slot."""
+        self._ask(self._stub.CloseSlot, agent_pb2.SlotRequest(gpu=gpu, name=name), agent_pb2.Empty)
+
+    def prepare_slot(self, gpu: str, name: str) -> agent_pb2.Slot:
+        """Forget a slot's clients and take its grant back to the default."""
+        return self._ask(self._stub.PrepareSlot, agent_pb2.SlotRequest(gpu=gpu, name=name), agent_pb2.Slot)
+
+    def set_grant(self, gpu: str, name: str, *, memory_limit_bytes: int) -> agent_pb2.Slot:
+        """Change what a slot may do; running clients see it."""
+        request = agent_pb2.SetGrantRequest(gpu=gpu, name=name, memory_limit_bytes=memory_limit_bytes)
+        return self._ask(self._stub.SetGrant, request, agent_pb2.Slot)
+
+    def set_policy(
+        self, gpu: str, *, policy: str = "", window_us: int = 0, linger_floor_us: int = 0, linger_ceiling_us: int = 0
+    ) -> agent_pb2.Gpu:
+        """Change how a GPU is shared; what is not given stays."""
+        request = agent_pb2.SetPolicyRequest(
+            gpu=gpu,
+            policy=policy,
+            window_us=window_us,
+            linger_floor_us=linger_floor_us,
+            linger_ceiling_us=linger_ceiling_us,
+        )
+        return self._ask(self._stub.SetPolicy, request, agent_pb2.Gpu)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._channel.close()
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _address(self) -> str:
+        """Return a path that fits into a socket's address."""
+        if len(os.fsencode(self._socket)) <= _ADDRESS_MAX:
+            return str(self._socket)
+        self._folder = os.open(self._socket.parent, os.O_PATH | os.O_CLOEXEC)
+        return f"/proc/self/fd/{self._folder}/{SOCKET}"
+
+    def _ask(self, method: Callable[..., Any], request: Any, answer: type[Answer]) -> Answer:
+        try:
+            result: Answer = method(request, timeout=self._timeout)
+            return result
+        except grpc.RpcError as error:
+            raise self._explained(error) from None
+
+    def _explained(self, error: grpc.RpcError) -> Exception:
+        code, details = error.code(), error.details() or ""
+        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
+            return NoAgent(f"the agent at {self._socket} does not answer: {details}")
+        return RequestRefused(code, details)
+
+    def _nobody(self, exists: bool) -> NoAgent:
+        if exists:
+            return NoAgent(f"this user may not ask the agent at {self._socket}; try as root")
+        return NoAgent(f"no agent listens at {self._socket}; start one with `orion agent --root {self._socket.parent}`")

@@ -1,0 +1,102 @@
+"""The metrics over HTTP.
+
+A few lines of HTTP on the event loop: prometheus-client's own server gives each connection a thread for as long as its
+peer likes, and would read the boards while they change. Here a connection has five seconds, there are at most
+sixteen, and the text is made in one thread while joining goes on.
+"""
+
+import asyncio
+import logging
+
+from prometheus_client import exposition
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from orion.node_agent import metrics, service, snapshots
+from orion.node_agent.agent import Agent
+
+_log = logging.getLogger(__name__)
+
+_REQUEST_SECONDS = 5.0
+_CONNECTIONS_MAX = 16
+_HEAD_MAX = 16 * 1024
+
+
+class _Moment(Collector):
+    """A collector of one snapshot."""
+
+    def __init__(self, view: snapshots.AgentView) -> None:
+        self._view = view
+
+    def collect(self) -> list[Metric]:
+        return list(metrics.render(self._view, service.version()))
+
+
+class MetricsServer:
+    """Serves GET /metrics.
+
+    Args:
+        agent: whose metrics.
+        address: HOST:PORT, IPv6 hosts in brackets; port 0: a free one.
+    """
+
+    def __init__(self, agent: Agent, address: str) -> None:
+        self._agent = agent
+        host, _, port = address.rpartition(":")
+        self._host, self._port = host.strip("[]") or None, int(port)
+        self._server: asyncio.Server | None = None
+        self._connections = 0
+        self._rendering = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        try:
+            self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=_HEAD_MAX)
+        except (OSError, OverflowError) as error:
+            raise OSError(f"metrics cannot be served on {self._host or '*'}:{self._port}: {error}") from None
+        _log.info("metrics: on http://%s:%d/metrics", self._host or "*", self.port)
+
+    @property
+    def port(self) -> int:
+        """The port listened on."""
+        assert self._server is not None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def stop(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
+        try:
+            if self._connections <= _CONNECTIONS_MAX:
+                async with asyncio.timeout(_REQUEST_SECONDS):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(await self._answer(head))
+                    await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # the peer's own loss
+        finally:
+            self._connections -= 1
+            writer.close()
+
+    async def _answer(self, head: bytes) -> bytes:
+        method, _, rest = head.partition(b" ")
+        path = rest.partition(b" ")[0].partition(b"?")[0]
+        if method != b"GET" or path not in (b"/metrics", b"/"):
+            return _response("404 Not Found", "text/plain", b"GET /metrics\n")
+        async with self._rendering:
+            view = await snapshots.take(self._agent)
+            text = await asyncio.to_thread(exposition.generate_latest, _Moment(view))
+        return _response("200 OK", exposition.CONTENT_TYPE_PLAIN_0_0_4, text)
+
+
+def _response(status: str, content_type: str, body: bytes) -> bytes:
+    head = [f"HTTP/1.1 {status}", f"Content-Type: {content_type}", f"Content-Length: {len(body)}", "Connection: close"]
+    return "\r\n".join([*head, "", ""]).encode("ascii") + body

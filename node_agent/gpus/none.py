@@ -1,0 +1,21 @@
+"""No GPU: an implementation, so that nothing else has to ask."""
+
+from orion.node_agent.gpus.interface import Gpu
+
+
+class NoGpus:
+    """A machine without GPUs."""
+
+    name = "none"
+
+    def find(self) -> list[Gpu]:
+        """Return nothing."""
+        return []
+
+    def memory_used_bytes(self, gpu: Gpu) -> int:
+        """Return 0."""
+        return 0
+
+    def process_ids(self, gpu: Gpu) -> list[int]:
+        """Return nothing."""
+        return []

@@ -1,0 +1,39 @@
+"""How much memory of each GPU is in use, asked without ever waiting long for a driver."""
+
+import asyncio
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from orion.node_agent.gpus.interface import Gpu, GpuSource
+
+_WAIT_SECONDS = 0.2
+
+
+class MemoryUsage:
+    """The last answers of the devices.
+
+    A driver in trouble may not answer for minutes: then the last answer stands, and only one thread waits.
+    """
+
+    def __init__(self, source: GpuSource) -> None:
+        self._source = source
+        self._known: dict[str, int] = {}
+        self._asking: Future[None] | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="usage")
+
+    def known(self, gpu: Gpu) -> int:
+        """Return the last answer in bytes, 0 before the first."""
+        return self._known.get(gpu.uuid, 0)
+
+    async def refresh(self, gpus: list[Gpu]) -> None:
+        """Ask for all of these anew, and wait a little for the answers."""
+        if self._asking is None or self._asking.done():
+            self._asking = self._thread.submit(self._ask, gpus)
+        await asyncio.wait([asyncio.wrap_future(self._asking)], timeout=_WAIT_SECONDS)
+
+    def close(self) -> None:
+        """Ask no more; does not wait for an answer that is under way."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, gpus: list[Gpu]) -> None:
+        for gpu in gpus:
+            self._known[gpu.uuid] = self._source.memory_used_bytes(gpu)

@@ -1,0 +1,39 @@
+"""Whether a process lives, is stopped, or dumps core, by what /proc says.
+
+Death is told by the client's socket and, when a forked child keeps that open, by the word that the kernel marks. Being
+stopped is told by nobody: a stopped hp client stays busy in its page. So a be client that waits for one whose
+beat is stale asks the agent to look. A process that merely gets little CPU time is not stopped.
+"""
+
+import contextlib
+from pathlib import Path
+
+_STOPPED = frozenset("Tt")
+_STATE, _START_TIME = 0, 19
+""" Positions in /proc/PID/stat after the command, which ends with the last ')'. """
+
+
+def _stat(process_id: int) -> list[str]:
+    if process_id <= 0:
+        return []
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process_id}/stat").read_bytes().rpartition(b")")[2].decode("ascii", "replace").split()
+    return []
+
+
+def start_time(process_id: int) -> int | None:
+    """Return when the process started, in clock ticks since boot, or None if there is none."""
+    fields = _stat(process_id)
+    return int(fields[_START_TIME]) if len(fields) > _START_TIME else None
+
+
+def is_stopped(process_id: int) -> bool:
+    """Return whether the process is stopped by a signal or a tracer, or is dumping core."""
+    fields = _stat(process_id)
+    if not fields:
+        return False
+    if fields[_STATE] in _STOPPED:
+        return True
+    with contextlib.suppress(OSError):
+        return b"\nCoreDumping:\t1\n" in Path(f"/proc/{process_id}/status").read_bytes()
+    return False

@@ -1,0 +1,57 @@
+"""The agent's root directory: the lock that makes it one agent's, and the places of things in it."""
+
+import fcntl
+import os
+import re
+from pathlib import Path
+
+from orion.node_agent.errors import AlreadyServed, Invalid
+
+_GPU_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,46}")
+_SLOT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+class Root:
+    """$ORION_ROOT, held by this process.
+
+    Raises:
+        AlreadyServed: another agent holds it.
+        OSError: it cannot be made or written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.path.chmod(0o755)
+        self._lock = os.open(self.path / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(self._lock)
+            raise AlreadyServed(
+                f"another agent (process {holder}) serves {self.path}; end it, or use another root"
+            ) from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+    @property
+    def state(self) -> Path:
+        """What the next agent needs."""
+        return self.path / "state.json"
+
+    def slot(self, gpu: str, name: str) -> Path:
+        """Return the directory of a slot.
+
+        Raises:
+            Invalid: a name that is no file name.
+        """
+        if not _GPU_NAME.fullmatch(gpu):
+            raise Invalid(f"{gpu!r} cannot be a GPU's UUID")
+        if not _SLOT_NAME.fullmatch(name):
+            raise Invalid(f"a slot's name is 1 to 63 of a-z, 0-9 and -, not {name!r}")
+        return self.path / "gpus" / gpu / name
+
+    def close(self) -> None:
+        """Let another agent have it."""
+        os.close(self._lock)

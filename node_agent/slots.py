@@ -1,0 +1,81 @@
+"""Slots: the seats on a GPU that containers hold, each with a directory and a socket of its own.
+
+Whoever comes through a slot's socket has that slot: the mount is the identity, and no message can claim another.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+from orion.hook import layout
+from orion.node_agent import pages
+from orion.node_agent.owners import Owner
+from orion.node_agent.rates import TokenBucket
+
+SOCKET = "agent.sock"
+
+JOINS_BURST = 512
+""" A whole board may join a slot at once. """
+JOINS_PER_SECOND = 50.0
+
+
+class Slot:
+    """One seat, its grant page and its directory.
+
+    Args:
+        gpu: the GPU's UUID.
+        name: unique on the GPU; also the directory's name.
+        role: of all its clients, for its whole life.
+        directory: made if it is not there.
+        permanent: made at the agent's start; its owner's end empties it but does not remove it.
+    """
+
+    def __init__(self, gpu: str, name: str, role: layout.Role, directory: Path, permanent: bool) -> None:
+        self.gpu = gpu
+        self.name = name
+        self.role = role
+        self.directory = directory
+        self.permanent = permanent
+        self.owner: Owner | None = None
+        self.joins = TokenBucket(JOINS_BURST, JOINS_PER_SECOND)
+        self.page = pages.GrantPage(gpu)
+        self.grant = pages.Grant(role, 0, 0)
+        self.page.write(self.grant)
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o755)
+
+    def set(self, *, window_share_ns: int | None = None, memory_limit_bytes: int | None = None) -> bool:
+        """Change the grant where it differs; return whether it did."""
+        grant = pages.Grant(
+            self.role,
+            self.grant.window_share_ns if window_share_ns is None else window_share_ns,
+            self.grant.memory_limit_bytes if memory_limit_bytes is None else memory_limit_bytes,
+        )
+        if grant == self.grant:
+            return False
+        self.grant = grant
+        self.page.write(grant)
+        return True
+
+    def remove(self) -> None:
+        """Take away the directory and the page."""
+        self.page.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self.directory / SOCKET)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def text(self) -> str:
+        """What the next agent needs of it, as JSON."""
+        owner = self.owner and [self.owner.process_id, self.owner.started]
+        return json.dumps(
+            {
+                "name": self.name,
+                "role": int(self.role),
+                "permanent": self.permanent,
+                "memory_limit_bytes": self.grant.memory_limit_bytes,
+                "owner": owner,
+            }
+        )

@@ -1,0 +1,127 @@
+"""The boards at one moment, as plain values: what the API and the metrics show.
+
+Taken on the event loop, so that nobody comes or leaves meanwhile; rendered wherever. Numbers are as the clients wrote
+them, so they may be any unsigned number; texts are printable and short.
+"""
+
+import time
+from dataclasses import dataclass
+
+from orion.hook import layout
+from orion.node_agent import pages
+from orion.node_agent.agent import Agent, ServedGpu
+from orion.node_agent.clients import Client
+from orion.node_agent.gpus.interface import Gpu
+from orion.node_agent.slots import Slot
+
+_RUNNING_NS = 200_000_000
+
+
+@dataclass(frozen=True)
+class ClientView:
+    """A client that has joined."""
+
+    place: int
+    generation: int
+    process_id: int
+    command: str
+    state: str
+    condition: str
+    joined_seconds_ago: float
+    busy_ns: int
+    record: pages.Record
+
+
+@dataclass(frozen=True)
+class SlotView:
+    """A slot and its clients."""
+
+    gpu: str
+    name: str
+    role: layout.Role
+    directory: str
+    grant: pages.Grant
+    clients: tuple[ClientView, ...]
+
+
+@dataclass(frozen=True)
+class GpuView:
+    """A GPU and its slots."""
+
+    gpu: Gpu
+    policy: pages.Policy
+    hp_busy_ratio: float
+    memory_used_bytes: int
+    slots: tuple[SlotView, ...]
+
+
+@dataclass(frozen=True)
+class AgentView:
+    """Everything."""
+
+    gpus: tuple[GpuView, ...]
+    joins: dict[str, int]
+    refusals: dict[str, int]
+    adopted: int
+
+
+async def take(agent: Agent) -> AgentView:
+    """Return everything as it is now."""
+    await agent.usage.refresh([served.board.gpu for served in agent.gpus.values()])
+    counters = agent.counters
+    return AgentView(
+        gpus=tuple(of_gpu(served, agent.usage.known(served.board.gpu)) for served in agent.gpus.values()),
+        joins=dict(counters.joins),
+        refusals=dict(counters.refusals),
+        adopted=counters.adopted,
+    )
+
+
+def of_gpu(served: ServedGpu, memory_used_bytes: int) -> GpuView:
+    """Return one GPU as it is now."""
+    board = served.board
+    return GpuView(
+        gpu=board.gpu,
+        policy=board.policy,
+        hp_busy_ratio=board.hp_busy_ratio,
+        memory_used_bytes=memory_used_bytes,
+        slots=tuple(of_slot(served, slot) for slot in board.slots.values()),
+    )
+
+
+def of_slot(served: ServedGpu, slot: Slot) -> SlotView:
+    """Return one slot as it is now."""
+    now = time.monotonic_ns()
+    clients = [client for client in served.board.of_slot(slot) if client.ready]
+    return SlotView(
+        gpu=slot.gpu,
+        name=slot.name,
+        role=slot.role,
+        directory=str(slot.directory),
+        grant=slot.grant,
+        clients=tuple(_of_client(client, client in served.board.stopped, now) for client in clients),
+    )
+
+
+def _of_client(client: Client, stopped: bool, now: int) -> ClientView:
+    record = client.record.read()
+    return ClientView(
+        place=client.seat[0],
+        generation=client.seat[1],
+        process_id=client.process_id,
+        command=client.command,
+        state="stopped" if stopped else _state(client, record, now),
+        condition=client.condition,
+        joined_seconds_ago=(now - client.joined_ns) / 1e9,
+        busy_ns=client.record.busy_ns(now),
+        record=record,
+    )
+
+
+def _state(client: Client, record: pages.Record, now: int) -> str:
+    if client.role is layout.Role.HP:
+        return client.busy.state.name.lower()
+    if record.waiting_since_ns:
+        return "gated"
+    running = record.in_flight_ns or record.launches != client.last_launches
+    return "running" if running or now - client.last_wanted_ns < _RUNNING_NS else "idle"

@@ -1,0 +1,130 @@
+"""What one agent leaves to the next: `state.json`, written before a client is let in.
+
+A client that was told its place must be known to whatever agent comes next, so the file is current before each WELCOME;
+departures may wait, since a client that does not come back is dropped anyway. It is replaced by a rename: a
+reader finds the old one or the new one. It is not flushed to disk, because no client survives the machine; the boot's
+identity in it tells a file of an earlier boot.
+
+The clients' lines are made once each, so writing costs a join of strings whatever the number of clients.
+"""
+
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import BaseModel, Field, ValidationError
+
+from orion.hook import layout
+
+_log = logging.getLogger(__name__)
+
+_VERSION = 1
+
+
+class RememberedClient(BaseModel):
+    """A client that another agent let in; pages are named by device and inode."""
+
+    slot: str
+    place: int = Field(ge=0, lt=layout.PLACES)
+    generation: int = Field(ge=1, lt=2**32)
+    process_id: int
+    command: str
+    busy: tuple[int, int]
+    record: tuple[int, int]
+
+    @property
+    def seat(self) -> tuple[int, int]:
+        """Place and generation."""
+        return self.place, self.generation
+
+
+class RememberedSlot(BaseModel):
+    """A slot; the owner is a process id and its start time."""
+
+    name: str
+    role: layout.Role
+    permanent: bool
+    memory_limit_bytes: int = Field(ge=0)
+    owner: tuple[int, int] | None
+
+
+class RememberedPolicy(BaseModel):
+    """A GPU's policy, times in nanoseconds."""
+
+    kind: layout.PolicyKind
+    window_ns: int
+    linger_floor_ns: int
+    linger_ceiling_ns: int
+    stall_ns: int
+
+
+class RememberedGpu(BaseModel):
+    """A GPU's board."""
+
+    uuid: str
+    next_generation: int = Field(ge=1)
+    policy: RememberedPolicy
+    slots: list[RememberedSlot]
+    clients: list[RememberedClient]
+
+
+class State(BaseModel):
+    """The whole file."""
+
+    version: int = _VERSION
+    boot: str
+    gpus: list[RememberedGpu]
+
+
+def gpu_text(
+    uuid: str, next_generation: int, policy: RememberedPolicy, slots: Iterable[str], clients: Iterable[str]
+) -> str:
+    """Return a `RememberedGpu` as JSON, of slots and clients that are JSON already."""
+    head = f'"uuid":"{uuid}","next_generation":{next_generation},"policy":{policy.model_dump_json()}'
+    return f'{{{head},\n"slots":[{_lines(slots)}],\n"clients":[{_lines(clients)}]}}'
+
+
+def _lines(members: Iterable[str]) -> str:
+    return ",\n".join(members)
+
+
+def boot_id() -> str:
+    """Return what names this boot of the machine."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+class StateFile:
+    """The file, in the agent's root directory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._new = path.with_name(path.name + ".new")
+        self._boot = boot_id()
+
+    def write(self, gpus: Iterable[str]) -> None:
+        """Replace the file by these parts, each by `gpu_text`.
+
+        Raises:
+            OSError: the directory is full or not writable.
+        """
+        boards = ",".join(gpus)
+        text = f'{{"version":{_VERSION},"boot":"{self._boot}","gpus":[{boards}]}}\n'
+        descriptor = os.open(self._new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w") as file:
+            file.write(text)
+        os.replace(self._new, self._path)
+
+    def read(self) -> dict[str, RememberedGpu]:
+        """Return what the last agent of this boot left, by GPU; nothing when that cannot be used."""
+        try:
+            state = State.model_validate_json(self._path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValidationError) as error:
+            _log.warning("state: %s cannot be used, clients of an earlier agent stay unmanaged: %s", self._path, error)
+            return {}
+        if state.version != _VERSION or state.boot != self._boot:
+            _log.info("state: %s is of another boot or version and is left aside", self._path)
+            return {}
+        return {gpu.uuid: gpu for gpu in state.gpus}

@@ -1,0 +1,82 @@
+"""Workers on the simulated GPU: commanded, late, dead; each wait ends."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orion.bench.crew import Crew, Worker, WorkerError
+from orion.bench.managed import machine
+
+INFERENCE = {"kernel_us": 500, "kernels": 2}
+TRAINING = {"kernel_us": 200, "kernels": 5}
+
+
+@pytest.fixture(scope="module")
+def simulated() -> Iterator[dict[str, str]]:
+    with machine(simulated=True) as environment:
+        yield environment
+
+
+@pytest.fixture
+def crew() -> Iterator[Crew]:
+    with Crew() as workers:
+        yield workers
+
+
+def hired(crew: Crew, environment: dict[str, str], kind: str, **options: object) -> Worker:
+    worker = crew.hire(kind, f"simulated-{kind}", options, environment)
+    crew.ready(worker)
+    return worker
+
+
+def test_requests_are_served_in_turn_and_none_before_it_is_due(crew: Crew, simulated: dict[str, str]) -> None:
+    worker = hired(crew, simulated, "inference", **INFERENCE)
+    arrivals = [0.01, 0.011, 0.05]
+    worker.command(do="serve", begin=time.monotonic() + 0.1, arrivals=arrivals)
+    (reply,) = crew.gather(worker, seconds=30)
+    assert all(start >= due for due, start in zip(arrivals, reply["starts"], strict=True))
+    assert all(end - start >= 0.001 for start, end in zip(reply["starts"], reply["ends"], strict=True))
+    assert reply["starts"][1] >= reply["ends"][0]
+
+
+def test_a_closed_loop_runs_until_its_end(crew: Crew, simulated: dict[str, str]) -> None:
+    worker = hired(crew, simulated, "training", **TRAINING)
+    begin = time.monotonic() + 0.1
+    worker.command(do="loop", begin=begin, end=begin + 0.2)
+    (reply,) = crew.gather(worker, seconds=30)
+    assert 0.2 <= reply["ends"][-1] < 2.0
+    assert 1 <= len(reply["ends"]) <= 210
+
+
+def test_the_timeline_shows_the_window_alone(crew: Crew, simulated: dict[str, str], tmp_path: Path) -> None:
+    worker = hired(crew, simulated, "inference", **INFERENCE, timeline=str(tmp_path / "timeline"))
+    worker.command(do="serve", begin=time.monotonic() + 0.1, arrivals=[0.0, 0.1, 0.3], trace=[0.05, 0.2])
+    (reply,) = crew.gather(worker, seconds=30)
+    assert sum(end - begin for begin, end in reply["spans"]) == pytest.approx(0.001, rel=0.01)
+    assert all(0.1 <= begin < end < 0.3 for begin, end in reply["spans"])
+
+
+def test_a_worker_that_cannot_set_up_says_why(crew: Crew, simulated: dict[str, str]) -> None:
+    worker = crew.hire("strange", "simulated-nothing", {}, simulated)
+    with pytest.raises(WorkerError, match="simulated-nothing"):
+        crew.ready(worker)
+
+
+def test_a_late_answer_is_an_error(crew: Crew, simulated: dict[str, str]) -> None:
+    worker = hired(crew, simulated, "inference", **INFERENCE)
+    worker.command(do="serve", begin=time.monotonic() + 60, arrivals=[0.0])
+    with pytest.raises(WorkerError, match="gave no answer"):
+        crew.gather(worker, seconds=0.2)
+
+
+def test_leaving_the_block_ends_workers_in_the_middle_of_work(simulated: dict[str, str]) -> None:
+    with Crew() as crew:
+        worker = hired(crew, simulated, "training", **TRAINING)
+        begin = time.monotonic()
+        worker.command(do="loop", begin=begin, end=begin + 60)
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker.process_id, 0)
+    assert time.monotonic() - begin < 30

@@ -1,0 +1,82 @@
+"""Wrong flags and values: one sentence that names what was wrong and what is allowed, exit 2."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from orion.cli.main import main
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def orion(capsys: pytest.CaptureFixture[str]) -> Call:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        status = main(list(arguments))
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "allowed"),
+    [
+        pytest.param(["run", "--prio", "hp", "--", "true"], "--prio", "--priority", id="unknown-flag"),
+        pytest.param(["run", "--priority", "low", "--", "true"], "'low'", "'hp', 'be'", id="priority"),
+        pytest.param(["run", "--priority", "hp"], "CMD", "", id="no-program"),
+        pytest.param(["run", "--", "true"], "--priority", "", id="no-priority"),
+        pytest.param(
+            ["run", "--priority", "be", "--memory", "8 potatoes", "--", "true"], "8 potatoes", "8GiB", id="size"
+        ),
+        pytest.param(["run", "--priority", "be", "--memory", "0", "--", "true"], "'0'", "1 byte", id="zero-size"),
+        pytest.param(["top", "--interval", "0"], "--interval", "0.1", id="interval"),
+        pytest.param(["top", "--interval", "soon"], "--interval", "number", id="interval-text"),
+        pytest.param(["agent", "--gpus", "some"], "'some'", "'simulated'", id="gpus"),
+        pytest.param(["agent", "--metrics-address", "nowhere"], "--metrics-address", "", id="metrics-address"),
+        pytest.param(["agent", "--hp-slots", "-1"], "--hp-slots", "0", id="slots"),
+        pytest.param(["doctor", "--verbose"], "--verbose", "--json", id="doctor"),
+        pytest.param(["doctr"], "doctr", "doctor", id="command"),
+    ],
+)
+def test_a_wrong_word_is_named_in_one_sentence(orion: Call, arguments: list[str], named: str, allowed: str) -> None:
+    status, out, err = orion(*arguments)
+    assert status == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert named in err
+    assert allowed in err
+
+
+def test_help_teaches_the_first_steps(orion: Call) -> None:
+    status, out, _ = orion("--help")
+    assert status == 0
+    for command in ("run", "top", "doctor", "demo", "agent"):
+        assert command in out
+    status, out, _ = orion("run", "--help")
+    assert status == 0
+    assert "orion run --priority hp -- python serve.py" in out
+
+
+def test_no_command_is_the_help(orion: Call) -> None:
+    _, out, err = orion()
+    assert "Usage: orion" in out + err
+
+
+def test_version(orion: Call) -> None:
+    status, out, _ = orion("--version")
+    assert status == 0
+    assert out.startswith("orion 0")
+
+
+def test_what_follows_the_program_is_its_own(orion: Call) -> None:
+    status, _, err = orion("run", "--priority", "be", "no-such-program", "--json", "-x")
+    assert status == 127
+    assert "no-such-program" in err
+
+
+def test_output_to_a_pipe_has_no_colours() -> None:
+    done = subprocess.run([sys.executable, "-m", "orion.cli", "doctor"], capture_output=True, timeout=60)
+    assert b"\x1b" not in done.stdout + done.stderr

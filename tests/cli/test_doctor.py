@@ -1,0 +1,88 @@
+"""`orion doctor` on machines as they come."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orion.cli.checks import Status, elf, examine, library, node
+from orion.cli.main import main
+
+
+def test_json_has_every_check_with_its_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    status = main(["doctor", "--json", "--simulated", "--root", str(tmp_path)])
+    told = json.loads(capsys.readouterr().out)
+    assert status == (0 if told["ok"] else 1)
+    assert told["ok"] == all(check["status"] != "fail" for check in told["checks"])
+    names = [check["name"] for check in told["checks"]]
+    assert len(set(names)) == len(names)
+    for check in told["checks"]:
+        assert check["reason"]
+        assert check["mend"] or check["status"] != "fail", check
+
+
+def test_it_sees_the_hook_that_was_built(tmp_path: Path) -> None:
+    found = {check.name: check for check in examine(tmp_path, simulated=True)}
+    assert found["hook library"].status is Status.OK
+    assert found["preloading"].status is Status.OK, found["preloading"]
+    assert found["C library"].status is not Status.FAIL
+
+
+def test_without_the_library_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> Path:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("orion.hook.library", missing)
+    (check,) = library.examine()
+    assert check.status is Status.FAIL
+    assert "pip install" in check.mend
+
+
+def test_a_library_that_is_none_is_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "liborion_hook.so"
+    broken.write_bytes(b"\x7fELF\x02\x01" + bytes(40))
+    monkeypatch.setattr("orion.hook.library", lambda: broken)
+    statuses = {check.name: check.status for check in library.examine()}
+    assert statuses["preloading"] is Status.FAIL
+
+
+def test_a_root_that_cannot_be_is_a_finding(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert {c.name: c for c in node.examine(file)}["root directory"].status is Status.FAIL
+    long = tmp_path / ("x" * 90)
+    assert "too long" in {c.name: c for c in node.examine(long)}["root directory"].reason
+
+
+def test_needed_versions_are_those_of_the_linker(tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler is not None, "the host tier needs a C compiler"
+    source = tmp_path / "a.c"
+    source.write_text('#include <stdio.h>\nconst char *n = "GLIBC_2.99";\nint f(void) { return puts(n); }\n')
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "a.so", source], check=True)
+    versions = elf.needed_versions(tmp_path / "a.so")
+    assert any(version.startswith("GLIBC_2.") for version in versions)
+    assert "GLIBC_2.99" not in versions
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"\x7fELF\x01\x01" + bytes(64), b"\x7fELF\x02\x01" + b"\xff" * 200])
+def test_a_file_that_is_no_library_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(ValueError, match=r"ELF|damaged"):
+        elf.needed_versions(tmp_path / "x")
+
+
+def test_newest_glibc() -> None:
+    assert elf.newest_glibc({"GLIBC_2.2.5", "GLIBC_2.17", "GLIBC_2.4", "GLIBC_PRIVATE", "GCC_3.0"}) == (2, 17)
+    assert elf.newest_glibc(set()) == (0,)
+
+
+def test_it_ends_with_1_where_there_is_no_driver(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "orion.cli", "doctor", "--json", "--root", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    checks = {check["name"]: check["status"] for check in json.loads(done.stdout)["checks"]}
+    assert done.returncode == (1 if "fail" in checks.values() else 0)
+    assert "CUDA driver" in checks

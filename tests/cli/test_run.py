@@ -1,0 +1,188 @@
+"""`orion run` and `orion top`, as people call them: real processes, a real agent, the simulated GPU."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orion.cli import agents
+from orion.cli.errors import NoAgent
+
+DEADLINE = 30.0
+ORION = [sys.executable, "-m", "orion.cli"]
+# A CUDA program: makes a context, says so, and goes on until its standard input ends.
+CLIENT = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def root(socket_folder: Path) -> Iterator[Path]:
+    """A root of its own; the agent that a test started there ends with it."""
+    yield socket_folder
+    try:
+        agent = agents.ask(socket_folder).agent_process_id
+    except NoAgent:
+        return
+    os.kill(agent, signal.SIGTERM)
+    _wait(lambda: not Path(f"/proc/{agent}").exists() or _is_zombie(agent))
+
+
+@pytest.fixture
+def client(root: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts CUDA programs under `orion run`, each seen ready; all end with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*options: str) -> subprocess.Popen[str]:
+        command = [*ORION, "run", "--simulated", "--root", str(root), *options, "--", sys.executable, "-c", CLIENT]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", process.communicate()[1]
+        return process
+
+    yield start
+    for process in started:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Let a client end by itself; once is enough, twice does no harm."""
+    for stream in (process.stdin, process.stdout, process.stderr):
+        assert stream is not None
+        stream.close()
+    process.wait(DEADLINE)
+
+
+def _is_zombie(process_id: int) -> bool:
+    return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def _orion(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*ORION, *arguments], capture_output=True, text=True, timeout=DEADLINE)
+
+
+def _run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return _orion("run", "--simulated", "--root", str(root), *arguments)
+
+
+def test_the_program_gets_its_arguments_and_gives_its_status(root: Path) -> None:
+    done = _run(root, "--priority", "be", "--", "sh", "-c", 'echo "$0 $1"; exit 7', "--json", "two words")
+    assert done.returncode == 7, done.stderr
+    assert done.stdout == "--json two words\n"
+
+
+def test_a_program_that_a_signal_ends_is_seen_to(root: Path) -> None:
+    assert _run(root, "--priority", "be", "--", "sh", "-c", "kill -TERM $$").returncode == -signal.SIGTERM
+
+
+def test_the_environment_is_that_of_a_client(root: Path) -> None:
+    script = 'echo "$LD_PRELOAD"; echo "$LD_LIBRARY_PATH"; ls "$ORION_ROOT/slots"; ls "$ORION_ROOT"/slots/*'
+    done = _run(root, "--priority", "hp", "--", "sh", "-c", script)
+    preload, library_path, gpu, *files = done.stdout.splitlines()
+    assert preload.endswith("liborion_hook.so")
+    assert library_path.split(":")[0].endswith("sim")
+    assert gpu.startswith("GPU-")
+    assert files == ["agent.sock"]
+
+
+def test_the_first_run_starts_an_agent_and_the_next_finds_it(root: Path) -> None:
+    assert "started an agent" in _run(root, "--priority", "be", "--", "true").stderr
+    assert _run(root, "--priority", "be", "--", "true").stderr == ""
+    assert (root / "agent.log").exists()
+
+
+def test_many_at_once_start_one_agent(root: Path) -> None:
+    command = [*ORION, "run", "--simulated", "--root", str(root), "--priority", "be", "--", "true"]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    told = [process.communicate(timeout=DEADLINE)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4, told
+    assert sum("started an agent" in each for each in told) == 1
+
+
+def test_a_client_is_seen_by_top_and_its_slot_ends_with_it(
+    root: Path, client: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = client("--priority", "be", "--memory", "1GiB")
+
+    def seen() -> list[int]:
+        told = json.loads(_orion("top", "--json", "--root", str(root)).stdout)
+        return [each["process_id"] for gpu in told["gpus"] for slot in gpu["slots"] for each in slot["clients"]]
+
+    _wait(lambda: seen() == [process.pid])
+    picture = _orion("top", "--once", "--root", str(root))
+    assert picture.returncode == 0, picture.stderr
+    for word in ("be-0", str(process.pid), "of 1.0 GiB", "(simulated)"):
+        assert word in picture.stdout
+    _end(process)
+    _wait(lambda: not any(slot.role == 2 for gpu in agents.ask(root).gpus for slot in gpu.slots))
+
+
+def test_a_second_hp_process_is_told_who_holds_the_slot(
+    root: Path, client: Callable[..., subprocess.Popen[str]]
+) -> None:
+    first = client("--priority", "hp")
+    second = _run(root, "--priority", "hp", "--", "true")
+    assert second.returncode == 1
+    assert f"process {first.pid}" in second.stderr
+    assert "--priority be" in second.stderr
+    assert _run(root, "--priority", "be", "--", "true").returncode == 0
+
+
+def test_the_hp_slot_is_free_again_after_its_client(root: Path) -> None:
+    for _ in range(3):
+        assert _run(root, "--priority", "hp", "--", "true").returncode == 0
+
+
+def test_a_gpu_that_is_not_there_is_named_with_those_that_are(root: Path) -> None:
+    done = _run(root, "--priority", "be", "--gpu", "7", "--", "true")
+    assert done.returncode == 2
+    assert "'7'" in done.stderr
+    assert "0 (GPU-" in done.stderr
+
+
+def test_a_root_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = _run(tmp_path / "file", "--priority", "be", "--", "true")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+
+
+def test_top_without_an_agent_says_how_to_get_one(tmp_path: Path) -> None:
+    done = _orion("top", "--root", str(tmp_path))
+    assert done.returncode == 1
+    assert "orion agent" in done.stderr
+
+
+def test_ctrl_c_ends_top_quietly(root: Path) -> None:
+    _run(root, "--priority", "be", "--", "true")
+    command = [*ORION, "top", "--root", str(root), "--interval", "0.1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 130
+    assert told == ""

@@ -1,0 +1,51 @@
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orion.cli.sizes import format_size, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1073741824", 1 << 30),
+        ("8GiB", 8 << 30),
+        ("8Gi", 8 << 30),
+        ("8gib", 8 << 30),
+        ("1.5 GiB", 3 << 29),
+        ("512MB", 512_000_000),
+        ("2T", 2_000_000_000_000),
+        ("100 B", 100),
+    ],
+)
+def test_sizes_as_people_write_them(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1", "8Q", "1e9", "0", "8 GiB please", "99999999TiB", "0x10"])
+def test_what_is_no_size_is_refused_with_its_text(text: str) -> None:
+    with pytest.raises(ValueError, match="size"):
+        parse_size(text)
+
+
+@given(st.text(max_size=20))
+def test_no_text_crashes_it(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        assert 0 < parse_size(text) < 1 << 64
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (3 << 29, "1.5 GiB"),
+        (141 << 30, "141 GiB"),
+        (2 << 40, "2.0 TiB"),
+    ],
+)
+def test_sizes_for_people(size: int, text: str) -> None:
+    assert format_size(size) == text

@@ -1,0 +1,139 @@
+"""The declarations cover cuda.h, and what is generated from them is what they say."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from orion.hook import cuda_header, declared, generate, wrappers
+from orion.hook.cuda_header import Function, Parameter
+from orion.hook.declared import Declaration
+
+FUNCTIONS = cuda_header.functions(cuda_header.find())
+DECLARATIONS = declared.read()
+
+
+def declare(line: str, kind: str, folder: Path) -> dict[str, Declaration]:
+    for each in declared.CLASSES:
+        (folder / f"{each}.txt").write_text(line + "\n" if each == kind else "")
+    return declared.read(folder)
+
+
+def test_the_header_is_read_completely() -> None:
+    """Against another way of counting: every name that is followed by a parameter list in the raw header."""
+    text = re.sub(r"/\*.*?\*/", "", cuda_header.find().read_text(), flags=re.DOTALL)
+    raw = set(re.findall(r"CUresult(?: CUDAAPI)?\s+(cu[A-Z]\w*)\s*\(", text))
+    raw -= {"cuGetProcAddress_v2_ptsz"}  # an inline function of the header's own
+    assert len(FUNCTIONS) > 680
+    assert {re.sub(r"_v\d+$|(_v\d+)?_pt[sd]\w$", "", name) for name in raw} <= {f.base for f in FUNCTIONS.values()}
+
+
+def test_every_abi_of_a_function_is_read() -> None:
+    names = {"cuMemcpyHtoD", "cuMemcpyHtoD_v2", "cuMemcpyHtoD_v2_ptds"}
+    assert {f.name for f in FUNCTIONS.values() if f.base == "cuMemcpyHtoD"} == names
+    assert FUNCTIONS["cuMemcpyHtoD"].parameters[0] == Parameter("CUdeviceptr_v1", "dstDevice")
+    assert FUNCTIONS["cuCtxSynchronize"].parameters == ()
+
+
+def test_declarations_and_header_agree() -> None:
+    assert generate.complaints(FUNCTIONS, DECLARATIONS) == []
+
+
+def test_a_function_without_a_line_is_refused() -> None:
+    functions = FUNCTIONS | {"cuNew_v2": Function("cuNew_v2", ())}
+    (complaint,) = generate.complaints(functions, DECLARATIONS)
+    assert "cuNew_v2" in complaint
+    assert "gate.txt" in complaint
+
+
+def test_a_line_for_nothing_is_refused() -> None:
+    functions = {name: function for name, function in FUNCTIONS.items() if name != "cuLaunchKernel"}
+    (complaint,) = generate.complaints(functions, DECLARATIONS)
+    assert complaint.startswith("hook/declarations/gate.txt:")
+    assert "cuLaunchKernel" in complaint
+
+
+def test_a_name_is_declared_once(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"pass.txt:2: cuInit is declared in declarations/pass.txt:1"):
+        declare("cuInit\ncuInit", "pass", tmp_path)
+
+
+def test_whatever_takes_a_stream_has_a_class() -> None:
+    """A new function with a stream is likely to be work: only those named here are none, or are counted elsewhere."""
+    reads_only = re.compile(r"cuStream(Get|Set|Copy|IsCapturing|UpdateCapture)")
+    streams = {n for n, f in FUNCTIONS.items() if any(p.type == "CUstream" for p in f.parameters)}
+    passed = {name for name in streams if DECLARATIONS[name].kind == "pass"}
+    assert all(reads_only.match(name) for name in passed)
+
+
+@pytest.mark.parametrize("kind", ["gate", "submit", "synchronise", "capture", "memory", "lifetime", "lookup"])
+def test_variants_of_a_function_share_its_class(kind: str) -> None:
+    """But for device memory with 32-bit addresses, which no 64-bit program can be using."""
+    for name, declaration in DECLARATIONS.items():
+        if declaration.kind == kind:
+            group = [f.name for f in FUNCTIONS.values() if f.base == FUNCTIONS[name].base]
+            others = {other for other in group if DECLARATIONS[other].kind != kind}
+            narrow = {other for other in others if DECLARATIONS[other].kind == "pass" and other == FUNCTIONS[name].base}
+            assert others == (narrow if kind == "memory" else set()), name
+
+
+def test_the_look_up_table_is_in_the_order_of_strcmp() -> None:
+    rows = re.findall(r"^(?:WRAPPED|PASSED)\((\w+),", generate.table_include(FUNCTIONS, DECLARATIONS), re.MULTILINE)
+    assert rows == sorted(rows)
+    assert len(rows) > 250
+    assert {FUNCTIONS[name].base for name in rows} <= set(rows)  # cuGetProcAddress asks for the names of the bases
+
+
+def test_generated_files_are_up_to_date() -> None:
+    for path, text in generate.outputs(FUNCTIONS, DECLARATIONS).items():
+        assert path.read_text() == text, f"run `{generate.WRITE}`"
+
+
+def test_drift_is_refused_with_the_command_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(generate.GENERATED, tmp_path / "generated")
+    monkeypatch.setattr(generate, "GENERATED", folder)
+    assert generate.main(["--check"]) == 0
+    (folder / "table.inc").write_text("")
+    assert generate.main(["--check"]) == 1
+    assert capsys.readouterr().out == f"hook/src/generated/table.inc is not up to date: run `{generate.WRITE}`\n"
+    assert generate.main(["--write"]) == generate.main(["--check"]) == 0
+
+
+def test_another_header_is_refused_by_its_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    header = tmp_path / "cuda.h"
+    header.write_text("#define CUDA_VERSION 12080\n")
+    assert generate.main(["--check", "--header", str(header)]) == 1
+    assert "is version 12080" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("cuLaunchKernel_ptsz", ".stream = {hStream, true}, .identity = orion_identity_kernel(f, gridDimX,"),
+        ("cuLaunchKernelEx", "if (!config) return real(config, f, kernelParams, extra);"),
+        ("cuMemcpyHtoD_v2", ".stream = {NULL, false}, .identity = orion_identity_bytes(ORION_WORK_COPY_IN, ByteCount)"),
+        ("cuMemcpyDtoH_v2_ptds", ".of_itself = true, .stream = {NULL, true}}"),
+        ("cuMemcpy2D_v2", "if (pCopy->dstMemoryType == CU_MEMORYTYPE_HOST) orion_proof_end(&proof, result);"),
+        ("cuEventRecord", ".event = hEvent, .stream = {hStream, false}"),
+        ("cuStreamQuery", ".blocks = false"),
+        ("cuStreamEndCapture", "orion_capture_changed(ORION_CAPTURE_ENDED, result);"),
+        ("cuMemAllocAsync", "if (!orion_memory_reserve(reserved)) return CUDA_ERROR_OUT_OF_MEMORY;"),
+        ("cuMemFreeAsync", ".identity = ORION_IDENTITY_NONE"),
+        ("cuGraphInstantiateWithFlags", "if (result == CUDA_SUCCESS) orion_graph_changed(*phGraphExec);"),
+    ],
+)
+def test_a_wrapper_says_what_its_line_says(name: str, expected: str) -> None:
+    assert expected in wrappers.wrapper(FUNCTIONS[name], DECLARATIONS[name])
+
+
+def test_a_line_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    function = FUNCTIONS["cuStreamCopyAttributes"]
+    declarations = declare("cuStreamCopyAttributes  operation()", "gate", tmp_path)
+    with pytest.raises(wrappers.DeclarationError, match="which of dstStream, srcStream is the stream"):
+        wrappers.wrapper(function, declarations[function.name])
+    declarations = declare("cuGraphLaunch  teleport(hGraph)", "gate", tmp_path)
+    with pytest.raises(wrappers.DeclarationError, match="no identity is made by teleport"):
+        wrappers.wrapper(FUNCTIONS["cuGraphLaunch"], declarations["cuGraphLaunch"])

@@ -1,0 +1,321 @@
+"""Agents that are not there, not ready, not right or not honest: the process runs all the same, and says so once."""
+
+import array
+import fcntl
+import os
+import signal
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orion.hook import layout
+from tests.hook.harness import Client, Machine, eventually
+
+SIZE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+
+
+def page(machine: Machine, right_kind: int, **wrong: int) -> int:
+    """Make a page as an agent does, but for what is said to be wrong; return its descriptor."""
+    fd = os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, wrong.get("size", layout.PAGE_SIZE))
+    version = wrong.get("layout", layout.LAYOUT_VERSION)
+    uuid = b"GPU-of-somebody-else" if "gpu" in wrong else machine.uuids[0].encode()
+    header = layout.PageHeader(wrong.get("magic", layout.PAGE_MAGIC), version, wrong.get("kind", right_kind), uuid)
+    os.pwrite(fd, bytes(header)[: wrong.get("size", layout.PAGE_SIZE)], 0)
+    seal(fd, wrong.get("seals", SIZE_SEALS))
+    return fd
+
+
+def seal(fd: int, seals: int) -> None:
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+
+
+class FakeAgent:
+    """Listens where a slot's socket is, and does with each connection what a test says."""
+
+    def __init__(self, folder: Path, serve: Callable[[socket.socket], None]) -> None:
+        self._serve = serve
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.bind(str(folder / "agent.sock"))
+        self._socket.listen(64)
+        self._kept: list[socket.socket] = []
+        self.connections = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._kept.append(connection)
+            try:
+                self._serve(connection)
+            except OSError:
+                continue
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        for connection in self._kept:
+            connection.close()
+
+
+@pytest.fixture
+def fake(bare_machine: Machine) -> Iterator[Callable[[Callable[[socket.socket], None]], Path]]:
+    """Starts a fake agent; returns the root for its clients."""
+    agents: list[FakeAgent] = []
+
+    def start(serve: Callable[[socket.socket], None]) -> Path:
+        folder = bare_machine.root / "gpus" / bare_machine.uuids[0] / "be-0"
+        folder.mkdir(parents=True)
+        agents.append(FakeAgent(folder, serve))
+        return bare_machine.client_root("be-0")
+
+    yield start
+    for agent in agents:
+        agent.close()
+
+
+def runs_unmanaged(client: Client, sentence: str, within: float = 1.0) -> None:
+    """Check that the process works, is not held up, and says the sentence once however long it goes on."""
+    client.must("init 0")
+    began = time.monotonic()
+    client.must("run 10 10")
+    assert time.monotonic() - began < within
+    eventually(lambda: client.said, "something is said")
+    client.do("stamps 0.2 100")
+    client.must("reset")
+    client.must("run 10 10")
+    assert [sentence in line for line in client.said] == [True], client.said
+    client.send("exit")
+    assert client.reap() == 0
+
+
+NOBODY = "no node agent answers for this GPU"
+NOT_UNDERSTOOD = "the node agent's answer is not understood"
+
+
+def test_no_root_at_all(bare_machine: Machine) -> None:
+    runs_unmanaged(bare_machine.start_in(bare_machine.folder / "nowhere"), NOBODY)
+
+
+def test_no_slot_for_this_gpu(bare_machine: Machine) -> None:
+    runs_unmanaged(bare_machine.start_in(bare_machine.client_root("")), NOBODY)
+
+
+def test_a_slot_without_a_socket(bare_machine: Machine) -> None:
+    (bare_machine.root / "gpus" / bare_machine.uuids[0] / "be-0").mkdir(parents=True)
+    runs_unmanaged(bare_machine.start_in(bare_machine.client_root("be-0")), NOBODY)
+
+
+def test_a_plain_file_for_a_socket(bare_machine: Machine) -> None:
+    folder = bare_machine.root / "gpus" / bare_machine.uuids[0] / "be-0"
+    folder.mkdir(parents=True)
+    (folder / "agent.sock").write_text("")
+    runs_unmanaged(bare_machine.start_in(bare_machine.client_root("be-0")), NOBODY)
+
+
+def test_a_directory_that_may_not_be_entered(bare_machine: Machine) -> None:
+    # As another user, since these tests may run as root, whom no mode stops.
+    root = bare_machine.client_root("be-0")
+    (root / "slots").chmod(0o700)
+    if os.geteuid() != 0:
+        (root / "slots").chmod(0)
+        runs_unmanaged(bare_machine.start_in(root), NOBODY)
+        return
+    bare_machine.folder.chmod(0o755)
+    simulated = bare_machine.folder / "nobody"
+    simulated.mkdir()
+    simulated.chmod(0o777)
+    client = bare_machine.start_in(
+        root, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", ORION_SIM_STATE=str(simulated)
+    )
+    runs_unmanaged(client, NOBODY)
+
+
+def test_a_read_only_directory_is_enough(machine: Machine) -> None:
+    root = machine.client_root("be-0")
+    (root / "slots").chmod(stat.S_IRUSR | stat.S_IXUSR)
+    root.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    client = machine.start_in(root)
+    client.must("init 0")
+    machine.until_joined(client)
+    client.must("run 1 10")
+    assert client.said == []
+
+
+def test_a_root_with_a_path_longer_than_a_socket_address(machine: Machine) -> None:
+    long = machine.folder / ("a" * 100) / ("b" * 100)
+    long.mkdir(parents=True)
+    (long / "root").symlink_to(machine.client_root("be-0"))
+    client = machine.start_in(long / "root")
+    client.must("init 0")
+    machine.until_joined(client)
+    assert client.said == []
+
+
+def welcome(machine: Machine, wrong_page: int = -1, count: int = 4, **wrong: int) -> Callable[[socket.socket], None]:
+    """Answer HELLO with WELCOME and pages, one of which is wrong."""
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(layout.MESSAGE_MAX)
+        fds = [page(machine, kind, **(wrong if kind == wrong_page else {})) for kind in (1, 2, 3, 4)][:count]
+        answer = layout.Welcome(
+            layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.WELCOME),
+            wrong.get("speaks", 1),
+            wrong.get("role", 2),
+        )
+        connection.sendmsg([bytes(answer)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+        for fd in fds:
+            os.close(fd)
+
+    return serve
+
+
+WRONG = [
+    pytest.param({"layout": 2}, id="layout"),
+    pytest.param({"magic": 1}, id="magic"),
+    pytest.param({"kind": 9}, id="kind"),
+    pytest.param({"gpu": 1}, id="gpu"),
+    pytest.param({"seals": 0}, id="unsealed"),
+    pytest.param({"seals": 0x4}, id="shrinkable"),
+    pytest.param({"size": 0}, id="empty"),
+    pytest.param({"size": 8192}, id="long"),
+    pytest.param({"size": 100}, id="short"),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("which", [layout.PageKind.POLICY, layout.PageKind.BUSY])
+def test_a_page_that_is_not_right(
+    bare_machine: Machine, fake: Callable[..., Path], which: int, wrong: dict[str, int]
+) -> None:
+    root = fake(welcome(bare_machine, which, **wrong))
+    runs_unmanaged(bare_machine.start_in(root), NOT_UNDERSTOOD)
+
+
+@pytest.mark.parametrize("wrong", [{"speaks": 2}, {"role": 7}, {"count": 3}, {"count": 0}], ids=str)
+def test_a_welcome_that_is_not_right(bare_machine: Machine, fake: Callable[..., Path], wrong: dict[str, int]) -> None:
+    runs_unmanaged(bare_machine.start_in(fake(welcome(bare_machine, **wrong))), NOT_UNDERSTOOD)
+
+
+def test_something_that_is_no_page(bare_machine: Machine, fake: Callable[..., Path]) -> None:
+    def serve(connection: socket.socket) -> None:
+        fds = [os.open("/dev/zero", os.O_RDWR), *os.pipe(), os.open("/", os.O_RDONLY)]
+        answer = layout.Welcome(layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.WELCOME), 1, 2)
+        connection.sendmsg([bytes(answer)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+        for fd in fds:
+            os.close(fd)
+
+    runs_unmanaged(bare_machine.start_in(fake(serve)), NOT_UNDERSTOOD)
+
+
+def test_a_refusal_is_said_in_the_agents_words(bare_machine: Machine, fake: Callable[..., Path]) -> None:
+    def serve(connection: socket.socket) -> None:
+        head = layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.REFUSED)
+        connection.send(bytes(layout.Refused(head, layout.Refusal.FULL, 20, b"this slot is full")))
+
+    root = fake(serve)
+    runs_unmanaged(bare_machine.start_in(root), "which runs unmanaged: this slot is full")
+
+
+def test_garbage_half_messages_and_floods_of_them(bare_machine: Machine, fake: Callable[..., Path]) -> None:
+    def serve(connection: socket.socket) -> None:
+        head = bytes(layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.WELCOME))
+        neighbours = bytes(layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.NEIGHBOURS))
+        for message in (b"x", b"\xff" * 4096, head, head[:5], neighbours + b"\xff" * 8, neighbours + b"\xff" * 100):
+            connection.send(message)
+        refused = layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.REFUSED)
+        connection.send(bytes(refused))
+        for number in range(500):
+            connection.send(os.urandom(number))
+        connection.close()
+
+    client = bare_machine.start_in(fake(serve))
+    client.must("init 0")
+    client.must("run 10 10")
+    client.must("reset")
+    client.must("run 10 10")
+    assert len(client.said) <= 1
+    client.send("exit")
+    assert client.reap() == 0
+
+
+def test_an_agent_that_never_answers_delays_the_first_launch_boundedly(
+    bare_machine: Machine, fake: Callable[..., Path]
+) -> None:
+    client = bare_machine.start_in(fake(lambda connection: None))
+    client.must("init 0")
+    first = client.must("run 1 10")
+    assert first.seconds < 0.6, "longer than the quarter of a second that a first launch waits for the agent"
+    assert client.must("run 1 10").seconds < 0.1
+    eventually(lambda: client.said, "it is said that nobody answers", 10)
+    assert len(client.said) == 1
+    assert NOBODY in client.said[0]
+
+
+def test_a_socket_whose_backlog_is_full(bare_machine: Machine) -> None:
+    folder = bare_machine.root / "gpus" / bare_machine.uuids[0] / "be-0"
+    folder.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(str(folder / "agent.sock"))
+        listening.listen(0)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as first:
+            first.connect(str(folder / "agent.sock"))
+            client = bare_machine.start_in(bare_machine.client_root("be-0"))
+            client.must("init 0")
+            assert client.must("run 1 10").seconds < 0.6
+            assert client.must("run 1 10").seconds < 0.1
+
+
+def test_a_stopped_agent_holds_nobody(machine: Machine) -> None:
+    os.kill(machine.agent_pid, signal.SIGSTOP)
+    try:
+        client = machine.start_in(machine.client_root("be-0"))
+        client.must("init 0")
+        assert client.must("run 1 10").seconds < 0.6
+    finally:
+        os.kill(machine.agent_pid, signal.SIGCONT)
+    machine.until_joined(client)
+
+
+def test_scribbled_pages_of_a_neighbour_hold_nobody_for_ever(bare_machine: Machine, fake: Callable[..., Path]) -> None:
+    # An agent hands over a neighbour whose page says busy with a nonsense state, and nothing ever moves.
+    def serve(connection: socket.socket) -> None:
+        connection.recv(layout.MESSAGE_MAX)
+        policy = page(bare_machine, 1, seals=0)
+        whole = layout.PolicyPage()
+        whole.header = layout.PageHeader(layout.PAGE_MAGIC, 1, 1, bare_machine.uuids[0].encode())
+        whole.hp_clients = 1
+        whole.current = 0xFFFFFFFE
+        whole.copy[0].kind = 1
+        whole.copy[0].window_ns = 2**64 - 1
+        whole.copy[0].stall_ns = 300_000_000
+        os.pwrite(policy, bytes(whole), 0)
+        seal(policy, SIZE_SEALS)
+        fds = [policy, *(page(bare_machine, kind) for kind in (2, 3, 4))]
+        head = layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.WELCOME)
+        rights = array.array("i", fds)
+        connection.sendmsg([bytes(layout.Welcome(head, 1, 2))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        neighbour = page(bare_machine, 3, seals=0)
+        os.pwrite(neighbour, b"\xee" * 4, 64)
+        seal(neighbour, SIZE_SEALS)
+        head = layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.NEIGHBOURS)
+        news = layout.Neighbours(head, 2)
+        news.places[0] = layout.Place(5, 1)
+        news.places[1] = layout.Place(99999, 1)
+        rights = array.array("i", [neighbour, neighbour])
+        connection.sendmsg([bytes(news)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+
+    client = bare_machine.start_in(fake(serve))
+    client.must("init 0")
+    assert client.must("run 1 10").seconds < 1.0
+    assert client.must("run 10 10").seconds < 0.2
+    assert len(client.said) == 1

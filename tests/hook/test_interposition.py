@@ -1,0 +1,294 @@
+"""Every way in which a program reaches a driver function ends in the hook, and nothing else about look-ups changes.
+
+The driver is a stand-in whose functions do nothing, made from cuda.h here: the look-ups are under test, and the
+simulated driver has tests of its own. Compiled without and with optimisation, hook and program alike.
+"""
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from orion.hook import cuda_header
+
+HOOK = Path(cuda_header.__file__).resolve().parent
+CUDA = cuda_header.find().parent
+SINCE = {"": 0, "_v2": 3020, "_v3": 8000, "_v4": 12050}
+LEVELS = ("-O0", "-O2")
+
+Rows = dict[str, tuple[str, str]]
+
+
+def compile_c(output: Path, *arguments: str | Path) -> Path:
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-fPIC", "-g", "-Wall", "-Wextra", "-Werror", f"-isystem{CUDA}"]
+    flags += ['-DORION_VERSION="0"']
+    command = [os.environ.get("CC", "cc"), *flags, *map(str, arguments), "-o", str(output), "-ldl", "-lpthread"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+def stub_driver_source() -> str:
+    """A driver that counts launches and answers look-ups; its cuGetProcAddress goes by version and flags."""
+    by_hand = ("cuGetProcAddress", "cuGetExportTable", "cuDriverGetVersion")
+    functions = [f for f in cuda_header.functions(cuda_header.find()).values() if f.base not in by_hand]
+    lines = ["#include <dlfcn.h>", "#include <string.h>", "unsigned long stub_launches;", "volatile int stub_called;"]
+    for number, function in enumerate(functions):
+        counting = "stub_launches++; " if function.base == "cuLaunchKernel" else ""
+        lines.append(f"int {function.name}(void) {{ stub_called = {number}; {counting}return 0; }}")
+    lines.append("static const struct { const char *base; int since, per_thread; int (*function)(void); } table[] = {")
+    for function in functions:
+        version = re.search(r"_v\d", function.name)
+        since = SINCE[version[0] if version else ""]
+        lines.append(f'{{"{function.base}", {since}, {int(function.per_thread)}, {function.name}}},')
+    lines.append("};")
+    return "\n".join(lines) + STUB_LOOK_UP
+
+
+STUB_LOOK_UP = """
+unsigned long stub_look_ups, stub_look_ups_by_hook;
+int cuLaunchKernel_future(void) { return 0; }
+int cuGetExportTable(const void **table, const void *id) { return (void)table, (void)id, 500; }
+int cuDriverGetVersion(int *version) { return *version = 13050, 0; }
+int cuGetProcAddress_v2(const char *symbol, void **found, int version, unsigned long long flags, int *status)
+{
+    int best = -1;
+    Dl_info caller;
+    stub_look_ups++;
+    if (!dladdr(__builtin_return_address(0), &caller)) return 999;
+    if (strstr(caller.dli_fname, "liborion_hook.so")) stub_look_ups_by_hook++;
+    *found = 0;
+    for (unsigned i = 0; i < sizeof table / sizeof *table; i++) {
+        if (strcmp(table[i].base, symbol) || table[i].since > version) continue;
+        if (table[i].per_thread && !(flags & 2)) continue;
+        int score = table[i].since * 2 + table[i].per_thread;
+        if (score > best) best = score, *found = (void *)table[i].function;
+    }
+    if (version >= 99000) *found = (void *)cuLaunchKernel_future;
+    if (!strcmp(symbol, "cuGetProcAddress")) *found = (void *)cuGetProcAddress_v2;
+    if (status) *status = *found ? 0 : 1;
+    return *found ? 0 : 500;
+}
+int cuGetProcAddress(const char *symbol, void **found, int version, unsigned long long flags)
+{
+    return cuGetProcAddress_v2(symbol, found, version, flags, 0);
+}
+"""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What a session compiles once, by optimisation where it matters."""
+
+    folder: Path
+    hook: dict[str, Path]
+    client: dict[str, Path]
+    unlinked: Path
+    escapes: Path
+    second: Path
+    second_with_dlsym: Path
+
+    def run(self, program: Path, *arguments: str | Path, preload: str, driver: bool = True) -> Rows:
+        environment = {"LD_PRELOAD": preload, "LD_LIBRARY_PATH": str(self.folder) if driver else ""}
+        environment |= {"ORION_ROOT": str(self.folder / "no-agent"), "ASAN_OPTIONS": "detect_leaks=0"}
+        done = subprocess.run([program, *arguments], env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+        assert done.stderr.count("\n") <= 1, done.stderr
+        return {(row := line.split("\t"))[0]: (row[1], row[2]) for line in done.stdout.splitlines()}
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
+    folder = tmp_path_factory.mktemp("interposition")
+    (folder / "stub.c").write_text(stub_driver_source())
+    driver = compile_c(folder / "libcuda.so.1", "-shared", "-Wl,-soname,libcuda.so.1,-Bsymbolic", folder / "stub.c")
+    (folder / "static.c").write_text('#include <stdio.h>\nint main(void) { puts("static\\tfine\\t-"); return 0; }\n')
+    test, source = HOOK / "test", HOOK / "src"
+    sources: list[Path] = [*source.glob("*.c"), *(source / "generated").glob("*.c")]
+    included: list[str | Path] = [
+        f"-I{source}",
+        f"-I{HOOK / 'include'}",
+        "-fvisibility=hidden",
+        "-ftls-model=initial-exec",
+    ]
+    exported = f"-Wl,--version-script={source / 'exports.map'},-z,nodelete,-z,now"
+
+    def hook(level: str) -> Path:
+        (folder / level).mkdir()
+        return compile_c(folder / level / "liborion_hook.so", level, "-shared", *included, *sources, exported)
+
+    client, second = test / "client_interposition.c", test / "preload_interposition.c"
+    return Programs(
+        folder,
+        {level: hook(level) for level in LEVELS},
+        {level: compile_c(folder / f"client{level}", level, client, driver) for level in LEVELS},
+        compile_c(folder / "unlinked", "-DUNLINKED", client),
+        compile_c(folder / "escapes", "-Wl,--no-as-needed", test / "client_interposition_escapes.c", driver),
+        compile_c(folder / "libsecond.so", second, "-shared", driver),
+        compile_c(folder / "libsecond_dlsym.so", "-DWRAPS_DLSYM", second, "-shared", driver),
+    )
+
+
+@pytest.fixture(scope="session", params=[f"hook{hook} client{client}" for hook in LEVELS for client in LEVELS])
+def rows(programs: Programs, request: pytest.FixtureRequest) -> Rows:
+    hook, client = (word[-3:] for word in request.param.split())
+    return programs.run(programs.client[client], preload=str(programs.hook[hook]))
+
+
+@pytest.mark.parametrize(
+    ("way", "symbol"),
+    [
+        ("linked", "cuLaunchKernel"),
+        ("constructor", "cuLaunchKernel"),
+        ("handle", "cuLaunchKernel"),
+        ("default", "cuLaunchKernel"),
+        ("next", "cuLaunchKernel"),
+        ("program", "cuLaunchKernel"),
+        ("thread", "cuLaunchKernel"),
+        ("handle per thread", "cuLaunchKernel_ptsz"),
+        ("handle get", "cuGetProcAddress_v2"),
+        ("look-up of dlsym", "dlsym"),
+        ("look-up of dlvsym", "dlvsym"),
+        ("versioned look-up of dlsym", "dlsym"),
+        ("handle by the looked-up", "cuLaunchKernel"),
+        ("procedure v1", "cuLaunchKernel"),
+        ("procedure", "cuLaunchKernel"),
+        ("procedure legacy", "cuLaunchKernel"),
+        ("procedure per thread", "cuLaunchKernel_ptsz"),
+        ("procedure old", "cuMemcpyHtoD"),
+        ("procedure newer", "cuMemcpyHtoD_v2"),
+        ("procedure newer per thread", "cuMemcpyHtoD_v2_ptds"),
+        ("procedure itself", "cuGetProcAddress_v2"),
+        ("closed", "cuLaunchKernel"),
+    ],
+)
+def test_ends_in_the_hook(rows: Rows, way: str, symbol: str) -> None:
+    assert rows[way] == ("liborion_hook.so", symbol)
+
+
+@pytest.mark.parametrize(
+    ("way", "expected"),
+    [
+        ("handle passed", ("libcuda.so.1", "cuInit")),
+        ("handle 32 bit", ("libcuda.so.1", "cuMemAlloc")),
+        ("procedure passed", ("libcuda.so.1", "cuInit")),
+        ("procedure unknown version", ("libcuda.so.1", "cuLaunchKernel_future")),
+        ("procedure missing", ("none", "NULL")),
+        ("procedure missing status", ("500", "1")),
+        ("procedure status", ("0", "0")),
+        ("versioned missing", ("none", "NULL")),
+        ("error of a found one", ("found", "no error")),
+        ("call", ("0", "-")),
+        ("launches", ("1", "-")),
+    ],
+)
+def test_stays_as_it_was(rows: Rows, way: str, expected: tuple[str, str]) -> None:
+    assert rows[way] == expected
+
+
+def test_other_functions_come_from_the_c_library(rows: Rows) -> None:
+    assert rows["other function"][0].startswith("libc.so")
+    assert rows["other function versioned"][0].startswith("libc.so")
+
+
+def test_without_the_hook_every_look_up_has_the_same_errors(programs: Programs, rows: Rows) -> None:
+    plain = programs.run(programs.client["-O2"], preload="")
+    assert plain.keys() == rows.keys()
+    assert plain["handle"][0] == "libcuda.so.1"
+    for way in ("error of a missing one", "error of a found one", "other function", "procedure missing status"):
+        assert plain[way] == rows[way]
+
+
+def test_a_program_that_opens_the_driver_itself(programs: Programs) -> None:
+    """The driver is then in nobody's global scope: only look-ups through its handle may find it."""
+    preload = str(programs.hook["-O2"])
+    rows, plain = (programs.run(programs.unlinked, preload=p) for p in (preload, ""))
+    assert rows["handle"] == rows["procedure"] == rows["constructor"] == ("liborion_hook.so", "cuLaunchKernel")
+    for way in ("default", "next", "program"):
+        assert rows[way] == plain[way] == ("none", "NULL")
+
+
+def test_without_a_driver_nothing_is_found(programs: Programs) -> None:
+    rows = programs.run(programs.unlinked, preload=str(programs.hook["-O2"]), driver=False)
+    assert set(rows.values()) == {("none", "NULL")}
+
+
+@pytest.mark.parametrize("wraps", [False, True], ids=["next", "wraps-dlsym"])
+def test_a_second_preload_behind_the_hook(programs: Programs, wraps: bool) -> None:
+    second = programs.second_with_dlsym if wraps else programs.second
+    rows = programs.run(programs.escapes, "preload", preload=f"{programs.hook['-O2']}:{second}")
+    assert rows["next puts"][0].startswith("libc.so")
+    assert rows["next getpid"][0].startswith("libc.so")
+    assert rows["getpid"][0] == "wrapped"
+    assert rows["next cuInit"][0] == "libcuda.so.1"
+    assert rows["next cuLaunchKernel"] == rows["next cuLaunchKernel by dlsym"] == ("liborion_hook.so", "cuLaunchKernel")
+    assert rows["handle"][0] == rows["linked"][0] == "liborion_hook.so"
+
+
+@pytest.mark.parametrize("wraps", [False, True], ids=["next", "wraps-dlsym"])
+def test_a_second_preload_ahead_of_the_hook(programs: Programs, wraps: bool) -> None:
+    second = programs.second_with_dlsym if wraps else programs.second
+    rows = programs.run(programs.escapes, "preload", preload=f"{second}:{programs.hook['-O2']}")
+    assert rows["next puts"][0].startswith("libc.so")
+    assert rows["getpid"][0] == "wrapped"
+    assert rows["next cuLaunchKernel"] == ("liborion_hook.so", "cuLaunchKernel")
+    assert rows["handle"] == rows["linked"] == ("liborion_hook.so", "cuLaunchKernel")
+    assert (rows["look-ups"][0] == "seen") == wraps
+
+
+@pytest.mark.parametrize("sanitizer", ["address", "thread", "undefined"])
+def test_a_program_under_a_sanitizer(programs: Programs, sanitizer: str) -> None:
+    """Its run time looks up what it intercepts by dlsym, before any of it is ready to be called."""
+    source = HOOK / "test" / "client_interposition.c"
+    static = {"address": "-static-libasan", "thread": "-static-libtsan", "undefined": "-static-libubsan"}[sanitizer]
+    program = programs.folder / sanitizer
+    compile_c(program, f"-fsanitize={sanitizer}", static, source, programs.folder / "libcuda.so.1")
+    # Without randomised addresses, since the thread sanitizer's shadow memory does not fit beside all of them.
+    rows = programs.run(Path("/usr/bin/setarch"), "-R", program, preload=str(programs.hook["-O2"]))
+    assert rows["linked"] == rows["handle"] == rows["procedure"] == ("liborion_hook.so", "cuLaunchKernel")
+
+
+@pytest.mark.parametrize("way", ["deepbind", "namespace"])
+def test_escapes_are_harmless(programs: Programs, way: str) -> None:
+    """A library bound to itself or in a namespace of its own cannot be reached by a preload; it works as without."""
+    rows = programs.run(programs.escapes, way, programs.second, preload=str(programs.hook["-O2"]))
+    assert rows[way] == ("libcuda.so.1", "cuLaunchKernel")
+
+
+def test_export_tables_are_the_drivers_own(programs: Programs) -> None:
+    assert programs.run(programs.escapes, "table", preload=str(programs.hook["-O2"]))["table"][0] == "500"
+
+
+def test_a_static_program_runs_as_without(programs: Programs) -> None:
+    program = compile_c(programs.folder / "static", "-static", programs.folder / "static.c")
+    assert programs.run(program, preload=str(programs.hook["-O2"]))["static"][0] == "fine"
+
+
+def test_the_dynamic_runtime_asks_the_hook(programs: Programs) -> None:
+    """NVIDIA's own libcudart, from PyPI. The stub has no export tables, so the runtime gives up after its look-ups."""
+    folder = CUDA.parent / "lib"
+    (programs.folder / "runtime.c").write_text(RUNTIME_PROGRAM)
+    libraries: list[str | Path] = [folder / "libcudart.so.13", f"-Wl,-rpath,{folder}"]
+    program = compile_c(programs.folder / "runtime", programs.folder / "runtime.c", *libraries)
+    rows = programs.run(program, preload=str(programs.hook["-O2"]))
+    look_ups, by_hook = rows["look-ups"]
+    assert int(look_ups) > 200
+    assert by_hook == look_ups
+
+
+RUNTIME_PROGRAM = """
+#include <dlfcn.h>
+#include <stdio.h>
+int cudaFree(void *);
+int main(void)
+{
+    cudaFree(0);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    unsigned long *all = dlsym(driver, "stub_look_ups"), *by_hook = dlsym(driver, "stub_look_ups_by_hook");
+    printf("look-ups\\t%lu\\t%lu\\n", *all, *by_hook);
+    return 0;
+}
+"""

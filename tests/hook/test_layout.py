@@ -1,0 +1,112 @@
+"""`hook/layout.py` says what the C headers say: sizes, offsets, constants, and nothing left out."""
+
+import re
+import subprocess
+from ctypes import LittleEndianStructure, sizeof
+from enum import IntEnum
+from pathlib import Path
+
+import pytest
+
+from orion.hook import layout
+
+INCLUDE = Path(__file__).parents[2] / "hook" / "include"
+HEADERS = "".join((INCLUDE / "orion" / name).read_text() for name in ("pages.h", "join.h"))
+
+STRUCTURES: dict[str, type[LittleEndianStructure]] = {
+    "orion_page_header": layout.PageHeader,
+    "orion_policy": layout.Policy,
+    "orion_policy_page": layout.PolicyPage,
+    "orion_grant": layout.Grant,
+    "orion_grant_page": layout.GrantPage,
+    "orion_busy_page": layout.BusyPage,
+    "orion_record_page": layout.RecordPage,
+    "orion_message": layout.Message,
+    "orion_hello": layout.Hello,
+    "orion_ready": layout.Ready,
+    "orion_report_message": layout.Report,
+    "orion_suspect": layout.Suspect,
+    "orion_welcome": layout.Welcome,
+    "orion_refused": layout.Refused,
+    "orion_place": layout.Place,
+    "orion_neighbours": layout.Neighbours,
+    "orion_gone": layout.Gone,
+}
+
+# Prefix of the C constants, the Python enumeration that mirrors them. The first prefix that fits decides.
+ENUMERATIONS: list[tuple[str, type[IntEnum]]] = [
+    ("ORION_PAGE_", layout.PageKind),
+    ("ORION_ROLE_", layout.Role),
+    ("ORION_POLICY_", layout.PolicyKind),
+    ("ORION_REFUSED_", layout.Refusal),
+    ("ORION_REPORT_", layout.ReportCode),
+]
+BARE: dict[str, type[IntEnum]] = {
+    "orion_busy_state": layout.BusyState,
+    "orion_message_type": layout.MessageType,
+}
+
+
+def constants() -> dict[str, int]:
+    """The C name of every constant of the headers, with the value that Python has for it."""
+    names: dict[str, int] = {}
+    for name in re.findall(r"^#define ORION_(\w+) ", HEADERS, re.MULTILINE):
+        names[f"ORION_{name}"] = getattr(layout, name)
+    for enumeration, body in re.findall(r"^enum ?(\w*) \{(.*?)\};", HEADERS, re.MULTILINE | re.DOTALL):
+        for name in re.findall(r"ORION_\w+", body):
+            names[name] = _python_value(enumeration, name)
+    return names
+
+
+def _python_value(enumeration: str, name: str) -> int:
+    if enumeration in BARE:
+        return BARE[enumeration][name.removeprefix("ORION_")]
+    for prefix, members in ENUMERATIONS:
+        if enumeration and name.startswith(prefix):
+            return members[name.removeprefix(prefix)]
+    value: int = getattr(layout, name.removeprefix("ORION_"))
+    return value
+
+
+@pytest.fixture(scope="module")
+def said_by_c(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    lines = [f'printf("%s %llu\\n", "{name}", (unsigned long long)({name}));' for name in constants()]
+    for tag, structure in STRUCTURES.items():
+        lines.append(f'printf("%s %zu\\n", "{tag}", sizeof(struct {tag}));')
+        for field in structure._fields_:
+            where, size = f"offsetof(struct {tag}, {field[0]})", f"sizeof(((struct {tag} *)0)->{field[0]})"
+            lines.append(f'printf("%s %zu\\n", "{tag}.{field[0]}", {where});')
+            lines.append(f'printf("%s %zu\\n", "{tag}.{field[0]}:size", {size});')
+    folder = tmp_path_factory.mktemp("layout")
+    source = folder / "layout.c"
+    source.write_text(
+        "#include <stdio.h>\n#include <orion/pages.h>\n#include <orion/join.h>\nint main(void) {\n"
+        + "\n".join(lines)
+        + "\nreturn 0; }\n"
+    )
+    program = folder / "layout"
+    subprocess.run(["gcc", "-std=c11", f"-I{INCLUDE}", "-o", program, source], check=True)
+    output = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+    return {name: int(value) for name, value in (line.split() for line in output.splitlines())}
+
+
+@pytest.mark.parametrize("tag", STRUCTURES)
+def test_structures_lie_alike(tag: str, said_by_c: dict[str, int]) -> None:
+    structure = STRUCTURES[tag]
+    end = 0
+    for name, *_ in structure._fields_:
+        field = getattr(structure, name)
+        assert (field.offset, field.size) == (said_by_c[f"{tag}.{name}"], said_by_c[f"{tag}.{name}:size"]), name
+        assert field.offset == end, f"a field before {name} is missing"
+        end = field.offset + field.size
+    assert sizeof(structure) == said_by_c[tag] == end
+
+
+def test_no_structure_is_left_out() -> None:
+    assert set(re.findall(r"^struct (\w+) \{", HEADERS, re.MULTILINE)) == set(STRUCTURES)
+
+
+def test_constants_are_alike(said_by_c: dict[str, int]) -> None:
+    python = constants()
+    assert len(python) > 30
+    assert {name: said_by_c[name] for name in python} == python

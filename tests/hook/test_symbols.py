@@ -1,0 +1,116 @@
+"""What the hook needs of a system, and what a process sees of it.
+
+The release build is made here once for each state of the sources, into the cache folder of the tests: zig's compiler
+from PyPI links against glibc 2.17 and needs some seconds. Nothing is downloaded.
+"""
+
+import fcntl
+import hashlib
+import importlib
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerNeedSection
+from elftools.elf.sections import SymbolTableSection
+
+from orion.hook import cuda_header, declared, release
+
+OWN = {"dlsym", "dlvsym", "orion_hook_version"}
+# glibc's dynamic linker is not among them: a process under musl has none.
+LIBRARIES = {"libc.so.6", "libdl.so.2", "libpthread.so.0"}
+
+
+def _sources() -> Iterator[Path]:
+    hook = Path(cuda_header.__file__).resolve().parent
+    for folder in ("include", "src"):
+        yield from sorted(path for path in (hook / folder).rglob("*") if path.is_file())
+    yield hook / "release.py"
+
+
+@pytest.fixture(scope="module", params=release.ARCHITECTURES)
+def library(request: pytest.FixtureRequest) -> Path:
+    """The release build of the sources as they are."""
+    state = hashlib.sha256(b"".join(path.read_bytes() for path in _sources())).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "orion"
+    output = cache / f"release-{request.param}-{state}" / "liborion_hook.so"
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(cache / "release.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not output.exists():
+            print(f"linking the hook for {request.param} against glibc {release.GLIBC}, into {output}")
+            release.build(output, request.param)
+    return output
+
+
+def _needed(library: Path) -> list[str]:
+    with library.open("rb") as file:
+        dynamic = next(s for s in ELFFile(file).iter_sections() if isinstance(s, DynamicSection))
+        return [str(vars(tag)["needed"]) for tag in dynamic.iter_tags("DT_NEEDED")]
+
+
+def _versions(library: Path) -> set[str]:
+    with library.open("rb") as file:
+        needs = next(s for s in ELFFile(file).iter_sections() if isinstance(s, GNUVerNeedSection))
+        return {str(version.name) for _, versions in needs.iter_versions() for version in versions}
+
+
+def _symbols(library: Path, defined: bool, binding: tuple[str, ...] = ("STB_GLOBAL", "STB_WEAK")) -> set[str]:
+    with library.open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".dynsym")
+        assert isinstance(table, SymbolTableSection)
+        return {
+            symbol.name
+            for symbol in table.iter_symbols()
+            if symbol.name
+            and symbol.entry["st_info"]["bind"] in binding
+            and (symbol.entry["st_shndx"] != "SHN_UNDEF") == defined
+        }
+
+
+def test_needs_no_newer_glibc(library: Path) -> None:
+    versions = _versions(library)
+    assert versions
+    assert all(version.startswith("GLIBC_2.") for version in versions)
+    assert max(int(version.split(".")[1]) for version in versions) <= int(release.GLIBC.split(".")[1])
+
+
+def test_needs_the_c_library_alone(library: Path) -> None:
+    needed = _needed(library)
+    assert set(needed) <= LIBRARIES
+    assert {"libc.so.6", "libdl.so.2"} <= set(needed)  # where dlopen is before glibc 2.34
+
+
+def test_exports_what_is_declared(library: Path) -> None:
+    declarations = declared.read().values()
+    assert _symbols(library, defined=True) == OWN | {d.name for d in declarations if d.kind != "pass"}
+
+
+def test_asks_musl_for_nothing_that_it_lacks(library: Path) -> None:
+    """musl ends a process in whose preload a symbol is missing: what is not in musl must be weak, or not be there."""
+    ziglang = importlib.import_module("ziglang")
+    names = (Path(str(ziglang.__file__)).parent / "lib" / "libc" / "musl" / "libc.S").read_text()
+    musl = set(re.findall(r"^(?:\.globl|\.weak|WEAK\w*) (\w+)", names, re.MULTILINE))
+    assert {"dlopen", "dl_iterate_phdr"} <= musl
+    assert "dlvsym" not in musl
+    assert _symbols(library, defined=False, binding=("STB_GLOBAL",)) <= musl
+
+
+def test_keeps_its_thread_locals_without_a_function(library: Path) -> None:
+    assert "__tls_get_addr" not in _symbols(library, defined=False)
+
+
+def test_loads_here(library: Path) -> None:
+    """Where the architecture is this machine's own: in a process without CUDA, which runs as if nothing were there."""
+    if os.uname().machine not in str(library):
+        assert library.stat().st_size > 0  # linked; only a machine of that kind can load it
+        return
+    done = subprocess.run(
+        ["/bin/sh", "-c", "echo fine"], env={"LD_PRELOAD": str(library)}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")

@@ -1,0 +1,124 @@
+"""An agent in a process of its own, on GPUs that are nothing but names."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+GPU = "GPU-00000000-0000-4000-8000-000000000000"
+
+_SOURCE = """
+#include <stdint.h>
+#include <stdlib.h>
+int orion_sim_gpu_count(void) { const char *n = getenv("ORION_SIM_GPUS"); return n ? atoi(n) : 1; }
+int orion_sim_gpu_uuid(int i, char *u) {
+    __builtin_strcpy(u, "GPU-00000000-0000-4000-8000-000000000000");
+    u[39] += i;
+    return 0;
+}
+const char *orion_sim_gpu_name(int i) { (void)i; return "A name"; }
+int orion_sim_gpu_memory(int i, uint64_t *total, uint64_t *used) {
+    (void)i;
+    *total = UINT64_C(8) << 30;
+    *used = 0;
+    return 0;
+}
+int orion_sim_gpu_processes(int i, uint32_t *p, uint64_t *m, int n) { (void)i, (void)p, (void)m, (void)n; return 0; }
+"""
+
+
+def eventually(condition: Callable[[], object], what: str, seconds: float = 10.0) -> None:
+    """Wait for a condition; fail with `what` when it does not come."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.005)
+
+
+class AgentProcess:
+    """An agent that can be killed and started again on the same root."""
+
+    def __init__(self, root: Path, library: Path) -> None:
+        self.root = root
+        self._library = library
+        self.process: subprocess.Popen[str] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def command(self, *options: str) -> list[str]:
+        return [
+            *(sys.executable, "-m", "orion.node_agent", "--root", str(self.root)),
+            *("--gpus", "simulated", "--simulated-library", str(self._library), "--metrics-address", "", *options),
+        ]
+
+    def start(self, *options: str) -> None:
+        self.process = subprocess.Popen(self.command(*options), stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if " agent: serves " in line:
+                break
+        assert self.process.poll() is None, "the agent ended at once"
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def terminate(self) -> int:
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: int) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        status = self.process.wait(10)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        self.process = None
+        return status
+
+    def slot(self, name: str, gpu: str = GPU) -> Path:
+        return self.root / "gpus" / gpu / name
+
+    def descriptors(self) -> int:
+        """Those that stay: a file that is just being written is open for a moment."""
+        counts = []
+        for _ in range(5):
+            counts.append(len(os.listdir(f"/proc/{self.pid}/fd")))
+            time.sleep(0.002)
+        return min(counts)
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture(scope="session")
+def gpu_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that names simulated GPUs as the simulated driver does, and is none."""
+    folder = tmp_path_factory.mktemp("gpus")
+    (folder / "names.c").write_text(_SOURCE)
+    library = folder / "libcuda.so.1"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, folder / "names.c"], check=True)
+    return library
+
+
+@pytest.fixture
+def stopped_agent(socket_folder: Path, gpu_names: Path) -> Iterator[AgentProcess]:
+    agent = AgentProcess(socket_folder / "root", gpu_names)
+    yield agent
+    if agent.process is not None:
+        agent.kill()
+
+
+@pytest.fixture
+def agent(stopped_agent: AgentProcess) -> AgentProcess:
+    stopped_agent.start()
+    return stopped_agent

@@ -1,0 +1,190 @@
+"""A client that speaks the joining protocol over the real socket and maps the real pages; no hook, no CUDA."""
+
+import array
+import mmap
+import os
+import socket
+import struct
+from ctypes import sizeof
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from orion.hook import layout
+
+ANSWERS: dict[int, type[layout.Welcome | layout.Refused | layout.Neighbours | layout.Gone]] = {
+    layout.MessageType.WELCOME: layout.Welcome,
+    layout.MessageType.REFUSED: layout.Refused,
+    layout.MessageType.NEIGHBOURS: layout.Neighbours,
+    layout.MessageType.GONE: layout.Gone,
+}
+Answer = layout.Welcome | layout.Refused | layout.Neighbours | layout.Gone
+
+
+class Refused(Exception):
+    def __init__(self, message: layout.Refused) -> None:
+        super().__init__(message.text.decode())
+        self.code = layout.Refusal(message.code)
+        self.retry_ms: int = message.retry_ms
+
+
+def head(kind: int) -> layout.Message:
+    return layout.Message(layout.MESSAGE_MAGIC, kind)
+
+
+def hello(
+    flags: int = 0, place: int = 0, generation: int = 0, oldest: int = 1, newest: int = 1, command: bytes = b"test"
+) -> bytes:
+    message = layout.Hello(
+        head(layout.MessageType.HELLO), oldest, newest, flags, os.getpid(), place, generation, command, b"0"
+    )
+    return bytes(message)
+
+
+def connect(directory: Path, timeout: float = 5.0) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.settimeout(timeout)
+    folder = os.open(directory, os.O_PATH)
+    try:
+        sock.connect(f"/proc/self/fd/{folder}/agent.sock")
+    except BaseException:
+        sock.close()
+        raise
+    finally:
+        os.close(folder)
+    return sock
+
+
+def receive(sock: socket.socket) -> tuple[Answer, list[int]]:
+    data, fds, _, _ = socket.recv_fds(sock, layout.MESSAGE_MAX, 253)
+    if not data:
+        raise EOFError("the agent ended the connection")
+    structure = ANSWERS[layout.Message.from_buffer_copy(data).type]
+    assert len(data) == sizeof(structure)
+    answer: Answer = structure.from_buffer_copy(data)
+    return answer, fds
+
+
+@dataclass
+class Page:
+    fd: int
+    memory: mmap.mmap
+
+    @classmethod
+    def of(cls, fd: int, writable: bool) -> Self:
+        protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        return cls(fd, mmap.mmap(fd, layout.PAGE_SIZE, mmap.MAP_SHARED, protection))
+
+    def get(self, structure: type, name: str) -> int:
+        attribute = getattr(structure, name)
+        return int.from_bytes(self.memory[attribute.offset : attribute.offset + attribute.size], "little")
+
+    def set(self, structure: type, name: str, value: int) -> None:
+        attribute = getattr(structure, name)
+        code = {4: "<I", 8: "<Q"}[attribute.size]
+        struct.pack_into(code, self.memory, attribute.offset, value)
+
+    def close(self) -> None:
+        self.memory.close()
+        os.close(self.fd)
+
+
+def current_policy(page: Page) -> layout.Policy:
+    whole = layout.PolicyPage.from_buffer_copy(page.memory[:])
+    policy: layout.Policy = whole.copy[whole.current]
+    return policy
+
+
+def current_grant(page: Page) -> layout.Grant:
+    whole = layout.GrantPage.from_buffer_copy(page.memory[:])
+    grant: layout.Grant = whole.copy[whole.current]
+    return grant
+
+
+@dataclass
+class ProtocolClient:
+    """Joins on construction by `join`; closes everything as a context manager."""
+
+    directory: Path
+    sock: socket.socket = field(init=False)
+    neighbours: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def join(self, ready: bool = True, **fields: int) -> Self:
+        self.sock = connect(self.directory)
+        self.sock.send(hello(**fields))  # type: ignore[arg-type]
+        answer, fds = receive(self.sock)
+        if isinstance(answer, layout.Refused):
+            self.sock.close()
+            raise Refused(answer)
+        assert isinstance(answer, layout.Welcome)
+        assert len(fds) == 4
+        self.welcome = answer
+        self.policy, self.grant = Page.of(fds[0], False), Page.of(fds[1], False)
+        self.busy, self.record = Page.of(fds[2], True), Page.of(fds[3], True)
+        if ready:
+            self.ready()
+        return self
+
+    @property
+    def seat(self) -> tuple[int, int]:
+        return self.welcome.place, self.welcome.generation
+
+    def ready(self) -> None:
+        self.sock.send(bytes(layout.Ready(head(layout.MessageType.READY))))
+
+    def hear(self) -> Answer:
+        """Take one NEIGHBOURS or GONE."""
+        answer, fds = receive(self.sock)
+        if isinstance(answer, layout.Neighbours):
+            assert len(fds) == answer.count
+            for place, fd in zip(answer.places[: answer.count], fds, strict=True):
+                self.neighbours[(place.place, place.generation)] = fd
+        elif isinstance(answer, layout.Gone):
+            for place in answer.places[: answer.count]:
+                os.close(self.neighbours.pop((place.place, place.generation)))
+        return answer
+
+    def hear_until(self, seats: set[tuple[int, int]]) -> None:
+        """Take news until exactly these hp clients are known."""
+        while self.neighbours.keys() != seats:
+            self.hear()
+
+    def come_back(self) -> layout.Welcome:
+        """Reconnect as after an agent's restart."""
+        self.sock.close()
+        self.sock = connect(self.directory)
+        message = hello(layout.HELLO_RETURNS, *self.seat)
+        socket.send_fds(self.sock, [message], [self.busy.fd, self.record.fd])
+        answer, fds = receive(self.sock)
+        if isinstance(answer, layout.Refused):
+            raise Refused(answer)
+        assert isinstance(answer, layout.Welcome)
+        assert len(fds) == 2
+        self.policy.close()
+        self.grant.close()
+        self.policy, self.grant = Page.of(fds[0], False), Page.of(fds[1], False)
+        return answer
+
+    def suspect(self, seat: tuple[int, int]) -> None:
+        with connect(self.directory) as sock:
+            sock.send(bytes(layout.Suspect(head(layout.MessageType.SUSPECT), *seat)))
+            assert sock.recv(1) == b""
+
+    def close(self) -> None:
+        self.sock.close()
+        for page in (self.policy, self.grant, self.busy, self.record):
+            page.close()
+        for fd in self.neighbours.values():
+            os.close(fd)
+        self.neighbours.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def send_with_fds(sock: socket.socket, data: bytes, fds: list[int]) -> None:
+    sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])

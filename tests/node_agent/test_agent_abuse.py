@@ -1,0 +1,166 @@
+"""What a hostile process does to its slot's socket hurts its own connection, nobody else's."""
+
+import contextlib
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orion.hook import layout
+from tests.node_agent.conftest import AgentProcess, eventually
+from tests.node_agent.protocol_client import ProtocolClient, Refused, connect, head, hello, send_with_fds
+
+READY = bytes(layout.Ready(head(layout.MessageType.READY)))
+GARBAGE = [
+    b"\0",
+    b"x" * 4096,
+    hello()[:-1],
+    hello() + b"\0",
+    hello()[:8],
+    READY,
+    bytes(head(99)),
+    bytes(head(layout.MessageType.WELCOME)) + bytes(24),
+    hello(flags=layout.HELLO_RETURNS, place=2**32 - 1, generation=7),
+]
+
+
+@pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
+def test_garbage_ends_its_own_connection(agent: AgentProcess, data: bytes) -> None:
+    before = agent.descriptors()
+    with connect(agent.slot("be-0")) as sock:
+        sock.send(data)
+        answer = sock.recv(4096)
+        assert answer == b"" or layout.Message.from_buffer_copy(answer).type == layout.MessageType.REFUSED
+    eventually(lambda: agent.descriptors() == before, "its descriptors are closed")
+
+
+def test_an_empty_message_counts_as_the_end(agent: AgentProcess) -> None:
+    with connect(agent.slot("be-0")) as sock:
+        sock.send(b"")
+        assert sock.recv(1) == b""
+
+
+@pytest.mark.parametrize("data", [hello(), hello(layout.HELLO_RETURNS, 3, 3), b"junk", READY], ids=range(4))
+def test_descriptors_that_nobody_asked_for_are_closed(agent: AgentProcess, data: bytes) -> None:
+    before = agent.descriptors()
+    zero = os.open("/dev/zero", os.O_RDWR)
+    for count in (1, 2, 3, 253):
+        with connect(agent.slot("be-0")) as sock:
+            send_with_fds(sock, data, [zero] * count)
+            answer = sock.recv(4096)
+            if answer and layout.Message.from_buffer_copy(answer).type == layout.MessageType.WELCOME:
+                send_with_fds(sock, READY, [zero] * 253)
+    os.close(zero)
+    eventually(lambda: agent.descriptors() == before, "every descriptor is closed")
+
+
+def test_who_says_nothing_is_sent_away(agent: AgentProcess) -> None:
+    silent = [connect(agent.slot("be-0"), timeout=15) for _ in range(300)]
+    with ProtocolClient(agent.slot("be-1")).join() as other:
+        other.hear()
+    for sock in silent[:100]:
+        assert sock.recv(1) == b""
+    for sock in silent:
+        sock.close()
+    with ProtocolClient(agent.slot("be-0")).join() as later:
+        later.hear()
+
+
+def _worst_join(agent: AgentProcess, slot: str, seconds: float) -> float:
+    worst, deadline = 0.0, time.monotonic() + seconds
+    with ProtocolClient(agent.slot("hp-0")).join() as hp:
+        while time.monotonic() < deadline:
+            began = time.monotonic()
+            with ProtocolClient(agent.slot(slot)).join() as client:
+                client.hear_until({hp.seat})
+            worst = max(worst, time.monotonic() - began)
+            time.sleep(0.05)  # a pace that is honest
+    return worst
+
+
+def _join_again_and_again(directory: Path) -> None:
+    with contextlib.suppress(Refused, OSError, EOFError):
+        ProtocolClient(directory).join().close()
+
+
+def _shout(directory: Path) -> None:
+    with contextlib.suppress(OSError), connect(directory) as sock:
+        for _ in range(100):
+            sock.send(random.randbytes(64))
+
+
+def _report(directory: Path) -> None:
+    report = bytes(layout.Report(head(layout.MessageType.REPORT), 1, 0, b"\xff\x1b[2J" * 20))
+    with contextlib.suppress(Refused, OSError, EOFError), ProtocolClient(directory).join() as client:
+        client.sock.setblocking(False)
+        for _ in range(2000):
+            client.sock.send(report)
+
+
+@contextlib.contextmanager
+def flood(attack: Callable[[Path], None], directory: Path, threads: int = 4) -> Iterator[None]:
+    over = threading.Event()
+
+    def again() -> None:
+        while not over.is_set():
+            attack(directory)
+
+    crowd = [threading.Thread(target=again) for _ in range(threads)]
+    for each in crowd:
+        each.start()
+    yield
+    over.set()
+    for each in crowd:
+        each.join()
+
+
+@pytest.mark.parametrize("attack", [_join_again_and_again, _shout, _report], ids=["joins", "garbage", "reports"])
+def test_a_flood_keeps_no_other_slot_waiting(agent: AgentProcess, attack: Callable[[Path], None]) -> None:
+    before = agent.descriptors()
+    with flood(attack, agent.slot("be-0")):
+        assert _worst_join(agent, "be-1", 4.0) < 0.5  # milliseconds, were the machine idle
+        began, at = agent.cpu_seconds(), time.monotonic()
+        time.sleep(2.0)  # the time over which the agent's own work is measured
+        used = (agent.cpu_seconds() - began) / (time.monotonic() - at)
+    assert used < 0.5, "a flood keeps the agent busy"
+    eventually(lambda: agent.descriptors() == before, "every descriptor is closed")
+
+
+def test_10000_hp_joins_leave_a_be_client_in_peace(agent: AgentProcess) -> None:
+    attempts = 0
+
+    def attack(directory: Path) -> None:
+        nonlocal attempts
+        with contextlib.suppress(OSError):
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+            with sock:
+                attempts += 1
+                sock.connect(str(directory / "agent.sock"))
+                sock.send(hello())
+
+    with ProtocolClient(agent.slot("be-0")).join() as be:
+        with flood(attack, agent.slot("hp-0"), threads=2):
+            eventually(lambda: attempts >= 10_000, "ten thousand attempts", seconds=60)
+            began = time.monotonic()
+            with ProtocolClient(agent.slot("be-1")).join() as other:
+                other.hear()
+            assert time.monotonic() - began < 0.5
+        eventually(lambda: be.policy.get(layout.PolicyPage, "hp_clients") == 0, "all of them are gone", seconds=30)
+
+
+def test_who_never_reads_is_dropped_and_blocks_nobody(agent: AgentProcess) -> None:
+    deaf = ProtocolClient(agent.slot("be-0")).join()
+    with ProtocolClient(agent.slot("be-1")).join() as other:
+        seen = time.monotonic() + 3
+        while time.monotonic() < seen:
+            with ProtocolClient(agent.slot("hp-0")).join() as hp:
+                other.hear_until({hp.seat})
+            other.hear_until(set())
+        gone = "be_clients"
+        eventually(lambda: other.policy.get(layout.PolicyPage, gone) == 1, "the deaf one is dropped", seconds=30)
+    deaf.close()

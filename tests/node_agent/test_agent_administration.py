@@ -1,0 +1,83 @@
+"""What administrators ask, and the sentences that they get."""
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+
+from orion.node_agent.api import agent_pb2
+from orion.node_agent.api.client import AgentClient, NoAgent, RequestRefused
+from tests.node_agent.conftest import GPU, AgentProcess
+from tests.node_agent.protocol_client import ProtocolClient, current_grant
+
+
+def test_a_snapshot_shows_gpus_slots_and_clients(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("be-2")).join() as client, AgentClient(agent.root) as administrator:
+        client.hear()
+        snapshot = administrator.snapshot()
+        (gpu,) = snapshot.gpus
+        assert snapshot.agent_process_id == agent.pid
+        assert (gpu.uuid, gpu.model, gpu.simulated, gpu.memory_bytes) == (GPU, "A name", True, 8 << 30)
+        assert (gpu.policy, gpu.window_us) == ("gate", 400)
+        assert [slot.name for slot in gpu.slots] == ["hp-0", *(f"be-{number}" for number in range(8))]
+        assert gpu.slots[3].directory == str(agent.slot("be-2"))
+        (shown,) = gpu.slots[3].clients
+        assert (shown.command, shown.state, shown.launches) == ("test", "idle", 0)
+        watched = administrator.watch(0.1)
+        assert next(watched).gpus[0].uuid == next(watched).gpus[0].uuid == GPU
+
+
+def test_slots_come_change_and_go(agent: AgentProcess) -> None:
+    with AgentClient(agent.root) as administrator:
+        slot = administrator.open_slot(GPU, agent_pb2.BE, memory_limit_bytes=5)
+        assert (slot.name, slot.memory_limit_bytes) == ("be-8", 5)
+        assert administrator.open_slot(GPU, agent_pb2.BE, name="be-8", memory_limit_bytes=6).memory_limit_bytes == 6
+        with ProtocolClient(Path(slot.directory)).join() as client:
+            client.hear()
+            administrator.set_grant(GPU, "be-8", memory_limit_bytes=7)
+            assert current_grant(client.grant).memory_limit_bytes == 7
+            administrator.close_slot(GPU, "be-8")
+            assert client.sock.recv(1) == b""
+        assert not Path(slot.directory).exists()
+        assert administrator.open_slot(GPU, agent_pb2.HP).name == "hp-1"
+
+
+Request = Callable[[AgentClient], object]
+REFUSED: list[tuple[Request, grpc.StatusCode, str]] = [
+    (lambda agent: agent.open_slot("GPU-1", agent_pb2.BE), grpc.StatusCode.NOT_FOUND, "the GPUs are: GPU-0000"),
+    (lambda agent: agent.close_slot(GPU, "x"), grpc.StatusCode.NOT_FOUND, "has no slot 'x'; its slots are: be-0"),
+    (lambda agent: agent.open_slot(GPU, agent_pb2.ROLE_UNSPECIFIED), grpc.StatusCode.INVALID_ARGUMENT, "^role: "),
+    (lambda agent: agent.open_slot(GPU, agent_pb2.BE, name="../x"), grpc.StatusCode.INVALID_ARGUMENT, "not '../x'"),
+    (lambda agent: agent.open_slot(GPU, agent_pb2.BE, name="hp-0"), grpc.StatusCode.FAILED_PRECONDITION, "is hp"),
+    (lambda agent: agent.open_slot(GPU, agent_pb2.BE, owner_process_id=2**22 + 1), grpc.StatusCode.NOT_FOUND, "to own"),
+    (lambda agent: agent.set_policy(GPU, policy="x"), grpc.StatusCode.INVALID_ARGUMENT, "^policy: .*'gate' or 'none'"),
+    (lambda agent: agent.set_policy(GPU, window_us=49), grpc.StatusCode.INVALID_ARGUMENT, "at least 50"),
+    (lambda agent: agent.set_policy(GPU, window_us=2**40), grpc.StatusCode.INVALID_ARGUMENT, "^window_us: "),
+    (lambda agent: agent.set_policy(GPU, linger_floor_us=9999), grpc.StatusCode.INVALID_ARGUMENT, "ceiling"),
+]
+
+
+@pytest.mark.parametrize(("request_", "code", "sentence"), REFUSED, ids=range(len(REFUSED)))
+def test_what_cannot_be_is_refused_with_a_sentence(
+    agent: AgentProcess, request_: Request, code: grpc.StatusCode, sentence: str
+) -> None:
+    with AgentClient(agent.root) as administrator, pytest.raises(RequestRefused, match=sentence) as refused:
+        request_(administrator)
+    assert refused.value.code is code
+
+
+def test_only_administrators_reach_the_socket(agent: AgentProcess) -> None:
+    assert stat.S_IMODE((agent.root / "agent.sock").stat().st_mode) == 0o600
+    assert stat.S_IMODE((agent.slot("be-0") / "agent.sock").stat().st_mode) == 0o666
+    assert stat.S_IMODE(agent.slot("be-0").stat().st_mode) == 0o755
+
+
+def test_no_agent_is_said_with_what_to_do(agent: AgentProcess, socket_folder: Path) -> None:
+    with pytest.raises(NoAgent, match=r"no agent listens at .*; start one with `orion agent --root"):
+        AgentClient(socket_folder)
+    root = agent.root
+    agent.kill()  # leaves its socket
+    with pytest.raises(NoAgent, match="no agent listens"):
+        AgentClient(root, timeout=0.5)

@@ -1,0 +1,133 @@
+"""Joining a slot: what a client gets, what it hears of others, and when it is refused."""
+
+import contextlib
+import time
+
+import pytest
+
+from orion.hook import layout
+from tests.node_agent.conftest import GPU, AgentProcess, eventually
+from tests.node_agent.protocol_client import ProtocolClient, Refused, current_grant, current_policy
+
+
+def test_a_client_gets_its_pages(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("be-1")).join() as client:
+        assert (client.welcome.role, client.welcome.layout) == (layout.Role.BE, layout.LAYOUT_VERSION)
+        kinds = {}
+        for page in (client.policy, client.grant, client.busy, client.record):
+            header = layout.PageHeader.from_buffer_copy(page.memory[:64])
+            assert (header.magic, header.layout) == (layout.PAGE_MAGIC, layout.LAYOUT_VERSION)
+            assert header.gpu == GPU.encode()
+            kinds[header.kind] = page
+        assert list(kinds) == [
+            layout.PageKind.POLICY,
+            layout.PageKind.GRANT,
+            layout.PageKind.BUSY,
+            layout.PageKind.RECORD,
+        ]
+        assert client.record.get(layout.RecordPage, "place") == client.welcome.place
+        assert client.record.get(layout.RecordPage, "generation") == client.welcome.generation
+        policy, grant = current_policy(client.policy), current_grant(client.grant)
+        assert (policy.kind, policy.window_ns) == (layout.PolicyKind.GATE, 400_000)
+        assert (policy.linger_floor_ns, policy.linger_ceiling_ns) == (50_000, 2_000_000)
+        assert policy.stall_ns == 1_000_000_000
+        assert (grant.role, grant.window_share_ns, grant.memory_limit_bytes) == (layout.Role.BE, 400_000, 0)
+
+
+def test_be_hears_of_hp_and_hp_of_nobody(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("be-0")).join() as be:
+        answer = be.hear()
+        assert isinstance(answer, layout.Neighbours)
+        assert answer.count == 0
+        with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-1")).join() as late:
+            be.hear_until({hp.seat})
+            late.hear_until({hp.seat})
+            eventually(lambda: be.policy.get(layout.PolicyPage, "be_clients") == 2, "both be clients are counted")
+            assert be.policy.get(layout.PolicyPage, "hp_clients") == 1
+            seat = hp.seat
+            hp.sock.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                hp.sock.recv(1)
+        be.hear_until(set())
+        with ProtocolClient(agent.slot("hp-0")).join() as again:
+            assert again.seat[1] > seat[1]
+            be.hear_until({again.seat})
+
+
+def test_a_page_is_shown_only_once_it_is_sealed(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("hp-0")).join(ready=False) as hp, ProtocolClient(agent.slot("be-0")).join() as be:
+        answer = be.hear()
+        assert isinstance(answer, layout.Neighbours)
+        assert answer.count == 0
+        hp.ready()
+        be.hear_until({hp.seat})
+
+
+@pytest.mark.parametrize(("oldest", "newest"), [(2, 9), (0, 0), (9, 2), (2**32 - 1, 2**32 - 1)])
+def test_another_layout_is_refused_with_a_sentence(agent: AgentProcess, oldest: int, newest: int) -> None:
+    with pytest.raises(Refused, match="the agent speaks layouts 1 to 1") as refusal:
+        ProtocolClient(agent.slot("be-0")).join(oldest=oldest, newest=newest)
+    assert refusal.value.code is layout.Refusal.LAYOUT
+
+
+def test_a_board_seats_512_and_keeps_places_for_quiet_slots(agent: AgentProcess) -> None:
+    with contextlib.ExitStack() as stack:
+        seats = set()
+        for _ in range(448):
+            seats.add(stack.enter_context(ProtocolClient(agent.slot("be-0")).join()).seat)
+        with pytest.raises(Refused) as refusal:
+            ProtocolClient(agent.slot("be-0")).join()
+        assert refusal.value.code is layout.Refusal.FULL
+        for name in ("hp-0", *(f"be-{number}" for number in range(1, 8))):
+            for _ in range(8):
+                seats.add(stack.enter_context(ProtocolClient(agent.slot(name)).join()).seat)
+        assert {place for place, _ in seats} == set(range(512))
+        with pytest.raises(Refused):
+            ProtocolClient(agent.slot("be-1")).join()
+
+
+def test_a_slot_that_joins_too_often_waits_and_says_for_how_long(agent: AgentProcess) -> None:
+    def join_again_and_again() -> None:
+        for _ in range(800):
+            ProtocolClient(agent.slot("be-0")).join().close()
+
+    with pytest.raises(Refused) as refusal:
+        join_again_and_again()
+    assert refusal.value.code is layout.Refusal.RATE
+    assert 0 < refusal.value.retry_ms < 5_000
+    with ProtocolClient(agent.slot("be-1")).join():
+        pass
+
+
+def test_300_clients_are_managed_in_no_time(agent: AgentProcess) -> None:
+    with contextlib.ExitStack() as stack:
+        hp = stack.enter_context(ProtocolClient(agent.slot("hp-0")).join())
+        began = time.monotonic()
+        clients = [stack.enter_context(ProtocolClient(agent.slot("be-0")).join()) for _ in range(300)]
+        for client in clients:
+            client.hear_until({hp.seat})
+        assert time.monotonic() - began < 3.0  # 0.25 s on two cores
+
+
+def test_be_learns_of_more_hp_clients_than_a_message_holds(agent: AgentProcess) -> None:
+    with contextlib.ExitStack() as stack:
+        early = stack.enter_context(ProtocolClient(agent.slot("be-0")).join())
+        crowd = [stack.enter_context(ProtocolClient(agent.slot("hp-0")).join()) for _ in range(300)]
+        late = stack.enter_context(ProtocolClient(agent.slot("be-0")).join())
+        seats = {hp.seat for hp in crowd}
+        late.hear_until(seats)
+        early.hear_until(seats)
+        for hp in crowd[:280]:
+            hp.sock.close()
+        late.hear_until({hp.seat for hp in crowd[280:]})
+
+
+def test_all_descriptors_are_closed_afterwards(agent: AgentProcess) -> None:
+    before = agent.descriptors()
+    with contextlib.ExitStack() as stack:
+        for name in ("hp-0", "be-0"):
+            for ready in (True, False):
+                for _ in range(20):
+                    stack.enter_context(ProtocolClient(agent.slot(name)).join(ready=ready))
+        assert agent.descriptors() > before
+    eventually(lambda: agent.descriptors() == before, "every descriptor is closed")

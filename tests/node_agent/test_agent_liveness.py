@@ -1,0 +1,106 @@
+"""Clients that die, stop and continue."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from orion.hook import layout
+from orion.node_agent import liveness
+from orion.node_agent.api.client import AgentClient
+from tests.node_agent.conftest import GPU, AgentProcess, eventually
+from tests.node_agent.protocol_client import ProtocolClient
+
+CHILD = """
+    import sys
+    sys.path.insert(0, sys.argv[1])
+    from pathlib import Path
+    from tests.node_agent.protocol_client import ProtocolClient
+    client = ProtocolClient(Path(sys.argv[2])).join()
+    print(*client.seat, flush=True)
+    input()
+"""
+
+
+@contextlib.contextmanager
+def other_process(directory: Path) -> Iterator[tuple[subprocess.Popen[str], tuple[int, int]]]:
+    command = [sys.executable, "-c", textwrap.dedent(CHILD), str(Path(__file__).parents[2]), str(directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        place, generation = map(int, process.stdout.readline().split())
+        try:
+            yield process, (place, generation)
+        finally:
+            process.kill()
+
+
+def test_a_killed_client_is_gone_at_once(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("be-0")).join() as be, other_process(agent.slot("hp-0")) as (hp, seat):
+        be.hear_until({seat})
+        began = time.monotonic()
+        hp.kill()
+        be.hear_until(set())
+        assert time.monotonic() - began < 1.0  # 25 ms
+
+
+def test_the_kernels_mark_counts_where_a_socket_stays_open(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("be-0")).join() as be, ProtocolClient(agent.slot("hp-0")).join() as hp:
+        be.hear_until({hp.seat})
+        hp.busy.set(layout.BusyPage, "alive", layout.FUTEX_OWNER_DIED | 0x8000_0000 | os.getpid())
+        be.hear_until(set())
+        assert hp.sock.recv(1) == b""
+
+
+def test_a_stopped_hp_client_is_marked_until_it_continues(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("be-0")).join() as be, other_process(agent.slot("hp-0")) as (hp, seat):
+        be.hear_until({seat})
+
+        def mark() -> int:
+            at = layout.offset(layout.PolicyPage, "stopped") + 4 * seat[0]
+            return int.from_bytes(be.policy.memory[at : at + 4], "little")
+
+        be.suspect(seat)
+        assert mark() == 0  # idle or slow is not stopped
+        hp.send_signal(signal.SIGSTOP)
+        eventually(lambda: liveness.is_stopped(hp.pid), "the process is stopped")
+        be.suspect((seat[0], seat[1] + 1))
+        assert mark() == 0
+        be.suspect(seat)
+        assert mark() == seat[1]
+        with AgentClient(agent.root) as administrator:
+            slots = {slot.name: slot for slot in administrator.snapshot().gpus[0].slots}
+            assert slots["hp-0"].clients[0].state == "stopped"
+            assert slots["hp-0"].clients[0].process_id == hp.pid
+        hp.send_signal(signal.SIGCONT)
+        eventually(lambda: mark() == 0, "the mark goes when the process continues")
+        hp.send_signal(signal.SIGSTOP)
+        eventually(lambda: liveness.is_stopped(hp.pid), "the process is stopped again")
+        be.suspect(seat)
+        assert mark() == seat[1]
+        hp.kill()
+        be.hear_until(set())
+        assert mark() == 0
+
+
+def test_a_slot_made_ready_forgets_its_clients(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("hp-0")).join() as old, ProtocolClient(agent.slot("be-0")).join() as be:
+        be.hear_until({old.seat})
+        with AgentClient(agent.root) as administrator:
+            administrator.set_grant(GPU, "hp-0", memory_limit_bytes=1)
+            slot = administrator.prepare_slot(GPU, "hp-0")
+        assert (slot.memory_limit_bytes, len(slot.clients)) == (0, 0)
+        assert old.sock.recv(1) == b""
+        be.hear_until(set())
+
+
+def test_processes_that_are_not_there_are_not_stopped() -> None:
+    assert not liveness.is_stopped(0)
+    assert not liveness.is_stopped(-1)
+    assert not liveness.is_stopped(2**22 + 1)
+    assert liveness.start_time(2**22 + 1) is None
+    assert not liveness.is_stopped(os.getpid())

@@ -1,0 +1,105 @@
+"""Metrics: what is shown, that `docs/metrics.md` names it all, and that no page content can break it."""
+
+import os
+import re
+import socket
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from orion.hook import layout
+from orion.node_agent.api.client import AgentClient
+from tests.node_agent.conftest import GPU, AgentProcess, eventually
+from tests.node_agent.protocol_client import ProtocolClient
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+@pytest.fixture
+def address(stopped_agent: AgentProcess) -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    stopped_agent.start("--metrics-address", f"127.0.0.1:{port}")
+    return f"127.0.0.1:{port}"
+
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def scrape(address: str) -> Samples:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    samples: Samples = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = (sample.name, frozenset(sample.labels.items()))
+            assert key not in samples, "a series appears twice"
+            samples[key] = sample.value
+    return samples
+
+
+def value(samples: Samples, name: str, **labels: str) -> float:
+    (found,) = [
+        number for (sample, its), number in samples.items() if sample == name and frozenset(labels.items()) <= its
+    ]
+    return found
+
+
+def test_a_client_is_shown(stopped_agent: AgentProcess, address: str) -> None:
+    with ProtocolClient(stopped_agent.slot("be-0")).join() as client:
+        client.hear()
+        client.record.set(layout.RecordPage, "launches", 7)
+        client.record.set(layout.RecordPage, "gated_ns", 1_500_000_000)
+        at = layout.offset(layout.RecordPage, "wait_bucket") + 8 * 3
+        client.record.memory[at : at + 8] = (4).to_bytes(8, "little")
+        samples = scrape(address)
+        labels = {"gpu": GPU, "slot": "be-0", "role": "be", "process_id": str(os.getpid()), "command": "test"}
+        assert value(samples, "orion_client_launches_total", **labels) == 7
+        assert value(samples, "orion_client_gated_seconds_total", **labels) == 1.5
+        assert value(samples, "orion_client_gate_wait_seconds_bucket", le="4e-06", **labels) == 0
+        assert value(samples, "orion_client_gate_wait_seconds_bucket", le="8e-06", **labels) == 4
+        assert value(samples, "orion_client_gate_wait_seconds_count", **labels) == 4
+        assert value(samples, "orion_gpu_clients", role="be") == 1
+        assert value(samples, "orion_agent_joins_total", role="be") == 1
+        assert value(samples, "orion_gpu_window_seconds") == 0.0005
+
+
+def test_every_metric_is_documented(stopped_agent: AgentProcess, address: str) -> None:
+    with ProtocolClient(stopped_agent.slot("be-0")).join() as client:
+        client.hear()
+        shown = {re.sub(r"_(bucket|sum|count|created)$", "", name) for name, _ in scrape(address)}
+    documented = set(re.findall(r"^\| `(orion_\w+)`", DOCUMENT.read_text(), re.MULTILINE))
+    assert shown <= documented
+    assert documented - shown <= {"orion_agent_refusals_total"}
+
+
+def test_no_page_content_breaks_anything(stopped_agent: AgentProcess, address: str) -> None:
+    with (
+        ProtocolClient(stopped_agent.slot("be-0")).join(command=b'"\n\\\xff{}\0x') as be,  # type: ignore[arg-type]
+        ProtocolClient(stopped_agent.slot("be-0")).join(command=b'"\n\\\xff{}\0x') as twin,  # type: ignore[arg-type]
+        ProtocolClient(stopped_agent.slot("hp-0")).join() as hp,
+        AgentClient(stopped_agent.root) as administrator,
+    ):
+        be.hear_until({hp.seat})
+        twin.hear_until({hp.seat})
+        for fill in (b"\x80", b"\x01", b"\x7f", b"\xff"):
+            for page in (be.record, hp.record, twin.record):
+                page.memory[:] = fill * 4096
+            be.busy.memory[:] = fill * 4096
+            hp.busy.memory[64:68] = fill * 4
+            assert scrape(address)
+            assert len(administrator.snapshot().gpus) == 1
+        eventually(lambda: value(scrape(address), "orion_gpu_clients", role="be") <= 1, "the mark of death counts")
+
+
+def test_who_dawdles_keeps_nobody_waiting(stopped_agent: AgentProcess, address: str) -> None:
+    host, _, port = address.partition(":")
+    idle = [socket.create_connection((host, int(port))) for _ in range(10)]
+    for sock in idle:
+        sock.send(b"GET /metrics HTTP/1.1\r\n")
+    assert scrape(address)
+    for sock in idle:
+        sock.close()

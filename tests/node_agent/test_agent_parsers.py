@@ -1,0 +1,86 @@
+"""No bytes that a tenant can write crash a parser or a page's reader."""
+
+from ctypes import sizeof
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orion.hook import layout
+from orion.node_agent import messages, pages
+from orion.node_agent.messages import MalformedMessage
+
+# A page is a short piece, again and again, from somewhere in it: whole pages of noise are too much to shrink.
+PAGE = st.binary(min_size=1, max_size=512).map(
+    lambda piece: (piece * (layout.PAGE_SIZE // len(piece) + 1))[: layout.PAGE_SIZE]
+)
+HEAD = st.builds(
+    lambda magic, kind: magic.to_bytes(4, "little") + kind.to_bytes(4, "little"),
+    st.sampled_from([layout.MESSAGE_MAGIC, 0]),
+    st.integers(0, 20),
+)
+LENGTHS = st.sampled_from([0, 8, 120, 56, sizeof(layout.Neighbours) - 8])
+
+
+@given(st.binary(max_size=layout.MESSAGE_MAX + 1))
+def test_any_bytes(data: bytes) -> None:
+    _parse(data)
+
+
+@given(HEAD, st.data())
+def test_any_body_under_a_plausible_head(head: bytes, data: st.DataObject) -> None:
+    length = data.draw(LENGTHS)
+    _parse(head + data.draw(st.binary(min_size=length, max_size=length)))
+
+
+def _parse(data: bytes) -> None:
+    returns = messages.returns(data)
+    try:
+        message = messages.parse(data)
+    except MalformedMessage:
+        assert not returns
+        return
+    assert bytes(message) == data
+    if isinstance(message, layout.Hello):
+        messages.printable(message.command, 16)
+    if isinstance(message, layout.Report):
+        messages.printable(message.text, 112)
+
+
+@given(st.binary(max_size=200), st.integers(0, 200))
+def test_text_becomes_printable_and_short(raw: bytes, limit: int) -> None:
+    text = messages.printable(raw, limit)
+    assert len(text) <= limit
+    assert text == "" or text.isprintable()
+    assert text.isascii()
+
+
+@given(PAGE, st.integers(0, 2**64))
+def test_any_record_page(content: bytes, now: int) -> None:
+    page = pages.RecordPage(memoryview(content))
+    record = page.read()
+    raw = layout.RecordPage.from_buffer_copy(content)
+    assert all(getattr(record, name) == getattr(raw, name) for name in pages.RECORD_FIELDS)
+    assert list(record.wait_bucket) == list(raw.wait_bucket)
+    assert page.launches == raw.launches
+    assert page.busy_ns(now) >= raw.busy_ns
+    assert page.wants_gpu in (True, False)
+
+
+@given(PAGE)
+def test_any_busy_page(content: bytes) -> None:
+    page = pages.BusyPage(memoryview(content))
+    raw = layout.BusyPage.from_buffer_copy(content)
+    assert page.state == (raw.state if raw.state <= 3 else layout.BusyState.BUSY)
+    assert page.owner_died == bool(raw.alive & layout.FUTEX_OWNER_DIED)
+
+
+@given(st.text(max_size=300), st.sampled_from(list(layout.Refusal)), st.integers(0, 2**32 - 1))
+def test_any_refusal_can_be_said(sentence: str, code: layout.Refusal, retry_ms: int) -> None:
+    message = layout.Refused.from_buffer_copy(messages.refused(code, sentence, retry_ms))
+    assert (message.code, message.retry_ms) == (code, retry_ms)
+
+
+@given(st.lists(st.tuples(st.integers(0, 511), st.integers(1, 2**32 - 1)), max_size=layout.FDS_MAX))
+def test_places_are_listed(seats: list[tuple[int, int]]) -> None:
+    message = layout.Gone.from_buffer_copy(messages.places(layout.MessageType.GONE, seats))
+    assert [(each.place, each.generation) for each in message.places[: message.count]] == seats

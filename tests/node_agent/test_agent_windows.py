@@ -1,0 +1,61 @@
+"""The window is shared out among the be clients that use it."""
+
+import contextlib
+
+from orion.hook import layout
+from orion.node_agent.api.client import AgentClient
+from tests.node_agent.conftest import GPU, AgentProcess, eventually
+from tests.node_agent.protocol_client import ProtocolClient, current_grant
+
+
+def share(client: ProtocolClient) -> int:
+    window_share: int = current_grant(client.grant).window_share_ns
+    return window_share
+
+
+def test_active_slots_share_and_quiet_ones_take_nothing(agent: AgentProcess) -> None:
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(ProtocolClient(agent.slot(f"be-{number}")).join()) for number in range(4)]
+        eventually(lambda: share(clients[0]) == 400_000, "nobody is active")
+        for client in clients[:2]:
+            client.record.set(layout.RecordPage, "in_flight_ns", 1)
+        eventually(lambda: share(clients[0]) == 250_000, "two are active")
+        eventually(lambda: share(clients[2]) == 400_000 // 3, "the third to come would have a third")
+        clients[1].record.set(layout.RecordPage, "in_flight_ns", 0)
+        eventually(lambda: share(clients[0]) == 400_000, "one is active")
+        clients[1].record.set(layout.RecordPage, "waiting_since_ns", 1)
+        eventually(lambda: share(clients[0]) == 250_000, "who waits is active")
+        clients[1].close()
+        stack.pop_all()
+        eventually(lambda: share(clients[0]) == 400_000, "one is left")
+        for client in (clients[0], *clients[2:]):
+            client.close()
+
+
+def test_a_slot_with_many_clients_takes_from_itself(agent: AgentProcess) -> None:
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(ProtocolClient(agent.slot("be-0")).join()) for _ in range(30)]
+        lone = stack.enter_context(ProtocolClient(agent.slot("be-1")).join())
+        for client in [*crowd, lone]:
+            client.record.set(layout.RecordPage, "waiting_since_ns", 1)
+        eventually(lambda: share(lone) == 250_000, "two slots are active")
+        assert share(crowd[0]) == 50_000
+
+
+def test_a_new_window_reaches_running_clients(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("be-0")).join() as client, AgentClient(agent.root) as administrator:
+        administrator.set_policy(GPU, window_us=800)
+        assert share(client) == 800_000
+
+
+def test_the_busy_ratio_follows_hp(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("hp-0")).join() as hp, AgentClient(agent.root) as administrator:
+
+        def ratio() -> float:
+            return administrator.snapshot().gpus[0].hp_busy_ratio
+
+        assert ratio() == 0.0
+        hp.record.set(layout.RecordPage, "busy_since_ns", 1)
+        eventually(lambda: ratio() == 1.0, "busy all the time")
+        hp.record.set(layout.RecordPage, "busy_since_ns", 0)
+        eventually(lambda: ratio() == 0.0, "idle again")

@@ -1,0 +1,77 @@
+"""What the scenarios share: a device, kernels of a chosen duration, and a check of every call."""
+
+import ctypes
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from cuda.bindings import driver as cuda
+
+IMAGE = b"""orion-sim 1
+# a comment, and an empty line
+
+kernel tiny duration_us=5 sms=1 params=
+kernel gemm duration_us=1800 sms=132 params=8,8,4
+kernel timed duration_us=@0 sms=@1 params=8,4   # as the launch says
+"""
+RELAXED = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+THREAD_LOCAL = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+GLOBAL = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
+
+
+def ok(answer: tuple[Any, ...]) -> Any:
+    """The values of a call that must succeed."""
+    assert answer[0] == cuda.CUresult.CUDA_SUCCESS, answer[0]
+    return answer[1] if len(answer) == 2 else answer[1:]
+
+
+def fails(answer: tuple[Any, ...], error: str | int) -> None:
+    """The call must answer this error, by name or number."""
+    wanted = cuda.CUresult(error) if isinstance(error, int) else getattr(cuda.CUresult, f"CUDA_ERROR_{error}")
+    assert answer[0] == wanted, f"{answer[0]!r} instead of {wanted!r}"
+
+
+class Device:
+    """A GPU with its primary context current, and the kernels of IMAGE."""
+
+    def __init__(self, ordinal: int = 0) -> None:
+        ok(cuda.cuInit(0))
+        self.device = ok(cuda.cuDeviceGet(ordinal))
+        self.context = ok(cuda.cuDevicePrimaryCtxRetain(self.device))
+        ok(cuda.cuCtxSetCurrent(self.context))
+        self.module = ok(cuda.cuModuleLoadData(IMAGE))
+        self.tiny = ok(cuda.cuModuleGetFunction(self.module, b"tiny"))
+        self.gemm = ok(cuda.cuModuleGetFunction(self.module, b"gemm"))
+        self.timed = ok(cuda.cuModuleGetFunction(self.module, b"timed"))
+
+    def stream(self, flags: int = 1, priority: int = 0) -> Any:
+        """A stream, non-blocking unless said otherwise."""
+        return ok(cuda.cuStreamCreateWithPriority(flags, priority))
+
+    def launch(self, stream: Any, microseconds: int, sms: int = 132) -> None:
+        """A kernel that takes so long on so many SMs."""
+        ok(self.try_launch(stream, microseconds, sms))
+
+    def try_launch(self, stream: Any, microseconds: int, sms: int = 132) -> tuple[Any, ...]:
+        """The same, with the driver's answer."""
+        parameters = ((microseconds, sms), (ctypes.c_uint64, ctypes.c_uint32))
+        answer: tuple[Any, ...] = cuda.cuLaunchKernel(self.timed, 1, 1, 1, 1, 1, 1, 0, stream, parameters, 0)
+        return answer
+
+    def mark(self, stream: Any) -> Any:
+        """A timing event recorded now."""
+        event = ok(cuda.cuEventCreate(0))
+        ok(cuda.cuEventRecord(event, stream))
+        return event
+
+    def between(self, start: Any, end: Any) -> float:
+        """Microseconds between two events, waiting for them."""
+        ok(cuda.cuEventSynchronize(start))
+        ok(cuda.cuEventSynchronize(end))
+        return float(ok(cuda.cuEventElapsedTime(start, end))) * 1000
+
+
+def main(scenarios: dict[str, Any]) -> None:
+    """Run the scenario that the command line names."""
+    scenario: Callable[..., None] = scenarios[sys.argv[1]]
+    scenario(*sys.argv[2:])

@@ -1,0 +1,222 @@
+"""Several processes on one simulated GPU: slices, MPS, death, and what is seen from outside."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+SLICE_NS = 2_000_000
+
+
+class Worker:
+    """A process of worker.py."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "worker.py")],
+            env=environment,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self.pid = int(self.answer())
+
+    def begin(self, command: str) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> str:
+        assert self.process.stdout
+        return self.process.stdout.readline().strip()
+
+    def do(self, command: str) -> str:
+        self.begin(command)
+        answer = self.answer()
+        assert answer
+        return answer
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+StartWorker = Callable[..., Worker]
+
+
+@pytest.fixture
+def start_worker(machine: dict[str, str]) -> Iterator[StartWorker]:
+    workers: list[Worker] = []
+
+    def start(**settings: str) -> Worker:
+        workers.append(Worker({**machine, **settings}))
+        return workers[-1]
+
+    yield start
+    for worker in workers:
+        worker.end()
+
+
+def pieces(trace: Path) -> list[tuple[int, int, int, str]]:
+    rows = [line.split(maxsplit=3) for line in trace.read_text().splitlines()]
+    return sorted((int(start), int(end), int(pid), what) for pid, start, end, what in rows)
+
+
+def test_two_contexts_take_turns_of_a_slice(start_worker: StartWorker, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    both = [start_worker(ORION_SIM_TRACE=str(trace)) for _ in range(2)]
+    for worker in both:
+        worker.do("launch 10 7000 132")
+    for worker in both:
+        worker.do("sync")
+        worker.begin("exit")
+        worker.process.wait(timeout=20)
+    rows = pieces(trace)
+    assert {pid for _, _, pid, _ in rows} == {worker.pid for worker in both}
+    assert {what for *_, what in rows} == {"kernel timed"}
+    assert all(end <= start for (_, end, *_), (start, *_) in pairwise(rows))  # never together
+    assert sum(end - start for start, end, *_ in rows) == 20 * 7_000_000
+    first = max(min(start for start, _, pid, _ in rows if pid == worker.pid) for worker in both)
+    last = min(max(end for _, end, pid, _ in rows if pid == worker.pid) for worker in both)
+    shared = [row for row in rows if row[0] > first + SLICE_NS and row[1] < last]
+    assert len(shared) > 10
+    turns, held, holder = [], 0, 0
+    for start, end, pid, _ in shared:
+        if pid != holder and holder:
+            turns.append(held)
+            held = 0
+        holder, held = pid, held + end - start
+    assert set(turns[1:]) == {SLICE_NS}
+
+
+def test_under_mps_contexts_run_together(start_worker: StartWorker, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    both = [start_worker(ORION_SIM_MODE="mps", ORION_SIM_TRACE=str(trace)) for _ in range(2)]
+    for worker in both:
+        worker.do("launch 4 50000 66")
+    for worker in both:
+        worker.do("sync")
+        worker.begin("exit")
+        worker.process.wait(timeout=20)
+    rows = pieces(trace)
+    assert [end - start for start, end, *_ in rows] == [50_000_000] * 8
+    assert any(start < end and pid != other for (_, end, pid, _), (start, _, other, _) in pairwise(rows))
+
+
+def test_a_killed_client_leaves_the_device_and_its_memory(start_worker: StartWorker) -> None:
+    dead, alive = start_worker(), start_worker()
+    everything = int(alive.do("free"))
+    dead.do("alloc 1000000000")
+    dead.do("launch 500 1000000 132")
+    assert int(alive.do("free")) <= everything - 1_000_000_000
+    dead.process.send_signal(signal.SIGKILL)
+    dead.process.wait(timeout=20)
+    alive.do("launch 1 1000 132")
+    assert float(alive.do("sync")) < 0.1
+    assert int(alive.do("free")) == everything
+
+
+def test_a_client_without_descriptors_moves_on_from_a_stuck_one(
+    start_worker: StartWorker, machine: dict[str, str]
+) -> None:
+    alive = start_worker()
+    alive.do("close")
+    for point in (30, 60, 90):
+        subprocess.run(
+            [sys.executable, str(HERE / "worker.py")],
+            input="launch 9 10 1\nsync\nexit\n",
+            text=True,
+            stdout=subprocess.DEVNULL,
+            env={**machine, "ORION_SIM_CRASH_AT": str(point)},
+            check=False,
+        )
+        alive.do("launch 1 100 1")
+        assert float(alive.do("sync")) < 1
+
+
+def test_a_stopped_client_stops_nobody(start_worker: StartWorker) -> None:
+    stopped, alive = start_worker(), start_worker()
+    stopped.begin("busy 1.5 20 1")
+    end = time.monotonic() + 1
+    rounds = 0
+    while time.monotonic() < end:
+        stopped.process.send_signal(signal.SIGSTOP)
+        alive.do("launch 2 50 132")
+        assert float(alive.do("sync")) < 0.3
+        stopped.process.send_signal(signal.SIGCONT)
+        rounds += 1
+    assert rounds > 10
+    assert int(stopped.answer()) > 10
+
+
+def test_waiting_is_precise_and_cheap(start_worker: StartWorker) -> None:
+    worker = start_worker()
+    late = []
+    for _ in range(100):
+        worker.do("launch 1 3000 132")
+        late.append(float(worker.do("sync")) - 0.003)
+    assert sorted(late)[50] < 0.0005
+    before = os.times().children_user
+    worker.do("launch 1 1000000 132")
+    worker.do("sync")
+    with open(f"/proc/{worker.pid}/stat") as stat:
+        used = sum(int(word) for word in stat.read().rsplit(")", 1)[1].split()[11:13]) / os.sysconf("SC_CLK_TCK")
+    assert used - before < 1
+
+
+def test_the_first_process_decides_and_another_layout_is_replaced(
+    start_worker: StartWorker, machine: dict[str, str]
+) -> None:
+    state = Path(machine["ORION_SIM_STATE"]) / "machine"
+    state.write_bytes(b"another layout" + bytes(8192))
+    first = start_worker(ORION_SIM_MEMORY="3GiB")
+    second = start_worker(ORION_SIM_MEMORY="9GiB")
+    assert int(first.do("free")) == int(second.do("free")) == 3 << 30
+
+
+OBSERVE = """
+import ctypes
+sim = ctypes.CDLL("libcuda.so.1")
+sim.orion_sim_gpu_name.restype = ctypes.c_char_p
+assert ctypes.c_char.in_dll(sim, "orion_sim_driver")
+uuid, total, used = ctypes.create_string_buffer(41), ctypes.c_uint64(), ctypes.c_uint64()
+for gpu in range(sim.orion_sim_gpu_count()):
+    assert sim.orion_sim_gpu_uuid(gpu, uuid) == 0
+    assert sim.orion_sim_gpu_memory(gpu, ctypes.byref(total), ctypes.byref(used)) == 0
+    pids = (ctypes.c_uint32 * 8)()
+    count = sim.orion_sim_gpu_processes(gpu, pids, None, 8)
+    name = sim.orion_sim_gpu_name(gpu).decode().replace(" ", "_")
+    print(uuid.value.decode(), name, total.value, used.value, *pids[:count])
+assert sim.orion_sim_gpu_uuid(99, uuid) == -1
+"""
+
+
+def observe(environment: dict[str, str]) -> list[list[str]]:
+    done = subprocess.run([sys.executable, "-c", OBSERVE], env=environment, capture_output=True, text=True, check=True)
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def test_gpus_are_seen_without_cuda(start_worker: StartWorker, machine: dict[str, str]) -> None:
+    gpus = observe({**machine, "ORION_SIM_GPUS": "2", "ORION_SIM_MEMORY": "4GiB"})
+    assert [row[1:] for row in gpus] == [["Orion_Simulated_GPU", str(4 << 30), "0"]] * 2
+    assert gpus[0][0].startswith("GPU-")
+    assert gpus[0][0] != gpus[1][0]
+    worker = start_worker()
+    worker.do("alloc 2097152")
+    seen = observe(machine)
+    assert [row[0] for row in seen] == [row[0] for row in gpus]
+    assert seen[0][3:] == ["2097152", str(worker.pid)]
+    assert ctypes.sizeof(ctypes.c_uint64) == 8
+
+
+def test_a_client_dies_at_any_point(c_build: Path) -> None:
+    done = subprocess.run([c_build / "test" / "test_sim_crash"], capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stderr
