@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "allocation.h"
@@ -108,7 +109,7 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, 
     SIM_TRY(account(properties->location.id, &context));
     SIM_REFUSE(!sim_memory_take(context, size), CUDA_ERROR_OUT_OF_MEMORY);
     struct physical *made = sim_handle_new(SIM_PHYSICAL, sizeof *made);
-    int file = memfd_create("sim-memory", MFD_CLOEXEC);
+    int file = (int)syscall(SYS_memfd_create, "sim-memory", 1u /* MFD_CLOEXEC */); /* glibc has the function since 2.27 only */
     if (!made || file < 0 || ftruncate(file, (off_t)size)) {
         if (file >= 0)
             close(file);

@@ -3,15 +3,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "capture.h"
 #include "generated/driver.h"
 #include "process.h"
 #include "system.h"
 #include "thread.h"
+#include "window.h"
 
 #define OWN_PAGES 4u /* policy, grant, busy, record; the neighbours come behind */
 #define AWAIT_JOIN_NS (250 * ORION_MILLISECOND) /* from the GPU's first context; creating one takes as long itself */
@@ -65,6 +68,18 @@ struct orion_board *orion_board_of(CUdevice device)
     return orion_board_make(process, device);
 }
 
+/* Registered behind the driver's own handlers, so it runs before them: from here on the hook's threads call the driver no
+ * more, and no stream waits for the valve. */
+static void at_exit(void)
+{
+    struct orion_process *process = orion_the_process;
+    if (process == NULL || atomic_load(&process->board_count) == 0) return; /* a forked child finds itself wiped */
+    orion_forbid_touch(process);
+    orion_valve_open_all(process);
+    for (uint32_t i = 0; i < atomic_load(&process->board_count) && i < ORION_BOARDS; i++)
+        if (orion_ledger_take(&process->boards[i])) orion_ledger_give(&process->boards[i]); /* a look in progress has ended */
+}
+
 struct orion_board *orion_board_make(struct orion_process *process, CUdevice device)
 {
     while (atomic_exchange(&process->board_making, 1)) orion_pause();
@@ -81,6 +96,7 @@ struct orion_board *orion_board_make(struct orion_process *process, CUdevice dev
             atomic_store(&process->board_count, count + 1);
             orion_thread_start(process, board);
             made = board;
+            if (count == 0) atexit(at_exit);
         }
     }
     atomic_store(&process->board_making, 0);
@@ -128,13 +144,26 @@ int orion_board_map(struct orion_board *board, enum orion_board_page page, int f
     return is_page(board, fd, kinds[page]) ? map_over(page_at(board, page), fd, own) : -1;
 }
 
-static void list_neighbours(struct orion_board *board)
+/* The list changes so that a reader at any moment sees every hp client that stays: appended before it is counted, and
+ * the last one copied into a hole before the count shrinks. */
+static void list_neighbour(struct orion_board *board, uint32_t place)
 {
-    /* A reader between the two counts sees fewer or other hp clients for some nanoseconds; every page is readable. */
-    uint32_t count = 0;
-    for (uint32_t place = 0; place < ORION_PLACES; place++)
-        if (atomic_load(&board->hp_generation[place]) != 0) atomic_store(&board->hp_place[count++], (uint16_t)place);
-    atomic_store(&board->hp_count, count);
+    uint32_t count = atomic_load(&board->hp_count);
+    for (uint32_t i = 0; i < count; i++)
+        if (atomic_load(&board->hp_place[i]) == place) return;
+    atomic_store(&board->hp_place[count], (uint16_t)place);
+    atomic_store(&board->hp_count, count + 1);
+}
+
+static void unlist_neighbour(struct orion_board *board, uint32_t place)
+{
+    uint32_t count = atomic_load(&board->hp_count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (atomic_load(&board->hp_place[i]) != place) continue;
+        atomic_store(&board->hp_place[i], atomic_load(&board->hp_place[count - 1]));
+        atomic_store(&board->hp_count, count - 1);
+        return;
+    }
 }
 
 int orion_board_map_neighbour(struct orion_board *board, uint32_t place, uint32_t generation, int fd)
@@ -144,7 +173,7 @@ int orion_board_map_neighbour(struct orion_board *board, uint32_t place, uint32_
     atomic_store(&board->given_up_on[place], 0);
     atomic_store(&board->seen_progress[place], 0);
     atomic_store(&board->hp_generation[place], generation);
-    list_neighbours(board);
+    list_neighbour(board, place);
     return 0;
 }
 
@@ -152,6 +181,6 @@ void orion_board_drop_neighbour(struct orion_board *board, uint32_t place, uint3
 {
     if (place >= ORION_PLACES || atomic_load(&board->hp_generation[place]) != generation) return;
     atomic_store(&board->hp_generation[place], 0);
-    list_neighbours(board);
+    unlist_neighbour(board, place);
     map_over(page_at(board, OWN_PAGES + place), -1, false);
 }

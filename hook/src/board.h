@@ -62,6 +62,7 @@ struct orion_board {
     _Atomic uint64_t in_flight_ns;
     _Atomic uint32_t ledger;           /* taken while lanes' chunks are kept; see orion_ledger_take */
     uint64_t waited_ns, moved_ns;      /* guarded by the ledger: the last wait for the window; when work last completed */
+    uint32_t lanes_at_work;            /* guarded by the ledger: lanes with work in flight, at the last look */
     uint64_t head_ns;                  /* guarded by the ledger: when the oldest work in flight began to run, estimated */
 };
 

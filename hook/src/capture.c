@@ -1,5 +1,7 @@
 #include "capture.h"
 
+#include <sched.h>
+
 #include "core.h"
 #include "generated/driver.h"
 #include "process.h"
@@ -18,11 +20,17 @@ bool orion_capture_records(struct orion_process *process, struct orion_stream_na
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+void orion_capture_stream_ending(struct orion_process *process, struct orion_stream_name stream)
+{
+    if (atomic_load(&process->captures) > 0 && orion_capture_records(process, stream)) atomic_fetch_sub(&process->captures, 1);
+}
+
 struct orion_relaxed orion_capture_relax(struct orion_process *process)
 {
     struct orion_relaxed relaxed = {CU_STREAM_CAPTURE_MODE_RELAXED, false};
-    if (atomic_load_explicit(&process->captures, memory_order_acquire) > 0)
-        relaxed.changed = orion_driver.cuThreadExchangeStreamCaptureMode(&relaxed.before) == CUDA_SUCCESS;
+    (void)process;
+    /* Always: a capture may begin between a look at the count and the call that would spoil it. */
+    relaxed.changed = orion_driver.cuThreadExchangeStreamCaptureMode(&relaxed.before) == CUDA_SUCCESS;
     return relaxed;
 }
 
@@ -44,7 +52,10 @@ void orion_touched(struct orion_process *process) { atomic_store(&process->touch
 void orion_forbid_touch(struct orion_process *process)
 {
     atomic_fetch_add(&process->untouchable, 1);
-    for (uint32_t i = 0; atomic_load(&process->touching) && i < TOUCH_SPINS; i++) orion_pause();
+    for (uint32_t i = 0; atomic_load(&process->touching) && i < TOUCH_SPINS; i++) {
+        if (i % 64 == 63) sched_yield();
+        else orion_pause();
+    }
 }
 
 void orion_allow_touch(struct orion_process *process) { atomic_fetch_sub(&process->untouchable, 1); }

@@ -2,7 +2,7 @@
  *
  * Work on a stream that is being captured is recorded, not run: it is neither gated, timed nor counted. Whether a stream
  * is captured is asked of the driver (a capture spreads through event waits), but only while the process has a capture
- * at all. The hook's own calls run in relaxed mode then: in global mode another thread's event query spoils a capture
+ * at all. The hook's own calls run in relaxed mode: in global mode another thread's event query spoils a capture
  * (seen: 900, and 901 at its end). A context-wide record spoils it in every mode, so the drain thread touches no context
  * while a capture lives or begins, and none that is about to end (orion_touch). */
 #ifndef ORION_CAPTURE_H
@@ -15,6 +15,9 @@ struct orion_process;
 struct orion_stream_name;
 
 bool orion_capture_records(struct orion_process *process, struct orion_stream_name stream);
+
+/* A stream that is destroyed while it captures ends its capture. */
+void orion_capture_stream_ending(struct orion_process *process, struct orion_stream_name stream);
 
 struct orion_relaxed { CUstreamCaptureMode before; bool changed; };
 struct orion_relaxed orion_capture_relax(struct orion_process *process);

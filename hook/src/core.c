@@ -1,4 +1,5 @@
-/* What the wrappers call: work, proofs, events and lifetimes, passed on to the rooms that know about them. */
+/* What the wrappers call around work, proofs and events, passed on to the rooms that know about them (for what ends, see
+ * lifetimes.c). */
 #include "core.h"
 
 #include "board.h"
@@ -31,9 +32,10 @@ static bool enter(struct orion_process *process, struct orion_lane *lane, struct
         if (ahead && orion_gate_closed(board)) orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);
         return false;
     }
-    if (ahead) orion_valve_pass(process, lane, expected, share);
+    if (ahead && !orion_valve_pass(process, lane, expected, share)) ahead = false;
     if (!ahead && orion_gate_closed(board)) {
         orion_window_leave(board, expected);
+        orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);
         return false;
     }
     work->expected_ns = expected;
@@ -109,17 +111,24 @@ static void mark_context(struct orion_process *process, CUcontext context)
     }
 }
 
+static bool is_done(const struct orion_proof *proof, const struct orion_lane *lane)
+{
+    if (proof->scope == ORION_PROOF_EVENT) return orion_driver.cuEventQuery(proof->event) == CUDA_SUCCESS;
+    bool asks = proof->scope == ORION_PROOF_STREAM && !proof->of_itself;
+    return asks && orion_driver.cuStreamQuery(orion_lane_handle(lane)) == CUDA_SUCCESS;
+}
+
 /* A be call that would block behind a closed valve waits for hp here: the driver would spin. */
 static void sleep_instead_of_spinning(struct orion_process *process, const struct orion_proof *proof)
 {
     struct orion_lane *lane = proof->scope == ORION_PROOF_CONTEXT ? (mark_count > 0 ? marks[0].lane : NULL) : proof->lane;
     struct orion_board *board = lane != NULL ? lane->board : NULL;
     if (board == NULL || atomic_load_explicit(&board->role, memory_order_relaxed) != ORION_ROLE_BE) return;
-    if (!atomic_load(&board->valve.in_use) || !orion_gate_closed(board) || atomic_load(&process->captures) > 0) return;
-    bool done = proof->scope == ORION_PROOF_STREAM && !proof->of_itself
-                    ? orion_driver.cuStreamQuery(orion_lane_handle(lane)) == CUDA_SUCCESS
-                    : proof->scope == ORION_PROOF_EVENT && orion_driver.cuEventQuery(proof->event) == CUDA_SUCCESS;
-    if (!done) orion_valve_await(process, board);
+    if (!orion_valve_would_block(board)) return;
+    atomic_store_explicit(&board->record->waiting_since_ns, orion_now(), memory_order_relaxed);
+    while (orion_valve_would_block(board) && atomic_load(&process->captures) == 0 && !is_done(proof, lane))
+        orion_gate_sleep(process, board, ORION_MILLISECOND);
+    atomic_store_explicit(&board->record->waiting_since_ns, 0, memory_order_relaxed);
 }
 
 void orion_proof_begin(struct orion_proof *proof)
@@ -147,7 +156,8 @@ static void proven(struct orion_process *process, struct orion_lane *lane, uint6
 {
     struct orion_board *board = lane->board;
     if (board == NULL) return;
-    orion_lane_prove(lane, returned);
+    uint64_t most = atomic_load(&lane->returned); /* `of_itself` may count work that this process did not, before it joined */
+    orion_lane_prove(lane, returned < most ? returned : most);
     uint32_t role = atomic_load_explicit(&board->role, memory_order_relaxed);
     if (role == ORION_ROLE_HP) orion_busy_try_close(process, board);
     else if (role == ORION_ROLE_BE && atomic_load(&lane->drained) == atomic_load(&lane->begun)) orion_window_drained(process, lane);
@@ -158,6 +168,13 @@ void orion_proof_end(struct orion_proof *proof, CUresult result)
     struct orion_process *process = orion_the_process;
     if (proof->counted) atomic_fetch_sub(&process->blocked_proofs, 1);
     if (process == NULL || result != CUDA_SUCCESS) return;
+    /* An event recorded again meanwhile: which recording was waited for cannot be told. */
+    uint32_t index;
+    uint64_t returned;
+    if (proof->scope == ORION_PROOF_EVENT && proof->lane != NULL &&
+        !(orion_recordings_get(&process->recordings, proof->event, &index, &returned) && returned == proof->returned &&
+          &process->lanes.lane[index % ORION_LANES] == proof->lane))
+        return;
     if (proof->scope != ORION_PROOF_CONTEXT) {
         if (proof->lane != NULL) proven(process, proof->lane, proof->returned);
         return;
@@ -177,9 +194,10 @@ void orion_event_recording(struct orion_recording *recording)
     if (lane == NULL || orion_capture_records(process, recording->stream)) return;
     recording->lane = lane;
     recording->returned = atomic_load(&lane->returned);
+    orion_recordings_forget(&process->recordings, recording->event);
 }
 
-/* Remembered only after the driver's call: until then a wait on the event is a wait for its earlier recording. */
+/* Forgotten before the driver's call and remembered after it: between the two a wait on the event proves nothing. */
 void orion_event_recorded(struct orion_recording *recording, CUresult result)
 {
     struct orion_process *process = orion_process_if_managed();
@@ -192,102 +210,6 @@ void orion_event_ending(CUevent event)
 {
     struct orion_process *process = orion_process_if_managed();
     if (process != NULL) orion_recordings_forget(&process->recordings, event);
-}
-
-/* -- Lifetimes ------------------------------------------------------------------------------------------------------- */
-
-void orion_context_creating(CUdevice device)
-{
-    struct orion_process *process = orion_process_started();
-    if (process != NULL) orion_board_of(device);
-}
-
-void orion_context_created(CUdevice device, CUresult result) { (void)device, (void)result; }
-
-/* Ends the lanes of a context (NULL: of a whole board): their work is over or about to be. */
-static void end_lanes(struct orion_process *process, CUcontext context, const struct orion_board *board)
-{
-    uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = 0; i < used; i++) {
-        struct orion_lane *lane = &process->lanes.lane[i];
-        struct orion_board *its = lane->board;
-        if (its == NULL || (context != NULL ? lane->context != context : its != board)) continue;
-        orion_window_forget(lane, false);
-        orion_lane_prove(lane, atomic_load(&lane->begun));
-        uint32_t ready = ORION_LANE_READY;
-        if (i >= ORION_BOARDS) atomic_compare_exchange_strong(&lane->state, &ready, ORION_LANE_ENDED);
-        if (atomic_load(&its->role) == ORION_ROLE_HP) orion_busy_try_close(process, its);
-    }
-}
-
-void orion_context_ending(CUcontext context)
-{
-    struct orion_process *process = orion_process_started();
-    if (process == NULL) return;
-    orion_forbid_touch(process);
-    orion_valve_open_all(process);
-    if (context != NULL) end_lanes(process, context, NULL);
-    atomic_fetch_add(&process->context_epoch, 1);
-    atomic_fetch_add(&process->lane_epoch, 1);
-}
-
-static _Thread_local CUdevice ending_primary = -1;
-
-/* A release ends the context only when it is the last: its events are given up before, its lanes ended after. */
-void orion_primary_ending(CUdevice device)
-{
-    struct orion_process *process = orion_process_started();
-    if (process == NULL) return;
-    orion_forbid_touch(process);
-    orion_valve_open_all(process);
-    ending_primary = device;
-    uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = 0; i < used; i++) {
-        struct orion_lane *lane = &process->lanes.lane[i];
-        struct orion_board *board = lane->board;
-        if (board != NULL && board->device == device) orion_window_forget(lane, true);
-    }
-    atomic_fetch_add(&process->context_epoch, 1);
-    atomic_fetch_add(&process->lane_epoch, 1);
-}
-
-void orion_context_ended(void)
-{
-    struct orion_process *process = orion_process_started();
-    if (process == NULL) return;
-    unsigned flags;
-    int active = 1;
-    CUdevice device = ending_primary;
-    ending_primary = -1;
-    if (device >= 0 && orion_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && !active) {
-        for (uint32_t i = 0; i < atomic_load(&process->board_count) && i < ORION_BOARDS; i++)
-            if (process->boards[i].device == device) end_lanes(process, NULL, &process->boards[i]);
-    }
-    orion_allow_touch(process);
-}
-
-void orion_stream_ending(CUstream stream)
-{
-    struct orion_process *process = orion_process_if_managed();
-    if (process == NULL) return;
-    uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = ORION_BOARDS; i < used; i++) {
-        struct orion_lane *lane = &process->lanes.lane[i];
-        uint32_t ready = ORION_LANE_READY;
-        if (lane->key != (uint64_t)(uintptr_t)stream || atomic_load(&lane->state) != ready) continue;
-        orion_window_forget(lane, true);
-        struct orion_board *board = lane->board;
-        /* hp's work goes on, unproven. be's need not be: nobody waits for it, and the lane is free for another stream. */
-        if (atomic_load(&board->role) == ORION_ROLE_BE) orion_lane_prove(lane, atomic_load(&lane->begun));
-        atomic_compare_exchange_strong(&lane->state, &ready, ORION_LANE_ENDED);
-        atomic_fetch_add(&process->lane_epoch, 1);
-    }
-}
-
-void orion_graph_changed(CUgraphExec exec)
-{
-    struct orion_process *process = orion_process_if_managed();
-    if (process != NULL) orion_duration_forget(&process->durations, orion_identity_graph(exec));
 }
 
 void orion_unknown_function(const char *name, int version)

@@ -91,7 +91,10 @@ static void drain(struct orion_process *process, struct orion_board *board)
     struct marks marks;
     CUevent event = NULL;
     /* One context a request: a process with several is asked about the others at the next look. */
-    if (!mark_next_context(process, board, &marks)) return;
+    if (!mark_next_context(process, board, &marks)) {
+        orion_busy_try_close(process, board);
+        return;
+    }
     uint32_t epoch = atomic_load(&process->context_epoch);
     CUresult result = record(process, marks.context, &event);
     if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) return;

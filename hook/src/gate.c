@@ -76,19 +76,23 @@ bool orion_gate_touched_since(const struct orion_board *board, uint64_t since_ns
 }
 
 /* Notes how far a waited-for hp client has come; whether it has stood still for longer than the policy allows. */
-static bool stands_still(struct orion_board *board, const struct orion_busy_page *page, uint32_t place, uint64_t now)
+static bool stands_still(struct orion_board *board, const struct orion_busy_page *page, uint32_t place, uint64_t now,
+                         uint64_t *judged)
 {
     uint64_t stall = orion_board_policy(board)->stall_ns;
     uint64_t progress = atomic_load_explicit(&page->progress, memory_order_relaxed) + 1;
-    if (atomic_exchange_explicit(&board->seen_progress[place], progress, memory_order_relaxed) != progress)
+    /* The time first: a second waiter that sees the progress sees its time, too. */
+    if (atomic_load_explicit(&board->seen_progress[place], memory_order_acquire) != progress) {
         atomic_store_explicit(&board->progressed_ns[place], now, memory_order_relaxed);
+        atomic_store_explicit(&board->seen_progress[place], progress, memory_order_release);
+    }
+    *judged = progress;
     uint64_t since = atomic_load_explicit(&board->progressed_ns[place], memory_order_relaxed);
     return stall != 0 && now > since && now - since > stall;
 }
 
-static void give_up_on(struct orion_process *process, struct orion_board *board, const struct orion_busy_page *page, uint32_t place)
+static void give_up_on(struct orion_process *process, struct orion_board *board, uint32_t place, uint64_t progress)
 {
-    uint64_t progress = atomic_load_explicit(&page->progress, memory_order_relaxed) + 1;
     if (atomic_exchange_explicit(&board->given_up_on[place], progress, memory_order_relaxed) == progress) return;
     atomic_fetch_add_explicit(&board->record->given_up, 1, memory_order_relaxed);
     orion_say_once(process, ORION_SAY_GIVEN_UP);
@@ -102,9 +106,9 @@ void orion_gate_sleep(struct orion_process *process, struct orion_board *board, 
         const struct orion_busy_page *page = neighbour(board, i, &place);
         uint32_t state = state_to_wait_for(board, page, place);
         if (state == ORION_IDLE) continue;
-        uint64_t now = orion_now();
-        if (stands_still(board, page, place, now)) {
-            give_up_on(process, board, page, place);
+        uint64_t now = orion_now(), judged;
+        if (stands_still(board, page, place, now, &judged)) {
+            give_up_on(process, board, place, judged);
             continue;
         }
         bool stale = beat_is_stale(page, now);

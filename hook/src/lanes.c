@@ -58,6 +58,8 @@ static struct orion_lane *claimed(struct orion_process *process, struct orion_la
     lane->stream = stream;
     lane->context = context;
     lane->board = board;
+    lane->past_valve_ns = 0; /* and no wait stands in this stream yet */
+    lane->valve_epoch = atomic_load(&board->valve.epoch) - 1;
     uint32_t index = orion_lane_index(process, lane), used = atomic_load(&process->lanes.high_water);
     while (used <= index && !atomic_compare_exchange_weak(&process->lanes.high_water, &used, index + 1)) {}
     atomic_store_explicit(&lane->state, ORION_LANE_READY, memory_order_release);

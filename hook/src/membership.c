@@ -9,6 +9,7 @@
 
 #include "agent_socket.h"
 #include "alive.h"
+#include "drain.h"
 #include "orion/join.h"
 #include "process.h"
 #include "report.h"
@@ -137,6 +138,10 @@ static int map_own(struct orion_membership *m, struct letter *letter)
     m->board->record->process_id = (uint32_t)getpid();
     read_command(m->board->record->command);
     orion_alive_hold(m->board);
+    if (atomic_load(&m->board->role) == ORION_ROLE_HP) { /* new pages for one who may have work under way */
+        atomic_store(&m->board->busy->state, ORION_BUSY);
+        orion_drain_want(m->process, m->board);
+    }
     return 0;
 }
 

@@ -2,11 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "process.h"
@@ -39,12 +42,25 @@ static int borrow_standard_error(void)
     return fd >= 0 ? fd : open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
 }
 
+/* Never blocks and never kills: a full pipe, or one that nobody reads, gets nothing. */
+static void write_to(int fd, const struct iovec *parts, int count)
+{
+    struct pollfd out = {.fd = fd, .events = POLLOUT};
+    if (fd < 0 || poll(&out, 1, 0) != 1 || out.revents != POLLOUT) return;
+    sigset_t pipe_signal, before;
+    sigemptyset(&pipe_signal);
+    sigaddset(&pipe_signal, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+    if (writev(fd, parts, count) < 0 && errno == EPIPE) sigtimedwait(&pipe_signal, NULL, &(struct timespec){0, 0});
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 void orion_say_once_about(struct orion_process *process, enum orion_sentence sentence, const char *what)
 {
     uint32_t bit = UINT32_C(1) << sentence;
     if (atomic_fetch_or(&process->said, bit) & bit) return;
     int kept = errno;
-    struct iovec parts[] = {
+    const struct iovec parts[] = {
         {(void *)(uintptr_t)"orion: ", 7},
         {(void *)(uintptr_t)words[sentence], strlen(words[sentence])},
         {(void *)(uintptr_t)": ", what[0] != '\0' ? 2 : 0},
@@ -52,8 +68,7 @@ void orion_say_once_about(struct orion_process *process, enum orion_sentence sen
         {(void *)(uintptr_t)"\n", 1},
     };
     int fd = another_table ? borrow_standard_error() : STDERR_FILENO;
-    ssize_t ignored = writev(fd, parts, 5);
-    (void)ignored;
+    write_to(fd, parts, 5);
     if (another_table && fd >= 0) close(fd);
     errno = kept;
 }

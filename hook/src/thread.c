@@ -16,7 +16,7 @@
 #include "report.h"
 #include "system.h"
 
-#define STACK_BYTES (256u << 10)                  /* room for the host program's thread-local storage */
+#define STACK_BYTES (1024u << 10)                 /* room for the host program's thread-local storage */
 #define HP_SOCKET_LOOK_NS (250 * ORION_MILLISECOND) /* hp gets no news but an agent's restart */
 #define BE_LOOK_NS (2 * ORION_SECOND)
 
@@ -32,6 +32,7 @@ int orion_thread_spawn(void *(*body)(void *), void *argument)
     pthread_t thread;
     pthread_attr_t attributes;
     sigset_t all, kept;
+    int error = errno;
     if (pthread_attr_init(&attributes) != 0) return -1;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &kept);
@@ -44,6 +45,7 @@ int orion_thread_spawn(void *(*body)(void *), void *argument)
     }
     pthread_sigmask(SIG_SETMASK, &kept, NULL);
     pthread_attr_destroy(&attributes);
+    errno = error;
     return result == 0 ? 0 : -1;
 }
 
@@ -118,8 +120,8 @@ void orion_thread_start(struct orion_process *process, struct orion_board *board
     if (!atomic_compare_exchange_strong(&board->thread_runs, &stopped, 1)) return;
     int kept = errno;
     if (orion_thread_spawn(run, board) != 0) { /* no thread to be had: unmanaged */
-        atomic_store(&board->join, ORION_JOIN_UNMANAGED);
-        atomic_fetch_sub(&process->joining, 1);
+        if (atomic_exchange(&board->join, ORION_JOIN_UNMANAGED) <= ORION_JOIN_TRYING) atomic_fetch_sub(&process->joining, 1);
+        orion_futex_wake_all(&board->join, false);
         atomic_store(&board->thread_runs, 0);
     }
     errno = kept;

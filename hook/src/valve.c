@@ -17,10 +17,11 @@
 #define LATE_NS (2 * ORION_MILLISECOND)       /* a look this late: the process is short of CPU */
 #define TRUSTED_AFTER_NS ORION_SECOND         /* on time for so long: running ahead is on again */
 #define REAP_NS ORION_MILLISECOND             /* between two looks for what has completed */
+#define REST_NS (20 * ORION_MILLISECOND)
 #define EXPECTANT_NS (2 * ORION_MILLISECOND)  /* hp is a little later than usual */
 #define PARKED_NS (100 * ORION_MILLISECOND)
 
-enum { WATCHED = 1, ON_TIME = 2 };
+enum { WATCHED = 1, ON_TIME = 2, STARTING = 3 }; /* 0: no watcher yet */
 
 /* -- The word -------------------------------------------------------------------------------------------------------- */
 
@@ -29,8 +30,19 @@ static void set_open(struct orion_valve *valve) { atomic_store(valve->word, 0); 
 /* Not while a context ends: its streams must come to their end. */
 static void set_closed(struct orion_process *process, struct orion_valve *valve)
 {
-    if (atomic_load(&process->untouchable) > 0 || atomic_exchange(valve->word, 1) == 1) return;
-    atomic_fetch_add(&valve->epoch, 1);
+    if (atomic_load(&process->untouchable) > 0) return;
+    uint32_t closed = atomic_fetch_add(&valve->closings, 2) | 1; /* never 0, and not what a watcher may have just read */
+    if (atomic_exchange(valve->word, closed) == 0) atomic_fetch_add(&valve->epoch, 1);
+    if (atomic_load(&process->untouchable) > 0) set_open(valve); /* a context began to end between the two looks */
+}
+
+/* Opens it where hp is idle, unless somebody has found hp busy since this look began. False: hp is busy. */
+static bool open_if_idle(struct orion_board *board)
+{
+    uint32_t closed = board->valve.word != NULL ? atomic_load(board->valve.word) : 0;
+    if (orion_gate_closed(board)) return false;
+    if (closed != 0) atomic_compare_exchange_strong(board->valve.word, &closed, 0);
+    return true;
 }
 
 static bool page_ready(struct orion_valve *valve)
@@ -63,13 +75,22 @@ static bool pinned(struct orion_process *process, struct orion_valve *valve)
 
 static bool has_work(const struct orion_board *board) { return atomic_load(&board->in_flight_ns) > 0; }
 
+/* Whether hp has to be looked at: there is an hp, and work in flight that the valve can stop. */
+static bool is_needed(const struct orion_board *board)
+{
+    return has_work(board) && atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) > 0;
+}
+
 static void park(struct orion_board *board)
 {
     struct orion_valve *valve = &board->valve;
     uint32_t bell = atomic_load(&valve->bell);
-    atomic_store(&valve->in_use, 0);
     atomic_store(&valve->parked, 1);
-    if (!has_work(board)) orion_futex_wait(&valve->bell, bell, PARKED_NS, false);
+    if (!has_work(board)) {
+        atomic_store(&valve->in_use, 0);
+        if (has_work(board)) atomic_store(&valve->in_use, 1); /* a launch came between: it may have set it before */
+    }
+    if (!is_needed(board)) orion_futex_wait(&valve->bell, bell, PARKED_NS, false);
     atomic_store(&valve->parked, 0);
 }
 
@@ -86,49 +107,62 @@ static uint64_t patience(uint64_t closed_for, uint64_t typical)
 static uint64_t close_while_hp_is_busy(struct orion_process *process, struct orion_board *board, uint64_t typical)
 {
     uint64_t began = orion_now(), now = began;
-    while (orion_gate_closed(board)) {
+    while (!open_if_idle(board)) {
         set_closed(process, &board->valve);
+        if (has_work(board)) atomic_store_explicit(&board->record->waiting_since_ns, began, memory_order_relaxed);
         orion_gate_sleep(process, board, patience(now - began, typical));
         now = orion_now();
     }
-    set_open(&board->valve);
+    atomic_store_explicit(&board->record->waiting_since_ns, 0, memory_order_relaxed);
     if (has_work(board)) orion_gate_note(board, now - began);
     return now - began < typical ? typical - (typical - (now - began)) / 2 : typical + (now - began - typical) / 8;
 }
 
+/* Makes no driver call and writes nothing: whatever a call of the program's holds while it waits for the GPU behind the
+ * closed valve, this thread opens it. */
 static void *watch(void *argument)
 {
     struct orion_board *board = argument;
-    struct orion_process *process = orion_the_process;
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    uint64_t on_time_since = 0, reaped = 0, typical = 0;
+    struct orion_valve *valve = &board->valve;
+    uint64_t on_time_since = 0, typical = 0;
     prctl(PR_SET_NAME, "orion-valve", 0, 0, 0);
     prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
-    orion_driver.cuThreadExchangeStreamCaptureMode(&mode);
+    atomic_store(&valve->watched, ON_TIME); /* trusted at once: nothing says yet that it would be late */
     for (;;) {
-        if (!has_work(board)) park(board);
-        if (orion_gate_closed(board)) typical = close_while_hp_is_busy(process, board, typical);
-        else set_open(&board->valve);
+        if (!open_if_idle(board)) typical = close_while_hp_is_busy(orion_the_process, board, typical);
+        if (!is_needed(board)) park(board);
         uint64_t before = orion_now();
         orion_sleep_precisely(WATCH_NS);
         uint64_t now = orion_now();
         if (on_time_since == 0 || now - before > LATE_NS) {
-            if (on_time_since != 0) atomic_store(&board->valve.watched, WATCHED);
+            if (on_time_since != 0) atomic_store(&valve->watched, WATCHED);
             on_time_since = now;
         } else if (now - on_time_since > TRUSTED_AFTER_NS) {
-            atomic_store(&board->valve.watched, ON_TIME);
+            atomic_store(&valve->watched, ON_TIME);
         }
-        if (now - reaped > REAP_NS) orion_window_reap(process, board), reaped = now;
     }
     return NULL;
 }
 
-/* A new watcher is trusted at once: nothing says yet that it would be late. */
-static void start_watcher(struct orion_board *board)
+/* Takes off what has completed, for programs that launch without ever waiting; a thread of its own since it calls the
+ * driver. It sleeps when there is nothing in flight. */
+static void *reap(void *argument)
+{
+    struct orion_board *board = argument;
+    prctl(PR_SET_NAME, "orion-reap", 0, 0, 0);
+    for (;;) {
+        orion_sleep_precisely(has_work(board) ? REAP_NS : REST_NS);
+        if (has_work(board)) orion_window_reap(orion_the_process, board);
+    }
+    return NULL;
+}
+
+/* The valve is not used before its watcher runs. */
+static void start_threads(struct orion_board *board)
 {
     uint32_t none = 0;
-    if (!atomic_compare_exchange_strong(&board->valve.watched, &none, ON_TIME)) return;
-    if (orion_thread_spawn(watch, board) != 0) atomic_store(&board->valve.refused, 1);
+    if (!atomic_compare_exchange_strong(&board->valve.watched, &none, STARTING)) return;
+    if (orion_thread_spawn(reap, board) != 0 || orion_thread_spawn(watch, board) != 0) atomic_store(&board->valve.refused, 1);
 }
 
 /* -- For launching threads ------------------------------------------------------------------------------------------- */
@@ -140,18 +174,18 @@ bool orion_valve_ready(struct orion_process *process, struct orion_lane *lane)
     if (atomic_load_explicit(&valve->refused, memory_order_relaxed) || orion_lane_is_shared(process, lane)) return false;
     if (atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) == 0) return false;
     uint32_t watched = atomic_load_explicit(&valve->watched, memory_order_relaxed);
-    if (watched == WATCHED) return false;
+    if (watched == WATCHED || watched == STARTING || atomic_load(&process->untouchable) > 0) return false;
     if (__builtin_expect(watched == ON_TIME && valve->context_epoch == atomic_load(&process->context_epoch) + 1, 1)) return true;
     /* Pinning is no business of a time when some stream is being captured. */
     if (atomic_load(&process->captures) > 0 || !orion_ledger_take(board)) return false;
     bool ready = pinned(process, valve);
     if (!ready) atomic_store(&valve->refused, 1);
-    else start_watcher(board);
+    else start_threads(board);
     orion_ledger_give(board);
     return ready && atomic_load(&valve->watched) == ON_TIME;
 }
 
-static void put_wait(struct orion_process *process, struct orion_lane *lane)
+static bool put_wait(struct orion_process *process, struct orion_lane *lane)
 {
     struct orion_valve *valve = &lane->board->valve;
     uint32_t epoch = atomic_load(&valve->epoch);
@@ -161,33 +195,32 @@ static void put_wait(struct orion_process *process, struct orion_lane *lane)
     if (result != CUDA_SUCCESS) atomic_store(&valve->refused, 1);
     lane->valve_epoch = epoch;
     lane->past_valve_ns = 0;
+    return result == CUDA_SUCCESS;
 }
 
-void orion_valve_pass(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t share_ns)
+bool orion_valve_pass(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t share_ns)
 {
     struct orion_board *board = lane->board;
     struct orion_valve *valve = &board->valve;
     if (orion_gate_closed(board)) set_closed(process, valve);
-    if (orion_ledger_take(board)) {
-        lane->past_valve_ns += expected_ns;
-        bool due = lane->past_valve_ns > share_ns || lane->valve_epoch != atomic_load(&valve->epoch);
-        if (due) put_wait(process, lane), lane->past_valve_ns = expected_ns;
-        orion_ledger_give(board);
-    }
+    if (!orion_ledger_take(board)) return false;
+    lane->past_valve_ns += expected_ns;
+    uint64_t lanes = board->lanes_at_work > 1 ? board->lanes_at_work : 1; /* the share is the board's, not a lane's */
+    bool due = lane->past_valve_ns > share_ns / lanes || lane->valve_epoch != atomic_load(&valve->epoch), stands = true;
+    if (due) stands = put_wait(process, lane), lane->past_valve_ns = expected_ns;
+    orion_ledger_give(board);
     atomic_store_explicit(&valve->in_use, 1, memory_order_relaxed);
     if (atomic_load(&valve->parked)) {
         atomic_store(&valve->parked, 0);
         atomic_fetch_add(&valve->bell, 1);
         orion_futex_wake_all(&valve->bell, false);
     }
+    return stands;
 }
 
-void orion_valve_await(struct orion_process *process, struct orion_board *board)
+bool orion_valve_would_block(struct orion_board *board)
 {
-    atomic_store_explicit(&board->record->waiting_since_ns, orion_now(), memory_order_relaxed);
-    while (atomic_load(&board->valve.in_use) && has_work(board) && orion_gate_closed(board))
-        orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);
-    atomic_store_explicit(&board->record->waiting_since_ns, 0, memory_order_relaxed);
+    return atomic_load(&board->valve.in_use) && has_work(board) && orion_gate_closed(board);
 }
 
 void orion_valve_open_all(struct orion_process *process)

@@ -24,12 +24,13 @@ struct orion_lane;
 struct orion_process;
 
 struct orion_valve {
-    _Atomic uint32_t *word;      /* 0: open, 1: closed; pinned, in a page of its own that no child inherits */
+    _Atomic uint32_t *word;      /* 0: open, else closed; pinned, in a page of its own that no child inherits */
     CUdeviceptr address;         /* of the word, for the GPU */
     uint32_t context_epoch;      /* guarded by the ledger: the process's when the page was pinned */
     _Atomic uint32_t refused;    /* this device or driver has no such wait */
+    _Atomic uint32_t closings;   /* closed is another odd number each time */
     _Atomic uint32_t epoch;      /* grows with each closing: a lane that has not waited since must */
-    _Atomic uint32_t watched;    /* 1: the watcher runs; 2: and is on time */
+    _Atomic uint32_t watched;    /* 0: no watcher yet; 1: late; 2: on time; 3: starting */
     _Atomic uint32_t parked, bell;
     _Atomic uint32_t in_use;     /* some work in flight stands behind the valve */
 };
@@ -40,11 +41,12 @@ struct orion_valve {
 /* Whether the next launch of the lane can be put behind the valve; sets the valve up at first use. */
 bool orion_valve_ready(struct orion_process *process, struct orion_lane *lane);
 
-/* Before a launch: puts a wait into the stream where one is due, and sees that the watcher watches. */
-void orion_valve_pass(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t share_ns);
+/* Before a launch: puts a wait into the stream where one is due, and sees that the watcher watches. False: it could not,
+ * and the launch has to be gated as if there were no valve. */
+bool orion_valve_pass(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t share_ns);
 
-/* Before a call that blocks until work has completed: sleeps until hp is idle, rather than spin in the driver. */
-void orion_valve_await(struct orion_process *process, struct orion_board *board);
+/* Whether a call that waits for this process's work would spin in the driver until hp is idle. */
+bool orion_valve_would_block(struct orion_board *board);
 
 /* After orion_forbid_touch, before a context ends: a stream that waits for the valve would never end. Closed again only
  * after orion_allow_touch. */

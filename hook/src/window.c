@@ -13,6 +13,7 @@
 #define SHARE_LEAST_NS (20 * ORION_MICROSECOND)
 #define LEDGER_SPINS 4000u
 #define NEW_WAIT_NS (10 * ORION_MILLISECOND)   /* so long without waiting: what is waited for is something new */
+#define FORGET_TRIES 1000u
 #define STUCK_NS ORION_SECOND                  /* work that waits for what only the next launch brings */
 #define WAKE_BEFORE_NS (30 * ORION_MICROSECOND)
 #define DRY_NS (100 * ORION_MICROSECOND)       /* less queued than this, and a late waker leaves the GPU idle */
@@ -115,7 +116,8 @@ static unsigned reap_lane(struct orion_process *process, struct orion_lane *lane
     while (chunks->count > 0) {
         struct orion_chunk *chunk = &chunks->ring[chunks->first];
         CUevent end = chunk->identity != 0 ? chunk->timed_end : chunk->end;
-        if (orion_driver.cuEventQuery(end) == CUDA_ERROR_NOT_READY) break;
+        CUresult result = orion_driver.cuEventQuery(end);
+        if (result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) break;
         retire(process, lane);
         retired++;
     }
@@ -127,7 +129,8 @@ static void drop_lane(struct orion_lane *lane)
     struct orion_chunks *chunks = &lane->chunks;
     uint64_t cost = chunks->open_ns;
     for (uint32_t i = 0; i < chunks->count; i++) cost += chunks->ring[(chunks->first + i) % ORION_CHUNKS].cost_ns;
-    chunks->open_ns = chunks->first = chunks->count = 0;
+    chunks->first = (chunks->first + chunks->count) % ORION_CHUNKS; /* the slot behind stays: a sample may be in it */
+    chunks->open_ns = chunks->count = 0;
     take_off(lane->board, cost);
 }
 
@@ -137,6 +140,7 @@ static void drop_lane(struct orion_lane *lane)
 static unsigned look(struct orion_process *process, struct orion_board *board, uint64_t now)
 {
     unsigned retired = 0;
+    uint32_t at_work = 0;
     uint64_t head = UINT64_MAX;
     uint32_t used = atomic_load(&process->lanes.high_water);
     for (uint32_t i = 0; i < used; i++) {
@@ -144,6 +148,7 @@ static unsigned look(struct orion_process *process, struct orion_board *board, u
         if (lane->board != board) continue;
         struct orion_chunks *chunks = &lane->chunks;
         retired += reap_lane(process, lane);
+        at_work += chunks->count > 0 || chunks->open_ns > 0;
         if (chunks->count > 0) {
             if (chunks->ring[chunks->first].begun_ns < head) head = chunks->ring[chunks->first].begun_ns;
         } else if (chunks->open_ns > 0 && now - chunks->open_since_ns > 4 * ORION_RUN_AHEAD * orion_window_share(board)) {
@@ -152,6 +157,7 @@ static unsigned look(struct orion_process *process, struct orion_board *board, u
         }
     }
     if (head != UINT64_MAX && head > board->head_ns) board->head_ns = head;
+    board->lanes_at_work = at_work;
     return retired;
 }
 
@@ -191,7 +197,10 @@ static void wait_once(struct orion_process *process, struct orion_lane *lane, ui
 {
     struct orion_board *board = lane->board;
     uint64_t now = orion_now();
-    if (!orion_ledger_take(board)) return;
+    if (!orion_ledger_take(board)) {
+        orion_sleep_precisely(SLEEP_LEAST_NS);
+        return;
+    }
     struct orion_relaxed relaxed = orion_capture_relax(process);
     unsigned retired = look(process, board, now);
     if (retired == 0 && lane->chunks.open_ns > 0) close_chunk(process, lane);
@@ -269,9 +278,9 @@ void orion_window_launched(struct orion_process *process, struct orion_lane *lan
 
 void orion_window_reap(struct orion_process *process, struct orion_board *board)
 {
-    if (!orion_ledger_take(board)) return;
+    if (atomic_load(&process->untouchable) > 0 || !orion_ledger_take(board)) return;
     struct orion_relaxed relaxed = orion_capture_relax(process);
-    look(process, board, orion_now());
+    if (atomic_load(&process->untouchable) == 0) look(process, board, orion_now());
     orion_capture_unrelax(&relaxed);
     orion_ledger_give(board);
 }
@@ -289,7 +298,12 @@ void orion_window_drained(struct orion_process *process, struct orion_lane *lane
 
 void orion_window_forget(struct orion_lane *lane, bool context_lives)
 {
-    if (!orion_ledger_take(lane->board)) return;
+    /* Not the launch path, and events that outlive their context must not be met again: wait for the ledger, boundedly. */
+    unsigned tries = 0;
+    while (!orion_ledger_take(lane->board)) {
+        if (++tries == FORGET_TRIES) return;
+        orion_sleep_precisely(ORION_MILLISECOND);
+    }
     drop_lane(lane);
     for (uint32_t i = 0; i < ORION_CHUNKS; i++) {
         struct orion_chunk *chunk = &lane->chunks.ring[i];

@@ -4,6 +4,7 @@
 #include "fake_driver.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include "busy.h"
 #include "core.h"
@@ -12,10 +13,13 @@
 #define STREAMS 2
 #define THREADS 4
 #define ROUNDS 40000
+#define PAUSE_EVERY 400
 
 static struct orion_board *board;
 static _Atomic uint64_t given[STREAMS], completed[STREAMS]; /* the truth: work handed to the "GPU" and done */
 static _Atomic uint32_t finished;
+static _Atomic uint64_t clears; /* clear states that the watcher has seen */
+static pthread_barrier_t barrier;
 
 static CUstream stream_of(unsigned i) { return (CUstream)(uintptr_t)(0x5000 + 0x100 * i); }
 
@@ -79,10 +83,25 @@ static CUresult CUDAAPI query_event(CUevent event)
     return CUDA_SUCCESS;
 }
 
+/* Now and then nobody launches, until the watcher has seen the word clear: it must clear when all is done. */
+static void pause_together(void)
+{
+    if (pthread_barrier_wait(&barrier) == PTHREAD_BARRIER_SERIAL_THREAD) {
+        uint64_t seen = atomic_load(&clears);
+        synchronise_context();
+        for (uint64_t until = orion_now() + 10 * ORION_SECOND; atomic_load(&clears) == seen;) {
+            CHECK(orion_now() < until);
+            sched_yield();
+        }
+    }
+    pthread_barrier_wait(&barrier);
+}
+
 static void *worker(void *argument)
 {
     uint64_t seed = (uint64_t)(uintptr_t)argument * 2654435761u + 1;
     for (int round = 0; round < ROUNDS; round++) {
+        if (round % PAUSE_EVERY == 0) pause_together();
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         unsigned what = (unsigned)(seed >> 60), i = (unsigned)(seed >> 40) % STREAMS;
         if (what < 6) launch(i);
@@ -98,14 +117,14 @@ static void *worker(void *argument)
 /* IDLE or LINGER, read between two equal counts of work handed over, with some of it not complete: a violation. */
 static void *watcher(void *argument)
 {
-    uint64_t *clears = argument;
+    (void)argument;
     while (atomic_load(&finished) < THREADS) {
         uint64_t before[STREAMS];
         for (unsigned i = 0; i < STREAMS; i++) before[i] = atomic_load(&given[i]);
         uint32_t state = atomic_load(&board->busy->state);
         if (state != ORION_IDLE && state != ORION_LINGER) continue;
-        (*clears)++;
         for (unsigned i = 0; i < STREAMS; i++) CHECK(atomic_load(&completed[i]) >= before[i]);
+        atomic_fetch_add(&clears, 1);
     }
     return NULL;
 }
@@ -113,11 +132,11 @@ static void *watcher(void *argument)
 int main(void)
 {
     pthread_t threads[THREADS], watch;
-    uint64_t clears = 0;
     board = fake_board(ORION_ROLE_HP);
     orion_driver.cuCtxRecordEvent = record_context;
     orion_driver.cuEventQuery = query_event;
-    pthread_create(&watch, NULL, watcher, &clears);
+    pthread_barrier_init(&barrier, NULL, THREADS);
+    pthread_create(&watch, NULL, watcher, NULL);
     for (uintptr_t i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, worker, (void *)(i + 1));
     for (unsigned i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     pthread_join(watch, NULL);
@@ -125,6 +144,6 @@ int main(void)
     uint32_t state = atomic_load(&board->busy->state);
     CHECK(state == ORION_LINGER || state == ORION_IDLE); /* and it does clear when all is done */
     CHECK(atomic_load(&board->busy->progress) > 0);
-    printf("busy: %llu clear states seen, none with work outstanding\n", (unsigned long long)clears);
+    printf("busy: %llu clear states seen, none with work outstanding\n", (unsigned long long)atomic_load(&clears));
     return 0;
 }

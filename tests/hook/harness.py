@@ -1,12 +1,11 @@
 """A machine for host tests: simulated GPUs, an agent, and client processes under the hook, each a real process.
 
 Clients do what a test tells them (hook/test/client_scripted.c has the commands) and stamp it with CLOCK_MONOTONIC,
-which is `time.monotonic_ns` here, so a test compares times of several processes. Nothing sleeps for a while and hopes: a test
+which is `time.monotonic_ns` here, so a test compares times of several processes. Nothing sleeps and hopes: a test
 waits for an answer or for what the agent's snapshot says, with a deadline.
 """
 
 import contextlib
-import ctypes
 import os
 import select
 import shutil
@@ -130,9 +129,10 @@ class Client:
         return self.process.wait(seconds)
 
     def cpu_seconds(self) -> float:
-        """CPU time of all its threads so far, to the nanosecond."""
-        clock = -8 * self.pid - 6  # the kernel's clock id of a process's CPU time, as clock_getcpuclockid makes it
-        return time.clock_gettime(clock)
+        """CPU time so far of all its threads but the simulated GPU's own, which does what hardware does elsewhere."""
+        threads = Path(f"/proc/{self.pid}/task").iterdir()
+        counted = (thread for thread in threads if (thread / "comm").read_text().strip() != "sim-keeper")
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in counted) / 1e9
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -149,7 +149,7 @@ class Machine:
     """Simulated GPUs of its own, an agent's root, and clients. A context manager."""
 
     def __init__(self, build: Path, gpus: int = 1) -> None:
-        self._build = build
+        self.build = build
         self.folder = Path(tempfile.mkdtemp(prefix="orion-", dir="/tmp"))
         self.root = self.folder / "root"
         self._clients: list[Client] = []
@@ -174,15 +174,15 @@ class Machine:
 
     @property
     def simulated_library(self) -> Path:
-        return self._build / "sim" / "libcuda.so.1"
+        return self.build / "sim" / "libcuda.so.1"
 
     @property
     def hook(self) -> Path:
-        return self._build / "liborion_hook.so"
+        return self.build / "liborion_hook.so"
 
     @property
     def program(self) -> Path:
-        return self._build / "test" / "client_scripted"
+        return self.build / "test" / "client_scripted"
 
     # -- The agent -----------------------------------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class Machine:
 
     def client_environment(self, root: Path | None) -> dict[str, str]:
         """Return the environment of a client; without a root it is not under the hook."""
-        environment = self.environment | {"LD_LIBRARY_PATH": str(self._build / "sim")}
+        environment = self.environment | {"LD_LIBRARY_PATH": str(self.build / "sim")}
         if root is not None:
             environment |= {"ORION_ROOT": str(root), "LD_PRELOAD": str(self.hook)}
         return environment
@@ -339,6 +339,3 @@ def figure(what: str, values: list[float], unit: str) -> None:
     if len(values) > 1:
         text += f", p99 {percentile(values, 99):.3f} {unit}, most {max(values):.3f} {unit}"
     print(f"\nmeasured: {what}: {text}, of {len(values)}")
-
-
-libc = ctypes.CDLL(None, use_errno=True)

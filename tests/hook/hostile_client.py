@@ -16,13 +16,12 @@ import signal
 import socket
 import struct
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from orion.hook import layout
-from tests.node_agent.protocol_client import ProtocolClient, Refused, connect, head
+from tests.node_agent.protocol_client import ProtocolClient, Refused, connect, head, hello
 
 PUNCH = 0x1 | 0x2  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 libc = ctypes.CDLL(None)
@@ -115,20 +114,42 @@ def attack_joins(directory: Path, count: int) -> None:
             ProtocolClient(directory).join().close()
 
 
+def shout_hello(directory: Path, count: int) -> None:
+    """Say hello so often, and wait for no answer."""
+    address = str(directory / "agent.sock")
+    for _ in range(count):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.setblocking(False)
+            sock.connect(address)
+            sock.send(hello())
+
+
+class Over(BaseException):
+    """The time is up, wherever an attack may be."""
+
+
 def main() -> None:
     """Attack for so long."""
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    signal.signal(signal.SIGIO, signal.SIG_IGN)
-    place, deadline = sys.argv[1], time.monotonic() + float(sys.argv[2])
     found: set[str] = set()
-    while time.monotonic() < deadline:
-        if place == "-":
+
+    def end(*_: object) -> None:
+        raise Over
+
+    for ignored in (signal.SIGPIPE, signal.SIGIO):
+        signal.signal(ignored, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, end)
+    place = sys.argv[1]
+    try:
+        signal.setitimer(signal.ITIMER_REAL, float(sys.argv[2]))
+        while place == "-":
             sum(range(10000))
-            continue
-        found.update(attack_pages(Path(place)))
-        attack_socket(Path(place))
-        attack_joins(Path(place), 20)
-    print("\n".join(sorted(found)))
+        while True:
+            found.update(attack_pages(Path(place)))
+            attack_socket(Path(place))
+            attack_joins(Path(place), 5)
+            shout_hello(Path(place), 50)
+    except Over:
+        print("\n".join(sorted(found)))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import array
 import fcntl
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -123,21 +124,27 @@ def test_a_plain_file_for_a_socket(bare_machine: Machine) -> None:
 
 
 def test_a_directory_that_may_not_be_entered(bare_machine: Machine) -> None:
-    # As another user, since these tests may run as root, whom no mode stops.
+    # As another user, if these tests run as root, whom no mode stops.
     root = bare_machine.client_root("be-0")
-    (root / "slots").chmod(0o700)
+    (root / "slots").chmod(0)
     if os.geteuid() != 0:
-        (root / "slots").chmod(0)
         runs_unmanaged(bare_machine.start_in(root), NOBODY)
         return
+    reachable = bare_machine.folder / "build"
+    for name in ("liborion_hook.so", "sim/libcuda.so.1", "test/client_scripted"):
+        (reachable / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(bare_machine.build / name, reachable / name)
+    (reachable / "state").mkdir()
+    (reachable / "state").chmod(0o777)
     bare_machine.folder.chmod(0o755)
-    simulated = bare_machine.folder / "nobody"
-    simulated.mkdir()
-    simulated.chmod(0o777)
-    client = bare_machine.start_in(
-        root, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", ORION_SIM_STATE=str(simulated)
-    )
-    runs_unmanaged(client, NOBODY)
+    environment = {
+        "ORION_SIM_STATE": str(reachable / "state"),
+        "LD_PRELOAD": str(reachable / "liborion_hook.so"),
+        "LD_LIBRARY_PATH": str(reachable / "sim"),
+    }
+    bare_machine.build = reachable
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    runs_unmanaged(bare_machine.start_in(root, *nobody, **environment), NOBODY)
 
 
 def test_a_read_only_directory_is_enough(machine: Machine) -> None:

@@ -157,6 +157,7 @@ def test_a_process_without_an_agent_says_so_once_and_joins_later(pair: Pair, mac
         assert new.must("run 1 10").ended < launched.began + 100 * MILLISECOND
     machine.start_agent()
     machine.until_joined(new, hp)
+    machine.until_known(hp, new)
     with busy(hp, 100) as launched:
         new.send("run 1 10")
     assert new.answer().ended >= launched.began + 100 * MILLISECOND

@@ -142,10 +142,10 @@ def test_more_streams_than_lanes_prove_nothing_for_each_other(pair: Pair, machin
 def test_a_be_client_with_more_streams_than_lanes_still_runs(machine: Machine) -> None:
     be = machine.start("be-0")
     be.must("crowd 1300")
-    be.must("launch 50 20 1299")
+    be.must("launch 10 20 1299")
     be.must("ctxsync")
-    be.must("streams 200 20")
-    be.must("launch 50 20 1298")
+    be.must("streams 20 20")
+    be.must("launch 10 20 1298")
     be.must("ctxsync")
     eventually(lambda: in_flight(machine, be) == 0, "nothing is in flight")
 

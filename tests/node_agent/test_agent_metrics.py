@@ -64,7 +64,7 @@ def test_a_client_is_shown(stopped_agent: AgentProcess, address: str) -> None:
         assert value(samples, "orion_client_gate_wait_seconds_count", **labels) == 4
         assert value(samples, "orion_gpu_clients", role="be") == 1
         assert value(samples, "orion_agent_joins_total", role="be") == 1
-        assert value(samples, "orion_gpu_window_seconds") == 0.0005
+        assert value(samples, "orion_gpu_window_seconds") == 0.0004
 
 
 def test_every_metric_is_documented(stopped_agent: AgentProcess, address: str) -> None:

@@ -19,12 +19,12 @@ def test_active_slots_share_and_quiet_ones_take_nothing(agent: AgentProcess) -> 
         eventually(lambda: share(clients[0]) == 400_000, "nobody is active")
         for client in clients[:2]:
             client.record.set(layout.RecordPage, "in_flight_ns", 1)
-        eventually(lambda: share(clients[0]) == 250_000, "two are active")
+        eventually(lambda: share(clients[0]) == 200_000, "two are active")
         eventually(lambda: share(clients[2]) == 400_000 // 3, "the third to come would have a third")
         clients[1].record.set(layout.RecordPage, "in_flight_ns", 0)
         eventually(lambda: share(clients[0]) == 400_000, "one is active")
         clients[1].record.set(layout.RecordPage, "waiting_since_ns", 1)
-        eventually(lambda: share(clients[0]) == 250_000, "who waits is active")
+        eventually(lambda: share(clients[0]) == 200_000, "who waits is active")
         clients[1].close()
         stack.pop_all()
         eventually(lambda: share(clients[0]) == 400_000, "one is left")
@@ -38,7 +38,7 @@ def test_a_slot_with_many_clients_takes_from_itself(agent: AgentProcess) -> None
         lone = stack.enter_context(ProtocolClient(agent.slot("be-1")).join())
         for client in [*crowd, lone]:
             client.record.set(layout.RecordPage, "waiting_since_ns", 1)
-        eventually(lambda: share(lone) == 250_000, "two slots are active")
+        eventually(lambda: share(lone) == 200_000, "two slots are active")
         assert share(crowd[0]) == 50_000
 
 
