@@ -16,6 +16,7 @@ struct effect {
     struct sim_position position;
     sim_effect_run run;
     void *data;
+    uint64_t early_ns;
 };
 
 _Atomic uint32_t sim_effects_done;
@@ -26,11 +27,11 @@ static __thread bool running;
 
 bool sim_in_host_function(void) { return running; }
 
-void sim_effect_add(const struct sim_position *position, sim_effect_run run, void *data) {
+void sim_effect_add(const struct sim_position *position, sim_effect_run run, void *data, uint64_t early_ns) {
     struct effect *effect = malloc(sizeof *effect);
     if (!effect)
         abort(); /* its operation is queued already and would block the stream for ever */
-    *effect = (struct effect){NULL, *position, run, data};
+    *effect = (struct effect){NULL, *position, run, data, early_ns};
     pthread_mutex_lock(&mutex);
     *last = effect;
     last = &effect->next;
@@ -58,13 +59,14 @@ static enum turn turn_of(const struct effect *effect, uint64_t *when) {
     return turn;
 }
 
+/* An operation that is not the head yet is over as soon as it becomes it. */
 static void mark_done(const struct effect *effect) {
     const struct sim_position *at = &effect->position;
     do {
         sim_enter();
         struct sim_state *state = sim_state();
         if (state->streams[at->stream].generation == at->generation &&
-            state->streams[at->stream].done == at->number - 1) {
+            state->streams[at->stream].done < at->number) {
             SIM_PUT(sim_op_at(state, at->stream, at->number - 1)->end_ns, 1);
             sim_run();
         }
@@ -90,9 +92,9 @@ static void unlink_effect(struct effect *effect) {
 static uint64_t attempt(struct effect *effect) {
     uint64_t when = 0;
     enum turn turn = turn_of(effect, &when);
-    if (turn == NOT_YET)
-        return when;
-    if (turn == NOW) {
+    if (turn == NOT_YET && when > sim_monotonic_ns() + effect->early_ns)
+        return when - effect->early_ns;
+    if (turn != GONE) {
         running = true;
         bool done = effect->run(effect->data);
         running = false;

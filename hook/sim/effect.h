@@ -7,8 +7,9 @@
 /* Carries out the effect; false: not yet (a value that is waited for), it is asked again. Runs without any lock. */
 typedef bool (*sim_effect_run)(void *data);
 
-/* Announce the effect whose operation is at `position`; the keeper runs it and then frees `data`. */
-void sim_effect_add(const struct sim_position *position, sim_effect_run run, void *data);
+/* Announce the effect whose operation is at `position`; the keeper runs it and then frees `data`. It may run up to
+ * `early_ns` before its turn is expected: so a keeper that wakes late leaves no gap where a device would leave none. */
+void sim_effect_add(const struct sim_position *position, sim_effect_run run, void *data, uint64_t early_ns);
 
 /* One round of the keeper: run what has come to its turn, then sleep until there may be something. */
 void sim_effects_work(void);

@@ -24,7 +24,7 @@ CUresult sim_submit_host_function(struct CUstream_st *stream, CUhostFn function,
     struct host_call *call = malloc(sizeof *call);
     SIM_REFUSE(!call, CUDA_ERROR_OUT_OF_MEMORY);
     *call = (struct host_call){function, data};
-    return sim_submit_host(stream, run_host, call);
+    return sim_submit_host(stream, run_host, call, 0);
 }
 
 CUresult CUDAAPI cuLaunchHostFunc(CUstream handle, CUhostFn function, void *data) {
@@ -45,5 +45,5 @@ CUresult CUDAAPI cuStreamAddCallback(CUstream handle, CUstreamCallback function,
     struct callback *callback = malloc(sizeof *callback);
     SIM_REFUSE(!callback, CUDA_ERROR_OUT_OF_MEMORY);
     *callback = (struct callback){function, data, handle};
-    return sim_submit_host(stream, run_callback, callback);
+    return sim_submit_host(stream, run_callback, callback, 0);
 }

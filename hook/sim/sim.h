@@ -144,7 +144,7 @@ CUresult sim_submit(struct CUstream_st *stream, const struct sim_op *op, struct 
 CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_kernel *kernel, void *const *parameters);
 CUresult sim_submit_copy(struct CUstream_st *stream, enum sim_engine engine, size_t bytes);
 CUresult sim_submit_memset(struct CUstream_st *stream, size_t bytes);
-CUresult sim_submit_host(struct CUstream_st *stream, bool (*run)(void *), void *data);
+CUresult sim_submit_host(struct CUstream_st *stream, bool (*run)(void *), void *data, uint64_t early_ns);
 CUresult sim_submit_record(struct CUstream_st *stream, struct CUevent_st *event);
 /* Make a stream wait for all that is queued in the streams of its context. */
 CUresult sim_wait_for_streams(struct CUstream_st *stream);

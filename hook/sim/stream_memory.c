@@ -6,6 +6,8 @@
 #include "capture.h"
 #include "sim.h"
 
+#define EARLY_NS 60000u /* a wait may look at its word so long before its turn */
+
 struct word { uint64_t address, value; unsigned flags; bool wide, wait; };
 
 static bool satisfied(const struct word *word) {
@@ -48,7 +50,7 @@ static CUresult submit(CUstream handle, const struct word *word) {
     struct word *copy = malloc(sizeof *copy);
     SIM_REFUSE(!copy, CUDA_ERROR_OUT_OF_MEMORY);
     *copy = *word;
-    return sim_submit_host(stream, run, copy);
+    return sim_submit_host(stream, run, copy, word->wait ? EARLY_NS : 0);
 }
 
 CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {

@@ -89,7 +89,7 @@ static CUresult submit_fault(struct CUstream_st *stream, CUresult error) {
     struct fault *fault = malloc(sizeof *fault);
     SIM_REFUSE(!fault, CUDA_ERROR_OUT_OF_MEMORY);
     *fault = (struct fault){stream->context, error};
-    return sim_submit_host(stream, run_fault, fault);
+    return sim_submit_host(stream, run_fault, fault, 0);
 }
 
 CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_kernel *kernel, void *const *parameters) {
@@ -120,11 +120,11 @@ CUresult sim_submit_memset(struct CUstream_st *stream, size_t bytes) {
     return sim_submit(stream, &op, NULL);
 }
 
-CUresult sim_submit_host(struct CUstream_st *stream, bool (*run)(void *), void *data) {
+CUresult sim_submit_host(struct CUstream_st *stream, bool (*run)(void *), void *data, uint64_t early_ns) {
     struct sim_op op = {.kind = SIM_EFFECT};
     struct sim_position at;
     SIM_TRY(sim_submit(stream, &op, &at));
-    sim_effect_add(&at, run, data);
+    sim_effect_add(&at, run, data, early_ns);
     return CUDA_SUCCESS;
 }
 

@@ -32,7 +32,10 @@ static void set_closed(struct orion_process *process, struct orion_valve *valve)
 {
     if (atomic_load(&process->untouchable) > 0) return;
     uint32_t closed = atomic_fetch_add(&valve->closings, 2) | 1; /* never 0, and not what a watcher may have just read */
-    if (atomic_exchange(valve->word, closed) == 0) atomic_fetch_add(&valve->epoch, 1);
+    uint32_t before = atomic_load(valve->word);
+    do { /* the epoch first: who finds the valve closed must find that its lane has not waited since */
+        if (before == 0) atomic_fetch_add(&valve->epoch, 1);
+    } while (!atomic_compare_exchange_weak(valve->word, &before, closed));
     if (atomic_load(&process->untouchable) > 0) set_open(valve); /* a context began to end between the two looks */
 }
 
