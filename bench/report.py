@@ -1,4 +1,4 @@
-"""Markdown from raw data: `python -m orion.bench.report RAW...`, so that no figure in docs/results is typed by hand.
+"""Markdown from raw data: `python -m orion.bench.report RAW...`, for the tables of docs/results.
 
 Takes the files that colocation, solo_overhead and hook_cost write (.json or .json.gz) and prints one section a file.
 """

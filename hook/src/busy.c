@@ -9,7 +9,7 @@
 #define LOOK_AT_LEAST_NS (2 * ORION_MILLISECOND)      /* while busy: keeps the beat fresher than ORION_BEAT_STALE_NS */
 #define PROVE_AT_LEAST_NS (10 * ORION_MILLISECOND)    /* work that nobody waits for shows progress this often */
 
-void orion_busy_began(struct orion_board *board, enum orion_busy_change change)
+void orion_busy_began(struct orion_board *board)
 {
     uint64_t now = orion_now();
     uint64_t drained = atomic_load_explicit(&board->busy->drained_ns, memory_order_relaxed);
@@ -18,16 +18,13 @@ void orion_busy_began(struct orion_board *board, enum orion_busy_change change)
         orion_linger_learn(&board->linger, now - drained, policy->linger_floor_ns, policy->linger_ceiling_ns);
     atomic_store_explicit(&board->busy_since_ns, now, memory_order_relaxed);
     atomic_store_explicit(&board->record->busy_since_ns, now, memory_order_relaxed);
-    if (change == ORION_BUSY_OPENED) {
-        atomic_store_explicit(&board->busy->beat_ns, now, memory_order_relaxed);
-        orion_thread_wake_by(board, now);
-    }
+    atomic_store_explicit(&board->busy->beat_ns, now, memory_order_relaxed);
 }
 
 static bool all_drained(struct orion_process *process, struct orion_board *board)
 {
     uint32_t used = atomic_load_explicit(&process->lanes.high_water, memory_order_seq_cst);
-    for (uint32_t i = 0; i < used; i++) {
+    for (uint32_t i = orion_lanes_begin(process); i < used; i++) {
         struct orion_lane *lane = &process->lanes.lane[i];
         if (lane->board != board) continue;
         uint64_t drained = atomic_load_explicit(&lane->drained, memory_order_seq_cst);
@@ -87,7 +84,7 @@ static void attend_to_unproven(struct orion_process *process, struct orion_board
 {
     uint64_t begun = 0;
     uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = 0; i < used; i++)
+    for (uint32_t i = orion_lanes_begin(process); i < used; i++)
         if (process->lanes.lane[i].board == board) begun += atomic_load_explicit(&process->lanes.lane[i].begun, memory_order_relaxed);
     bool quiet = begun == atomic_load_explicit(&board->looked_begun, memory_order_relaxed);
     atomic_store_explicit(&board->looked_begun, begun, memory_order_relaxed);

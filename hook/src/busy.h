@@ -27,8 +27,8 @@ static inline enum orion_busy_change orion_busy_set(struct orion_board *board)
     return before == ORION_IDLE ? ORION_BUSY_OPENED : before == ORION_LINGER ? ORION_BUSY_RESUMED : ORION_BUSY_SAME;
 }
 
-/* After the launch that opened a busy period (off its way to the GPU): learn the gap, see that the thread attends. */
-void orion_busy_began(struct orion_board *board, enum orion_busy_change change);
+/* At the launch that begins a busy period, before the driver's call (which may take longer than the gap): learn the gap. */
+void orion_busy_began(struct orion_board *board);
 
 /* After a proof: BUSY -> LINGER if all work is proven drained. */
 void orion_busy_try_close(struct orion_process *process, struct orion_board *board);

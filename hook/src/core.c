@@ -10,6 +10,7 @@
 #include "identity.h"
 #include "process.h"
 #include "report.h"
+#include "thread.h"
 #include "valve.h"
 #include "window.h"
 
@@ -71,7 +72,9 @@ void orion_work_begin(struct orion_work *work)
     if (role == ORION_ROLE_BE && orion_board_policy(board)->kind == ORION_POLICY_GATE) admit(process, lane, work);
     work->lane = lane;
     atomic_fetch_add(&lane->begun, 1);
-    if (role == ORION_ROLE_HP) work->flags = orion_busy_set(board);
+    if (role != ORION_ROLE_HP) return;
+    work->flags = orion_busy_set(board);
+    if (__builtin_expect(work->flags != ORION_BUSY_SAME, 0)) orion_busy_began(board);
 }
 
 void orion_work_end(struct orion_work *work, CUresult result)
@@ -81,7 +84,8 @@ void orion_work_end(struct orion_work *work, CUresult result)
     struct orion_board *board = lane->board;
     atomic_fetch_add(&lane->returned, 1);
     if (work->expected_ns == 0) {
-        if (work->flags != ORION_BUSY_SAME) orion_busy_began(board, (enum orion_busy_change)work->flags);
+        /* A system call, and so behind the launch: the GPU is at work meanwhile. */
+        if (work->flags == ORION_BUSY_OPENED) orion_thread_wake_by(board, 0);
         return;
     }
     /* A failed launch took no time; its sample, if it was one, is closed all the same. */
@@ -101,7 +105,7 @@ static void mark_context(struct orion_process *process, CUcontext context)
     mark_count = 0;
     if (context == NULL && orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return;
     uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = 0; i < used && mark_count < MARKS; i++) {
+    for (uint32_t i = orion_lanes_begin(process); i < used && mark_count < MARKS; i++) {
         struct orion_lane *lane = &process->lanes.lane[i];
         if (lane->board == NULL || lane->context != context) continue;
         uint64_t returned = atomic_load(&lane->returned);

@@ -24,7 +24,7 @@ static bool mark_next_context(struct orion_process *process, struct orion_board 
     marks->context = NULL;
     marks->count = 0;
     uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = 0; i < used && marks->count < MARKS; i++) {
+    for (uint32_t i = orion_lanes_begin(process); i < used && marks->count < MARKS; i++) {
         struct orion_lane *lane = &process->lanes.lane[i];
         if (lane->board != board) continue;
         uint64_t returned = atomic_load(&lane->returned);

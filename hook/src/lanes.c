@@ -51,6 +51,11 @@ static struct orion_board *board_of_context(CUcontext context)
     return result == CUDA_SUCCESS ? orion_board_of(device) : NULL;
 }
 
+uint32_t orion_lanes_begin(const struct orion_process *process)
+{
+    return atomic_load_explicit(&process->lanes.overflowed, memory_order_seq_cst) ? 0 : ORION_BOARDS;
+}
+
 static struct orion_lane *claimed(struct orion_process *process, struct orion_lane *lane, uint64_t key,
                                   struct orion_stream_name stream, CUcontext context, struct orion_board *board)
 {
@@ -60,6 +65,7 @@ static struct orion_lane *claimed(struct orion_process *process, struct orion_la
     lane->board = board;
     lane->past_valve_ns = 0; /* and no wait stands in this stream yet */
     lane->valve_epoch = atomic_load(&board->valve.epoch) - 1;
+    if (orion_lane_index(process, lane) < ORION_BOARDS) atomic_store(&process->lanes.overflowed, 1);
     uint32_t index = orion_lane_index(process, lane), used = atomic_load(&process->lanes.high_water);
     while (used <= index && !atomic_compare_exchange_weak(&process->lanes.high_water, &used, index + 1)) {}
     atomic_store_explicit(&lane->state, ORION_LANE_READY, memory_order_release);

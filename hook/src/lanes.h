@@ -36,6 +36,7 @@ struct orion_lane {
 } __attribute__((aligned(128)));
 
 struct orion_lanes {
+    _Atomic uint32_t overflowed; /* some board's overflow lane is in use: walks begin at 0, else behind those */
     _Atomic uint32_t high_water; /* lanes beyond were never used */
     struct orion_lane lane[ORION_LANES];
 };
@@ -47,6 +48,9 @@ uint32_t orion_lane_index(const struct orion_process *process, const struct orio
 
 /* Whether it is an overflow lane: what is known of it is known of no single stream, nor has it a handle. */
 bool orion_lane_is_shared(const struct orion_process *process, const struct orion_lane *lane);
+
+/* Where a walk over the lanes in use begins; it ends before high_water. */
+uint32_t orion_lanes_begin(const struct orion_process *process);
 
 /* The handle by which any thread can name the lane's stream (but for another thread's default stream). */
 CUstream orion_lane_handle(const struct orion_lane *lane);

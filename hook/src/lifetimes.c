@@ -22,7 +22,7 @@ void orion_context_created(CUdevice device, CUresult result) { (void)device, (vo
 static void end_lanes(struct orion_process *process, CUcontext context, const struct orion_board *board)
 {
     uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = 0; i < used; i++) {
+    for (uint32_t i = orion_lanes_begin(process); i < used; i++) {
         struct orion_lane *lane = &process->lanes.lane[i];
         struct orion_board *its = lane->board;
         if (its == NULL || (context != NULL ? lane->context != context : its != board)) continue;
@@ -56,7 +56,7 @@ void orion_primary_ending(CUdevice device)
     orion_valve_open_all(process);
     ending_primary = device;
     uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = 0; i < used; i++) {
+    for (uint32_t i = orion_lanes_begin(process); i < used; i++) {
         struct orion_lane *lane = &process->lanes.lane[i];
         struct orion_board *board = lane->board;
         if (board != NULL && board->device == device) orion_window_forget(lane, true);

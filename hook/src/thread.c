@@ -53,7 +53,7 @@ static void count_launches(struct orion_process *process, struct orion_board *bo
 {
     uint64_t launches = 0;
     uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = 0; i < used; i++)
+    for (uint32_t i = orion_lanes_begin(process); i < used; i++)
         if (process->lanes.lane[i].board == board) launches += atomic_load_explicit(&process->lanes.lane[i].begun, memory_order_relaxed);
     atomic_store_explicit(&board->record->launches, launches, memory_order_relaxed);
 }

@@ -4,8 +4,8 @@
  * next launches more slowly than the GPU runs them (measured, ResNet-50 training, a window of 0.5 ms: 8 % of its
  * throughput), a large one is what an arriving hp waits for. With the valve the program runs many windows ahead, and a
  * wait on the valve's word (cuStreamWaitValue32) stands in the stream before every window of work: closed, the GPU
- * stops at the next one. Measured: an open wait costs 2.2 us of a stream's time and 0.7 us of CPU, a blocked one costs
- * the other process nothing, and work behind it begins 6-12 us after the word opens.
+ * stops at the next one. Measured (docs/results/overhead.md): an open wait costs 2.4 us of a stream's time and 1-2 us of
+ * CPU, a blocked one costs the other process nothing, and work behind it is done 7-15 us after the word opens.
  *
  * The word is this process's own, so nobody else can leave it closed. A watcher, one thread for each GPU, closes it
  * within about 50 us of hp's launch (or a launching thread does, whichever looks first) and opens it when hp is idle; it

@@ -143,7 +143,7 @@ static unsigned look(struct orion_process *process, struct orion_board *board, u
     uint32_t at_work = 0;
     uint64_t head = UINT64_MAX;
     uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = 0; i < used; i++) {
+    for (uint32_t i = orion_lanes_begin(process); i < used; i++) {
         struct orion_lane *lane = &process->lanes.lane[i];
         if (lane->board != board) continue;
         struct orion_chunks *chunks = &lane->chunks;
@@ -188,7 +188,7 @@ static void wait_for_room(const struct orion_board *board, uint64_t expected_ns,
 static void forget_all(struct orion_process *process, struct orion_board *board)
 {
     uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = 0; i < used; i++)
+    for (uint32_t i = orion_lanes_begin(process); i < used; i++)
         if (process->lanes.lane[i].board == board) drop_lane(&process->lanes.lane[i]);
     atomic_store(&board->in_flight_ns, 0);
 }

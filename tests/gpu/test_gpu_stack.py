@@ -28,6 +28,7 @@ int main() {
     for (int i = 0; i < 1000; i++) add<<<4, 32>>>(x);
     cudaMemcpy(&y, x, sizeof(int), cudaMemcpyDeviceToHost);
     printf("%d\n", y);
+    fflush(stdout);
     getchar(); /* so that the agent can be asked about this process */
     return y == 128000 ? 0 : 1;
 }

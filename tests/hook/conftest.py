@@ -8,7 +8,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.hook.harness import Client, Machine
+from tests.hook.harness import Machine
+from tests.hook.scripted_client import Client
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.hook.harness import Client, Machine, eventually, figure, percentile, warm
+from tests.hook.harness import Machine, figure, percentile
+from tests.hook.scripted_client import Client, eventually, warm
 
 Pair = tuple[Client, Client]
 
@@ -18,6 +19,8 @@ def test_a_gated_be_client_uses_next_to_no_cpu(pair: Pair, machine: Machine, wai
     hp, be = pair
     warm(be, 100, 5)
     warm(be, 10, 5)
+    # hp may be kept from the CPU between two kernels: that is no idleness here.
+    machine.agent.set_policy(machine.uuids[0], linger_floor_us=50_000, linger_ceiling_us=50_000)
     hp.send("loop 2.5 20000 1")
     machine.until(hp, "busy")
     be.send(waiting)
@@ -66,7 +69,7 @@ def test_be_with_little_cpu_runs_when_hp_is_idle(pair: Pair, machine: Machine) -
             idle = hp.must("sync").ended
             times.append((be.answer().ended - idle) / 1000 - 50)
     figure("from hp idle to be running with 0.2 CPU", times, "us")
-    assert percentile(times, 50) < 2000
+    assert percentile(times, 50) < 20_000  # one that spends its 20 ms of each 100 on waiting would wait for 80 more
 
 
 def start_time(machine: Machine, root: Path | None) -> float:

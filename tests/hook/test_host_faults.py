@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.hook.harness import MILLISECOND, Client, ClientDied, Machine, busy, eventually, figure, warm
+from tests.hook.harness import Machine, figure
+from tests.hook.scripted_client import MILLISECOND, Client, ClientDied, busy, eventually, warm
 
 Pair = tuple[Client, Client]
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from orion.hook import layout
 from tests.hook import hostile_client
-from tests.hook.harness import MILLISECOND, Client, Machine, busy, eventually, figure, percentile, warm
+from tests.hook.harness import Machine, figure, percentile
+from tests.hook.scripted_client import MILLISECOND, Client, busy, eventually, warm
 from tests.node_agent.protocol_client import ProtocolClient
 
 

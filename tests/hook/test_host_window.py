@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.hook.harness import MILLISECOND, Client, Machine, busy, eventually, figure, percentile, warm
+from tests.hook.harness import Machine, figure, percentile
+from tests.hook.scripted_client import MILLISECOND, Client, busy, eventually, warm
 
 Pair = tuple[Client, Client]
 

@@ -1,0 +1,153 @@
+"""A client process that does what a test tells it; hook/test/client_scripted.c has the commands.
+
+It stamps what it does with CLOCK_MONOTONIC, which is `time.monotonic_ns` here, so a test compares times of several
+processes.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MILLISECOND = 1_000_000
+DEADLINE = 20.0
+""" Seconds after which an answer is not expected any more; far beyond what any takes, so that a hang is a failure. """
+
+
+def eventually(condition: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
+    """Wait for a condition; fail with `what` when it does not come."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.002)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client says of one command: nanoseconds around it, its result, and what else it shows."""
+
+    began: int
+    ended: int
+    result: int
+    more: list[float] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended - self.began) / 1e9
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Began and synchronised of each kernel, as `stamps` shows them."""
+        return [(int(began), int(ended)) for began, ended in zip(self.more[::2], self.more[1::2], strict=True)]
+
+
+class ClientDied(Exception):
+    """A client ended where an answer was due."""
+
+
+class Client:
+    """A scripted client process. Ended, if it still runs, with its machine."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], complaints: Path) -> None:
+        self._complaints = complaints
+        with complaints.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, bufsize=0
+            )
+        self._heard = b""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def said(self) -> list[str]:
+        """The lines that the hook has written on stderr."""
+        return [line for line in self._complaints.read_text().splitlines() if line.startswith("orion:")]
+
+    def send(self, command: str) -> None:
+        """Tell it a command without waiting for the answer."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(command.encode() + b"\n")
+
+    def heard_something(self, seconds: float) -> bool:
+        """Return whether an answer comes within `seconds`."""
+        assert self.process.stdout is not None
+        return b"\n" in self._heard or bool(select.select([self.process.stdout], [], [], seconds)[0])
+
+    def answer(self, seconds: float = DEADLINE) -> Answer:
+        """Return the next answer."""
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._heard:
+            left = deadline - time.monotonic()
+            assert left > 0, f"no answer within {seconds} s"
+            if not select.select([self.process.stdout], [], [], left)[0]:
+                continue
+            part = os.read(self.process.stdout.fileno(), 1 << 16)
+            if not part:
+                raise ClientDied(self.process.wait(seconds))
+            self._heard += part
+        line, _, self._heard = self._heard.partition(b"\n")
+        status, _, began, ended, result, *more = line.decode().split()
+        assert status == "ok"
+        return Answer(int(began), int(ended), int(result), [float(number) for number in more])
+
+    def do(self, command: str, seconds: float = DEADLINE) -> Answer:
+        """Tell it a command and return the answer, whatever its result."""
+        self.send(command)
+        return self.answer(seconds)
+
+    def must(self, command: str, seconds: float = DEADLINE) -> Answer:
+        """Tell it a command that has to succeed."""
+        answer = self.do(command, seconds)
+        assert answer.result == 0, f"{command}: CUDA result {answer.result}"
+        return answer
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """Send a signal and return when, in monotonic nanoseconds."""
+        when = time.monotonic_ns()
+        self.process.send_signal(number)
+        return when
+
+    def reap(self, seconds: float = DEADLINE) -> int:
+        """Wait for its end and return its status."""
+        return self.process.wait(seconds)
+
+    def cpu_seconds(self) -> float:
+        """CPU time so far of all its threads but the simulated GPU's own, which does what hardware does elsewhere."""
+        threads = Path(f"/proc/{self.pid}/task").iterdir()
+        counted = (thread for thread in threads if (thread / "comm").read_text().strip() != "sim-keeper")
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in counted) / 1e9
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.wait(DEADLINE)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+
+@contextlib.contextmanager
+def busy(hp: Client, milliseconds: float) -> Iterator[Answer]:
+    """hp's GPU is busy from the start of the body on, with one kernel of that length; ends with hp drained.
+
+    Yields:
+        the answer of the launch.
+    """
+    yield hp.must(f"launch 1 {milliseconds * 1000:.0f}")
+    hp.must("sync", DEADLINE + milliseconds / 1000)
+
+
+def warm(be: Client, microseconds: int, launches: int = 40) -> None:
+    """Let a be client learn how long a kernel takes, so that it has no unknown kernel any more."""
+    for _ in range(launches):
+        be.must(f"run 1 {microseconds}")
