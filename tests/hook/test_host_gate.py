@@ -12,7 +12,7 @@ Pair = tuple[Client, Client]
 
 
 def test_nothing_that_be_launches_while_hp_is_busy_runs_before_hp_is_idle(pair: Pair) -> None:
-    # hp's kernels take 8 ms. A be kernel whose launch begins after hp's launch has returned is not over before they are.
+    # hp's kernels take 8 ms. A be kernel whose launch begins after hp's launch has returned is over after they are.
     hp, be = pair
     warm(be, 100)
     be.send("stamps 1.5 100")
