@@ -42,7 +42,7 @@ def agent(
     policy: Annotated[Policy, typer.Option(help="gate: be waits while hp is busy. none: nobody waits.")] = Policy.GATE,
     window_us: Annotated[
         int, typer.Option(min=50, max=1_000_000, help="Expected be work in flight: what hp may have to wait for.")
-    ] = 500,
+    ] = 400,
 ) -> None:
     """Run the node agent: it seats clients, grants, watches over them and serves metrics.
 
