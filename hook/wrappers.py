@@ -141,7 +141,7 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
 def _lifetime(function: Function, declaration: Declaration) -> list[str]:
     kind, handle = _only_call(declaration)
     around: dict[str, tuple[list[str], list[str]]] = {
-        "creates_context": ([f"orion_context_creating({handle});"], [f"orion_context_created({handle}, result);"]),
+        "creates_context": ([f"orion_context_creating({handle});"], []),
         "ends_context": ([f"orion_context_ending({handle});"], ["orion_context_ended();"]),
         "ends_primary": ([f"orion_primary_ending({handle});"], ["orion_context_ended();"]),
         "ends_stream": ([f"orion_stream_ending({handle});"], []),

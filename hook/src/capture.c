@@ -25,10 +25,9 @@ void orion_capture_stream_ending(struct orion_process *process, struct orion_str
     if (atomic_load(&process->captures) > 0 && orion_capture_records(process, stream)) atomic_fetch_sub(&process->captures, 1);
 }
 
-struct orion_relaxed orion_capture_relax(struct orion_process *process)
+struct orion_relaxed orion_capture_relax(void)
 {
     struct orion_relaxed relaxed = {CU_STREAM_CAPTURE_MODE_RELAXED, false};
-    (void)process;
     /* Always: a capture may begin between a look at the count and the call that would spoil it. */
     relaxed.changed = orion_driver.cuThreadExchangeStreamCaptureMode(&relaxed.before) == CUDA_SUCCESS;
     return relaxed;

@@ -20,7 +20,7 @@ bool orion_capture_records(struct orion_process *process, struct orion_stream_na
 void orion_capture_stream_ending(struct orion_process *process, struct orion_stream_name stream);
 
 struct orion_relaxed { CUstreamCaptureMode before; bool changed; };
-struct orion_relaxed orion_capture_relax(struct orion_process *process);
+struct orion_relaxed orion_capture_relax(void);
 void orion_capture_unrelax(struct orion_relaxed *relaxed);
 
 /* For the drain thread. True: until orion_touched no capture begins and no context ends. */

@@ -72,7 +72,6 @@ void orion_capture_changed(enum orion_capture_change change, CUresult result);
 
 /* -- Lifetimes. ----------------------------------------------------------------------------------------------------- */
 void orion_context_creating(CUdevice device);  /* before cuCtxCreate*, cuDevicePrimaryCtxRetain, cuGreenCtxCreate */
-void orion_context_created(CUdevice device, CUresult result);
 void orion_context_ending(CUcontext context);  /* before cuCtxDestroy, cuGreenCtxDestroy (context NULL) */
 void orion_primary_ending(CUdevice device);    /* before cuDevicePrimaryCtxReset/Release */
 void orion_context_ended(void);                /* after any of these */

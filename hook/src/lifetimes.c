@@ -16,8 +16,6 @@ void orion_context_creating(CUdevice device)
     if (process != NULL) orion_board_of(device);
 }
 
-void orion_context_created(CUdevice device, CUresult result) { (void)device, (void)result; }
-
 /* Ends the lanes of a context (NULL: of a whole board): their work is over or about to be. */
 static void end_lanes(struct orion_process *process, CUcontext context, const struct orion_board *board)
 {

@@ -121,7 +121,7 @@ static uint64_t close_while_hp_is_busy(struct orion_process *process, struct ori
     return now - began < typical ? typical - (typical - (now - began)) / 2 : typical + (now - began - typical) / 8;
 }
 
-/* Makes no driver call and writes nothing: whatever a call of the program's holds while it waits for the GPU behind the
+/* Makes no driver call and never blocks on anything but its own sleep: whatever a call of the program's holds while it waits for the GPU behind the
  * closed valve, this thread opens it. */
 static void *watch(void *argument)
 {
@@ -188,11 +188,11 @@ bool orion_valve_ready(struct orion_process *process, struct orion_lane *lane)
     return ready && atomic_load(&valve->watched) == ON_TIME;
 }
 
-static bool put_wait(struct orion_process *process, struct orion_lane *lane)
+static bool put_wait(struct orion_lane *lane)
 {
     struct orion_valve *valve = &lane->board->valve;
     uint32_t epoch = atomic_load(&valve->epoch);
-    struct orion_relaxed relaxed = orion_capture_relax(process);
+    struct orion_relaxed relaxed = orion_capture_relax();
     CUresult result = orion_driver.cuStreamWaitValue32_v2(orion_lane_handle(lane), valve->address, 0, CU_STREAM_WAIT_VALUE_EQ);
     orion_capture_unrelax(&relaxed);
     if (result != CUDA_SUCCESS) atomic_store(&valve->refused, 1);
@@ -210,7 +210,7 @@ bool orion_valve_pass(struct orion_process *process, struct orion_lane *lane, ui
     lane->past_valve_ns += expected_ns;
     uint64_t lanes = board->lanes_at_work > 1 ? board->lanes_at_work : 1; /* the share is the board's, not a lane's */
     bool due = lane->past_valve_ns > share_ns / lanes || lane->valve_epoch != atomic_load(&valve->epoch), stands = true;
-    if (due) stands = put_wait(process, lane), lane->past_valve_ns = expected_ns;
+    if (due) stands = put_wait(lane), lane->past_valve_ns = expected_ns;
     orion_ledger_give(board);
     atomic_store_explicit(&valve->in_use, 1, memory_order_relaxed);
     if (atomic_load(&valve->parked)) {

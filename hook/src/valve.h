@@ -1,8 +1,7 @@
 /* The valve: a word that the GPU itself waits on, so that a be client can run ahead while hp is busy or may become so.
  *
  * Gating launches on the CPU alone has to choose: a small window leaves the GPU idle whenever the program prepares its
- * next launches more slowly than the GPU runs them (measured, ResNet-50 training, a window of 0.5 ms: 8 % of its
- * throughput), a large one is what an arriving hp waits for. With the valve the program runs many windows ahead, and a
+ * next launches more slowly than the GPU runs them, a large one is what an arriving hp waits for. With the valve the program runs many windows ahead, and a
  * wait on the valve's word (cuStreamWaitValue32) stands in the stream before every window of work: closed, the GPU
  * stops at the next one. Measured (docs/results/overhead.md): an open wait costs 2.4 us of a stream's time and 1-2 us of
  * CPU, a blocked one costs the other process nothing, and work behind it is done 7-15 us after the word opens.

@@ -77,7 +77,7 @@ static void close_chunk(struct orion_process *process, struct orion_lane *lane)
     struct orion_chunks *chunks = &lane->chunks;
     struct orion_chunk *chunk = next_chunk(chunks);
     if (chunk == NULL || chunks->sampling || orion_lane_is_shared(process, lane)) return; /* the cost goes into the next chunk */
-    struct orion_relaxed relaxed = orion_capture_relax(process);
+    struct orion_relaxed relaxed = orion_capture_relax();
     if (event_ready(&chunk->end, CU_EVENT_DISABLE_TIMING) &&
         orion_driver.cuEventRecord(chunk->end, orion_lane_handle(lane)) == CUDA_SUCCESS)
         push_chunk(chunks, chunk, 0);
@@ -201,7 +201,7 @@ static void wait_once(struct orion_process *process, struct orion_lane *lane, ui
         orion_sleep_precisely(SLEEP_LEAST_NS);
         return;
     }
-    struct orion_relaxed relaxed = orion_capture_relax(process);
+    struct orion_relaxed relaxed = orion_capture_relax();
     unsigned retired = look(process, board, now);
     if (retired == 0 && lane->chunks.open_ns > 0) close_chunk(process, lane);
     if (retired > 0 || now > board->waited_ns + NEW_WAIT_NS || orion_gate_closed(board)) board->moved_ns = now;
@@ -232,7 +232,7 @@ void orion_window_launching(struct orion_process *process, struct orion_lane *la
     if (orion_lane_is_shared(process, lane) || !orion_ledger_take(lane->board)) return;
     struct orion_chunk *chunk = next_chunk(&lane->chunks);
     if (chunk != NULL && !lane->chunks.sampling) {
-        struct orion_relaxed relaxed = orion_capture_relax(process);
+        struct orion_relaxed relaxed = orion_capture_relax();
         if (event_ready(&chunk->timed_start, CU_EVENT_DEFAULT) && event_ready(&chunk->timed_end, CU_EVENT_DEFAULT) &&
             orion_driver.cuEventRecord(chunk->timed_start, orion_lane_handle(lane)) == CUDA_SUCCESS) {
             chunk->identity = identity;
@@ -243,12 +243,12 @@ void orion_window_launching(struct orion_process *process, struct orion_lane *la
     orion_ledger_give(lane->board);
 }
 
-static void end_sample(struct orion_process *process, struct orion_lane *lane)
+static void end_sample(struct orion_lane *lane)
 {
     struct orion_chunks *chunks = &lane->chunks;
     struct orion_chunk *chunk = next_chunk(chunks);
     chunks->sampling = false;
-    struct orion_relaxed relaxed = orion_capture_relax(process);
+    struct orion_relaxed relaxed = orion_capture_relax();
     if (orion_driver.cuEventRecord(chunk->timed_end, orion_lane_handle(lane)) == CUDA_SUCCESS)
         push_chunk(chunks, chunk, chunk->identity);
     orion_capture_unrelax(&relaxed);
@@ -269,7 +269,7 @@ void orion_window_launched(struct orion_process *process, struct orion_lane *lan
     bool ahead = atomic_load_explicit(&board->valve.in_use, memory_order_relaxed) ||
                  atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) == 0;
     uint64_t enough = ahead ? share : share / CHUNKS_A_WINDOW;
-    if (timed && chunks->sampling) end_sample(process, lane);
+    if (timed && chunks->sampling) end_sample(lane);
     else if (chunks->open_ns >= (enough > CHUNK_LEAST_NS ? enough : CHUNK_LEAST_NS)) close_chunk(process, lane);
     orion_ledger_give(board);
 }
@@ -279,7 +279,7 @@ void orion_window_launched(struct orion_process *process, struct orion_lane *lan
 void orion_window_reap(struct orion_process *process, struct orion_board *board)
 {
     if (atomic_load(&process->untouchable) > 0 || !orion_ledger_take(board)) return;
-    struct orion_relaxed relaxed = orion_capture_relax(process);
+    struct orion_relaxed relaxed = orion_capture_relax();
     if (atomic_load(&process->untouchable) == 0) look(process, board, orion_now());
     orion_capture_unrelax(&relaxed);
     orion_ledger_give(board);
@@ -288,7 +288,7 @@ void orion_window_reap(struct orion_process *process, struct orion_board *board)
 void orion_window_drained(struct orion_process *process, struct orion_lane *lane)
 {
     if (!orion_ledger_take(lane->board)) return;
-    struct orion_relaxed relaxed = orion_capture_relax(process);
+    struct orion_relaxed relaxed = orion_capture_relax();
     reap_lane(process, lane);
     orion_capture_unrelax(&relaxed);
     bool empty = atomic_load(&lane->drained) == atomic_load(&lane->begun);
