@@ -48,6 +48,19 @@ class PolicyKind(IntEnum):
 
     NONE = 0
     GATE = 1
+    ORION = 2
+    STREAMS = 16
+    REEF = 17
+    TICKTOCK = 18
+    ORION_2024 = 19
+
+
+class KernelClass(IntEnum):
+    """What a kernel is short of."""
+
+    UNKNOWN = 0
+    COMPUTE = 1
+    MEMORY = 2
 
 
 class BusyState(IntEnum):
@@ -107,7 +120,15 @@ class Policy(LittleEndianStructure):
         ("linger_floor_ns", c_uint64),
         ("linger_ceiling_ns", c_uint64),
         ("stall_ns", c_uint64),
-        ("spare", c_uint64 * 10),
+        ("max_slowdown_milli", c_uint32),
+        ("sharing_cost_milli", c_uint32),
+        ("overlap_sms", c_uint32),
+        ("minimum_share_milli", c_uint32),
+        ("long_kernel_ns", c_uint64),
+        ("reef_depth", c_uint32),
+        ("orion_2024_sms", c_uint32),
+        ("orion_2024_duration_ns", c_uint64),
+        ("spare", c_uint64 * 5),
     ]
 
 
@@ -139,7 +160,9 @@ class Grant(LittleEndianStructure):
         ("compute_limit_milli", c_uint32),
         ("sm_share_milli", c_uint32),
         ("spare_milli", c_uint32),
-        ("spare", c_uint64 * 10),
+        ("weight_milli", c_uint32),
+        ("held", c_uint32),
+        ("spare", c_uint64 * 9),
     ]
 
 
@@ -165,7 +188,10 @@ class BusyPage(LittleEndianStructure):
         ("progress", c_uint64),
         ("beat_ns", c_uint64),
         ("drained_ns", c_uint64),
-        ("spare", c_uint64 * 4),
+        ("busy_since_ns", c_uint64),
+        ("overlap_until_ns", c_uint64),
+        ("current", c_uint64),
+        ("iterations", c_uint64),
         ("unused", c_uint8 * 3968),
     ]
 
@@ -199,7 +225,17 @@ class RecordPage(LittleEndianStructure):
         ("given_up", c_uint64),
         ("unknown_functions", c_uint64),
         ("wait_bucket", c_uint64 * WAIT_BUCKETS),
-        ("unused", c_uint8 * 3600),
+        ("gpu_ns", c_uint64),
+        ("overlapped_launches", c_uint64),
+        ("overlapped_ns", c_uint64),
+        ("partitioned_launches", c_uint64),
+        ("slowdown_milli", c_uint64),
+        ("overlap_ns", c_uint64),
+        ("control_periods", c_uint64),
+        ("shares_context", c_uint64),
+        ("long_kernel_ns", c_uint64),
+        ("long_kernel_name", c_char * 128),
+        ("unused", c_uint8 * 3400),
     ]
 
 

@@ -60,12 +60,45 @@ def _calling(function: Function, after: list[str]) -> list[str]:
     return [f"CUresult result = {_real(function)};", *after, "return result;"]
 
 
+def _launch(declaration: Declaration) -> str:
+    """What the core should know of a kernel launch beside its identity."""
+    kind, arguments = _only_call(declaration)
+    if kind == "graph":
+        return f", .launch = {{.graph = {arguments}}}"
+    if kind != "kernel":
+        return ""
+    function, gx, gy, gz, bx, by, bz, shared = (each.strip() for each in arguments.split(","))
+    blocks = f"(uint64_t)({gx}) * ({gy}) * ({gz})"
+    threads = f"(uint32_t)({bx}) * ({by}) * ({bz})"
+    return f", .launch = {{.function = {function}, .blocks = {blocks}, .threads = {threads}, .shared_bytes = {shared}}}"
+
+
+def _elsewhere(function: Function, declaration: Declaration) -> list[str]:
+    """Lets the core choose another stream for a kernel or a graph, where the call names its stream once."""
+    kind, _ = _only_call(declaration)
+    streams = [parameter.name for parameter in function.parameters if parameter.type == "CUstream"]
+    if kind not in ("kernel", "graph"):
+        return []
+    if len(streams) == 1:
+        return [f"if (work.elsewhere) {streams[0]} = work.elsewhere;"]
+    if declaration.options.get("stream") == "config->hStream":
+        return [
+            "CUlaunchConfig elsewhere;",
+            "if (work.elsewhere) elsewhere = *config, elsewhere.hStream = work.elsewhere, config = &elsewhere;",
+        ]
+    return []
+
+
 def _gate(function: Function, declaration: Declaration) -> list[str]:
     stream = _stream(function, declaration)
-    before = [f"struct orion_work work = {{.stream = {stream}, .identity = {_identity(declaration)}}};"]
+    elsewhere = _elsewhere(function, declaration)
+    movable = ", .movable = true" if elsewhere else ""
+    details = f".stream = {stream}, .identity = {_identity(declaration)}{_launch(declaration)}{movable}"
+    before = [f"struct orion_work work = {{{details}}};"]
     proves = declaration.options.get("proves")
     if proves is None:
-        return [*before, "orion_work_begin(&work);", *_calling(function, ["orion_work_end(&work, result);"])]
+        begin = ["orion_work_begin(&work);", *elsewhere]
+        return [*before, *begin, *_calling(function, ["orion_work_end(&work, result);"])]
     when = "" if proves == "true" else f"if ({proves}) "
     proof = f"{{.scope = ORION_PROOF_STREAM, .blocks = true, .of_itself = true, .stream = {stream}}}"
     return [

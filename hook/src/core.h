@@ -27,8 +27,17 @@ struct orion_stream_name {
 };
 
 /* -- Work: launches, graph launches, copies, memsets, prefetches, memory operations on streams. ---------------------- */
+/* What is launched: a kernel (function, whichever of CUfunction and CUkernel it is) or an executable graph; else empty. */
+struct orion_launch {
+    const void *function, *graph;
+    uint64_t blocks;          /* of the whole grid */
+    uint32_t threads;         /* of a block */
+    uint32_t shared_bytes;    /* dynamic */
+};
 struct orion_work {
     struct orion_stream_name stream;
+    struct orion_launch launch;
+    bool movable;             /* the wrapper launches on `elsewhere` if the core has set it */
     uint64_t identity;        /* of identity.h: work of one identity takes about the same time; 0: takes no GPU time
                                  (an event record, a wait, a host function): ordered work that is neither gated nor
                                  counted in the window */
@@ -36,6 +45,7 @@ struct orion_work {
     struct orion_lane *lane;  /* NULL: not managed, or being captured */
     uint64_t expected_ns;
     uint32_t flags;
+    CUstream elsewhere;       /* a stream of the hook's own, joined with `stream` before and after; see partition.h */
 };
 void orion_work_begin(struct orion_work *work);                 /* before the driver's; may wait at the gate */
 void orion_work_end(struct orion_work *work, CUresult result);  /* after it */

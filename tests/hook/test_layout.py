@@ -38,6 +38,7 @@ ENUMERATIONS: list[tuple[str, type[IntEnum]]] = [
     ("ORION_PAGE_", layout.PageKind),
     ("ORION_ROLE_", layout.Role),
     ("ORION_POLICY_", layout.PolicyKind),
+    ("ORION_CLASS_", layout.KernelClass),
     ("ORION_REFUSED_", layout.Refusal),
     ("ORION_REPORT_", layout.ReportCode),
 ]

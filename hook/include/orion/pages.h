@@ -31,7 +31,19 @@
 
 enum orion_page_kind { ORION_PAGE_POLICY = 1, ORION_PAGE_GRANT = 2, ORION_PAGE_BUSY = 3, ORION_PAGE_RECORD = 4 };
 enum orion_role { ORION_ROLE_NONE = 0, ORION_ROLE_HP = 1, ORION_ROLE_BE = 2 };
-enum orion_policy_kind { ORION_POLICY_NONE = 0, ORION_POLICY_GATE = 1 };
+/* What a be launch has to wait for; see hook/src/policy.h.
+ *   NONE          nothing
+ *   GATE          hp idle
+ *   ORION         hp idle, or room in the budget that hp's owner grants (max_slowdown_milli)
+ * and, for comparison, re-implementations from the literature: STREAMS (stream priorities alone), REEF (REEF-N as Orion's
+ * authors coded it), TICKTOCK (iterations of two trainers by turns), ORION_2024 (EuroSys'24, as its authors coded it). */
+enum orion_policy_kind {
+    ORION_POLICY_NONE = 0, ORION_POLICY_GATE = 1, ORION_POLICY_ORION = 2,
+    ORION_POLICY_STREAMS = 16, ORION_POLICY_REEF = 17, ORION_POLICY_TICKTOCK = 18, ORION_POLICY_ORION_2024 = 19,
+};
+
+/* What a kernel is short of: two that are short of the same hinder each other more. */
+enum orion_kernel_class { ORION_CLASS_UNKNOWN = 0, ORION_CLASS_COMPUTE = 1, ORION_CLASS_MEMORY = 2 };
 
 /* The states of an hp client's busy word. be takes every state but IDLE as busy.
  *   IDLE      no work and the linger is over
@@ -56,7 +68,17 @@ struct orion_policy {
     uint64_t linger_floor_ns;   /* the linger is learnt between these two */
     uint64_t linger_ceiling_ns;
     uint64_t stall_ns;          /* an hp busy this long without completing anything is no longer waited for */
-    uint64_t spare[10];
+    /* ORION: how much longer hp's work may take than on a GPU of its own, in thousandths (1000: no longer, so no overlap),
+     * and what sharing a context (MPS) alone costs this hp, which comes off that budget (1000: nothing, or unknown). */
+    uint32_t max_slowdown_milli, sharing_cost_milli;
+    uint32_t overlap_sms;       /* SMs that long be kernels have while hp is busy; 0: half of the GPU's */
+    uint32_t minimum_share_milli; /* be runs for at least this share of the time, however busy hp is; 0: no floor */
+    uint64_t long_kernel_ns;    /* be kernels longer than this leave SMs to hp even while it is idle (where contexts share) */
+    /* The re-implementations: REEF's queue depth; of ORION_2024 the be work issued before a drain, and the SMs that a be
+     * kernel may need beside hp (0: all). */
+    uint32_t reef_depth, orion_2024_sms;
+    uint64_t orion_2024_duration_ns;
+    uint64_t spare[5];
 };
 
 struct orion_policy_page {
@@ -80,7 +102,9 @@ struct orion_grant {
     uint64_t window_share_ns;    /* expected work that each be client of the slot may have in flight */
     uint64_t memory_limit_bytes; /* 0: no limit; for each process of the slot */
     uint32_t compute_request_milli, compute_limit_milli, sm_share_milli, spare_milli; /* for later policies; 0: none */
-    uint64_t spare[10];
+    uint32_t weight_milli;       /* be: its part of what be gets is in proportion to this; 0: 1000 */
+    uint32_t held;               /* be: 1 while it is ahead of its peers by more than a quantum: as if hp were busy */
+    uint64_t spare[9];
 };
 
 struct orion_grant_page {
@@ -99,7 +123,10 @@ struct orion_busy_page {
     _Atomic uint64_t progress;   /* grows whenever some of this client's work is proven complete */
     _Atomic uint64_t beat_ns;    /* when the client's thread last looked while busy */
     _Atomic uint64_t drained_ns; /* when the last busy period drained */
-    uint64_t spare[4];
+    _Atomic uint64_t busy_since_ns;    /* when the open busy period began */
+    _Atomic uint64_t overlap_until_ns; /* hp's leave: be may overlap until then; 0: not in this busy period */
+    _Atomic uint64_t current;          /* the latest launch, packed by orion_pack_current; 0: unknown */
+    _Atomic uint64_t iterations;       /* synchronising calls that proved work: ends of iterations, requests, tokens */
     uint8_t unused[3968];
 };
 
@@ -128,8 +155,25 @@ struct orion_record_page {
     _Atomic uint64_t given_up;            /* waits ended because hp made no progress or was stopped */
     _Atomic uint64_t unknown_functions;   /* look-ups of a version that the hook does not know */
     _Atomic uint64_t wait_bucket[ORION_WAIT_BUCKETS]; /* be gate waits: bucket i counts waits in [2^(i-1), 2^i) us; the last: longer */
-    uint8_t unused[3600];
+    _Atomic uint64_t gpu_ns;              /* be: expected time of all work that has completed */
+    _Atomic uint64_t overlapped_launches; /* be: let through while hp was busy */
+    _Atomic uint64_t overlapped_ns;       /* be: their expected time */
+    _Atomic uint64_t partitioned_launches;/* be: of all launches, those on fewer SMs */
+    _Atomic uint64_t slowdown_milli;      /* hp: its work's time in overlapped busy periods over that in control periods; 0: unknown */
+    _Atomic uint64_t overlap_ns;          /* hp: how young a busy period must be for overlap, as the budget allows now */
+    _Atomic uint64_t control_periods;     /* hp: busy periods kept free of overlap for comparison */
+    _Atomic uint64_t shares_context;      /* 1: under MPS, contexts run together */
+    _Atomic uint64_t long_kernel_ns;      /* be: the longest kernel known that is longer than the policy's long_kernel_ns */
+    char long_kernel_name[128];           /* be: its name, NUL-padded; written before long_kernel_ns */
+    uint8_t unused[3400];
 };
+
+/* SMs (16 bits), class (8), expected duration in 100 ns (32, saturating), of one launch of hp. */
+static inline uint64_t orion_pack_current(uint32_t sms, uint32_t kernel_class, uint64_t expected_ns)
+{
+    uint64_t hundreds = expected_ns / 100 > UINT32_MAX ? UINT32_MAX : expected_ns / 100;
+    return (uint64_t)(sms & 0xffff) | (uint64_t)(kernel_class & 0xff) << 16 | hundreds << 32;
+}
 
 _Static_assert(sizeof(struct orion_page_header) == 64, "header");
 _Static_assert(sizeof(struct orion_policy) == 128, "policy");
@@ -139,6 +183,7 @@ _Static_assert(sizeof(struct orion_grant) == 128, "grant");
 _Static_assert(sizeof(struct orion_grant_page) == ORION_PAGE_SIZE, "grant page");
 _Static_assert(sizeof(struct orion_busy_page) == ORION_PAGE_SIZE, "busy page");
 _Static_assert(offsetof(struct orion_busy_page, state) == 64, "busy line");
+_Static_assert(offsetof(struct orion_busy_page, iterations) == 120, "all that be reads of hp lies in one cache line");
 _Static_assert(sizeof(struct orion_record_page) == ORION_PAGE_SIZE, "record page");
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2, "shared words must be lock-free");
 
