@@ -3,16 +3,16 @@
 Where to look:
 
     demo                    `orion demo`: three phases, a table, a picture
-    colocation              the measurement behind docs/results: a latency-critical process beside a trainer, on a GPU
+    colocation              `orion bench colocation`: hp beside be under every system of a scenario (see scenarios/)
     solo_overhead           throughput of a lone process with the hook on and off
     hook_cost               what one driver call costs with the hook: instructions (simulated GPU) or time (GPU)
     report                  Markdown tables from the raw JSON of the above
 
-Each of these is a script (`python -m orion.bench.NAME`). Below them:
+The last three are scripts (`python -m orion.bench.NAME`). Below them:
 
-    workload                what one process runs on the GPU; loads_simulated and loads_torch hold the kinds
-    stand_ins               which simulated workload takes a real one's place where a script is only tried
-    worker                  the process that runs a workload on command; crew is its parent's side
+    workload, workloads     what one process runs on the GPU; all kinds by name, their simulated stand-ins
+    worker, worker_threads  the process that runs one or several of them on command; commands says which there are
+    crew                    its parent's side
     managed                 a private agent with slots, and the environment that puts a process under the hook
     arrivals, estimates     Poisson arrivals; percentiles, paired ratios and their bootstrap intervals
     raw_data                the files that the measurements write

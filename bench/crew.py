@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -24,82 +25,104 @@ class WorkerError(RuntimeError):
     """A worker ended or missed a deadline; the text holds the end of what it wrote to standard error."""
 
 
+class _Process:
+    """One process of the module `worker`, its replies sorted by client."""
+
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed in `end`)
+        self._unread = b""
+        self._replies: dict[int | None, deque[dict[str, Any]]] = {}
+        self.running = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, env=dict(environment)
+        )
+        assert self.running.stdin is not None
+        assert self.running.stdout is not None
+        self.commands, self.out = self.running.stdin, self.running.stdout
+        os.set_blocking(self.out.fileno(), False)
+
+    def hear(self) -> bool:
+        """Take in what has come; False if the process has closed its side."""
+        try:
+            piece = os.read(self.out.fileno(), 1 << 20)
+        except BlockingIOError:
+            return True
+        *lines, self._unread = (self._unread + piece).split(b"\n")
+        for line in lines:
+            if line.startswith(b"{"):  # what a preload of somebody else prints there is no reply
+                reply: dict[str, Any] = json.loads(line)
+                self._replies.setdefault(reply.get("client"), deque()).append(reply)
+        return bool(piece)
+
+    def reply(self, client: int | None) -> dict[str, Any] | None:
+        """Return a client's next reply; None asks for those of the process itself."""
+        waiting = self._replies.get(client)
+        return waiting.popleft() if waiting else None
+
+    def end(self) -> None:
+        """End the process: by closing its commands, else by SIGKILL."""
+        if self.out.closed:
+            return
+        with contextlib.suppress(OSError):
+            self.commands.close()
+        try:
+            self.running.wait(0.5)
+        except subprocess.TimeoutExpired:
+            self.running.kill()
+            self.running.wait()
+        self.out.close()
+        self.errors.close()
+
+
 class Worker:
-    """One worker process."""
+    """One worker: a process, or one of the threads of a process that has several."""
 
-    def __init__(self, name: str, kind: str, options: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-        """Start the process; `crew.ready` waits for it.
-
-        Args:
-            name: What messages call it.
-            kind: A workload of `orion.bench.worker`.
-            options: Of that workload.
-            environment: The whole environment, hook and all.
-        """
+    def __init__(self, name: str, process: _Process, client: int | None = None) -> None:
+        """Args: name is what messages call it; client is its number in a process with threads."""
         self.name = name
         self.about: dict[str, Any] = {}
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed in `end`)
-        self._unread = b""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "orion.bench.worker", kind, json.dumps(dict(options))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=dict(environment),
-        )
-        self.process_id = self._process.pid
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._commands, self.replies = self._process.stdin, self._process.stdout
-        os.set_blocking(self.replies.fileno(), False)
+        self.process = process
+        self.process_id = process.running.pid
+        self.replies = process.out
+        self._client = client
+
+    def whole_process(self) -> "Worker":
+        """Return who is told what is for all clients of the process together."""
+        return Worker(self.name, self.process)
 
     def command(self, **command: Any) -> None:
         """Send one command; its reply is read by `gather`."""
+        if self._client is not None:
+            command["client"] = self._client
         try:
-            self._commands.write(json.dumps(command).encode() + b"\n")
-            self._commands.flush()
+            self.process.commands.write(json.dumps(command).encode() + b"\n")
+            self.process.commands.flush()
         except OSError as error:
             raise self.failure(f"cannot be commanded: {error}") from error
 
     def read(self) -> dict[str, Any] | None:
         """Return the next reply if it is complete, without waiting."""
-        while b"\n" not in self._unread:
-            try:
-                piece = os.read(self.replies.fileno(), 1 << 20)
-            except BlockingIOError:
-                return None
-            if not piece:
-                raise self.failure("ended")
-            self._unread += piece
-        line, self._unread = self._unread.split(b"\n", 1)
-        reply: dict[str, Any] = json.loads(line)
+        heard = self.process.hear()
+        reply = self.process.reply(self._client)
+        if reply is None and not heard:
+            raise self.failure("ended")
         return reply
 
     def failure(self, what: str) -> WorkerError:
         """Make the error that tells what happened, with the worker's own last words."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(0.2)
-        self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip()[-2000:]
-        status = self._process.poll()
+            self.process.running.wait(0.2)
+        said = self.said().strip()[-2000:]
+        status = self.process.running.poll()
         return WorkerError(f"worker {self.name} {what} (exit status {status}); it said:\n{said or '(nothing)'}")
 
     def said(self) -> str:
         """Return what the worker has written to standard error so far."""
-        self._errors.seek(0)
-        return self._errors.read().decode(errors="replace")
+        self.process.errors.seek(0)
+        return self.process.errors.read().decode(errors="replace")
 
-    def end(self) -> None:
-        """End the process: by closing its commands, else by SIGKILL."""
-        with contextlib.suppress(OSError):
-            self._commands.close()
-        try:
-            self._process.wait(0.5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self.replies.close()
-        self._errors.close()
+    def alive(self) -> bool:
+        """Say whether its process has not ended."""
+        return self.process.running.poll() is None
 
 
 class Crew:
@@ -116,17 +139,53 @@ class Crew:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.dismiss(list(self._workers))
 
-    def hire(self, name: str, kind: str, options: Mapping[str, Any], environment: Mapping[str, str]) -> Worker:
-        """Start a worker; see `Worker`."""
-        worker = Worker(name, kind, options, environment)
-        self._workers.append(worker)
-        return worker
+    def hire(
+        self,
+        name: str,
+        kind: str,
+        options: Mapping[str, Any],
+        environment: Mapping[str, str],
+        prefix: Sequence[str] = (),
+    ) -> Worker:
+        """Start a worker process; `ready` waits for it.
+
+        Args:
+            name: What messages call it.
+            kind: A workload of `orion.bench.worker`.
+            options: Of that workload.
+            environment: The whole environment, hook and all.
+            prefix: Words before the command.
+        """
+        words = [*prefix, sys.executable, "-m", "orion.bench.worker", kind, json.dumps(dict(options))]
+        self._workers.append(Worker(name, _Process(words, environment)))
+        return self._workers[-1]
+
+    def hire_threads(
+        self,
+        name: str,
+        clients: Sequence[Mapping[str, Any]],
+        environment: Mapping[str, str],
+        prefix: Sequence[str] = (),
+    ) -> list[Worker]:
+        """Start one process whose threads are the clients; they live and end together.
+
+        Args:
+            name: What messages call the process.
+            clients: Of each its role, kind and options.
+            environment: The whole environment.
+            prefix: Words before the command.
+        """
+        told = json.dumps([dict(client) for client in clients])
+        process = _Process([*prefix, sys.executable, "-m", "orion.bench.worker", "--threads", told], environment)
+        workers = [Worker(f"{name} ({client['role']})", process, number) for number, client in enumerate(clients)]
+        self._workers += workers
+        return workers
 
     def dismiss(self, workers: Iterable[Worker]) -> None:
         """End some workers now."""
-        for worker in workers:
+        for worker in list(workers):
             self._workers.remove(worker)
-            worker.end()
+            worker.process.end()
 
     def ready(self, *workers: Worker, seconds: float = START_SECONDS) -> None:
         """Wait until workers have set up; fills their `about`."""

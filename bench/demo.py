@@ -104,7 +104,7 @@ def make_experiment(options: Options) -> Experiment:
     if simulated:
         kinds = ("simulated-inference", {}), ("simulated-training", {})
     else:
-        kinds = ("resnet50-inference", {"precision": "bf16"}), ("resnet50-training", {"batch": 64, "traced": True})
+        kinds = ("resnet50-inference", {}), ("resnet50-training", {"batch": 64, "traced": True})
     return Experiment(simulated, *kinds, options.seconds, rate, options.seed)
 
 

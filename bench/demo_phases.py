@@ -10,8 +10,8 @@ from orion.bench.arrivals import busiest_window, poisson_arrivals
 from orion.bench.crew import Crew, Worker
 from orion.bench.estimates import completed_between, latencies_ms
 from orion.bench.managed import ManagedGPU, machine
-from orion.bench.stand_ins import Load
 from orion.bench.workload import Span
+from orion.bench.workloads import Load
 
 LEAD_SECONDS = 1.0  # both run this long before anything counts: caches, clocks and learnt durations settle
 PICTURE_SECONDS = 0.1

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Samples = NDArray[np.float64]
+Pair = tuple[Sequence[float] | Samples, Sequence[float] | Samples]
+"""One round of a comparison: the system's samples and the reference's."""
 BLOCK = 25  # requests that are resampled together: longer than a busy period at 40 % load
 RESAMPLES = 1000
 
@@ -69,33 +71,45 @@ def _position(ends: Sequence[float], time: float) -> float:
     return index - 1 + (time - before) / (after - before)
 
 
-def paired_percentile_ratio(
-    pairs: Sequence[tuple[Sequence[float], Sequence[float]]], rank: float, resamples: int = RESAMPLES, seed: int = 0
-) -> Estimate:
-    """Compare a latency percentile of two systems.
+def paired_percentile_ratios(
+    pairs: Sequence[Pair], ranks: Sequence[float], resamples: int = RESAMPLES, seed: int = 0
+) -> list[Estimate]:
+    """Compare latency percentiles of two systems.
 
     Args:
         pairs: One (system, reference) a round: latencies of the same requests in the same order.
-        rank: The percentile, 0 to 100.
+        ranks: The percentiles, 0 to 100; all of them are taken from the same resamples.
         resamples: Bootstrap repetitions.
         seed: Of the bootstrap, so that a report can be made again.
+
+    Returns:
+        One estimate a rank.
     """
-    rounds = [(np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)) for one, other in pairs]
-    if any(one.shape != other.shape for one, other in rounds):
-        raise ValueError("a round's two sides must hold the same requests")
-
-    def resampled(generator: np.random.Generator, number: int) -> float:
-        one, other = rounds[number]
-        chosen = _blocks(generator, len(one))
-        return float(np.percentile(one[chosen], rank) / np.percentile(other[chosen], rank))
-
-    exact = [float(np.percentile(one, rank) / np.percentile(other, rank)) for one, other in rounds]
-    return _bootstrap(exact, resampled, resamples, seed)
+    return _ratios(_matched(pairs), _percentiles(ranks), paired=True, resamples=resamples, seed=seed)
 
 
-def paired_rate_ratio(
-    pairs: Sequence[tuple[Sequence[float], Sequence[float]]], resamples: int = RESAMPLES, seed: int = 0
-) -> Estimate:
+def paired_percentile_ratio(pairs: Sequence[Pair], rank: float, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+    """Compare one latency percentile of two systems; see `paired_percentile_ratios`."""
+    return paired_percentile_ratios(pairs, [rank], resamples, seed)[0]
+
+
+def unpaired_percentile_ratios(
+    pairs: Sequence[Pair], ranks: Sequence[float], resamples: int = RESAMPLES, seed: int = 0
+) -> list[Estimate]:
+    """Compare percentiles where a round's two sides are no pairs: iteration times of closed loops, unlike in number."""
+    return _ratios(_arrays(pairs), _percentiles(ranks), paired=False, resamples=resamples, seed=seed)
+
+
+def paired_mean_ratio(pairs: Sequence[Pair], resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+    """Compare means, and so totals, over the same requests: the GPU time that they took, for instance."""
+
+    def mean(samples: Samples) -> Samples:
+        return np.asarray(samples.mean(axis=-1))[None]
+
+    return _ratios(_matched(pairs), mean, paired=True, resamples=resamples, seed=seed)[0]
+
+
+def paired_rate_ratio(pairs: Sequence[Pair], resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
     """Compare the throughput of two systems.
 
     Args:
@@ -104,14 +118,23 @@ def paired_rate_ratio(
         resamples: Bootstrap repetitions.
         seed: Of the bootstrap.
     """
-    rounds = [(np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)) for one, other in pairs]
+    rounds = _arrays(pairs)
 
-    def resampled(generator: np.random.Generator, number: int) -> float:
-        one, other = rounds[number]
-        mean = generator.choice(one, len(one)).mean()
-        return float(mean / generator.choice(other, len(other)).mean())
+    def resampled(generator: np.random.Generator, number: int, count: int) -> Samples:
+        one, other = (generator.choice(side, (count, len(side))).mean(axis=1) for side in rounds[number])
+        return np.asarray(one / other)[None]
 
-    return _bootstrap([float(one.mean() / other.mean()) for one, other in rounds], resampled, resamples, seed)
+    exact = [float(one.mean() / other.mean()) for one, other in rounds]
+    return _bootstrap([exact], resampled, resamples, seed)[0]
+
+
+def median_of_rounds(values: Sequence[float], resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+    """Sum up one figure a round; the interval knows the rounds alone, nothing of the spread inside them."""
+
+    def resampled(_: np.random.Generator, number: int, count: int) -> Samples:
+        return np.full((1, count), values[number])
+
+    return _bootstrap([list(values)], resampled, resamples, seed)[0]
 
 
 def binned_rates(ends: Sequence[float], begin: float, end: float, bins: int) -> list[float]:
@@ -121,22 +144,72 @@ def binned_rates(ends: Sequence[float], begin: float, end: float, bins: int) -> 
     return [completed_between(ends, low, high) / width for low, high in itertools.pairwise(edges)]
 
 
-def _blocks(generator: np.random.Generator, count: int) -> NDArray[np.int64]:
-    """Indices of `count` samples, drawn as blocks of consecutive ones around a circle."""
-    starts = generator.integers(0, count, size=-(-count // BLOCK))
-    indices = (starts[:, None] + np.arange(BLOCK)[None, :]) % count
-    return np.asarray(indices.reshape(-1)[:count], dtype=np.int64)
+def _arrays(pairs: Sequence[Pair]) -> list[tuple[Samples, Samples]]:
+    return [(np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)) for one, other in pairs]
+
+
+def _matched(pairs: Sequence[Pair]) -> list[tuple[Samples, Samples]]:
+    rounds = _arrays(pairs)
+    if any(one.shape != other.shape for one, other in rounds):
+        raise ValueError("a round's two sides must hold the same requests")
+    return rounds
+
+
+def _percentiles(ranks: Sequence[float]) -> Callable[[Samples], Samples]:
+    """Return a function from samples (along the last axis) to percentiles (along a new first axis)."""
+    return lambda samples: np.asarray(np.percentile(samples, ranks, axis=-1))
+
+
+def _ratios(
+    rounds: list[tuple[Samples, Samples]],
+    statistics: Callable[[Samples], Samples],
+    paired: bool,
+    resamples: int,
+    seed: int,
+) -> list[Estimate]:
+    def resampled(generator: np.random.Generator, number: int, count: int) -> Samples:
+        one, other = rounds[number]
+        chosen = _blocks(generator, len(one), count)
+        of_other = chosen if paired else _blocks(generator, len(other), count)
+        return np.asarray(statistics(one[chosen]) / statistics(other[of_other]))
+
+    by_round = [statistics(one) / statistics(other) for one, other in rounds]
+    exact = [[float(ratio) for ratio in ratios] for ratios in zip(*by_round, strict=True)]
+    return _bootstrap(exact, resampled, resamples, seed)
+
+
+def _blocks(generator: np.random.Generator, samples: int, count: int) -> NDArray[np.int64]:
+    """Draw `count` resamples, one a row: indices of samples in blocks of consecutive ones around a circle."""
+    starts = generator.integers(0, samples, size=(count, -(-samples // BLOCK)))
+    indices = (starts[:, :, None] + np.arange(BLOCK)) % samples
+    return np.asarray(indices.reshape(count, -1)[:, :samples], dtype=np.int64)
 
 
 def _bootstrap(
-    exact: list[float], resampled: Callable[[np.random.Generator, int], float], resamples: int, seed: int
-) -> Estimate:
-    if not exact:
+    exact: list[list[float]],
+    resampled: Callable[[np.random.Generator, int, int], Samples],
+    resamples: int,
+    seed: int,
+) -> list[Estimate]:
+    """Resample rounds, and inside a round whatever `resampled` does.
+
+    Args:
+        exact: For each figure, its value in each round.
+        resampled: (generator, round, how many) -> figures of that many resamples of the round, shape (figures, count).
+        resamples: How many times.
+        seed: Of the generator.
+    """
+    if not exact or not exact[0]:
         raise ValueError("no round to compare")
+    rounds = len(exact[0])
     generator = np.random.default_rng(seed)
-    medians = []
-    for _ in range(resamples):
-        numbers = generator.integers(0, len(exact), size=len(exact))
-        medians.append(np.median([resampled(generator, int(number)) for number in numbers]))
-    low, high = np.percentile(medians, [2.5, 97.5])
-    return Estimate(float(np.median(exact)), float(low), float(high), tuple(exact))
+    chosen = generator.integers(0, rounds, size=(resamples, rounds))
+    drawn = np.empty((len(exact), resamples, rounds))
+    for number in range(rounds):
+        here = chosen == number
+        drawn[:, here] = resampled(generator, number, int(here.sum()))
+    low, high = np.percentile(np.median(drawn, axis=2), [2.5, 97.5], axis=1)
+    return [
+        Estimate(float(np.median(values)), float(low[figure]), float(high[figure]), tuple(values))
+        for figure, values in enumerate(exact)
+    ]

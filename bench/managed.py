@@ -11,10 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
 
 import grpc
 
@@ -37,11 +37,13 @@ class AgentError(RuntimeError):
 
 
 @contextlib.contextmanager
-def machine(simulated: bool) -> Iterator[dict[str, str]]:
+def machine(simulated: bool, mode: str = "timeslice", seed: str = "") -> Iterator[dict[str, str]]:
     """Offer an environment in which unhooked clients find a GPU.
 
     Args:
         simulated: A simulated GPU that nobody else uses and that is gone afterwards; else the machine's own.
+        mode: Of a simulated GPU: timeslice or mps.
+        seed: Tells simulated GPUs apart: equal seeds have equal UUIDs; empty: the machine's usual ones.
     """
     if not simulated:
         yield dict(os.environ)
@@ -49,19 +51,22 @@ def machine(simulated: bool) -> Iterator[dict[str, str]]:
     libraries = [str(hook.simulated_driver().parent), os.environ.get("LD_LIBRARY_PATH", "")]
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp"  # memory: a disk's write-back would be felt
     with tempfile.TemporaryDirectory(prefix="orion-", dir=shared, ignore_cleanup_errors=True) as state:
-        yield {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, libraries)), "ORION_SIM_STATE": state}
+        told = {"ORION_SIM_STATE": state, "ORION_SIM_MODE": mode, **({"ORION_SIM_SEED": seed} if seed else {})}
+        yield {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, libraries)), **told}
 
 
 class ManagedGPU:
-    """The first GPU of a machine under a private agent; a context manager that leaves nothing behind."""
+    """One GPU of a machine under a private agent; a context manager that leaves nothing behind."""
 
-    def __init__(self, environment: dict[str, str], simulated: bool) -> None:
+    def __init__(self, environment: dict[str, str], simulated: bool, uuid: str = "") -> None:
         """Prepare; entering the context starts the agent.
 
         Args:
             environment: Of `machine`.
             simulated: As there.
+            uuid: Which GPU; empty: the first.
         """
+        self._uuid = uuid
         self._simulated = simulated
         self._base = environment
         self._root = Path()
@@ -83,14 +88,17 @@ class ManagedGPU:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._end()
 
-    def client_environment(self, role: str) -> dict[str, str]:
+    def client_environment(self, role: str, weight: float = 0.0) -> dict[str, str]:
         """Open a slot and return the environment of its clients.
 
         Args:
             role: "hp" or "be".
+            weight: Of a be slot, its part of what be gets; 0: the agent's default.
         """
-        request = agent_pb2.OpenSlotRequest(gpu=self.gpu.uuid, role=role.upper(), owner_process_id=os.getpid())
-        slot = self._stub.OpenSlot(request, timeout=CALL_SECONDS)
+        request = agent_pb2.OpenSlotRequest(
+            gpu=self.gpu.uuid, role=role.upper(), owner_process_id=os.getpid(), weight=weight
+        )
+        slot = self._ask(self._stub.OpenSlot, request)
         seen = self._root / "clients" / slot.name
         (seen / "slots").mkdir(parents=True, exist_ok=True)
         (seen / "slots" / self.gpu.uuid).symlink_to(slot.directory)
@@ -105,17 +113,25 @@ class ManagedGPU:
                 raise AgentError(f"{joined} of {count} clients joined the agent; it said:\n{self._said()}")
             time.sleep(0.02)
 
-    def set_policy(self, window_us: int = 0, linger_floor_us: int = 0, linger_ceiling_us: int = 0) -> None:
-        """Change how the GPU is shared; 0 leaves a value as it is."""
-        request = agent_pb2.SetPolicyRequest(
-            gpu=self.gpu.uuid, window_us=window_us, linger_floor_us=linger_floor_us, linger_ceiling_us=linger_ceiling_us
-        )
-        if window_us or linger_floor_us or linger_ceiling_us:
-            self._stub.SetPolicy(request, timeout=CALL_SECONDS)
+    def wait_for_process(self, process_id: int) -> None:
+        """Wait until that process has joined."""
+        deadline = time.monotonic() + JOIN_SECONDS
+        while all(client.process_id != process_id for slot in self.snapshot().slots for client in slot.clients):
+            if time.monotonic() > deadline:
+                raise AgentError(f"process {process_id} did not join the agent; it said:\n{self._said()}")
+            time.sleep(0.02)
+
+    def set_policy(self, **fields: Any) -> None:
+        """Change how the GPU is shared; fields are those of SetPolicyRequest, and what is not named stays.
+
+        Raises:
+            AgentError: The agent refuses; its own sentence.
+        """
+        self._ask(self._stub.SetPolicy, agent_pb2.SetPolicyRequest(gpu=self.gpu.uuid, **fields))
 
     def snapshot(self) -> agent_pb2.Gpu:
         """Return the GPU with its slots and clients as the agent sees them now."""
-        gpus = self._stub.GetSnapshot(agent_pb2.SnapshotRequest(), timeout=CALL_SECONDS).gpus
+        gpus = self._ask(self._stub.GetSnapshot, agent_pb2.SnapshotRequest()).gpus
         current: agent_pb2.Gpu = next(gpu for gpu in gpus if gpu.uuid == self.gpu.uuid)
         return current
 
@@ -137,9 +153,16 @@ class ManagedGPU:
                 raise AgentError(f"the node agent did not start; it said:\n{self._said()}")
             time.sleep(0.02)
         gpus = self._stub.GetSnapshot(agent_pb2.SnapshotRequest(), timeout=CALL_SECONDS, wait_for_ready=True).gpus
-        if not gpus:
-            raise AgentError(f"the node agent found no GPU; it said:\n{self._said()}")
-        self.gpu = gpus[0]
+        chosen = [gpu for gpu in gpus if self._uuid in ("", gpu.uuid)]
+        if not chosen:
+            raise AgentError(f"the node agent found no GPU {self._uuid}; it said:\n{self._said()}")
+        self.gpu = chosen[0]
+
+    def _ask(self, method: Callable[..., Any], request: Any) -> Any:
+        try:
+            return method(request, timeout=CALL_SECONDS)
+        except grpc.RpcError as error:
+            raise AgentError(f"the node agent refuses: {error.details() or error.code().name}") from error
 
     def _said(self) -> str:
         self._errors.seek(0)

@@ -21,13 +21,13 @@ from orion.bench.commandline import OneSentenceParser, counted, positive, say
 from orion.bench.crew import Crew, WorkerError
 from orion.bench.estimates import completed_between
 from orion.bench.managed import AgentError, ManagedGPU, machine
-from orion.bench.stand_ins import Load, load
+from orion.bench.workloads import Load, load
 
-LOADS: dict[str, dict[str, Any]] = {
-    "resnet50-inference": {"precision": "bf16"},
-    "gemm": {},
-    "resnet50-training": {},
-    "resnet50-eager": {},
+LOADS: dict[str, Load] = {
+    "resnet50-inference": ("resnet50-inference", {}),
+    "gemm": ("gemm", {}),
+    "resnet50-training": ("resnet50-training", {}),
+    "resnet50-eager": ("resnet50-inference", {"batch": 4, "mode": "eager"}),  # bound by the CPU: what a launch costs
 }
 PAUSE = 0.3  # seconds between the command and its begin
 EDGE = 0.2  # seconds at each end of a turn that do not count
@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
             # One role at a time: a be client beside an hp client, even an idle one, is not alone.
             for kind, role in itertools.product(options.loads, hooked):
                 crew = stack.enter_context(Crew())
-                what = load(kind, LOADS[kind], options.simulated)
+                what = load(*LOADS[kind], options.simulated)
                 raw["rows"] += run_load(kind, what, turns, crew, {"off": environment, role: hooked[role]}, role)
                 raw_data.write(options.output / "solo_overhead.json.gz", raw)
     except (WorkerError, AgentError, FileNotFoundError) as error:

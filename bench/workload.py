@@ -6,9 +6,20 @@ A workload knows nothing of roles, hooks or other processes: the same code runs 
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 Span = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a workload's work goes: a process of its own, as a rule."""
+
+    one_of_several: bool = False
+    """Other threads of the process use the GPU too: work goes to one stream, and that is waited for, not the GPU."""
+    stream: Callable[[], int] | None = None
+    """Returns the CUstream to use, in a thread with a current context; None: one that the workload makes."""
 
 
 class Trace(Protocol):

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from orion.cli import policy_options as options
 from orion.cli import roots
 from orion.cli.errors import Refused
 
@@ -16,13 +17,6 @@ class Gpus(StrEnum):
     AUTO = "auto"
     NVML = "nvml"
     SIMULATED = "simulated"
-    NONE = "none"
-
-
-class Policy(StrEnum):
-    """How a GPU's clients share it."""
-
-    GATE = "gate"
     NONE = "none"
 
 
@@ -39,15 +33,19 @@ def agent(
     ] = "127.0.0.1:9435",
     hp_slots: Annotated[int, typer.Option(min=0, max=64, help="hp slots of each GPU, made at the start.")] = 1,
     be_slots: Annotated[int, typer.Option(min=0, max=64, help="be slots of each GPU, made at the start.")] = 8,
-    policy: Annotated[Policy, typer.Option(help="gate: be waits while hp is busy. none: nobody waits.")] = Policy.GATE,
-    window_us: Annotated[
-        int, typer.Option(min=50, max=1_000_000, help="Expected be work in flight: what hp may have to wait for.")
-    ] = 400,
+    policy: options.Policy = None,
+    max_slowdown: options.MaxSlowdown = None,
+    sharing_cost: options.SharingCost = None,
+    minimum_share: options.MinimumShare = None,
+    window_us: options.Window = None,
+    overlap_sms: options.OverlapSms = None,
+    long_kernel_us: options.LongKernel = None,
 ) -> None:
     """Run the node agent: it seats clients, grants, watches over them and serves metrics.
 
     `orion run` starts one by itself; run it here to see its log, or as a service. When it ends, clients go on under
-    their last grants, and the next agent takes them over.
+    their last grants, and the next agent takes them over. The policy is that of GPUs which no earlier agent of this
+    folder knew; `orion policy set` changes it at any time.
     """
     _run({
         "root": (root or roots.default_root()).absolute(),
@@ -55,7 +53,10 @@ def agent(
         "metrics_address": metrics_address,
         "hp_slots": hp_slots,
         "be_slots": be_slots,
-        "policy": {"policy": policy.value, "window_us": window_us},
+        "policy": options.given(
+            policy=policy, max_slowdown=max_slowdown, sharing_cost=sharing_cost, minimum_share=minimum_share,
+            window_us=window_us, overlap_sms=overlap_sms, long_kernel_us=long_kernel_us,
+        ),
     })  # fmt: skip
 
 

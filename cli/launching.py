@@ -56,8 +56,12 @@ def client_environment(
         hook: the library to preload, before those that are preloaded already.
         simulated_driver: the simulated libcuda.so.1, or None for the real one.
     """
+    return preloading_environment(old, hook, simulated_driver) | {"ORION_ROOT": str(client_root)}
+
+
+def preloading_environment(old: Mapping[str, str], hook: Path, simulated_driver: Path | None) -> dict[str, str]:
+    """Return the environment of a process under the hook, which need be no agent's client; see `client_environment`."""
     new = dict(old)
-    new["ORION_ROOT"] = str(client_root)
     new["LD_PRELOAD"] = _prepended(hook, old.get("LD_PRELOAD"), ": ")
     if simulated_driver is not None:
         new["LD_LIBRARY_PATH"] = _prepended(simulated_driver.parent, old.get("LD_LIBRARY_PATH"), ":;")

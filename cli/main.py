@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from orion.cli import agent, demo, doctor, run, top
+from orion.cli import agent, bench, demo, doctor, launch, policy, profile, run, top
 from orion.cli.errors import Refused
 
 app = typer.Typer(
@@ -54,10 +54,14 @@ def orion(
 
 # What follows the program is the program's own, with or without the --.
 app.command(name="run", context_settings={"allow_interspersed_args": False})(run.run)
+app.command(name="launch")(launch.launch)
 app.command(name="top")(top.top)
 app.command(name="doctor")(doctor.doctor)
 app.command(name="demo")(demo.demo)
 app.command(name="agent")(agent.agent)
+app.add_typer(policy.app, name="policy")
+app.add_typer(bench.app, name="bench")
+app.add_typer(profile.app, name="profile")
 
 
 def _allowed(error: typer.TyperException) -> str:

@@ -10,10 +10,11 @@ import shutil
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orion.cli import policy_options as options
 from orion.cli import roots, sizes
 from orion.cli.errors import Refused
 
@@ -53,6 +54,16 @@ def run(
             metavar="UUID|INDEX|all", help="The GPU to sit on; with one of several, the program sees it alone."
         ),
     ] = "all",
+    weight: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01, max=100, help="be: its part of what be gets is in proportion to this.", show_default="1"
+        ),
+    ] = None,
+    policy: options.Policy = None,
+    max_slowdown: options.MaxSlowdown = None,
+    sharing_cost: options.SharingCost = None,
+    minimum_share: options.MinimumShare = None,
     root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
     simulated: Annotated[bool, typer.Option("--simulated", help="Run on the simulated GPU.")] = False,
 ) -> None:
@@ -61,10 +72,17 @@ def run(
     [bold]orion run --priority hp -- python serve.py[/bold]
 
     [bold]orion run --priority be --memory 8GiB -- python train.py[/bold]
+
+    How its GPU is shared is hp's to say: --policy, --max-slowdown, --sharing-cost and --minimum-share go with
+    --priority hp and stay until they are changed ([bold]orion policy[/bold]).
     """  # fmt: skip
     from orion import hook
     from orion.cli import agents, launching, seating
 
+    changes = options.given(
+        policy=policy, max_slowdown=max_slowdown, sharing_cost=sharing_cost, minimum_share=minimum_share
+    )
+    _belongs(priority, weight, changes)
     program = shutil.which(command[0])
     if program is None:
         raise Refused(f"{command[0]}: there is no such program", status=127)  # as a shell does
@@ -73,7 +91,7 @@ def run(
     snapshot = agents.find_or_start(place, simulated)
     gpus = seating.choose_gpus(snapshot, gpu)
     on_simulated = _kind(gpus, simulated, place)
-    client_root = seating.take_seats(place, gpus, priority.value, memory or 0)
+    client_root = seating.take_seats(place, gpus, priority.value, memory or 0, weight or 0.0, changes)
     driver = hook.simulated_driver() if on_simulated else None
     environment = launching.client_environment(os.environ, client_root, library, driver)
     if gpu != "all":
@@ -83,6 +101,15 @@ def run(
         os.execve(program, command, environment)
     except OSError as error:
         raise Refused(f"{program} cannot be run: {error.strerror}", status=126) from error
+
+
+def _belongs(priority: Priority, weight: float | None, changes: dict[str, Any]) -> None:
+    """Refuse options that are the other priority's."""
+    if priority is Priority.HP and weight is not None:
+        raise Refused("--weight divides what be gets; it goes with --priority be", status=2)
+    if priority is Priority.BE and changes:
+        flag = f"--{next(iter(changes)).replace('_', '-')}"
+        raise Refused(f"{flag} is hp's to say: it goes with --priority hp, or with `orion policy set`", status=2)
 
 
 def _kind(gpus: "list[agent_pb2.Gpu]", simulated: bool, root: Path) -> bool:

@@ -9,8 +9,9 @@ clients' folders, so one lock over looking and taking keeps two `orion run` from
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from orion.cli import agents, launching
 from orion.cli.errors import Refused
@@ -31,7 +32,14 @@ def choose_gpus(snapshot: agent_pb2.Snapshot, wanted: str) -> list[agent_pb2.Gpu
     return chosen
 
 
-def take_seats(root: Path, gpus: list[agent_pb2.Gpu], priority: str, memory_limit: int) -> Path:
+def take_seats(
+    root: Path,
+    gpus: list[agent_pb2.Gpu],
+    priority: str,
+    memory_limit: int,
+    weight: float = 0.0,
+    policy: Mapping[str, Any] | None = None,
+) -> Path:
     """Take a slot on each GPU for this process and return the folder that its ORION_ROOT names.
 
     Args:
@@ -39,14 +47,21 @@ def take_seats(root: Path, gpus: list[agent_pb2.Gpu], priority: str, memory_limi
         gpus: to sit on.
         priority: ``hp`` or ``be``.
         memory_limit: bytes for each process of the slot; 0 for none.
+        weight: of the slot among be slots; 0 for the usual one.
+        policy: changes of the GPUs' policies, as `AgentClient.set_policy` takes them.
     """
     role = agent_pb2.HP if priority == "hp" else agent_pb2.BE
     with _one_at_a_time(root), agents.asking(root) as agent:
         launching.sweep(root)
         now = {gpu.uuid: gpu for gpu in agent.snapshot().gpus}
         names = {gpu.uuid: _free_slot(root, now.get(gpu.uuid, gpu), role) for gpu in gpus}
+        if policy:
+            for uuid in names:
+                agent.set_policy(uuid, **policy)
         taken = [
-            agent.open_slot(uuid, role, name=name, memory_limit_bytes=memory_limit, owner_process_id=os.getpid())
+            agent.open_slot(
+                uuid, role, name=name, memory_limit_bytes=memory_limit, owner_process_id=os.getpid(), weight=weight
+            )
             for uuid, name in names.items()
         ]
         return launching.make_client_root(root, os.getpid(), {slot.gpu: slot.directory for slot in taken})

@@ -37,6 +37,7 @@ class Row:
     state: str
     launches: str
     gated: str
+    gpu: str
     memory: str
     condition: str
 
@@ -55,19 +56,23 @@ def rows(gpu: agent_pb2.Gpu, before: agent_pb2.Gpu | None, seconds: float) -> li
         for client in slot.clients:
             found.append(_row(slot, client, earlier.get((client.place, client.generation)), seconds))
         if not slot.clients:
-            found.append(Row(slot.name, "", "", "empty", "", "", "", ""))
+            found.append(Row(slot.name, "", "", "empty", "", "", "", "", ""))
     return found
 
 
 def _row(slot: agent_pb2.Slot, client: agent_pb2.Client, before: agent_pb2.Client | None, seconds: float) -> Row:
-    launches = gated = ""
+    launches = gated = used = ""
     if before is not None and seconds > 0:
         launches = f"{(client.launches - before.launches) / seconds:,.0f}"
         if slot.role == agent_pb2.BE:
             gated = f"{min(1.0, (client.gated_seconds - before.gated_seconds) / seconds):.0%}"
+            used = f"{min(1.0, max(0.0, client.gpu_seconds - before.gpu_seconds) / seconds):.0%}"
+        elif client.slowdown:
+            used = f"x{min(client.slowdown, 999):.2f}"
     memory = format_size(client.memory_bytes)
     if slot.memory_limit_bytes:
         memory += f" of {format_size(slot.memory_limit_bytes)}"
+    state = "held" if slot.held and client.state == "gated" else client.state
     return Row(
-        slot.name, str(client.process_id), client.command, client.state, launches, gated, memory, client.condition
+        slot.name, str(client.process_id), client.command, state, launches, gated, used, memory, client.condition
     )

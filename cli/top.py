@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from dataclasses import astuple
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,8 +28,8 @@ def top(
 ) -> None:
     """Show GPUs and clients live: who is busy, who waits at the gate, and for how much of the time.
 
-    [bold]launches/s[/bold] and [bold]gated[/bold] (share of the time spent waiting for hp) are over the last interval.
-    Ctrl-C ends it.
+    [bold]launches/s[/bold], [bold]gated[/bold] (share of the time spent waiting for hp) and [bold]gpu[/bold] (be: GPU
+    time; hp: how much longer its work took with overlap, as xN) are over the last interval. Ctrl-C ends it.
     """
     from orion.cli import agents, snapshots
 
@@ -87,18 +88,28 @@ def _table(gpu: "agent_pb2.Gpu", before: "agent_pb2.Gpu | None", seconds: float)
     title = (
         f"GPU {gpu.index}  {gpu.model}{' (simulated)' if gpu.simulated else ''}  {used}{format_size(gpu.memory_bytes)}"
     )
-    policy = f"policy {gpu.policy}, window {gpu.window_us} us, hp busy {gpu.hp_busy_ratio:.0%}"
+    policy = f"policy {gpu.policy}, {_budget(gpu)}window {gpu.window_us} us, hp busy {gpu.hp_busy_ratio:.0%}"
+    policy += "".join(f"\n! {condition.message}" for condition in gpu.conditions)
     rows = snapshots.rows(gpu, before, seconds)
     table = Table(title=f"{title}\n{policy}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("slot", "process", "command", "state"):
         table.add_column(name, no_wrap=True)
-    for name in ("launches/s", "gated", "memory"):
+    for name in ("launches/s", "gated", "gpu", "memory"):
         table.add_column(name, justify="right", no_wrap=True)
     if any(row.condition for row in rows):
         table.add_column("condition")
-    styles = {"busy": "green", "gated": "yellow", "stopped": "red", "empty": "dim"}
+    styles = {"busy": "green", "gated": "yellow", "held": "yellow", "stopped": "red", "empty": "dim"}
     for row in rows:
-        cells = [row.slot, row.process, row.command, row.state, row.launches, row.gated, row.memory, row.condition]
         # Text, not markup: a client's command is any bytes.
-        table.add_row(*(Text(cell) for cell in cells[: len(table.columns)]), style=styles.get(row.state))
+        table.add_row(*(Text(cell) for cell in astuple(row)[: len(table.columns)]), style=styles.get(row.state))
     return table
+
+
+def _budget(gpu: "agent_pb2.Gpu") -> str:
+    """Return what hp's owner allows, where that is not the default."""
+    found = []
+    if gpu.policy == "orion" and gpu.settings.max_slowdown > 1:
+        found.append(f"max slowdown {gpu.settings.max_slowdown:g}, ")
+    if gpu.settings.minimum_share:
+        found.append(f"be at least {gpu.settings.minimum_share:.0%}, ")
+    return "".join(found)

@@ -1,6 +1,6 @@
-"""Where the compiled hook and the simulated driver lie, for the Python side.
+"""Where the compiled hook, the profiler and the simulated driver lie, for the Python side.
 
-An installed package carries both; in a checkout without an install they are looked for where
+An installed package carries them; in a checkout without an install they are looked for where
 `cmake -S hook -B build/hook` leaves them. Nothing else of the hook runs in Python: it must work in processes that
 have never heard of Python.
 """
@@ -9,6 +9,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 HOOK = "liborion_hook.so"
+PROFILER = "liborion_profiler.so"
 SIMULATED_DRIVER = "sim/libcuda.so.1"
 
 _CHECKOUT_BUILD = Path(__file__).resolve().parent.parent / "build" / "hook"
@@ -29,6 +30,15 @@ def library() -> Path:
         FileNotFoundError: the package was not built.
     """
     return _find(HOOK)
+
+
+def profiler() -> Path:
+    """Return the path of the profiler, the shared object that ``CUDA_INJECTION64_PATH`` names.
+
+    Raises:
+        FileNotFoundError: the package was not built.
+    """
+    return _find(PROFILER)
 
 
 def simulated_driver() -> Path:

@@ -1,6 +1,7 @@
 """The shared pages and the messages of joining, as Python sees them.
 
-A mirror of ``hook/include/orion/pages.h`` and ``join.h``, which say what every field means; nothing is explained twice.
+A mirror of ``hook/include/orion/pages.h``, ``join.h`` and ``knowledge.h``, which say what every field means; nothing is
+explained twice.
 ``tests/hook/test_layout.py`` compiles the headers and compares every size, offset and constant, so the two cannot
 drift apart unseen. Parsing the headers at run time was refused: an installed agent has no headers.
 
@@ -8,7 +9,7 @@ The structures serve two uses: messages are built and parsed with them directly;
 ``memoryview.cast`` at the offsets that they give, because ctypes cannot lie over a read-only mapping.
 """
 
-from ctypes import LittleEndianStructure, c_char, c_uint8, c_uint32, c_uint64
+from ctypes import LittleEndianStructure, c_char, c_uint8, c_uint16, c_uint32, c_uint64
 from enum import IntEnum
 
 LAYOUT_VERSION = 1
@@ -22,6 +23,13 @@ MESSAGE_MAX = 4096
 FDS_MAX = 250
 
 HELLO_RETURNS = 1
+OFFERS_KNOWLEDGE = 1
+
+KNOWLEDGE_MAGIC = 0x3157454E4B4E524F
+KNOWLEDGE_LAYOUT = 1
+KNOWLEDGE_ENTRIES = 8192
+LEARNT_ENTRIES = 250
+KNOWN_PROFILE = 1
 FUTEX_OWNER_DIED = 0x4000_0000
 """ Set by the kernel in ``BusyPage.alive`` when the thread that held it has died (linux/futex.h). """
 
@@ -79,10 +87,12 @@ class MessageType(IntEnum):
     READY = 2
     REPORT = 3
     SUSPECT = 4
+    LEARNT = 5
     WELCOME = 16
     REFUSED = 17
     NEIGHBOURS = 18
     GONE = 19
+    KNOWLEDGE = 20
 
 
 class Refusal(IntEnum):
@@ -192,7 +202,8 @@ class BusyPage(LittleEndianStructure):
         ("overlap_until_ns", c_uint64),
         ("current", c_uint64),
         ("iterations", c_uint64),
-        ("unused", c_uint8 * 3968),
+        ("typical_ns", c_uint64),
+        ("unused", c_uint8 * 3960),
     ]
 
 
@@ -289,7 +300,7 @@ class Welcome(LittleEndianStructure):
         ("place", c_uint32),
         ("generation", c_uint32),
         ("returned", c_uint32),
-        ("reserved", c_uint32),
+        ("offers", c_uint32),
     ]
 
 
@@ -315,6 +326,41 @@ class Gone(LittleEndianStructure):
     """hp clients that left."""
 
     _fields_ = [("head", Message), ("count", c_uint32), ("reserved", c_uint32), ("places", Place * FDS_MAX)]
+
+
+class KnowledgeEntry(LittleEndianStructure):
+    """What is known of one identity."""
+
+    _fields_ = [
+        ("identity", c_uint64),
+        ("expected_100ns", c_uint32),
+        ("sms", c_uint16),
+        ("kernel_class", c_uint8),
+        ("flags", c_uint8),
+    ]
+
+
+class KnowledgeHeader(LittleEndianStructure):
+    """How a table of entries begins."""
+
+    _fields_ = [("magic", c_uint64), ("layout", c_uint32), ("count", c_uint32)]
+
+
+class Learnt(LittleEndianStructure):
+    """What a client learnt since it last said so."""
+
+    _fields_ = [
+        ("head", Message),
+        ("count", c_uint32),
+        ("reserved", c_uint32),
+        ("entries", KnowledgeEntry * LEARNT_ENTRIES),
+    ]
+
+
+class Knowledge(LittleEndianStructure):
+    """What the slot's clients learnt; the table comes as a descriptor."""
+
+    _fields_ = [("head", Message), ("count", c_uint32), ("reserved", c_uint32)]
 
 
 def offset(structure: type[LittleEndianStructure], field: str) -> int:

@@ -29,7 +29,7 @@ def _only_call(declaration: Declaration) -> tuple[str, str]:
 
 
 def _stream(function: Function, declaration: Declaration) -> str:
-    streams = [parameter.name for parameter in function.parameters if parameter.type == "CUstream"]
+    streams = _streams(function)
     if len(streams) > 1 and "stream" not in declaration.options:
         raise DeclarationError(f"{declaration.place}: which of {', '.join(streams)} is the stream?")
     handle = declaration.options.get("stream", streams[0] if streams else "NULL")
@@ -89,7 +89,54 @@ def _elsewhere(function: Function, declaration: Declaration) -> list[str]:
     return []
 
 
+def _streams(function: Function) -> list[str]:
+    return [parameter.name for parameter in function.parameters if parameter.type == "CUstream"]
+
+
+def _redirected(function: Function, declaration: Declaration) -> list[str]:
+    """Put a client's own stream in the place of a default stream, for a thread that is bound to a client."""
+    if declaration.kind == "lifetime":
+        return []
+    if declaration.options.get("stream") == "config->hStream":
+        return [
+            "CUlaunchConfig redirected;",
+            "if (orion_redirects(config->hStream))",
+            "    redirected = *config, redirected.hStream = orion_own_stream(config->hStream), config = &redirected;",
+        ]
+    return [f"{stream} = orion_redirected({stream});" for stream in _streams(function)]
+
+
+def _on_own_stream(function: Function, declaration: Declaration) -> tuple[list[str], list[str]]:
+    """Do the same on the client's own stream, where the call names none: the lines before the call and after it."""
+    if _streams(function) or "stream" in declaration.options:
+        return [], []
+    own = declaration.options.get("own")
+    if own is None:
+        raise DeclarationError(f"{declaration.place}: {declaration.name} needs own=NAME, as it has no stream")
+    if own == "legacy":
+        return ["orion_before_legacy();"], ["orion_after_legacy();"]
+    same = own.replace("{version}", "_v2" if "_v2" in function.name else "")
+    arguments = ", ".join(parameter.name for parameter in function.parameters)
+    call = f"wrapped_{same}({arguments}, own)"
+    finished = f"orion_finished(own, {call})" if "waits" in declaration.words else call
+    return ["CUstream own = orion_redirected(NULL);", f"if (own != NULL) return {finished};"], []
+
+
+def _ahead(function: Function, declaration: Declaration) -> str:
+    """Declare the wrapper that this one calls."""
+    own = declaration.options.get("own", "legacy")
+    if own == "legacy":
+        return ""
+    same = own.replace("{version}", "_v2" if "_v2" in function.name else "")
+    return f"static __typeof__({same}) wrapped_{same};\n"
+
+
 def _gate(function: Function, declaration: Declaration) -> list[str]:
+    before, after = _on_own_stream(function, declaration)
+    return [*before, *_gated(function, declaration, after)]
+
+
+def _gated(function: Function, declaration: Declaration, after: list[str]) -> list[str]:
     stream = _stream(function, declaration)
     elsewhere = _elsewhere(function, declaration)
     movable = ", .movable = true" if elsewhere else ""
@@ -98,7 +145,7 @@ def _gate(function: Function, declaration: Declaration) -> list[str]:
     proves = declaration.options.get("proves")
     if proves is None:
         begin = ["orion_work_begin(&work);", *elsewhere]
-        return [*before, *begin, *_calling(function, ["orion_work_end(&work, result);"])]
+        return [*before, *begin, *_calling(function, ["orion_work_end(&work, result);", *after])]
     when = "" if proves == "true" else f"if ({proves}) "
     proof = f"{{.scope = ORION_PROOF_STREAM, .blocks = true, .of_itself = true, .stream = {stream}}}"
     return [
@@ -106,7 +153,7 @@ def _gate(function: Function, declaration: Declaration) -> list[str]:
         f"struct orion_proof proof = {proof};",
         "orion_work_begin(&work);",
         f"{when}orion_proof_begin(&proof);",
-        *_calling(function, ["orion_work_end(&work, result);", f"{when}orion_proof_end(&proof, result);"]),
+        *_calling(function, ["orion_work_end(&work, result);", f"{when}orion_proof_end(&proof, result);", *after]),
     ]
 
 
@@ -135,7 +182,12 @@ def _synchronise(function: Function, declaration: Declaration) -> list[str]:
         "context": f".scope = ORION_PROOF_CONTEXT, .context = {handle}",
     }
     blocks = "true" if "blocks" in declaration.words else "false"
+    own = [
+        "CUresult own;",
+        f"if (orion_redirects(NULL) && orion_synchronised_client({handle}, &own)) return own;",
+    ]
     return [
+        *(own if kind == "context" else []),
         f"struct orion_proof proof = {{{scopes[kind]}, .blocks = {blocks}}};",
         "orion_proof_begin(&proof);",
         *_calling(function, ["orion_proof_end(&proof, result);"]),
@@ -171,16 +223,34 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
     ]
 
 
+def _creates_stream(function: Function, priority: str) -> list[str]:
+    if priority != "NULL":
+        return [f"{priority} = orion_stream_priority({priority});", f"return {_real(function)};"]
+    arguments = ", ".join(parameter.name for parameter in function.parameters)
+    return [
+        "const int priority = orion_stream_priority(0);",
+        "if (priority != 0 && orion_driver.cuStreamCreateWithPriority)",
+        f"    return orion_driver.cuStreamCreateWithPriority({arguments}, priority);",
+        f"return {_real(function)};",
+    ]
+
+
 def _lifetime(function: Function, declaration: Declaration) -> list[str]:
     kind, handle = _only_call(declaration)
+    if kind == "creates_stream":
+        return _creates_stream(function, handle)
     around: dict[str, tuple[list[str], list[str]]] = {
         "creates_context": ([f"orion_context_creating({handle});"], []),
         "ends_context": ([f"orion_context_ending({handle});"], ["orion_context_ended();"]),
         "ends_primary": ([f"orion_primary_ending({handle});"], ["orion_context_ended();"]),
         "ends_stream": ([f"orion_stream_ending({handle});"], []),
         "ends_event": ([f"orion_event_ending({handle});"], []),
-        "ends_graph": ([f"orion_graph_changed({handle});"], []),
-        "changes_graph": ([], [f"if (result == CUDA_SUCCESS) orion_graph_changed({handle});"]),
+        "ends_code": (["orion_code_ending();"], []),
+        "makes_graph": ([], [f"if (result == CUDA_SUCCESS) orion_graph_made({handle});"]),
+        "sets_node": ([], [f"if (result == CUDA_SUCCESS) orion_graph_node_set({handle});"]),
+        "sets_child": ([], [f"if (result == CUDA_SUCCESS) orion_graph_child_set({handle});"]),
+        "enables_node": ([], [f"if (result == CUDA_SUCCESS) orion_graph_node_enabled({handle});"]),
+        "ends_graph": ([f"orion_graph_ending({handle});"], []),
     }
     if kind not in around:
         raise DeclarationError(f"{declaration.place}: no lifetime has {kind}")
@@ -197,6 +267,12 @@ def _null_pointers(function: Function, declaration: Declaration) -> list[str]:
     return [f"if (!{name}) return {_real(function)};" for name in sorted(followed)]
 
 
+def _about_stream(function: Function, declaration: Declaration) -> list[str]:
+    if not _streams(function):
+        raise DeclarationError(f"{declaration.place}: {declaration.name} has no stream")
+    return [f"return {_real(function)};"]
+
+
 _BODIES = {
     "gate": _gate,
     "submit": _submit,
@@ -204,6 +280,7 @@ _BODIES = {
     "capture": _capture,
     "memory": _memory,
     "lifetime": _lifetime,
+    "stream": _about_stream,
 }
 
 
@@ -214,6 +291,11 @@ def wrapper(function: Function, declaration: Declaration) -> str:
         DeclarationError: the line does not fit the function.
     """
     parameters = ", ".join(map(str, function.parameters)) or "void"
-    body = [*_null_pointers(function, declaration), *_BODIES[declaration.kind](function, declaration)]
+    body = [
+        *_null_pointers(function, declaration),
+        *_redirected(function, declaration),
+        *_BODIES[declaration.kind](function, declaration),
+    ]
     lines = "\n".join(f"    {line}" for line in body)
-    return f"INTERPOSED({function.name}, ({parameters}))\n{{\n    REAL({function.name});\n{lines}\n}}\n"
+    opening = f"INTERPOSED({function.name}, ({parameters}))\n{{\n    REAL({function.name});\n"
+    return f"{_ahead(function, declaration)}{opening}{lines}\n}}\n"

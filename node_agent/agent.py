@@ -7,21 +7,24 @@ import time
 
 from orion.hook import layout
 from orion.node_agent import descriptors, pages
-from orion.node_agent.boards import Board
-from orion.node_agent.errors import Conflict, Invalid, NotFound
+from orion.node_agent.errors import Conflict, NotFound
 from orion.node_agent.gpus.interface import Gpu, GpuSource
 from orion.node_agent.gpus.usage import MemoryUsage
-from orion.node_agent.joining import Counters, Joining
+from orion.node_agent.joining import Counters
 from orion.node_agent.owners import Owner, Owners
 from orion.node_agent.root import Root
+from orion.node_agent.served import ServedGpu
 from orion.node_agent.settings import AgentSettings
-from orion.node_agent.slots import Slot
+from orion.node_agent.slots import WEIGHT_MILLI, Slot
 from orion.node_agent.state import RememberedGpu, StateFile
-from orion.node_agent.windows import Activity
 
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.1
+_CONTENDED_LOOK_SECONDS = 0.025
+""" While several be slots share a GPU, at the most; less often where that costs more than the next says. """
+_LOOKING_MAX = 0.01
+""" Share of a CPU core. """
 _IDLE_LOOK_SECONDS = 0.5
 _IDLE_AFTER_NS = 2_000_000_000
 """ Nothing launched and nobody came or left for so long: the loop looks less often. """
@@ -29,17 +32,6 @@ _RETURN_SECONDS = 5.0
 """ Clients of an earlier agent are waited for so long. """
 _SLOTS_MAX = 128
 """ Of one GPU. """
-
-
-class ServedGpu:
-    """One GPU's board with what serves it."""
-
-    def __init__(self, board: Board, joining: Joining) -> None:
-        self.board = board
-        self.joining = joining
-        self.activity = Activity(board)
-        self.unsaved = True
-        self.text = ""
 
 
 class Agent:
@@ -89,37 +81,37 @@ class Agent:
         self.usage.close()
         self._owners.close()
         for gpu in self.gpus.values():
-            gpu.joining.stop()
-            gpu.board.page.close()
-            for slot in gpu.board.slots.values():
-                slot.page.close()
+            gpu.stop()
         self.gpus.clear()
 
     async def run(self) -> None:
         """Look after the boards until cancelled."""
+        worked = time.thread_time()
         while True:
             try:
-                idle = self.look()
+                seconds = self.look()
             except Exception:  # one bad look must not be the last
                 _log.exception("look: failed")
-                idle = False
+                seconds = _LOOK_SECONDS
+            before, worked = worked, time.thread_time()
+            seconds = max(seconds, min(_LOOK_SECONDS, (worked - before) / _LOOKING_MAX))
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_IDLE_LOOK_SECONDS if idle else _LOOK_SECONDS):
+                async with asyncio.timeout(seconds):
                     await self._wake.wait()
                     await asyncio.sleep(_LOOK_SECONDS)
 
-    def look(self) -> bool:
-        """Look at every board once; return whether there is nothing to look at closely."""
+    def look(self) -> float:
+        """Look at every board once; return the seconds until the next look."""
         now = time.monotonic_ns()
         for gpu in self.gpus.values():
-            gpu.joining.look(now)
-            if gpu.activity.look() or gpu.board.stopped:
+            if gpu.look(now):
                 self._active_ns = now
-            gpu.activity.share_out()
         if any(gpu.unsaved for gpu in self.gpus.values()):
             self.save_all()
-        return now - self._active_ns > _IDLE_AFTER_NS
+        if any(gpu.contended for gpu in self.gpus.values()):
+            return _CONTENDED_LOOK_SECONDS
+        return _IDLE_LOOK_SECONDS if now - self._active_ns > _IDLE_AFTER_NS else _LOOK_SECONDS
 
     def gpu(self, uuid: str) -> ServedGpu:
         """Return a GPU.
@@ -134,7 +126,13 @@ class Agent:
             raise NotFound(f"there is no GPU {uuid!r} here; the GPUs are: {known}") from None
 
     def open_slot(
-        self, uuid: str, name: str, role: layout.Role, memory_limit_bytes: int, owner_process_id: int
+        self,
+        uuid: str,
+        name: str,
+        role: layout.Role,
+        memory_limit_bytes: int,
+        owner_process_id: int,
+        weight_milli: int = WEIGHT_MILLI,
     ) -> Slot:
         """Make a slot, or take the one of that name; an empty name takes a new one.
 
@@ -147,7 +145,7 @@ class Agent:
         owner = Owner.of(owner_process_id) if owner_process_id else None
         if owner_process_id and owner is None:
             raise NotFound(f"there is no process {owner_process_id} to own the slot")
-        name = name or _new_name(board, role)
+        name = name or board.free_name(role)
         slot = board.slots.get(name)
         if slot is not None and slot.role is not role:
             raise Conflict(f"slot {name} of GPU {uuid} is {slot.role.name.lower()}, not {role.name.lower()}")
@@ -155,7 +153,7 @@ class Agent:
             if len(board.slots) >= _SLOTS_MAX:
                 raise Conflict(f"GPU {uuid} has {_SLOTS_MAX} slots already")
             slot = self._open(self.gpu(uuid), name, role, permanent=False)
-        slot.set(memory_limit_bytes=memory_limit_bytes)
+        slot.set(memory_limit_bytes=memory_limit_bytes, weight_milli=weight_milli)
         self._owners.set(slot, owner)
         self._save(self.gpu(uuid))
         _log.info("slot: %s %s opened for process %s", uuid, name, owner_process_id or "any")
@@ -185,19 +183,21 @@ class Agent:
         gpu = self.gpu(uuid)
         slot = gpu.board.slot(name)
         gpu.joining.forget_all(slot)
-        slot.set(memory_limit_bytes=0)
+        slot.set(memory_limit_bytes=0, weight_milli=WEIGHT_MILLI)
         self._save(gpu)
         _log.info("slot: %s %s made ready", uuid, name)
         return slot
 
-    def set_grant(self, uuid: str, name: str, memory_limit_bytes: int) -> Slot:
-        """Change what a slot may do.
+    def set_grant(
+        self, uuid: str, name: str, memory_limit_bytes: int | None = None, weight_milli: int | None = None
+    ) -> Slot:
+        """Change what a slot may do; None stays as it is.
 
         Raises:
             NotFound: no such GPU or slot.
         """
         slot = self.gpu(uuid).board.slot(name)
-        if slot.set(memory_limit_bytes=memory_limit_bytes):
+        if slot.set(memory_limit_bytes=memory_limit_bytes, weight_milli=weight_milli):
             self._save(self.gpu(uuid))
         return slot
 
@@ -206,13 +206,10 @@ class Agent:
 
         Raises:
             NotFound: no such GPU.
-            Invalid: the linger's floor is above its ceiling.
+            Invalid: it promises to hp what cannot be kept here.
         """
         gpu = self.gpu(uuid)
-        if policy.linger_floor_ns > policy.linger_ceiling_ns:
-            raise Invalid("the linger's floor must not be above its ceiling")
-        gpu.board.set_policy(policy)
-        gpu.activity.share_out()
+        gpu.set_policy(policy)
         self._save(gpu)
         return gpu
 
@@ -229,15 +226,20 @@ class Agent:
 
     def _serve(self, gpu: Gpu, before: RememberedGpu | None, pending_max: int) -> None:
         policy = pages.Policy(**before.policy.model_dump()) if before else self.settings.policy.as_page()
-        board = Board(gpu, policy, before.next_generation if before else 1)
         served = ServedGpu(
-            board,
-            Joining(board, self.counters, pending_max, lambda: self._save(served), lambda: self._changed(served)),
+            gpu,
+            policy,
+            before.next_generation if before else 1,
+            self.counters,
+            pending_max,
+            self._save,
+            self._changed,
         )
+        board = served.board
         self.gpus[gpu.uuid] = served
         for each in before.slots if before else []:
             slot = self._open(served, each.name, each.role, each.permanent)
-            slot.set(memory_limit_bytes=each.memory_limit_bytes)
+            slot.set(memory_limit_bytes=each.memory_limit_bytes, weight_milli=each.weight_milli)
             if each.owner is not None:
                 self._owners.set(slot, Owner(*each.owner))
         for role, count in ((layout.Role.HP, self.settings.hp_slots), (layout.Role.BE, self.settings.be_slots)):
@@ -253,9 +255,9 @@ class Agent:
         )  # fmt: skip
 
     def _open(self, gpu: ServedGpu, name: str, role: layout.Role, permanent: bool) -> Slot:
-        board = gpu.board
-        slot = Slot(board.gpu.uuid, name, role, self.root.slot(board.gpu.uuid, name), permanent)
-        board.slots[name] = slot
+        uuid = gpu.board.gpu.uuid
+        slot = Slot(uuid, name, role, self.root.slot(uuid, name), self.root.knowledge(uuid, name), permanent)
+        gpu.board.slots[name] = slot
         gpu.joining.open(slot)
         gpu.activity.share_out()
         return slot
@@ -289,7 +291,3 @@ class Agent:
         self._share_soon = False
         for gpu in self.gpus.values():
             gpu.activity.share_out()
-
-
-def _new_name(board: Board, role: layout.Role) -> str:
-    return next(name for name in (f"{role.name.lower()}-{number}" for number in range(1000)) if name not in board.slots)

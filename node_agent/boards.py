@@ -59,6 +59,10 @@ class Board:
             known = ", ".join(sorted(self.slots)) or "none"
             raise NotFound(f"GPU {self.gpu.uuid} has no slot {name!r}; its slots are: {known}") from None
 
+    def free_name(self, role: layout.Role) -> str:
+        """Return a name for another slot of that role."""
+        return next(name for name in (f"{role.name.lower()}-{i}" for i in range(1000)) if name not in self.slots)
+
     def set_policy(self, policy: pages.Policy) -> None:
         """Change how the clients share the GPU; they see it with their next look."""
         if policy != self.policy:

@@ -1,5 +1,6 @@
 """A client: a process that has joined a slot, as the agent knows it."""
 
+import contextlib
 import json
 import time
 from dataclasses import dataclass, field
@@ -7,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from orion.hook import layout
-from orion.node_agent import descriptors, pages
+from orion.node_agent import descriptors, messages, pages
 from orion.node_agent.connections import Connection
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Client:
     last_launches: int = 0
     last_wanted_ns: int = 0
     last_busy_ns: int = 0
+    last_gpu_ns: int = 0
 
     @property
     def role(self) -> layout.Role:
@@ -81,6 +83,13 @@ class Client:
         self.ready = True
         if self.role is not layout.Role.HP:
             self._close_busy()
+
+    def inform(self) -> None:
+        """Give it what its slot knows about kernels."""
+        with contextlib.suppress(OSError):  # else it begins cold
+            table = self.slot.knowledge.table()
+            if table >= 0:
+                self.connection.send(messages.knowledge(len(self.slot.knowledge)), [table])
 
     def release(self) -> None:
         """Give back its connection and descriptors."""

@@ -21,6 +21,7 @@ from orion.hook import layout
 SEAL_SEAL = 0x01
 SEAL_SHRINK = 0x02
 SEAL_GROW = 0x04
+SEAL_WRITE = 0x08
 SEAL_FUTURE_WRITE = 0x10
 SEALS_OF_SIZE = SEAL_SHRINK | SEAL_GROW
 SEALS_OF_WRITING = SEAL_FUTURE_WRITE | SEAL_SEAL
@@ -48,6 +49,23 @@ def new_page(name: str) -> tuple[int, int]:
         return writable, reopen_to_read(writable)
     except BaseException:
         os.close(writable)
+        raise
+
+
+def sealed_file(name: str, content: bytes) -> int:
+    """Return a descriptor of a file in memory that nobody can change any more; the caller owns it.
+
+    Raises:
+        OSError: no descriptors or no memory are left.
+    """
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        fcntl.fcntl(descriptor, _ADD_SEALS, SEALS_OF_SIZE | SEAL_WRITE | SEAL_SEAL)
+        return descriptor
+    except BaseException:
+        os.close(descriptor)
         raise
 
 

@@ -12,7 +12,7 @@ from prometheus_client import exposition
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from orion.node_agent import metrics, service, snapshots
+from orion.node_agent import answers, metrics, snapshots
 from orion.node_agent.agent import Agent
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class _Moment(Collector):
         self._view = view
 
     def collect(self) -> list[Metric]:
-        return list(metrics.render(self._view, service.version()))
+        return list(metrics.render(self._view, answers.version()))
 
 
 class MetricsServer:

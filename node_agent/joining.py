@@ -14,6 +14,7 @@ from orion.node_agent.accepting import Entrance
 from orion.node_agent.boards import Board, BoardFull
 from orion.node_agent.clients import Client
 from orion.node_agent.connections import Connection
+from orion.node_agent.knowledge import GPU_ENTRIES
 from orion.node_agent.neighbours import Neighbours
 from orion.node_agent.slots import SOCKET, Slot
 
@@ -165,6 +166,8 @@ class Joining:
         if client is not None:
             if isinstance(message, layout.Ready) and not client.ready:
                 self._ready(client)
+            elif isinstance(message, layout.Learnt) and client.ready:
+                client.slot.knowledge.merge(message, GPU_ENTRIES // len(self._board.slots))
             elif isinstance(message, layout.Report):
                 client.condition = messages.printable(message.text, 112)
             else:
@@ -227,6 +230,7 @@ class Joining:
         except OSError:
             self.forget(client, "it sealed its pages in a way of its own")
             return
+        client.inform()
         self._settle_in(client)
 
     def _welcome_back(

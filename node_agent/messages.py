@@ -10,13 +10,14 @@ from typing import Final
 
 from orion.hook import layout
 
-FromClient = layout.Hello | layout.Ready | layout.Report | layout.Suspect
+FromClient = layout.Hello | layout.Ready | layout.Report | layout.Suspect | layout.Learnt
 
 _FROM_CLIENT: Final[dict[int, type[FromClient]]] = {
     layout.MessageType.HELLO: layout.Hello,
     layout.MessageType.READY: layout.Ready,
     layout.MessageType.REPORT: layout.Report,
     layout.MessageType.SUSPECT: layout.Suspect,
+    layout.MessageType.LEARNT: layout.Learnt,
 }
 _LISTS: Final = {layout.MessageType.NEIGHBOURS: layout.Neighbours, layout.MessageType.GONE: layout.Gone}
 
@@ -58,7 +59,7 @@ def _head(kind: layout.MessageType) -> layout.Message:
 def welcome(role: layout.Role, version: int, place: int, generation: int, returned: bool) -> bytes:
     """Build a WELCOME."""
     head = _head(layout.MessageType.WELCOME)
-    return bytes(layout.Welcome(head, version, role, place, generation, int(returned), 0))
+    return bytes(layout.Welcome(head, version, role, place, generation, int(returned), layout.OFFERS_KNOWLEDGE))
 
 
 def refused(code: layout.Refusal, sentence: str, retry_ms: int = 0) -> bytes:
@@ -74,6 +75,11 @@ def places(kind: layout.MessageType, listed: Sequence[tuple[int, int]]) -> bytes
         message.places[index].place = place
         message.places[index].generation = generation
     return bytes(message)
+
+
+def knowledge(count: int) -> bytes:
+    """Build a KNOWLEDGE; the table of ``count`` entries goes with it as a descriptor."""
+    return bytes(layout.Knowledge(_head(layout.MessageType.KNOWLEDGE), count, 0))
 
 
 def printable(raw: bytes, limit: int) -> str:

@@ -4,6 +4,7 @@ A process that joined a slot twice has one series: its clients are added up, sin
 equal series. Tenants' numbers are unsigned 64-bit words, which a float holds well enough, and their texts printable.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
@@ -11,9 +12,11 @@ from prometheus_client.metrics_core import Metric
 
 from orion.hook import layout
 from orion.node_agent import pages
+from orion.node_agent.settings import POLICY_NAMES
 from orion.node_agent.snapshots import AgentView, ClientView, GpuView, SlotView
 
 _CLIENT_LABELS = ("gpu", "slot", "role", "process_id", "command")
+_SLOT_LABELS = ("gpu", "slot")
 _NS = 1e-9
 
 Labels = tuple[str, ...]
@@ -34,8 +37,19 @@ _PLAIN: tuple[tuple[str, str, bool, str, float], ...] = (
     ("orion_client_window_share_seconds", "Share of the window that it works under.", False, "window_share_ns", _NS),
     ("orion_client_linger_seconds", "Linger that an hp client has learnt.", False, "linger_ns", _NS),
     ("orion_client_kernels_known", "Kernels with a learnt duration.", False, "kernels_known", 1),
+    ("orion_client_gpu_seconds", "Expected time of the be work that has completed.", True, "gpu_ns", _NS),
+    ("orion_client_overlapped_launches", "be launches let through while hp was busy.", True, "overlapped_launches", 1),
+    ("orion_client_overlapped_seconds", "Their expected time.", True, "overlapped_ns", _NS),
+    ("orion_client_partitioned_launches", "be launches on fewer SMs.", True, "partitioned_launches", 1),
+    ("orion_client_control_periods", "hp busy periods kept free of overlap.", True, "control_periods", 1),
     ("orion_client_memory_bytes", "Device memory allocated through the driver.", False, "memory_bytes", 1),
 )  # fmt: skip
+
+_POLICY_RATIOS = (
+    ("max_slowdown", "How much longer hp's work may take than alone.", "max_slowdown_milli"),
+    ("sharing_cost", "What sharing a context alone costs hp, if known.", "sharing_cost_milli"),
+    ("minimum_share", "Share of the time that be has at least.", "minimum_share_milli"),
+)
 
 _BUCKET_ENDS = [2**exponent * 1e-6 for exponent in range(layout.WAIT_BUCKETS - 1)]
 
@@ -47,6 +61,8 @@ def render(view: AgentView, version: str) -> Iterator[Metric]:
     ]
     yield from _clients(clients)
     yield from _gpus(view.gpus)
+    yield from _slots(view.gpus)
+    yield _conditions(view.gpus)
     yield from _agent(view, version)
 
 
@@ -75,7 +91,58 @@ def _clients(clients: list[tuple[Labels, ClientView]]) -> Iterator[Metric]:
         yield _family(name, sentence, grows, _CLIENT_LABELS, values)
     busy = _sum((labels, client.busy_ns * _NS) for labels, client in clients)
     yield _family("orion_client_busy_seconds", "Time an hp client was busy.", True, _CLIENT_LABELS, busy)
+    yield _most(
+        "orion_client_slowdown_ratio",
+        "Time of hp's work with overlap over that without.",
+        _CLIENT_LABELS,
+        ((labels, client.record.slowdown_milli * 1e-3) for labels, client in clients if client.record.slowdown_milli),
+    )
+    yield _most(
+        "orion_client_overlap_seconds",
+        "How young an hp busy period must be for overlap.",
+        _CLIENT_LABELS,
+        ((labels, client.record.overlap_ns * _NS) for labels, client in clients),
+    )
+    yield _most(
+        "orion_be_long_kernel_seconds",
+        "The longest kernel of a be client, if it is a long one.",
+        (*_CLIENT_LABELS, "kernel"),
+        (
+            ((*labels, client.record.long_kernel_name), client.record.long_kernel_ns * _NS)
+            for labels, client in clients
+            if client.record.long_kernel_ns
+        ),
+    )
     yield _waits(clients)
+
+
+def _most(name: str, sentence: str, labels: Iterable[str], values: Iterable[tuple[Labels, float]]) -> Metric:
+    """Return a gauge that for a process with several clients is not their sum but the largest."""
+    largest: dict[Labels, float] = {}
+    for key, value in values:
+        largest[key] = max(value, largest.get(key, 0.0))
+    return _family(name, sentence, False, labels, largest)
+
+
+def _slots(gpus: Iterable[GpuView]) -> Iterator[Metric]:
+    weight = GaugeMetricFamily("orion_slot_weight", "A be slot's part of the GPU time, relative.", labels=_SLOT_LABELS)
+    held = GaugeMetricFamily("orion_slot_held", "1 while a be slot waits for its peers.", labels=_SLOT_LABELS)
+    for slot in (slot for view in gpus for slot in view.slots if slot.role is layout.Role.BE):
+        weight.add_metric([slot.gpu, slot.name], slot.grant.weight_milli * 1e-3)
+        held.add_metric([slot.gpu, slot.name], bool(slot.grant.held))
+    yield from (weight, held)
+
+
+def _conditions(gpus: Iterable[GpuView]) -> Metric:
+    family = GaugeMetricFamily("orion_condition", "Clients (or the GPU) that this is so of.", labels=["gpu", "reason"])
+    counts: Counter[tuple[str, str]] = Counter()
+    for view in gpus:
+        clients = [client for slot in view.slots for client in slot.clients]
+        found = [*view.conditions, *(each for client in clients for each in client.conditions)]
+        counts.update((view.gpu.uuid, each.reason) for each in found)
+    for key, count in counts.items():
+        family.add_metric(list(key), count)
+    return family
 
 
 def _waits(clients: list[tuple[Labels, ClientView]]) -> Metric:
@@ -100,6 +167,9 @@ def _gpus(gpus: Iterable[GpuView]) -> Iterator[Metric]:
     window = GaugeMetricFamily("orion_gpu_window_seconds", "Expected be work allowed in flight.", labels=["gpu"])
     total = GaugeMetricFamily("orion_gpu_memory_bytes", "The GPU's memory.", labels=["gpu"])
     used = GaugeMetricFamily("orion_gpu_memory_used_bytes", "Memory in use, by the device's word.", labels=["gpu"])
+    ratios = [
+        GaugeMetricFamily(f"orion_gpu_{name}_ratio", sentence, labels=["gpu"]) for name, sentence, _ in _POLICY_RATIOS
+    ]
     info = InfoMetricFamily("orion_gpu", "What the GPU is.", labels=["gpu"])
     for view in gpus:
         gpu = [view.gpu.uuid]
@@ -108,11 +178,14 @@ def _gpus(gpus: Iterable[GpuView]) -> Iterator[Metric]:
         total.add_metric(gpu, view.gpu.memory_bytes)
         used.add_metric(gpu, view.memory_used_bytes)
         simulated = str(view.gpu.simulated).lower()
-        info.add_metric(gpu, {"model": view.gpu.model, "policy": view.policy.kind.name.lower(), "simulated": simulated})
+        policy = POLICY_NAMES[view.policy.kind]
+        info.add_metric(gpu, {"model": view.gpu.model, "policy": policy, "simulated": simulated})
+        for family, (_, _, field) in zip(ratios, _POLICY_RATIOS, strict=True):
+            family.add_metric(gpu, getattr(view.policy, field) * 1e-3)
         for role in (layout.Role.HP, layout.Role.BE):
             count = sum(len(slot.clients) for slot in view.slots if slot.role is role)
             clients.add_metric([*gpu, role.name.lower()], count)
-    yield from (busy, clients, window, total, used, info)
+    yield from (busy, clients, window, total, used, info, *ratios)
 
 
 def _agent(view: AgentView, version: str) -> Iterator[Metric]:

@@ -15,10 +15,11 @@ from typing import ClassVar
 
 from orion.hook import layout
 from orion.node_agent import descriptors
+from orion.node_agent.messages import printable
 
 _HEADER = struct.Struct("<QII48s")
-_POLICY = struct.Struct("<QII4Q")
-_GRANT = struct.Struct("<QII2Q")
+_POLICY = struct.Struct("<QII4Q4IQ2IQ")
+_GRANT = struct.Struct("<QII2Q4I2I")
 _PLACE = struct.Struct("<II")
 
 _fence_lock = threading.Lock()
@@ -42,13 +43,21 @@ def header(kind: layout.PageKind, gpu: str) -> bytes:
 
 @dataclass(frozen=True)
 class Policy:
-    """How a GPU's clients share it; times in nanoseconds."""
+    """How a GPU's clients share it; times in nanoseconds, ratios in thousandths. See `struct orion_policy`."""
 
     kind: layout.PolicyKind
     window_ns: int
     linger_floor_ns: int
     linger_ceiling_ns: int
     stall_ns: int
+    max_slowdown_milli: int = 1_000
+    sharing_cost_milli: int = 1_000
+    overlap_sms: int = 0
+    minimum_share_milli: int = 0
+    long_kernel_ns: int = 5_000_000
+    reef_depth: int = 12
+    orion_2024_sms: int = 0
+    orion_2024_duration_ns: int = 160_000
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,9 @@ class Grant:
     role: layout.Role
     window_share_ns: int
     memory_limit_bytes: int
+    weight_milli: int = 1_000
+    held: int = 0
+    """ be: 0, or when its hold ends if nobody renews it: CLOCK_MONOTONIC milliseconds, the low 32 bits. """
 
 
 class _AgentPage:
@@ -107,9 +119,12 @@ class PolicyPage(_AgentPage):
 
     def write(self, policy: Policy) -> None:
         """Make ``policy`` the current one."""
+        p = policy
         self._publish(
-            _POLICY, policy.kind, 0, policy.window_ns, policy.linger_floor_ns, policy.linger_ceiling_ns, policy.stall_ns
-        )
+            _POLICY, p.kind, 0, p.window_ns, p.linger_floor_ns, p.linger_ceiling_ns, p.stall_ns,
+            p.max_slowdown_milli, p.sharing_cost_milli, p.overlap_sms, p.minimum_share_milli, p.long_kernel_ns,
+            p.reef_depth, p.orion_2024_sms, p.orion_2024_duration_ns,
+        )  # fmt: skip
 
     def count(self, hp_clients: int, be_clients: int) -> None:
         """Say how many clients of each role live on the GPU."""
@@ -135,7 +150,10 @@ class GrantPage(_AgentPage):
 
     def write(self, grant: Grant) -> None:
         """Make ``grant`` the current one."""
-        self._publish(_GRANT, grant.role, 0, grant.window_share_ns, grant.memory_limit_bytes)
+        self._publish(
+            _GRANT, grant.role, 0, grant.window_share_ns, grant.memory_limit_bytes, 0, 0, 0, 0,
+            grant.weight_milli, grant.held,
+        )  # fmt: skip
 
 
 class BusyPage:
@@ -164,6 +182,11 @@ RECORD_FIELDS = (
     "window_share_ns", "samples", "kernels_known", "busy_ns", "busy_periods", "busy_since_ns", "linger_ns",
     "memory_bytes", "memory_refusals", "given_up", "unknown_functions",
 )  # fmt: skip
+LATER_RECORD_FIELDS = (
+    "gpu_ns", "overlapped_launches", "overlapped_ns", "partitioned_launches", "slowdown_milli", "overlap_ns",
+    "control_periods", "shares_context", "long_kernel_ns",
+)  # fmt: skip
+""" Those behind the buckets. """
 
 
 @dataclass(frozen=True)
@@ -171,6 +194,8 @@ class Record:
     """All of a record page at one moment, field by field; see `struct orion_record_page`."""
 
     wait_bucket: tuple[int, ...]
+    long_kernel_name: str
+    """ Printable ASCII. """
     launches: int
     gated_launches: int
     gated_ns: int
@@ -189,6 +214,15 @@ class Record:
     memory_refusals: int
     given_up: int
     unknown_functions: int
+    gpu_ns: int
+    overlapped_launches: int
+    overlapped_ns: int
+    partitioned_launches: int
+    slowdown_milli: int
+    overlap_ns: int
+    control_periods: int
+    shares_context: int
+    long_kernel_ns: int
 
 
 class RecordPage:
@@ -201,8 +235,14 @@ class RecordPage:
     _in_flight: ClassVar[int] = layout.offset(layout.RecordPage, "in_flight_ns") // 8
     _busy: ClassVar[int] = layout.offset(layout.RecordPage, "busy_ns") // 8
     _busy_since: ClassVar[int] = layout.offset(layout.RecordPage, "busy_since_ns") // 8
+    _gpu: ClassVar[int] = layout.offset(layout.RecordPage, "gpu_ns") // 8
+    _shares: ClassVar[int] = layout.offset(layout.RecordPage, "shares_context") // 8
+    _last: ClassVar[int] = layout.offset(layout.RecordPage, LATER_RECORD_FIELDS[-1]) // 8
+    _name: ClassVar[int] = layout.offset(layout.RecordPage, "long_kernel_name")
+    _name_size: ClassVar[int] = layout.RecordPage.long_kernel_name.size
 
     def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
         self._words = memory.cast("Q")
 
     @staticmethod
@@ -220,13 +260,32 @@ class RecordPage:
         """Whether a launch waits at the gate or be work is in flight."""
         return bool(self._words[self._waiting_since] or self._words[self._in_flight])
 
+    @property
+    def gpu_ns(self) -> int:
+        """Expected time of all be work that has completed."""
+        return self._words[self._gpu]
+
+    @property
+    def shares_context(self) -> bool:
+        """Whether the client runs under MPS."""
+        return self._words[self._shares] == 1
+
     def busy_ns(self, now_ns: int) -> int:
         """Return the time spent busy, the open busy period included."""
         since = self._words[self._busy_since]
         return self._words[self._busy] + (now_ns - since if 0 < since < now_ns else 0)
 
+    def long_kernel(self) -> tuple[int, str]:
+        """Return time and name (printable ASCII) of the longest kernel, if that is a long one; else 0 and nothing."""
+        longest = self._words[self._last]
+        if not longest:
+            return 0, ""
+        name = bytes(self._memory[self._name : self._name + self._name_size])
+        return longest, printable(name, self._name_size - 1)
+
     def read(self) -> Record:
         """Return all fields; each is whole, but they are not of one instant."""
-        words: Sequence[int] = self._words[self._first : self._buckets + layout.WAIT_BUCKETS].tolist()
-        split = self._buckets - self._first
-        return Record(tuple(words[split:]), *words[:split])
+        words: Sequence[int] = self._words[self._first : self._last + 1].tolist()
+        begin = self._buckets - self._first
+        end = begin + layout.WAIT_BUCKETS
+        return Record(tuple(words[begin:end]), self.long_kernel()[1], *words[:begin], *words[end:])

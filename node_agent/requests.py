@@ -1,14 +1,24 @@
 """What administrators may ask, checked before anything acts on it."""
 
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from orion.hook import layout
 from orion.node_agent.errors import Invalid
+from orion.node_agent.settings import MINIMUM_SHARE_MAX, SLOWDOWN_MAX, SMS_MAX, PolicyName
+
+WEIGHT_LEAST, WEIGHT_MOST = 0.01, 100.0
 
 _U64 = 2**64 - 1
 _MICROSECONDS_MAX = 1_000_000
+
+
+# 0 says as little as nothing does.
+_Zero = BeforeValidator(lambda value: value or None)
+_Ratio = Annotated[Annotated[float, Field(ge=1, le=SLOWDOWN_MAX, allow_inf_nan=False)] | None, _Zero]
+_Microseconds = Annotated[Annotated[int, Field(ge=1, le=60_000_000)] | None, _Zero]
+_Weight = Annotated[Annotated[float, Field(ge=WEIGHT_LEAST, le=WEIGHT_MOST, allow_inf_nan=False)] | None, _Zero]
 
 
 class _Request(BaseModel):
@@ -30,22 +40,32 @@ class OpenSlotRequest(_Request):
     role: Literal[layout.Role.HP, layout.Role.BE]
     memory_limit_bytes: int = Field(ge=0, le=_U64)
     owner_process_id: int = Field(ge=0, lt=2**31)
+    weight: _Weight = None
 
 
 class SetGrantRequest(SlotRequest):
-    """Changes what a slot may do."""
+    """Changes what a slot may do; None stays as it is."""
 
-    memory_limit_bytes: int = Field(ge=0, le=_U64)
+    memory_limit_bytes: int | None = Field(default=None, ge=0, le=_U64)
+    weight: _Weight = None
 
 
 class SetPolicyRequest(_Request):
-    """Changes how a GPU is shared; what is empty or 0 stays as it is."""
+    """Changes how a GPU is shared; None stays as it is."""
 
     gpu: str = Field(min_length=1, max_length=47)
-    policy: Literal["", "gate", "none"]
-    window_us: int = Field(ge=0, le=_MICROSECONDS_MAX)
-    linger_floor_us: int = Field(ge=0, le=_MICROSECONDS_MAX)
-    linger_ceiling_us: int = Field(ge=0, le=_MICROSECONDS_MAX)
+    policy: Annotated[PolicyName | None, _Zero] = None
+    window_us: Annotated[Annotated[int, Field(ge=50, le=_MICROSECONDS_MAX)] | None, _Zero] = None
+    linger_floor_us: Annotated[Annotated[int, Field(ge=1, le=_MICROSECONDS_MAX)] | None, _Zero] = None
+    linger_ceiling_us: Annotated[Annotated[int, Field(ge=1, le=_MICROSECONDS_MAX)] | None, _Zero] = None
+    max_slowdown: _Ratio = None
+    sharing_cost: _Ratio = None
+    overlap_sms: int | None = Field(default=None, ge=0, le=SMS_MAX)
+    minimum_share: float | None = Field(default=None, ge=0, le=MINIMUM_SHARE_MAX, allow_inf_nan=False)
+    long_kernel_us: _Microseconds = None
+    reef_depth: Annotated[Annotated[int, Field(ge=1, le=4_096)] | None, _Zero] = None
+    orion_2024_sms: int | None = Field(default=None, ge=0, le=SMS_MAX)
+    orion_2024_duration_us: _Microseconds = None
 
 
 class SnapshotRequest(_Request):
@@ -63,8 +83,10 @@ def check(model: type[Request], message: Any) -> Request:
     Raises:
         Invalid: with a sentence that names the field and what is allowed.
     """
+    fields = message.DESCRIPTOR.fields_by_name
+    said = [name for name in model.model_fields if not fields[name].has_presence or message.HasField(name)]
     try:
-        return model.model_validate({name: getattr(message, name) for name in model.model_fields})
+        return model.model_validate({name: getattr(message, name) for name in said})
     except ValidationError as error:
         first = error.errors()[0]
         raise Invalid(f"{'.'.join(map(str, first['loc']))}: {first['msg']}, not {first['input']!r}") from None

@@ -61,6 +61,7 @@ def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, 
     # What it did before is not news.
     client.last_launches = client.record.launches
     client.last_busy_ns = client.record.busy_ns(client.joined_ns)
+    client.last_gpu_ns = client.record.gpu_ns
     return client
 
 

@@ -40,6 +40,10 @@ class Root:
         """What the next agent needs."""
         return self.path / "state.json"
 
+    def knowledge(self, gpu: str, name: str) -> Path:
+        """Return the file of what a slot's clients learnt; nothing of it is a container's to see."""
+        return self.path / "knowledge" / gpu / name
+
     def slot(self, gpu: str, name: str) -> Path:
         """Return the directory of a slot.
 

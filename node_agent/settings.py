@@ -9,8 +9,26 @@ from orion.hook import layout
 from orion.node_agent import pages
 from orion.node_agent.gpus.factory import Choice
 
-PolicyName = Literal["gate", "none"]
-POLICY_KINDS: dict[str, layout.PolicyKind] = {"gate": layout.PolicyKind.GATE, "none": layout.PolicyKind.NONE}
+PolicyName = Literal["orion", "gate", "none", "streams", "reef", "ticktock", "orion-2024"]
+POLICY_KINDS: dict[str, layout.PolicyKind] = {
+    "orion": layout.PolicyKind.ORION,
+    "gate": layout.PolicyKind.GATE,
+    "none": layout.PolicyKind.NONE,
+    "streams": layout.PolicyKind.STREAMS,
+    "reef": layout.PolicyKind.REEF,
+    "ticktock": layout.PolicyKind.TICKTOCK,
+    "orion-2024": layout.PolicyKind.ORION_2024,
+}
+POLICY_NAMES = {kind: name for name, kind in POLICY_KINDS.items()}
+
+SLOWDOWN_MAX = 100.0
+MINIMUM_SHARE_MAX = 0.5
+SMS_MAX = 65_535
+
+
+def milli(ratio: float) -> int:
+    """Return a ratio in the thousandths that pages hold."""
+    return round(ratio * 1_000)
 
 
 class PolicySettings(BaseModel):
@@ -18,8 +36,9 @@ class PolicySettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    policy: PolicyName = "gate"
-    """ `gate`: be waits while hp is busy. `none`: nobody waits for anybody. """
+    policy: PolicyName = "orion"
+    """ `orion`: be waits while hp is busy, but for what `max_slowdown` allows. `gate`: be always waits for hp.
+    `none`: nobody waits for anybody. The others are re-implementations of published schedulers, for comparison. """
 
     window_us: int = Field(default=400, ge=50, le=1_000_000)
     """ Expected be work in flight: what an hp launch may have to wait for. Larger: more be throughput. """
@@ -32,6 +51,30 @@ class PolicySettings(BaseModel):
 
     stall_ms: int = Field(default=1_000, ge=10, le=600_000)
     """ An hp client busy for so long without completing anything is no longer waited for. """
+
+    max_slowdown: float = Field(default=1.0, ge=1, le=SLOWDOWN_MAX, allow_inf_nan=False)
+    """ orion: how much longer hp's work may take than on a GPU of its own; 1: no overlap. """
+
+    sharing_cost: float = Field(default=1.0, ge=1, le=SLOWDOWN_MAX, allow_inf_nan=False)
+    """ orion: how much longer hp's work takes for sharing a context (MPS) alone, as measured; 1: not known. """
+
+    overlap_sms: int = Field(default=0, ge=0, le=SMS_MAX)
+    """ orion: SMs that long be kernels have while hp is busy; 0: half of the GPU's. """
+
+    minimum_share: float = Field(default=0.0, ge=0, le=MINIMUM_SHARE_MAX, allow_inf_nan=False)
+    """ be runs for at least this share of the time, however busy hp is; 0: no floor. """
+
+    long_kernel_us: int = Field(default=5_000, ge=1, le=60_000_000)
+    """ be kernels longer than this leave SMs to hp even while it is idle (where contexts share), and are named. """
+
+    reef_depth: int = Field(default=12, ge=1, le=4_096)
+    """ reef: be launches queued on the GPU. """
+
+    orion_2024_sms: int = Field(default=0, ge=0, le=SMS_MAX)
+    """ orion-2024: SMs that a be kernel may need beside hp; 0: all. """
+
+    orion_2024_duration_us: int = Field(default=160, ge=1, le=60_000_000)
+    """ orion-2024: be work issued before a drain. """
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -49,6 +92,14 @@ class PolicySettings(BaseModel):
             linger_floor_ns=self.linger_floor_us * 1_000,
             linger_ceiling_ns=self.linger_ceiling_us * 1_000,
             stall_ns=self.stall_ms * 1_000_000,
+            max_slowdown_milli=milli(self.max_slowdown),
+            sharing_cost_milli=milli(self.sharing_cost),
+            overlap_sms=self.overlap_sms,
+            minimum_share_milli=milli(self.minimum_share),
+            long_kernel_ns=self.long_kernel_us * 1_000,
+            reef_depth=self.reef_depth,
+            orion_2024_sms=self.orion_2024_sms,
+            orion_2024_duration_ns=self.orion_2024_duration_us * 1_000,
         )
 
 

@@ -11,10 +11,14 @@ from pathlib import Path
 
 from orion.hook import layout
 from orion.node_agent import pages
+from orion.node_agent.knowledge import Knowledge
 from orion.node_agent.owners import Owner
 from orion.node_agent.rates import TokenBucket
 
 SOCKET = "agent.sock"
+
+WEIGHT_MILLI = 1_000
+""" Of a slot that nobody gave another one. """
 
 JOINS_BURST = 512
 """ A whole board may join a slot at once. """
@@ -29,16 +33,18 @@ class Slot:
         name: unique on the GPU; also the directory's name.
         role: of all its clients, for its whole life.
         directory: made if it is not there.
+        known: the file of what its clients learnt.
         permanent: made at the agent's start; its owner's end empties it but does not remove it.
     """
 
-    def __init__(self, gpu: str, name: str, role: layout.Role, directory: Path, permanent: bool) -> None:
+    def __init__(self, gpu: str, name: str, role: layout.Role, directory: Path, known: Path, permanent: bool) -> None:
         self.gpu = gpu
         self.name = name
         self.role = role
         self.directory = directory
         self.permanent = permanent
         self.owner: Owner | None = None
+        self.knowledge = Knowledge(known)
         self.joins = TokenBucket(JOINS_BURST, JOINS_PER_SECOND)
         self.page = pages.GrantPage(gpu)
         self.grant = pages.Grant(role, 0, 0)
@@ -46,12 +52,22 @@ class Slot:
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o755)
 
-    def set(self, *, window_share_ns: int | None = None, memory_limit_bytes: int | None = None) -> bool:
+    def set(
+        self,
+        *,
+        window_share_ns: int | None = None,
+        memory_limit_bytes: int | None = None,
+        weight_milli: int | None = None,
+        held: int | None = None,
+    ) -> bool:
         """Change the grant where it differs; return whether it did."""
+        before = self.grant
         grant = pages.Grant(
             self.role,
-            self.grant.window_share_ns if window_share_ns is None else window_share_ns,
-            self.grant.memory_limit_bytes if memory_limit_bytes is None else memory_limit_bytes,
+            before.window_share_ns if window_share_ns is None else window_share_ns,
+            before.memory_limit_bytes if memory_limit_bytes is None else memory_limit_bytes,
+            before.weight_milli if weight_milli is None else weight_milli,
+            before.held if held is None else held,
         )
         if grant == self.grant:
             return False
@@ -62,6 +78,7 @@ class Slot:
     def remove(self) -> None:
         """Take away the directory and the page."""
         self.page.close()
+        self.knowledge.remove()
         with contextlib.suppress(OSError):
             os.unlink(self.directory / SOCKET)
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -76,6 +93,7 @@ class Slot:
                 "role": int(self.role),
                 "permanent": self.permanent,
                 "memory_limit_bytes": self.grant.memory_limit_bytes,
+                "weight_milli": self.grant.weight_milli,
                 "owner": owner,
             }
         )

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from orion.hook import layout
 from orion.node_agent import pages
-from orion.node_agent.agent import Agent, ServedGpu
+from orion.node_agent.agent import Agent
 from orion.node_agent.clients import Client
+from orion.node_agent.conditions import Condition
 from orion.node_agent.gpus.interface import Gpu
+from orion.node_agent.served import ServedGpu
 from orion.node_agent.slots import Slot
 
 _RUNNING_NS = 200_000_000
@@ -26,7 +28,7 @@ class ClientView:
     process_id: int
     command: str
     state: str
-    condition: str
+    conditions: tuple[Condition, ...]
     joined_seconds_ago: float
     busy_ns: int
     record: pages.Record
@@ -53,6 +55,7 @@ class GpuView:
     hp_busy_ratio: float
     memory_used_bytes: int
     slots: tuple[SlotView, ...]
+    conditions: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
@@ -80,12 +83,14 @@ async def take(agent: Agent) -> AgentView:
 def of_gpu(served: ServedGpu, memory_used_bytes: int) -> GpuView:
     """Return one GPU as it is now."""
     board = served.board
+    served.conditions.look()
     return GpuView(
         gpu=board.gpu,
         policy=board.policy,
         hp_busy_ratio=board.hp_busy_ratio,
         memory_used_bytes=memory_used_bytes,
         slots=tuple(of_slot(served, slot) for slot in board.slots.values()),
+        conditions=served.conditions.gpu,
     )
 
 
@@ -99,11 +104,12 @@ def of_slot(served: ServedGpu, slot: Slot) -> SlotView:
         role=slot.role,
         directory=str(slot.directory),
         grant=slot.grant,
-        clients=tuple(_of_client(client, client in served.board.stopped, now) for client in clients),
+        clients=tuple(_of_client(served, client, now) for client in clients),
     )
 
 
-def _of_client(client: Client, stopped: bool, now: int) -> ClientView:
+def _of_client(served: ServedGpu, client: Client, now: int) -> ClientView:
+    stopped = client in served.board.stopped
     record = client.record.read()
     return ClientView(
         place=client.seat[0],
@@ -111,7 +117,7 @@ def _of_client(client: Client, stopped: bool, now: int) -> ClientView:
         process_id=client.process_id,
         command=client.command,
         state="stopped" if stopped else _state(client, record, now),
-        condition=client.condition,
+        conditions=served.conditions.client(client.seat),
         joined_seconds_ago=(now - client.joined_ns) / 1e9,
         busy_ns=client.record.busy_ns(now),
         record=record,

@@ -46,17 +46,26 @@ class RememberedSlot(BaseModel):
     role: layout.Role
     permanent: bool
     memory_limit_bytes: int = Field(ge=0)
+    weight_milli: int = Field(default=1_000, gt=0)
     owner: tuple[int, int] | None
 
 
 class RememberedPolicy(BaseModel):
-    """A GPU's policy, times in nanoseconds."""
+    """A GPU's policy as `pages.Policy` has it; what an older agent did not know has its default."""
 
     kind: layout.PolicyKind
     window_ns: int
     linger_floor_ns: int
     linger_ceiling_ns: int
     stall_ns: int
+    max_slowdown_milli: int = 1_000
+    sharing_cost_milli: int = 1_000
+    overlap_sms: int = 0
+    minimum_share_milli: int = 0
+    long_kernel_ns: int = 5_000_000
+    reef_depth: int = 12
+    orion_2024_sms: int = 0
+    orion_2024_duration_ns: int = 160_000
 
 
 class RememberedGpu(BaseModel):

@@ -4,13 +4,20 @@ The window is one for the GPU: the be work that an hp client may have to wait fo
 not by the clients, so that a launch reads nobody else's page; first among the slots, then among a slot's clients, so
 that a tenant with many processes takes from itself. A share never goes below 50 us, or nobody could launch anything
 at once; with more clients than that allows, the sum exceeds the window.
+
+A wider window while hp is idle for long was refused: with the valve, a be process queues 32 windows ahead whatever the
+window is, so a wide one gives no throughput, and hp, whose return nobody foretells, would find it in its way. Weights
+do not divide the window either: with work queued ahead, it does not decide who gets how much (fairness.py does).
 """
 
 import time
 from collections import Counter, deque
+from dataclasses import dataclass, field
 
 from orion.hook import layout
 from orion.node_agent.boards import Board
+from orion.node_agent.clients import Client
+from orion.node_agent.fairness import Demand
 
 _SMALLEST_SHARE_NS = 50_000
 _ACTIVE_NS = 200_000_000
@@ -18,34 +25,74 @@ _ACTIVE_NS = 200_000_000
 _RATIO_NS = 1_000_000_000
 
 
+@dataclass
+class Look:
+    """What has happened on a GPU since the look before, in nanoseconds."""
+
+    now_ns: int
+    elapsed_ns: int
+    hp_busy_ns: int = 0
+    hp_lingers: bool = False
+    """ At this moment hp is not busy, yet be waits. """
+    anything: bool = False
+    demands: dict[str, Demand] = field(default_factory=dict)
+    """ Of the active be slots. """
+
+    @property
+    def available_ns(self) -> int:
+        """What hp left to be."""
+        return 0 if self.hp_lingers else self.elapsed_ns - self.hp_busy_ns
+
+
 class Activity:
-    """Who uses a GPU; reads three words of each client's record."""
+    """Who uses a GPU; reads a few words of each client's record."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
         self._looked_ns = time.monotonic_ns()
         self._samples: deque[tuple[int, int]] = deque()
-        """ Elapsed and hp-busy nanoseconds of each look in the last second. """
+        """ Elapsed and hp-busy nanoseconds of each look in the last second, and below their sums. """
+        self._whole_ns = self._busy_ns = 0
 
-    def look(self) -> bool:
-        """Read the records; return whether anything happened since the last look."""
+    def look(self) -> Look:
+        """Read the records."""
         now = time.monotonic_ns()
-        elapsed, self._looked_ns = now - self._looked_ns, now
-        anything, busy = False, 0
+        look = Look(now, now - self._looked_ns)
+        self._looked_ns = now
         for client in self._board.clients.values():
             record = client.record
-            launches = record.launches
-            if launches != client.last_launches or record.wants_gpu:
+            launches, wants = record.launches, record.wants_gpu
+            if launches != client.last_launches or wants:
                 client.last_launches = launches
                 client.last_wanted_ns = now
-                anything = True
+                look.anything = True
             if client.role is layout.Role.HP:
-                total = record.busy_ns(now)
-                busy += max(0, total - client.last_busy_ns)
-                client.last_busy_ns = total
-        self._samples.append((elapsed, min(busy, elapsed)))
-        self._rate()
-        return anything
+                self._look_at_hp(client, look)
+            else:
+                self._look_at_be(client, look, wants)
+        look.hp_busy_ns = min(look.hp_busy_ns, look.elapsed_ns)
+        self._rate(look.elapsed_ns, look.hp_busy_ns)
+        return look
+
+    @staticmethod
+    def _look_at_hp(client: Client, look: Look) -> None:
+        total = client.record.busy_ns(look.now_ns)
+        look.hp_busy_ns += max(0, total - client.last_busy_ns)
+        client.last_busy_ns = total
+        look.hp_lingers |= client.busy.state in (layout.BusyState.CLOSING, layout.BusyState.LINGER)
+
+    @staticmethod
+    def _look_at_be(client: Client, look: Look, wants: bool) -> None:
+        total = client.record.gpu_ns
+        reported = max(0, total - client.last_gpu_ns)
+        client.last_gpu_ns = total
+        if look.now_ns - client.last_wanted_ns > _ACTIVE_NS:
+            return
+        slot = client.slot
+        others = look.demands.get(slot.name)
+        if others is not None:
+            reported, wants = reported + others.reported_ns, wants or others.waiting
+        look.demands[slot.name] = Demand(slot.grant.weight_milli, reported, wants)
 
     def share_out(self) -> None:
         """Give each be client its part of the window, where that has changed.
@@ -67,10 +114,16 @@ class Activity:
             slots = active_slots + (wanting[slot.name] == 0)
             clients = max(1, wanting[slot.name] + joined[slot.name])
             share = self._board.policy.window_ns // (slots * clients)
-            slot.set(window_share_ns=max(share, _SMALLEST_SHARE_NS))
+            share = max(share, _SMALLEST_SHARE_NS)
+            if share != slot.grant.window_share_ns:
+                slot.set(window_share_ns=share)
 
-    def _rate(self) -> None:
-        whole = sum(elapsed for elapsed, _ in self._samples)
-        while len(self._samples) > 1 and whole - self._samples[0][0] >= _RATIO_NS:
-            whole -= self._samples.popleft()[0]
-        self._board.hp_busy_ratio = sum(busy for _, busy in self._samples) / whole if whole else 0.0
+    def _rate(self, elapsed_ns: int, busy_ns: int) -> None:
+        self._samples.append((elapsed_ns, busy_ns))
+        self._whole_ns += elapsed_ns
+        self._busy_ns += busy_ns
+        while len(self._samples) > 1 and self._whole_ns - self._samples[0][0] >= _RATIO_NS:
+            whole, busy = self._samples.popleft()
+            self._whole_ns -= whole
+            self._busy_ns -= busy
+        self._board.hp_busy_ratio = self._busy_ns / self._whole_ns if self._whole_ns else 0.0

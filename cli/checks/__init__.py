@@ -3,7 +3,8 @@
     library     the hook is there, and this machine's libc loads it
     driver      the NVIDIA driver and its GPUs
     kernel      what the hook and the agent ask of Linux
-    node        the root, the agent, limits and neighbours such as an MPS daemon
+    node        the root, the agent, limits and the process table
+    mps         whether clients share a context, and with it their fate
 
 A check never raises and never changes the machine. Its mending sentence says what to type or whom to ask.
 """
@@ -54,10 +55,11 @@ def examine(root: Path, simulated: bool) -> Iterator[Check]:
         root: where the agent is or would be.
         simulated: leave out what only a real GPU needs.
     """
-    from orion.cli.checks import driver, kernel, library, node
+    from orion.cli.checks import driver, kernel, library, mps, node
 
     looks: list[Callable[[], Iterator[Check]]] = [library.examine, kernel.examine, lambda: node.examine(root)]
     if not simulated:
         looks.insert(1, driver.examine)
+        looks.append(mps.examine)
     for look in looks:
         yield from look()

@@ -1,4 +1,4 @@
-"""The machine around the agent: its root, limits, and neighbours that change how a GPU is shared."""
+"""The machine around the agent: its root, limits, and what it lets the agent see."""
 
 import os
 import resource
@@ -15,12 +15,11 @@ LONGEST_BELOW_ROOT = len("/run/4194304/slots/GPU-00000000-0000-0000-0000-0000000
 
 
 def examine(root: Path) -> Iterator[Check]:
-    """Look at the root, the agent, limits and neighbours."""
+    """Look at the root, the agent, limits and the process table."""
     yield _root(root)
     yield _agent(root)
     yield _descriptors()
     yield _processes()
-    yield _mps()
 
 
 def _root(root: Path) -> Check:
@@ -68,15 +67,3 @@ def _processes() -> Check:
             return note(name, "/proc hides other users' processes (hidepid); stopped clients are noticed a second late",
                         "run the agent as root or in the group that may see them")  # fmt: skip
     return ok(name, "/proc shows all processes")
-
-
-def _mps() -> Check:
-    name = "MPS"
-    for command in Path("/proc").glob("[0-9]*/comm"):
-        try:
-            if command.read_text().startswith("nvidia-cuda-mps"):
-                return note(name, "an MPS daemon runs: its clients share one context, and one client's fault ends all",
-                            "`echo quit | nvidia-cuda-mps-control` for full isolation")  # fmt: skip
-        except OSError:
-            continue  # ended meanwhile
-    return ok(name, "no MPS daemon: every client has a context of its own")

@@ -58,7 +58,9 @@ static CUresult advance(struct CUstream_st *stream, struct CUgraphNode_st *node,
     } while (0)
 
 CUresult sim_capture_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters) {
-    RECORD(KERNEL, sim_node_set_kernel(node, launch, parameters));
+    struct sim_launch here = *launch;
+    here.anywhere = !stream->green;
+    RECORD(KERNEL, sim_node_set_kernel(node, &here, parameters));
 }
 
 CUresult sim_capture_host(struct CUstream_st *stream, CUhostFn function, void *data) {

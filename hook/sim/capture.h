@@ -22,8 +22,8 @@ CUresult sim_capture_record(struct CUstream_st *stream, struct CUevent_st *event
 CUresult sim_capture_wait(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags);
 /* An operation that cannot be captured: invalidates the capture. */
 CUresult sim_capture_refuse(struct CUstream_st *stream);
-/* The same for all captures of a context's streams; success if there are none. */
-CUresult sim_capture_refuse_context(struct CUctx_st *context);
+/* The same for all captures of a context's streams, or of its green context's; success if there are none. */
+CUresult sim_capture_refuse_context(struct CUctx_st *context, struct CUgreenCtx_st *green);
 /* A stream that is destroyed leaves its capture invalid. */
 void sim_capture_leave(struct CUstream_st *stream);
 void sim_capture_forget_frontier(void **frontier, size_t *count);

@@ -1,5 +1,6 @@
 /* Beginning, ending and asking for captures. */
 #include "capture_state.h"
+#include "green.h"
 
 static CUresult invalidate(struct sim_capture *capture, CUresult error) {
     capture->invalid = true;
@@ -35,7 +36,8 @@ static CUresult begin_in(CUstream handle, CUgraph graph, const CUgraphNode *depe
     struct CUstream_st *stream;
     SIM_TRY(sim_stream(handle, &stream));
     SIM_REFUSE(mode > CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE);
-    SIM_REFUSE(stream->legacy, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    SIM_REFUSE(stream->legacy || (stream->green && stream == stream->green->legacy),
+               CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     pthread_mutex_lock(&sim_capture_mutex);
     CUresult result = stream->capture ? CUDA_ERROR_ILLEGAL_STATE : begin(stream, graph, dependencies, count, mode);
     pthread_mutex_unlock(&sim_capture_mutex);

@@ -42,13 +42,13 @@ CUresult sim_capture_refuse(struct CUstream_st *stream) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-CUresult sim_capture_refuse_context(struct CUctx_st *context) {
+CUresult sim_capture_refuse_context(struct CUctx_st *context, struct CUgreenCtx_st *green) {
     bool refused = false;
     if (!atomic_load_explicit(&sim_captures_under_way, memory_order_acquire))
         return CUDA_SUCCESS;
     pthread_mutex_lock(&sim_capture_mutex);
     for (struct sim_capture *capture = sim_captures; capture; capture = capture->next)
-        if (capture->origin->context == context)
+        if (capture->origin->context == context && (!green || capture->origin->green == green))
             capture->invalid = refused = true;
     pthread_mutex_unlock(&sim_capture_mutex);
     return refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;

@@ -1,14 +1,27 @@
 /* Contexts that a program makes for itself, and each thread's stack of them. */
 #include "context.h"
+#include "green.h"
 
 #define STACK 64
 
 static __thread struct CUctx_st *stack[STACK];
 static __thread int depth; /* the current context is stack[depth - 1] */
 
-struct CUctx_st *sim_current(void) { return depth ? stack[depth - 1] : NULL; }
+/* As the program set it, a name for a green context too. */
+static struct CUctx_st *current_handle(void) { return depth ? stack[depth - 1] : NULL; }
 
 bool sim_context_alive(const struct CUctx_st *context) { return sim_handle_is(context, SIM_CONTEXT) && !context->dead; }
+
+static struct CUctx_st *resolve(struct CUctx_st *handle) {
+    return sim_context_alive(handle) && handle->green ? handle->green->context : handle;
+}
+
+struct CUctx_st *sim_current(void) { return resolve(current_handle()); }
+
+struct CUgreenCtx_st *sim_green_named(CUcontext handle) {
+    handle = handle ? handle : current_handle();
+    return sim_context_alive(handle) ? handle->green : NULL;
+}
 
 CUresult sim_context(struct CUctx_st **context) {
     SIM_READY();
@@ -47,8 +60,8 @@ CUresult CUDAAPI cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameter
 CUresult CUDAAPI cuCtxDestroy_v2(CUcontext context) {
     SIM_READY();
     SIM_REFUSE(!context, CUDA_ERROR_INVALID_VALUE);
-    SIM_REFUSE(!sim_context_alive(context) || context->primary, CUDA_ERROR_INVALID_CONTEXT);
-    if (sim_current() == context)
+    SIM_REFUSE(!sim_context_alive(context) || context->primary || context->green, CUDA_ERROR_INVALID_CONTEXT);
+    if (current_handle() == context)
         depth--;
     sim_context_destroy(context);
     return CUDA_SUCCESS;
@@ -85,7 +98,7 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) {
 CUresult CUDAAPI cuCtxGetCurrent(CUcontext *context) {
     SIM_READY();
     SIM_REFUSE(!context, CUDA_ERROR_INVALID_VALUE);
-    *context = sim_current();
+    *context = current_handle();
     return CUDA_SUCCESS;
 }
 
@@ -94,6 +107,6 @@ CUresult sim_context_named(CUcontext handle, struct CUctx_st **context) {
         return sim_context(context);
     SIM_READY();
     SIM_REFUSE(!sim_context_alive(handle), CUDA_ERROR_INVALID_CONTEXT);
-    *context = handle;
-    return handle->sticky;
+    *context = resolve(handle);
+    return (*context)->sticky;
 }

@@ -2,20 +2,21 @@
 #include "client.h"
 #include "context.h"
 
-struct CUstream_st *sim_context_stream_after(const struct CUctx_st *context, unsigned long long after) {
+struct CUstream_st *sim_context_stream_after(const struct CUctx_st *context, const struct CUgreenCtx_st *green,
+                                             unsigned long long after) {
     struct CUstream_st *next = NULL;
     for (struct CUstream_st *stream = context->streams; stream; stream = stream->next)
-        if (stream->id > after && (!next || stream->id < next->id))
+        if (stream->id > after && (!green || stream->green == green) && (!next || stream->id < next->id))
             next = stream;
     return next;
 }
 
-void sim_context_wait(struct CUctx_st *context) {
+void sim_context_wait(struct CUctx_st *context, const struct CUgreenCtx_st *green) {
     struct CUstream_st *stream = NULL;
     for (unsigned long long after = 0;;) {
         struct sim_position position;
         sim_enter();
-        stream = sim_context_stream_after(context, after);
+        stream = sim_context_stream_after(context, green, after);
         if (stream) {
             position = sim_stream_position(stream);
             after = stream->id;
@@ -50,8 +51,12 @@ static uint64_t take_slot(CUdevice device) {
     return slot < SIM_CONTEXTS ? slot : SIM_NEVER;
 }
 
-CUresult sim_context_make(CUdevice device, unsigned flags, struct CUctx_st **made) {
+unsigned long long sim_context_new_id(void) {
     static _Atomic unsigned long long ids;
+    return atomic_fetch_add(&ids, 1) + 1;
+}
+
+CUresult sim_context_make(CUdevice device, unsigned flags, struct CUctx_st **made) {
     SIM_REFUSE(!sim_client_join(), CUDA_ERROR_OUT_OF_MEMORY);
     struct CUctx_st *context = sim_handle_new(SIM_CONTEXT, sizeof *context);
     SIM_REFUSE(!context, CUDA_ERROR_OUT_OF_MEMORY);
@@ -59,21 +64,22 @@ CUresult sim_context_make(CUdevice device, unsigned flags, struct CUctx_st **mad
     context->device = device;
     context->flags = flags;
     context->references = 1;
-    context->id = atomic_fetch_add(&ids, 1) + 1;
+    context->id = sim_context_new_id();
     context->limits[CU_LIMIT_STACK_SIZE] = 1024;
     context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 7u << 20;
     context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8u << 20;
     context->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
     context->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
     context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
-    CUresult result = context->slot == SIM_NEVER ? CUDA_ERROR_OUT_OF_MEMORY
-                                                 : sim_stream_new(context, CU_STREAM_DEFAULT, 0, &context->legacy);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (context->slot != SIM_NEVER)
+        result = sim_stream_new(context, NULL, CU_STREAM_DEFAULT, 0, &context->legacy);
     if (result) {
         sim_handle_free(context);
         return result;
     }
     context->legacy->legacy = true;
-    result = sim_stream_new(context, CU_STREAM_NON_BLOCKING, 0, &context->everything);
+    result = sim_stream_new(context, NULL, CU_STREAM_NON_BLOCKING, 0, &context->everything);
     SIM_REFUSE(result, result);
     *made = context;
     return CUDA_SUCCESS;
@@ -81,7 +87,7 @@ CUresult sim_context_make(CUdevice device, unsigned flags, struct CUctx_st **mad
 
 void sim_context_destroy(struct CUctx_st *context) {
     uint64_t client = sim_own_client_number();
-    sim_context_wait(context);
+    sim_context_wait(context, NULL);
     do {
         sim_enter();
         struct sim_context *of = &sim_state()->contexts[context->slot];
@@ -90,6 +96,7 @@ void sim_context_destroy(struct CUctx_st *context) {
     } while (!sim_leave());
     sim_enter();
     context->dead = true;
+    sim_greens_forget(context);
     while (context->streams) {
         struct CUstream_st *stream = context->streams;
         context->streams = stream->next;

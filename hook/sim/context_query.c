@@ -1,5 +1,6 @@
 /* What contexts can be asked and told: flags, limits, ids, priorities. */
 #include "context.h"
+#include "green.h"
 
 CUresult CUDAAPI cuCtxGetDevice(CUdevice *device) {
     SIM_CONTEXT(context);
@@ -34,7 +35,7 @@ CUresult CUDAAPI cuCtxGetId(CUcontext handle, unsigned long long *id) {
     struct CUctx_st *context;
     SIM_REFUSE(!id, CUDA_ERROR_INVALID_VALUE);
     SIM_TRY(sim_context_named(handle, &context));
-    *id = context->id;
+    *id = sim_green_named(handle) ? sim_green_named(handle)->id : context->id;
     return CUDA_SUCCESS;
 }
 

@@ -1,50 +1,73 @@
 /* Waiting for whole contexts, and events that stand for all of one. */
 #include "capture.h"
 #include "context.h"
+#include "green.h"
 
-/* Not while a stream of the context is being captured, whatever the mode. */
-static CUresult synchronise(struct CUctx_st *context) {
+/* Not while a stream of the context is being captured, whatever the mode. A primary context is waited for with its
+ * green contexts, a green context alone. */
+static CUresult synchronise(struct CUctx_st *context, struct CUgreenCtx_st *green) {
     SIM_TRY(sim_capture_unsafe());
-    SIM_TRY(sim_capture_refuse_context(context));
-    sim_context_wait(context);
+    SIM_TRY(sim_capture_refuse_context(context, green));
+    sim_context_wait(context, green);
     return context->sticky;
 }
 
 CUresult CUDAAPI cuCtxSynchronize(void) {
     SIM_CONTEXT(context);
-    return synchronise(context);
+    return synchronise(context, sim_green_named(NULL));
 }
 
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle) {
     struct CUctx_st *context;
     SIM_TRY(sim_context_named(handle, &context));
-    return synchronise(context);
+    return synchronise(context, sim_green_named(handle));
 }
 
 /* The event stands for all that is queued in the context: a hidden stream waits for the others, and is recorded. */
-CUresult CUDAAPI cuCtxRecordEvent(CUcontext handle, CUevent event) {
-    struct CUctx_st *context;
-    SIM_TRY(sim_context_named(handle, &context));
+static CUresult record(struct CUctx_st *context, struct CUgreenCtx_st *green, CUevent event) {
     SIM_REFUSE(!sim_handle_is(event, SIM_EVENT) || event->context != context, CUDA_ERROR_INVALID_HANDLE);
-    SIM_TRY(sim_capture_refuse_context(context));
+    SIM_TRY(sim_capture_refuse_context(context, green));
     event->capture = NULL;
-    SIM_TRY(sim_wait_for_streams(context->everything));
-    return sim_submit_record(context->everything, event);
+    struct CUstream_st *everything = green ? green->everything : context->everything;
+    SIM_TRY(sim_wait_for_streams(everything));
+    return sim_submit_record(everything, event);
 }
 
-CUresult CUDAAPI cuCtxWaitEvent(CUcontext handle, CUevent event) {
-    struct CUctx_st *context;
-    SIM_TRY(sim_context_named(handle, &context));
+static CUresult wait(struct CUctx_st *context, struct CUgreenCtx_st *green, CUevent event) {
     SIM_REFUSE(!sim_handle_is(event, SIM_EVENT), CUDA_ERROR_INVALID_HANDLE);
-    SIM_TRY(sim_capture_refuse_context(context));
+    SIM_TRY(sim_capture_refuse_context(context, green));
     struct sim_position on = sim_event_position(event);
     for (unsigned long long after = 0;;) {
         sim_enter();
-        struct CUstream_st *next = sim_context_stream_after(context, after);
+        struct CUstream_st *next = sim_context_stream_after(context, green, after);
         sim_leave();
         if (!next)
             return CUDA_SUCCESS;
         after = next->id;
         SIM_TRY(sim_submit_wait(next, &on));
     }
+}
+
+CUresult CUDAAPI cuCtxRecordEvent(CUcontext handle, CUevent event) {
+    struct CUctx_st *context;
+    SIM_TRY(sim_context_named(handle, &context));
+    return record(context, sim_green_named(handle), event);
+}
+
+CUresult CUDAAPI cuCtxWaitEvent(CUcontext handle, CUevent event) {
+    struct CUctx_st *context;
+    SIM_TRY(sim_context_named(handle, &context));
+    return wait(context, sim_green_named(handle), event);
+}
+
+CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx green, CUevent event) {
+    SIM_READY();
+    SIM_REFUSE(!sim_handle_is(green, SIM_GREEN), CUDA_ERROR_INVALID_CONTEXT);
+    return record(green->context, green, event);
+}
+
+CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event) {
+    SIM_READY();
+    SIM_REFUSE(!sim_handle_is(green, SIM_GREEN), CUDA_ERROR_INVALID_CONTEXT);
+    return wait(green->context, green, event);
 }

@@ -97,6 +97,7 @@ static int device_number(CUdevice_attribute attribute, CUdevice device) {
 #undef IS
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return (int)sim_machine->parameters.sms;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: return device + 1;
+    case CU_DEVICE_ATTRIBUTE_MPS_ENABLED: return sim_machine->parameters.mode == SIM_MPS;
     default: return 0;
     }
 }

@@ -1,32 +1,18 @@
 /* What runs when.
  *
  * Operations of a stream run in order. A kernel at the head of a stream may start when its context has the compute
- * engine and enough SMs are free: by stream priority, then by who came to the head first, and nobody overtakes a kernel
- * that does not fit, as blocks of a kernel are not overtaken on the hardware. In time-slice mode one context has the
- * engine until its slice is over and another has something to run, or until it has nothing; the rest of an interrupted
- * kernel goes on when its context is back. Under MPS all contexts are one. Each copy engine runs one copy at a time.
+ * engine; dispatch.c gives it SMs. In time-slice mode one context has the engine until its slice is over and another
+ * has something to run, or until it has nothing; the rest of an interrupted kernel goes on when its context is back.
+ * Under MPS all contexts are one. Each copy engine runs one copy at a time.
  *
  * Refused: events in a heap (a few busy streams are scanned faster than a heap is logged), and random contention. */
+#include "dispatch.h"
 #include "engine.h"
 #include "state.h"
 #include "trace.h"
 
-static struct sim_op *head_of(struct sim_state *state, uint64_t stream) {
-    return sim_op_at(state, stream, state->streams[stream].done);
-}
-
-static uint64_t gpu_of(struct sim_state *state, uint64_t stream) {
-    return state->contexts[state->streams[stream].context].gpu;
-}
-
-static uint64_t group_of(struct sim_state *state, uint64_t stream) {
+uint64_t sim_group_of(struct sim_state *state, uint64_t stream) {
     return sim_machine->parameters.mode == SIM_MPS ? 1 : state->streams[stream].context + 1;
-}
-
-static void commit_if_full(struct sim_region *region) {
-    if (atomic_load_explicit(&region->logged, memory_order_relaxed) -
-            atomic_load_explicit(&region->committed, memory_order_relaxed) > SIM_JOURNAL / 2)
-        sim_commit();
 }
 
 static void leave_busy(struct sim_state *state, uint64_t stream) {
@@ -44,17 +30,16 @@ static void free_stream(struct sim_state *state, uint64_t stream) {
 
 /* Take a running operation off its engine; a kernel's piece ends here. */
 static void stop(struct sim_state *state, uint64_t stream) {
-    struct sim_op *op = head_of(state, stream);
-    struct sim_gpu *gpu = &state->gpus[gpu_of(state, stream)];
+    struct sim_op *op = sim_head_of(state, stream);
     if (!op->end_ns)
         return;
+    SIM_PUT(op->remaining_ns, sim_remaining_ns(state, stream));
     if (op->kind == SIM_KERNEL) {
-        SIM_PUT(gpu->sms_used, gpu->sms_used - op->sms);
+        sim_dispatch_release(stream);
         sim_trace_piece(state, stream, op->a, op->name);
     } else if (op->kind == SIM_COPY) {
-        SIM_PUT(gpu->copying[op->sms], 0);
+        SIM_PUT(state->gpus[sim_gpu_of(state, stream)].copying[op->sms], 0);
     }
-    SIM_PUT(op->remaining_ns, op->end_ns > state->now_ns ? op->end_ns - state->now_ns : 0);
     SIM_PUT(op->end_ns, 0);
 }
 
@@ -71,7 +56,7 @@ static void complete(struct sim_state *state, uint64_t stream) {
 
 /* Complete the head of a stream if it can be at the present time. */
 static bool settle_head(struct sim_state *state, uint64_t stream) {
-    struct sim_op *op = head_of(state, stream);
+    struct sim_op *op = sim_head_of(state, stream);
     switch (op->kind) {
     case SIM_KERNEL:
     case SIM_COPY:
@@ -102,7 +87,7 @@ static void settle(struct sim_state *state) {
             uint64_t stream = state->busy[at];
             bool completed = settle_head(state, stream);
             changed |= completed;
-            commit_if_full(atomic_load_explicit(&sim_region, memory_order_relaxed));
+            sim_commit_if_full();
             if (!completed || state->streams[stream].busy_position != at + 1)
                 at += !completed; /* another stream has come to this place: look at it next */
         }
@@ -116,8 +101,8 @@ static struct wish look(struct sim_state *state, uint64_t gpu) {
     struct wish wish = {false, false, 0};
     uint64_t least = SIM_NEVER;
     for (uint64_t at = 0; at < state->busy_count; at++) {
-        uint64_t stream = state->busy[at], group = group_of(state, stream);
-        if (gpu_of(state, stream) != gpu || head_of(state, stream)->kind != SIM_KERNEL)
+        uint64_t stream = state->busy[at], group = sim_group_of(state, stream);
+        if (sim_gpu_of(state, stream) != gpu || sim_head_of(state, stream)->kind != SIM_KERNEL)
             continue;
         if (group == state->gpus[gpu].group) {
             wish.holder = true;
@@ -137,7 +122,7 @@ static void switch_to(struct sim_state *state, uint64_t gpu, uint64_t group) {
     struct sim_gpu *of = &state->gpus[gpu];
     for (uint64_t at = 0; of->group && at < state->busy_count; at++) {
         uint64_t stream = state->busy[at];
-        if (gpu_of(state, stream) == gpu && head_of(state, stream)->kind == SIM_KERNEL)
+        if (sim_gpu_of(state, stream) == gpu && sim_head_of(state, stream)->kind == SIM_KERNEL)
             stop(state, stream);
     }
     if (of->group && sim_machine->parameters.mode == SIM_TIMESLICE)
@@ -168,64 +153,35 @@ static void arbitrate(struct sim_state *state, uint64_t gpu) {
                 of->slice_start_ns + ((state->now_ns - of->slice_start_ns) / slice + 1) * slice);
 }
 
-/* The waiting head that is first in line: of `kind`, on `gpu`; a kernel of the group that has the engine, a copy for
- * `engine`. SIM_NEVER: none. */
-static uint64_t first_in_line(struct sim_state *state, uint64_t gpu, uint64_t kind, uint64_t engine) {
+/* The waiting copy that came to the head of its stream first; SIM_NEVER: none. */
+static uint64_t first_copy(struct sim_state *state, uint64_t gpu, uint64_t engine) {
     uint64_t best = SIM_NEVER;
     for (uint64_t at = 0; at < state->busy_count; at++) {
         uint64_t stream = state->busy[at];
-        const struct sim_op *op = head_of(state, stream);
-        if (op->kind != kind || op->end_ns || gpu_of(state, stream) != gpu)
-            continue;
-        if (kind == SIM_COPY ? op->sms != engine : group_of(state, stream) != state->gpus[gpu].group)
-            continue;
-        const struct sim_stream *this = &state->streams[stream], *other = &state->streams[best % SIM_STREAMS];
-        bool first = best == SIM_NEVER;
-        if (!first && kind == SIM_KERNEL && this->priority != other->priority)
-            first = this->priority < other->priority;
-        else if (!first)
-            first = this->ready_ns < other->ready_ns;
-        if (first)
+        const struct sim_op *op = sim_head_of(state, stream);
+        if (op->kind == SIM_COPY && op->sms == engine && !op->end_ns && sim_gpu_of(state, stream) == gpu &&
+            (best == SIM_NEVER || state->streams[stream].ready_ns < state->streams[best].ready_ns))
             best = stream;
     }
     return best;
 }
 
-static void start(struct sim_state *state, uint64_t stream) {
-    struct sim_op *op = head_of(state, stream);
-    SIM_PUT(op->end_ns, state->now_ns + op->remaining_ns);
-    SIM_PUT(op->a, state->now_ns);
-    commit_if_full(atomic_load_explicit(&sim_region, memory_order_relaxed));
-}
-
-static void start_kernels(struct sim_state *state, uint64_t gpu) {
-    struct sim_gpu *of = &state->gpus[gpu];
-    for (;;) {
-        uint64_t stream = first_in_line(state, gpu, SIM_KERNEL, 0);
-        if (stream == SIM_NEVER)
-            return;
-        struct sim_op *op = head_of(state, stream);
-        if (of->sms_used + op->sms > sim_machine->parameters.sms)
-            return;
-        SIM_PUT(of->sms_used, of->sms_used + op->sms);
-        start(state, stream);
-    }
-}
-
 static void start_copies(struct sim_state *state, uint64_t gpu) {
     for (uint64_t engine = 0; engine < SIM_ENGINES; engine++) {
-        uint64_t stream = state->gpus[gpu].copying[engine] ? SIM_NEVER : first_in_line(state, gpu, SIM_COPY, engine);
+        uint64_t stream = state->gpus[gpu].copying[engine] ? SIM_NEVER : first_copy(state, gpu, engine);
         if (stream == SIM_NEVER)
             continue;
+        struct sim_op *op = sim_head_of(state, stream);
         SIM_PUT(state->gpus[gpu].copying[engine], stream + 1);
-        start(state, stream);
+        SIM_PUT(op->end_ns, state->now_ns + op->remaining_ns);
+        sim_commit_if_full();
     }
 }
 
 static uint64_t next_change(struct sim_state *state) {
     uint64_t next = SIM_NEVER;
     for (uint64_t at = 0; at < state->busy_count; at++) {
-        const struct sim_op *op = head_of(state, state->busy[at]);
+        const struct sim_op *op = sim_head_of(state, state->busy[at]);
         if (op->end_ns && op->end_ns < next)
             next = op->end_ns;
     }
@@ -241,7 +197,7 @@ void sim_run(void) {
     settle(state);
     for (uint64_t gpu = 0; gpu < sim_machine->parameters.gpus; gpu++) {
         arbitrate(state, gpu);
-        start_kernels(state, gpu);
+        sim_dispatch(gpu);
         start_copies(state, gpu);
     }
     SIM_PUT(state->next_ns, next_change(state));

@@ -17,4 +17,15 @@ static inline struct sim_op *sim_op_at(struct sim_state *state, uint64_t stream,
     return &state->queue[stream][number % SIM_QUEUE];
 }
 
+static inline struct sim_op *sim_head_of(struct sim_state *state, uint64_t stream) {
+    return sim_op_at(state, stream, state->streams[stream].done);
+}
+
+static inline uint64_t sim_gpu_of(struct sim_state *state, uint64_t stream) {
+    return state->contexts[state->streams[stream].context].gpu;
+}
+
+/* Who has the compute engine together: see struct sim_gpu. */
+uint64_t sim_group_of(struct sim_state *state, uint64_t stream);
+
 #endif

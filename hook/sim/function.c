@@ -125,7 +125,7 @@ CUresult CUDAAPI cuFuncLoad(CUfunction function) {
 }
 
 /* An SM holds 2048 threads and 32 blocks. */
-static int blocks_per_sm(int threads, size_t shared) {
+int sim_blocks_per_sm(int threads, size_t shared) {
     int by_threads = 2048 / ((threads + 31) / 32 * 32);
     int by_shared = shared ? (int)(233472 / (shared + 1024)) : 32;
     int blocks = by_threads < by_shared ? by_threads : by_shared;
@@ -138,7 +138,7 @@ CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *block
     SIM_READY();
     SIM_REFUSE(!blocks || threads <= 0, CUDA_ERROR_INVALID_VALUE);
     SIM_REFUSE(!sim_kernel(function), CUDA_ERROR_INVALID_HANDLE);
-    *blocks = threads > SIM_MAX_THREADS ? 0 : blocks_per_sm(threads, shared);
+    *blocks = threads > SIM_MAX_THREADS ? 0 : sim_blocks_per_sm(threads, shared);
     return CUDA_SUCCESS;
 }
 
@@ -155,7 +155,7 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block
     SIM_REFUSE(!grid || !block, CUDA_ERROR_INVALID_VALUE);
     SIM_REFUSE(!sim_kernel(function), CUDA_ERROR_INVALID_HANDLE);
     *block = limit > 0 && limit < SIM_MAX_THREADS ? limit : SIM_MAX_THREADS;
-    *grid = (int)sim_machine->parameters.sms * blocks_per_sm(*block, size_of ? size_of(*block) : shared);
+    *grid = (int)sim_machine->parameters.sms * sim_blocks_per_sm(*block, size_of ? size_of(*block) : shared);
     return CUDA_SUCCESS;
 }
 

@@ -8,6 +8,7 @@
 struct sim_launch {
     struct sim_kernel *kernel;
     unsigned grid[3], block[3], shared;
+    bool anywhere; /* on any SM, whatever the stream's are: a graph's kernels run where they were captured */
 };
 
 struct CUgraphNode_st {

@@ -11,7 +11,7 @@ static CUresult run_graph(struct CUstream_st *stream, const struct CUgraph_st *g
 static CUresult run_node(struct CUstream_st *stream, const struct CUgraphNode_st *node) {
     switch (node->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-        return sim_submit_kernel(stream, node->call.launch.kernel, node->call.parameters);
+        return sim_submit_kernel(stream, &node->call.launch, node->call.parameters);
     case CU_GRAPH_NODE_TYPE_MEMCPY: return sim_copy_box(stream, &node->box);
     case CU_GRAPH_NODE_TYPE_MEMSET: return sim_memset(stream, &node->set);
     case CU_GRAPH_NODE_TYPE_HOST: return sim_submit_host_function(stream, node->host.fn, node->host.userData);

@@ -17,7 +17,7 @@ static CUresult set_kernel(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *para
     struct sim_launch launch = {sim_kernel(parameters->func ? (void *)parameters->func : (void *)parameters->kern),
                                 {parameters->gridDimX, parameters->gridDimY, parameters->gridDimZ},
                                 {parameters->blockDimX, parameters->blockDimY, parameters->blockDimZ},
-                                parameters->sharedMemBytes};
+                                parameters->sharedMemBytes, true};
     SIM_REFUSE(!launch.kernel, CUDA_ERROR_INVALID_VALUE);
     SIM_TRY(sim_check_shape(launch.kernel, launch.grid, launch.block, launch.shared));
     SIM_TRY(sim_gather_parameters(launch.kernel, parameters->kernelParams, parameters->extra, gathered));

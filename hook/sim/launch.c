@@ -50,20 +50,20 @@ static CUresult launch(const struct sim_launch *launch, CUstream handle, void **
     SIM_TRY(sim_capture_touches(stream));
     if (stream->capture)
         return sim_capture_kernel(stream, launch, gathered);
-    return sim_submit_kernel(stream, launch->kernel, gathered);
+    return sim_submit_kernel(stream, launch, gathered);
 }
 
 CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                 unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared, CUstream stream,
                                 void **parameters, void **extra) {
-    struct sim_launch it = {sim_kernel(function), {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared};
+    struct sim_launch it = {sim_kernel(function), {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, false};
     return launch(&it, stream, parameters, extra);
 }
 
 CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                            unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                                            CUstream stream, void **parameters) {
-    struct sim_launch it = {sim_kernel(function), {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared};
+    struct sim_launch it = {sim_kernel(function), {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, false};
     return launch(&it, stream, parameters, NULL);
 }
 
@@ -74,7 +74,7 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction funct
     struct sim_launch it = {sim_kernel(function),
                             {config->gridDimX, config->gridDimY, config->gridDimZ},
                             {config->blockDimX, config->blockDimY, config->blockDimZ},
-                            config->sharedMemBytes};
+                            config->sharedMemBytes, false};
     SIM_TRY(launch(&it, config->hStream, parameters, extra));
     for (unsigned i = 0; i < config->numAttrs; i++) {
         CUevent event = NULL;

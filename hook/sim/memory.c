@@ -39,7 +39,7 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t 
 
 /* Freeing waits for the device, as cuMemFree does. */
 static CUresult synchronise(struct CUctx_st *context) {
-    return context == sim_current() ? cuCtxSynchronize() : CUDA_SUCCESS;
+    return context == sim_current() ? cuCtxSynchronize_v2(context) : CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr pointer) {

@@ -32,7 +32,7 @@ struct sim_parameters sim_parameters_from_environment(void) {
     struct sim_parameters parameters;
     memset(&parameters, 0, sizeof parameters);
     parameters.gpus = number("ORION_SIM_GPUS", 1, 0, SIM_GPUS);
-    parameters.sms = number("ORION_SIM_SMS", 132, 1, 1u << 16);
+    parameters.sms = number("ORION_SIM_SMS", 132, 1, SIM_SMS);
     parameters.memory = bytes("ORION_SIM_MEMORY", UINT64_C(80) << 30);
     parameters.slice_ns = number("ORION_SIM_SLICE_US", 2000, 1, 10000000) * 1000;
     const char *mode = getenv("ORION_SIM_MODE"), *clock = getenv("ORION_SIM_CLOCK"), *seed = getenv("ORION_SIM_SEED");

@@ -5,6 +5,7 @@
  * contexts in turns each look halves what is left, so a few looks find the end to the microsecond. */
 #include "queue.h"
 #include "clock.h"
+#include "dispatch.h"
 #include "effect.h"
 #include "engine.h"
 #include "state.h"
@@ -47,7 +48,7 @@ static uint64_t alone(struct sim_state *state, const struct sim_position *positi
     for (uint64_t number = of->done; number < position->number; number++) {
         const struct sim_op *op = sim_op_at(state, position->stream, number);
         if (op->kind == SIM_KERNEL || op->kind == SIM_COPY)
-            at = op->end_ns ? op->end_ns : at + op->remaining_ns;
+            at = (op->end_ns ? state->now_ns : at) + sim_least_ns(state, position->stream, op);
         else if (op->kind == SIM_WAIT) {
             struct sim_position on = {op->a, op->b, op->c};
             uint64_t then = alone(state, &on, depth - 1);

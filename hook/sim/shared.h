@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define SIM_MAGIC UINT64_C(0x4d49534e4f49524f) /* "ORIONSIM" */
-#define SIM_LAYOUT 1u
+#define SIM_LAYOUT 2u
 #define SIM_GPUS 16u
 #define SIM_CLIENTS 1024u
 #define SIM_CONTEXTS 2048u
@@ -29,6 +29,8 @@
 #define SIM_EVENTS 65536u
 #define SIM_JOURNAL 16384u
 #define SIM_TRACE 16384u
+#define SIM_SM_WORDS 4u
+#define SIM_SMS (SIM_SM_WORDS * 64u) /* of one GPU, at most */
 #define SIM_NEVER UINT64_MAX
 
 enum sim_mode { SIM_TIMESLICE = 0, SIM_MPS = 1 };
@@ -42,13 +44,16 @@ enum sim_kind {
     SIM_EFFECT = 5, /* waits until its own process has done something: a host function, a memory operation */
 };
 
+/* A set of SMs of one GPU, a bit each. */
+struct sim_sms { uint64_t word[SIM_SM_WORDS]; };
+
 /* One operation in a stream's queue. Nothing of it is logged when it is queued: it exists once `tail` says so. */
 struct sim_op {
     uint64_t kind;
-    uint64_t remaining_ns; /* when not running */
+    uint64_t remaining_ns; /* when not running; a kernel's if it had as many SMs as it needs */
     uint64_t end_ns;       /* when running; for an effect: not 0 once it is done */
-    uint64_t sms;
-    uint64_t a, b, c;      /* of a kernel: a = start of the running piece */
+    uint64_t sms;          /* as many as the kernel needs */
+    uint64_t a, b, c;      /* of a kernel: a = start of the running piece; b = 1: any SM, whatever the stream's are */
     uint64_t name;         /* means something to the owning process only */
 };
 
@@ -61,6 +66,8 @@ struct sim_stream {
     uint64_t ready_ns;      /* when the head came to the head */
     _Atomic uint64_t tail;  /* operations ever queued */
     _Atomic uint64_t done;  /* operations ever completed; the head is number done */
+    struct sim_sms allowed; /* where its kernels may run: all SMs, or the partition of its green context */
+    struct sim_sms held;    /* where its head is running */
 };
 
 struct sim_context { uint64_t used, client, gpu, memory, last_ran_ns, streams; };
@@ -72,7 +79,7 @@ struct sim_gpu {
     uint64_t memory;                      /* bytes in use */
     uint64_t group;                       /* who has the compute engine: context + 1, under MPS 1; 0: nobody */
     uint64_t slice_start_ns, slice_end_ns; /* the end is 0 while nobody else wants the engine */
-    uint64_t sms_used;
+    struct sim_sms held;                  /* by running kernels */
     uint64_t copying[SIM_ENGINES];        /* stream + 1 */
 };
 

@@ -26,10 +26,11 @@
 
 enum sim_handle_kind {
     SIM_FREE = 0, SIM_CONTEXT = 0x51430001, SIM_STREAM, SIM_EVENT, SIM_MODULE, SIM_LIBRARY, SIM_FUNCTION,
-    SIM_GRAPH, SIM_NODE, SIM_EXEC, SIM_POOL, SIM_PHYSICAL, SIM_ARRAY, SIM_CAPTURE,
+    SIM_GRAPH, SIM_NODE, SIM_EXEC, SIM_POOL, SIM_PHYSICAL, SIM_ARRAY, SIM_CAPTURE, SIM_GREEN, SIM_RESOURCES,
 };
 
 struct sim_capture;
+struct sim_launch;
 
 struct CUctx_st {
     uint32_t kind;
@@ -43,12 +44,16 @@ struct CUctx_st {
     size_t limits[CU_LIMIT_MAX];
     struct CUstream_st *legacy;      /* the legacy default stream */
     struct CUstream_st *everything;  /* a hidden stream: where events of the whole context are recorded */
-    struct CUstream_st *streams;     /* all streams, these two included */
+    struct CUstream_st *streams;     /* all streams, these two and those of its green contexts included */
+    struct CUgreenCtx_st *greens;
+    struct CUgreenCtx_st *green;     /* not NULL: this is only a name for that green context; see green.h */
 };
 
 struct CUstream_st {
     uint32_t kind;
-    struct CUctx_st *context;
+    struct CUctx_st *context;        /* of a green context's stream: the primary context */
+    struct CUgreenCtx_st *green;     /* NULL: none */
+    bool detached;                   /* its green context was destroyed */
     struct CUstream_st *next;
     uint64_t slot, generation;
     unsigned flags;
@@ -81,6 +86,7 @@ struct sim_kernel {
     char name[128];
     uint64_t label;                  /* for the timeline */
     uint64_t duration_ns, sms;
+    bool sms_of_grid;                /* as many SMs as its blocks fill */
     int duration_parameter, sms_parameter; /* taken from this parameter at launch; -1: fixed */
     CUresult error;                  /* what the context has after it, for ever; CUDA_SUCCESS: a good kernel */
     int parameter_count;
@@ -127,12 +133,13 @@ extern _Atomic bool sim_forked;
 
 /* Contexts. */
 bool sim_device_valid(CUdevice device);
-struct CUctx_st *sim_current(void);
+struct CUctx_st *sim_current(void); /* for a green context its primary context */
 CUresult sim_primary(CUdevice device, struct CUctx_st **context); /* as it is, retained or not; NULL if inactive */
 
 /* Streams: the object behind a handle, the default ones made as needed. */
 CUresult sim_stream(CUstream handle, struct CUstream_st **stream);
-CUresult sim_stream_new(struct CUctx_st *context, unsigned flags, int priority, struct CUstream_st **stream);
+CUresult sim_stream_new(struct CUctx_st *context, struct CUgreenCtx_st *green, unsigned flags, int priority,
+                        struct CUstream_st **stream);
 void sim_stream_forget(struct CUstream_st *stream);
 struct sim_position sim_stream_position(struct CUstream_st *stream); /* of all that is queued; under the lock */
 CUresult sim_stream_wait(struct CUstream_st *stream);
@@ -141,12 +148,12 @@ CUresult sim_stream_wait(struct CUstream_st *stream);
 CUresult sim_submit(struct CUstream_st *stream, const struct sim_op *op, struct sim_position *at);
 
 /* Work by the time it takes. Bytes are moved at once, the time passes in the stream. */
-CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_kernel *kernel, void *const *parameters);
+CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters);
 CUresult sim_submit_copy(struct CUstream_st *stream, enum sim_engine engine, size_t bytes);
 CUresult sim_submit_memset(struct CUstream_st *stream, size_t bytes);
 CUresult sim_submit_host(struct CUstream_st *stream, bool (*run)(void *), void *data, uint64_t early_ns);
 CUresult sim_submit_record(struct CUstream_st *stream, struct CUevent_st *event);
-/* Make a stream wait for all that is queued in the streams of its context. */
+/* Make a stream wait for all that is queued in the streams of its context; of its green context, if it is of one. */
 CUresult sim_wait_for_streams(struct CUstream_st *stream);
 CUresult sim_submit_wait(struct CUstream_st *stream, const struct sim_position *on);
 
@@ -156,6 +163,7 @@ void sim_event_set_position(struct CUevent_st *event, const struct sim_position 
 
 /* Kernels. */
 struct sim_kernel *sim_kernel(const void *handle); /* NULL: not one */
+int sim_blocks_per_sm(int threads, size_t shared); /* blocks of so many threads and bytes that an SM holds */
 
 /* Memory of the device in use, in bytes; false: not that much left. */
 bool sim_memory_take(struct CUctx_st *context, uint64_t bytes);

@@ -65,6 +65,13 @@ void sim_commit(void) {
     sim_crash_point();
 }
 
+void sim_commit_if_full(void) {
+    struct sim_region *region = atomic_load_explicit(&sim_region, memory_order_relaxed);
+    if (atomic_load_explicit(&region->logged, memory_order_relaxed) -
+            atomic_load_explicit(&region->committed, memory_order_relaxed) > SIM_JOURNAL / 2)
+        sim_commit();
+}
+
 /* Put back what unfinished stores replaced, latest first. Doing it twice is the same as once. */
 static void take_back(struct sim_region *region) {
     uint64_t committed = atomic_load(&region->committed);

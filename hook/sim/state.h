@@ -26,6 +26,7 @@ void sim_refresh(void);
 
 /* Make what was stored so far stay. The state must make sense as it is. */
 void sim_commit(void);
+void sim_commit_if_full(void); /* once so much was stored that the log could overflow */
 
 /* Logged store of one word; the only way to change the state. */
 void sim_put(volatile uint64_t *word, uint64_t value);

@@ -3,12 +3,14 @@
 
 #include "capture.h"
 #include "client.h"
+#include "context.h"
+#include "dispatch.h"
 #include "engine.h"
-#include "sim.h"
+#include "green.h"
 
 static _Atomic unsigned long long ids;
 
-static uint64_t take_slot(uint64_t context, int priority, uint64_t *generation) {
+static uint64_t take_slot(uint64_t context, const struct sim_sms *allowed, int priority, uint64_t *generation) {
     uint64_t slot;
     do {
         sim_enter();
@@ -22,6 +24,8 @@ static uint64_t take_slot(uint64_t context, int priority, uint64_t *generation) 
             SIM_PUT(of->context, context);
             SIM_PUT(of->priority, (uint64_t)(priority + SIM_PRIORITIES));
             SIM_PUT(of->closing, 0);
+            for (unsigned i = 0; i < SIM_SM_WORDS; i++)
+                SIM_PUT(of->allowed.word[i], allowed->word[i]);
             if (slot >= state->streams_high)
                 SIM_PUT(state->streams_high, slot + 1);
             *generation = of->generation;
@@ -30,14 +34,17 @@ static uint64_t take_slot(uint64_t context, int priority, uint64_t *generation) 
     return slot < SIM_STREAMS ? slot : SIM_NEVER;
 }
 
-CUresult sim_stream_new(struct CUctx_st *context, unsigned flags, int priority, struct CUstream_st **made) {
+CUresult sim_stream_new(struct CUctx_st *context, struct CUgreenCtx_st *green, unsigned flags, int priority,
+                        struct CUstream_st **made) {
+    struct sim_sms allowed = green ? green->sms : sim_all_sms();
     struct CUstream_st *stream = sim_handle_new(SIM_STREAM, sizeof *stream);
     SIM_REFUSE(!stream, CUDA_ERROR_OUT_OF_MEMORY);
     stream->context = context;
+    stream->green = green;
     stream->flags = flags;
     stream->priority = priority > 0 ? 0 : priority < 1 - SIM_PRIORITIES ? 1 - SIM_PRIORITIES : priority;
     stream->id = atomic_fetch_add(&ids, 1) + 1;
-    stream->slot = take_slot(context->slot, stream->priority, &stream->generation);
+    stream->slot = take_slot(context->slot, &allowed, stream->priority, &stream->generation);
     if (stream->slot == SIM_NEVER) {
         sim_handle_free(stream);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -82,7 +89,7 @@ static CUresult per_thread_stream(struct CUctx_st *context, struct CUstream_st *
     static __thread struct { unsigned long long context; struct CUstream_st *stream; } known[SIM_GPUS];
     int place = (int)(context->id % SIM_GPUS);
     if (known[place].context != context->id) {
-        SIM_TRY(sim_stream_new(context, CU_STREAM_DEFAULT, 0, &known[place].stream));
+        SIM_TRY(sim_stream_new(context, NULL, CU_STREAM_DEFAULT, 0, &known[place].stream));
         known[place].stream->per_thread = true;
         known[place].context = context->id;
     }
@@ -93,13 +100,17 @@ static CUresult per_thread_stream(struct CUctx_st *context, struct CUstream_st *
 CUresult sim_stream(CUstream handle, struct CUstream_st **stream) {
     if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
         SIM_CONTEXT(context);
-        if (handle == CU_STREAM_PER_THREAD || (handle == NULL && sim_per_thread_default))
+        struct CUgreenCtx_st *green = sim_green_named(NULL);
+        bool per_thread = handle == CU_STREAM_PER_THREAD || (handle == NULL && sim_per_thread_default);
+        SIM_REFUSE(green && per_thread, CUDA_ERROR_INVALID_HANDLE);
+        if (per_thread)
             return per_thread_stream(context, stream);
-        *stream = context->legacy;
+        *stream = green ? green->legacy : context->legacy;
         return CUDA_SUCCESS;
     }
     SIM_READY();
     SIM_REFUSE(!sim_handle_is(handle, SIM_STREAM), CUDA_ERROR_INVALID_HANDLE);
+    SIM_REFUSE(handle->detached, CUDA_ERROR_STREAM_DETACHED);
     *stream = handle;
     return handle->context->sticky;
 }
@@ -107,7 +118,8 @@ CUresult sim_stream(CUstream handle, struct CUstream_st **stream) {
 CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority) {
     SIM_CONTEXT(context);
     SIM_REFUSE(!stream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING), CUDA_ERROR_INVALID_VALUE);
-    return sim_stream_new(context, flags, priority, stream);
+    SIM_REFUSE(sim_green_named(NULL) && !flags, CUDA_ERROR_NOT_SUPPORTED); /* whom it would wait for is not modelled */
+    return sim_stream_new(context, sim_green_named(NULL), flags, priority, stream);
 }
 
 CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags) {
@@ -213,28 +225,6 @@ CUresult CUDAAPI cuStreamGetDevice(CUstream handle, CUdevice *device) {
     SIM_TRY(sim_stream(handle, &stream));
     SIM_REFUSE(!device, CUDA_ERROR_INVALID_VALUE);
     *device = stream->context->device;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *context) {
-    struct CUstream_st *stream;
-    SIM_TRY(sim_stream(handle, &stream));
-    SIM_REFUSE(!context, CUDA_ERROR_INVALID_VALUE);
-    *context = stream->context;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuStreamGetCtx_v2(CUstream handle, CUcontext *context, CUgreenCtx *green) {
-    if (green)
-        *green = NULL;
-    return cuStreamGetCtx(handle, context);
-}
-
-CUresult CUDAAPI cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green) {
-    struct CUstream_st *stream;
-    SIM_TRY(sim_stream(handle, &stream));
-    SIM_REFUSE(!green, CUDA_ERROR_INVALID_VALUE);
-    *green = NULL;
     return CUDA_SUCCESS;
 }
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "effect.h"
-#include "sim.h"
+#include "graph.h"
 #include "trace.h"
 
 #define HOST_BYTES_PER_US 50000u      /* 50 GB/s between host and device */
@@ -20,11 +20,13 @@ static void push_wait(struct CUstream_st *stream, const struct sim_position *on)
     sim_push(stream->slot, &wait);
 }
 
-/* Waits for what is pending in the other streams of the context, but for those with one of the flags `without`. */
+/* Waits for what is pending in the other streams of the context, but for those with one of the flags `without`; only
+ * for those of the green context, if the stream is of one. */
 static void push_waits(struct CUstream_st *stream, unsigned without) {
     unsigned waits = 0;
     for (struct CUstream_st *other = stream->context->streams; other; other = other->next)
-        if (other != stream && !(other->flags & without) && pending(other) && waits++ < SIM_QUEUE / 2) {
+        if (other != stream && !(other->flags & without) && (!stream->green || other->green == stream->green) &&
+            pending(other) && waits++ < SIM_QUEUE / 2) {
             struct sim_position on = sim_stream_position(other);
             push_wait(stream, &on);
         }
@@ -92,15 +94,23 @@ static CUresult submit_fault(struct CUstream_st *stream, CUresult error) {
     return sim_submit_host(stream, run_fault, fault, 0);
 }
 
-CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_kernel *kernel, void *const *parameters) {
-    uint64_t duration = kernel->duration_ns, sms = kernel->sms;
+/* The SMs that the blocks of a launch fill when as many are on each as it holds. */
+static uint64_t sms_of_grid(const struct sim_launch *launch) {
+    uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    int each = sim_blocks_per_sm((int)(launch->block[0] * launch->block[1] * launch->block[2]), launch->shared);
+    return each > 0 ? (blocks + (uint64_t)each - 1) / (uint64_t)each : blocks;
+}
+
+CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters) {
+    const struct sim_kernel *kernel = launch->kernel;
+    uint64_t duration = kernel->duration_ns, sms = kernel->sms_of_grid ? sms_of_grid(launch) : kernel->sms;
     if (kernel->duration_parameter >= 0)
         duration = parameter(kernel, parameters, kernel->duration_parameter) * 1000;
     if (kernel->sms_parameter >= 0)
         sms = parameter(kernel, parameters, kernel->sms_parameter);
     uint64_t most = sim_machine->parameters.sms;
     struct sim_op op = {.kind = SIM_KERNEL, .remaining_ns = duration ? duration : 1, .name = kernel->label,
-                        .sms = sms < 1 ? 1 : sms > most ? most : sms};
+                        .sms = sms < 1 ? 1 : sms > most ? most : sms, .b = launch->anywhere};
     SIM_TRY(sim_submit(stream, &op, NULL));
     return kernel->error ? submit_fault(stream, kernel->error) : CUDA_SUCCESS;
 }

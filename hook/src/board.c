@@ -11,6 +11,8 @@
 
 #include "capture.h"
 #include "generated/driver.h"
+#include "inprocess.h"
+#include "policy.h"
 #include "process.h"
 #include "system.h"
 #include "thread.h"
@@ -57,6 +59,17 @@ static int name_device(struct orion_board *board)
     return 0;
 }
 
+/* Under MPS contexts run together. The driver says so; where it is too old to know, they are taken to run by turns. */
+static void find_out_sharing(struct orion_board *board)
+{
+    int mps = 0;
+    bool known = orion_driver.cuDeviceGetAttribute != NULL &&
+                 orion_driver.cuDeviceGetAttribute(&mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, board->device) == CUDA_SUCCESS;
+    atomic_store(&board->sharing, known && mps ? ORION_SHARING_TOGETHER : ORION_SHARING_BY_TURNS);
+}
+
+static bool is_of(const struct orion_board *board, CUdevice device) { return board->client == 0 && board->device == device; }
+
 /* The places are filled in order; `made_ns` is set last and says that a place is whole. */
 struct orion_board *orion_board_of(CUdevice device)
 {
@@ -64,7 +77,7 @@ struct orion_board *orion_board_of(CUdevice device)
     if (process == NULL) return NULL;
     uint32_t count = atomic_load(&process->board_count);
     for (uint32_t i = 0; i < count && i < ORION_BOARDS; i++)
-        if (process->boards[i].device == device && atomic_load(&process->boards[i].made_ns) != 0) return &process->boards[i];
+        if (is_of(&process->boards[i], device) && atomic_load(&process->boards[i].made_ns) != 0) return &process->boards[i];
     return orion_board_make(process, device);
 }
 
@@ -85,18 +98,24 @@ struct orion_board *orion_board_make(struct orion_process *process, CUdevice dev
     while (atomic_exchange(&process->board_making, 1)) orion_pause();
     struct orion_board *made = NULL;
     uint32_t count = atomic_load(&process->board_count);
-    for (uint32_t i = 0; i < count; i++)
-        if (process->boards[i].device == device) made = &process->boards[i];
+    bool first = true;
+    for (uint32_t i = 0; i < count; i++) {
+        if (is_of(&process->boards[i], device)) made = &process->boards[i];
+        first = first && process->boards[i].client != 0;
+    }
     if (made == NULL && count < ORION_BOARDS) {
         struct orion_board *board = &process->boards[count];
         board->device = device;
         if (name_device(board) == 0 && reserve(board) == 0) {
-            atomic_fetch_add(&process->joining, 1);
+            find_out_sharing(board);
+            bool joins = !orion_inprocess_runs(process); /* else the threads' clients have boards of their own */
+            if (joins) atomic_fetch_add(&process->joining, 1);
+            else atomic_store(&board->join, ORION_JOIN_UNMANAGED);
             atomic_store(&board->made_ns, orion_now());
             atomic_store(&process->board_count, count + 1);
-            orion_thread_start(process, board);
+            if (joins) orion_thread_start(process, board);
             made = board;
-            if (count == 0) atexit(at_exit);
+            if (first) atexit(at_exit);
         }
     }
     atomic_store(&process->board_making, 0);

@@ -13,8 +13,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "budget.h"
 #include "linger.h"
 #include "orion/pages.h"
+#include "partition.h"
 #include "valve.h"
 
 #define ORION_BOARDS 16u /* GPUs that one process can use under the hook; further ones pass through */
@@ -22,6 +24,7 @@
 enum orion_join_state { ORION_JOIN_NEW = 0, ORION_JOIN_TRYING = 1, ORION_JOIN_MANAGED = 2, ORION_JOIN_UNMANAGED = 3 };
 
 struct orion_board {
+    uint32_t client;                   /* of a client that is threads of this process, + 1: see virtual_board.h; 0: of a GPU */
     CUdevice device;
     char uuid[48];                     /* "GPU-..." */
     _Atomic uint32_t role;             /* enum orion_role; NONE until joined */
@@ -44,6 +47,7 @@ struct orion_board {
     _Atomic uint64_t busy_since_ns;
     _Atomic uint64_t typical_busy_ns;  /* how long busy periods last; written by the one that closes */
     struct orion_linger linger;
+    struct orion_budget budget;        /* see budget.c */
     _Atomic uint64_t looked_begun;     /* the thread's own: work begun when it last looked */
     _Atomic uint32_t drain_wanted;     /* the drain thread should prove what nobody synchronises on */
 
@@ -56,7 +60,9 @@ struct orion_board {
     _Atomic uint64_t progressed_ns[ORION_PLACES];   /* by place: since when it has been that */
     _Atomic uint64_t suspected_ns[ORION_PLACES];    /* by place: when the agent was last asked to look */
 
+    _Atomic uint32_t sharing;          /* enum orion_sharing of policy.h */
     struct orion_valve valve;          /* be: see valve.c */
+    struct orion_partition partition;  /* be: see partition.c */
 
     /* be: see window.c */
     _Atomic uint64_t in_flight_ns;

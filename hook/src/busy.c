@@ -2,6 +2,7 @@
 
 #include "drain.h"
 #include "lanes.h"
+#include "policy.h"
 #include "process.h"
 #include "system.h"
 #include "thread.h"
@@ -9,7 +10,16 @@
 #define LOOK_AT_LEAST_NS (2 * ORION_MILLISECOND)      /* while busy: keeps the beat fresher than ORION_BEAT_STALE_NS */
 #define PROVE_AT_LEAST_NS (10 * ORION_MILLISECOND)    /* work that nobody waits for shows progress this often */
 
-void orion_busy_began(struct orion_board *board)
+static uint64_t work_begun(struct orion_process *process, const struct orion_board *board)
+{
+    uint64_t begun = 0;
+    uint32_t used = atomic_load(&process->lanes.high_water);
+    for (uint32_t i = orion_lanes_begin(process); i < used; i++)
+        if (process->lanes.lane[i].board == board) begun += atomic_load_explicit(&process->lanes.lane[i].begun, memory_order_relaxed);
+    return begun;
+}
+
+void orion_busy_began(struct orion_process *process, struct orion_board *board, enum orion_busy_change change)
 {
     uint64_t now = orion_now();
     uint64_t drained = atomic_load_explicit(&board->busy->drained_ns, memory_order_relaxed);
@@ -19,6 +29,13 @@ void orion_busy_began(struct orion_board *board)
     atomic_store_explicit(&board->busy_since_ns, now, memory_order_relaxed);
     atomic_store_explicit(&board->record->busy_since_ns, now, memory_order_relaxed);
     atomic_store_explicit(&board->busy->beat_ns, now, memory_order_relaxed);
+    bool budgeted = board->budget.open || orion_policy_overlaps(board);
+    if (change == ORION_BUSY_RESUMED) {
+        if (budgeted) orion_budget_resumed(board, now, work_begun(process, board));
+        return;
+    }
+    if (budgeted) orion_budget_opened(board, now, work_begun(process, board));
+    atomic_store_explicit(&board->busy->busy_since_ns, now, memory_order_relaxed);
 }
 
 static bool all_drained(struct orion_process *process, struct orion_board *board)
@@ -33,8 +50,9 @@ static bool all_drained(struct orion_process *process, struct orion_board *board
     return true;
 }
 
-static void note_closed(struct orion_board *board, uint64_t now)
+static void note_closed(struct orion_process *process, struct orion_board *board, uint64_t now)
 {
+    if (board->budget.open) orion_budget_paused(board, now, work_begun(process, board));
     uint64_t since = atomic_exchange_explicit(&board->busy_since_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&board->record->busy_since_ns, 0, memory_order_relaxed);
     if (since == 0 || now < since) return;
@@ -59,7 +77,7 @@ static void close_once(struct orion_process *process, struct orion_board *board)
     uint64_t now = orion_now();
     atomic_store_explicit(&board->busy->drained_ns, now, memory_order_relaxed);
     if (!atomic_compare_exchange_strong(&board->busy->state, &expected, ORION_LINGER)) return;
-    note_closed(board, now);
+    note_closed(process, board, now);
     const struct orion_policy *policy = orion_board_policy(board);
     /* With nobody to let in, the thread may find out later. */
     if (atomic_load_explicit(&board->policy->be_clients, memory_order_relaxed) == 0) return;
@@ -82,10 +100,8 @@ void orion_busy_try_close(struct orion_process *process, struct orion_board *boa
  * (which will prove it), and now and then however long the launches go on. */
 static void attend_to_unproven(struct orion_process *process, struct orion_board *board, uint64_t now)
 {
-    uint64_t begun = 0;
-    uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = orion_lanes_begin(process); i < used; i++)
-        if (process->lanes.lane[i].board == board) begun += atomic_load_explicit(&process->lanes.lane[i].begun, memory_order_relaxed);
+    uint64_t begun = work_begun(process, board);
+    if (orion_policy_overlaps(board)) orion_budget_attend(board, now, begun);
     bool quiet = begun == atomic_load_explicit(&board->looked_begun, memory_order_relaxed);
     atomic_store_explicit(&board->looked_begun, begun, memory_order_relaxed);
     uint64_t since = atomic_load_explicit(&board->busy_since_ns, memory_order_relaxed);

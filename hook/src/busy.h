@@ -27,8 +27,9 @@ static inline enum orion_busy_change orion_busy_set(struct orion_board *board)
     return before == ORION_IDLE ? ORION_BUSY_OPENED : before == ORION_LINGER ? ORION_BUSY_RESUMED : ORION_BUSY_SAME;
 }
 
-/* At the launch that begins a busy period, before the driver's call (which may take longer than the gap): learn the gap. */
-void orion_busy_began(struct orion_board *board);
+/* At the launch that begins a busy period or goes on with it, before the driver's call (which may take longer than the
+ * gap): learn the gap. */
+void orion_busy_began(struct orion_process *process, struct orion_board *board, enum orion_busy_change change);
 
 /* After a proof: BUSY -> LINGER if all work is proven drained. */
 void orion_busy_try_close(struct orion_process *process, struct orion_board *board);

@@ -6,21 +6,26 @@
 #include "busy.h"
 #include "capture.h"
 #include "gate.h"
+#include "facts.h"
 #include "generated/driver.h"
 #include "identity.h"
+#include "overlap.h"
+#include "partition.h"
+#include "policy.h"
 #include "process.h"
 #include "report.h"
 #include "thread.h"
 #include "valve.h"
 #include "window.h"
 
-enum { TIMED = 1u << 8 }; /* flags of a be launch; an hp launch holds an enum orion_busy_change */
+enum { TIMED = 1u << 8, PARTITIONED = 1u << 9 }; /* flags of a be launch; an hp launch holds an enum orion_busy_change */
 
 /* -- Work ------------------------------------------------------------------------------------------------------------ */
 
-/* One try to let a be launch through: behind the valve where the GPU can wait by itself, else when hp is idle and the
- * window holds the launch (the last look at hp is behind the wait for the window). Sets work->expected_ns if it may go. */
-static bool enter(struct orion_process *process, struct orion_lane *lane, struct orion_work *work, uint64_t expected)
+/* One try to let a be launch through where contexts take turns: behind the valve where the GPU can wait by itself, else
+ * when hp is idle and the window holds the launch (the last look at hp is behind the wait for the window). Sets
+ * work->expected_ns if it may go. */
+static bool enter_by_turns(struct orion_process *process, struct orion_lane *lane, struct orion_work *work, uint64_t expected)
 {
     struct orion_board *board = lane->board;
     uint64_t share = orion_window_share(board);
@@ -43,18 +48,81 @@ static bool enter(struct orion_process *process, struct orion_lane *lane, struct
     return true;
 }
 
+/* Until hp is idle, or a busy period begins in which the launch may run beside it. */
+static void wait_for_leave(struct orion_process *process, struct orion_board *board, const struct orion_work *work,
+                           uint64_t expected)
+{
+    uint64_t began = orion_now();
+    orion_thread_revive(board);
+    atomic_store_explicit(&board->record->waiting_since_ns, began, memory_order_relaxed);
+    while (orion_gate_closed(board) && !orion_overlap_allows(process, board, work, expected))
+        orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);
+    atomic_store_explicit(&board->record->waiting_since_ns, 0, memory_order_relaxed);
+    orion_gate_note(board, orion_now() - began);
+}
+
+/* The same where hp granted a budget and contexts run together. The valve has no part in it: what is queued behind it
+ * could not be moved to a partition any more when hp comes and gives leave. */
+static bool enter_beside(struct orion_process *process, struct orion_lane *lane, struct orion_work *work, uint64_t expected)
+{
+    struct orion_board *board = lane->board;
+    uint64_t share = orion_window_share(board);
+    bool busy = orion_gate_closed(board);
+    if (busy && !orion_overlap_allows(process, board, work, expected)) {
+        wait_for_leave(process, board, work, expected);
+        return false;
+    }
+    uint64_t cost = expected != 0 ? expected : ORION_WINDOW_ALONE;
+    if (!orion_window_enter(process, lane, cost, busy ? share : orion_overlap_reach(board, share))) return false;
+    if (!busy && orion_gate_closed(board)) {
+        busy = true; /* hp came during the wait for the window */
+        if (!orion_overlap_allows(process, board, work, expected)) {
+            orion_window_leave(board, cost);
+            return false;
+        }
+    }
+    work->expected_ns = cost;
+    if (!busy) return true;
+    if (work->movable && work->launch.graph == NULL) work->flags |= PARTITIONED;
+    atomic_fetch_add_explicit(&board->record->overlapped_launches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&board->record->overlapped_ns, expected, memory_order_relaxed);
+    return true;
+}
+
+static bool enter(struct orion_process *process, struct orion_lane *lane, struct orion_work *work, uint64_t expected)
+{
+    return orion_policy_overlaps(lane->board) ? enter_beside(process, lane, work, expected)
+                                              : enter_by_turns(process, lane, work, expected);
+}
+
+/* Moves an admitted kernel to fewer SMs, where it was decided so and can be done. */
+static void place(struct orion_process *process, struct orion_lane *lane, struct orion_work *work, uint64_t expected)
+{
+    bool fewer = (work->flags & PARTITIONED) || orion_overlap_spares(lane->board, work, expected);
+    work->flags &= ~PARTITIONED;
+    if (!fewer) return;
+    work->elsewhere = orion_partition_fork(process, lane);
+    if (work->elsewhere == NULL) return;
+    work->flags |= PARTITIONED;
+    atomic_fetch_add_explicit(&lane->board->record->partitioned_launches, 1, memory_order_relaxed);
+}
+
 static void admit(struct orion_process *process, struct orion_lane *lane, struct orion_work *work)
 {
     struct orion_board *board = lane->board;
     bool sample, waited = false;
     uint64_t expected = orion_duration_expect(&process->durations, work->identity, &sample);
+    /* What others measured or a profile says may have been found by the name only now. */
+    if (sample && orion_kernel_note(process, work->identity, &work->launch))
+        expected = orion_duration_expect(&process->durations, work->identity, &sample);
     while (!enter(process, lane, work, expected)) {
-        if (orion_board_policy(board)->kind != ORION_POLICY_GATE) return; /* changed while this launch waited */
+        if (!orion_policy_gates(orion_board_policy(board))) return; /* changed while this launch waited */
         if (!waited) atomic_fetch_add_explicit(&board->record->window_waits, 1, memory_order_relaxed);
         waited = true;
     }
-    if (!sample) return;
-    work->flags = TIMED;
+    place(process, lane, work, expected);
+    if (!sample || (work->flags & PARTITIONED)) return;
+    work->flags |= TIMED;
     orion_window_launching(process, lane, work->identity);
 }
 
@@ -68,13 +136,15 @@ void orion_work_begin(struct orion_work *work)
     struct orion_board *board = lane->board;
     work->expected_ns = 0;
     work->flags = 0;
+    work->elsewhere = NULL;
     uint32_t role = atomic_load_explicit(&board->role, memory_order_relaxed);
-    if (role == ORION_ROLE_BE && orion_board_policy(board)->kind == ORION_POLICY_GATE) admit(process, lane, work);
+    if (role == ORION_ROLE_BE && orion_policy_gates(orion_board_policy(board))) admit(process, lane, work);
     work->lane = lane;
     atomic_fetch_add(&lane->begun, 1);
     if (role != ORION_ROLE_HP) return;
     work->flags = orion_busy_set(board);
-    if (__builtin_expect(work->flags != ORION_BUSY_SAME, 0)) orion_busy_began(board);
+    if (__builtin_expect(work->flags != ORION_BUSY_SAME, 0)) orion_busy_began(process, board, work->flags);
+    if (__builtin_expect(orion_policy_overlaps(board), 0)) orion_overlap_tell(process, board, work);
 }
 
 void orion_work_end(struct orion_work *work, CUresult result)
@@ -82,6 +152,7 @@ void orion_work_end(struct orion_work *work, CUresult result)
     struct orion_lane *lane = work->lane;
     if (lane == NULL) return;
     struct orion_board *board = lane->board;
+    if (work->elsewhere != NULL) orion_partition_join(lane);
     atomic_fetch_add(&lane->returned, 1);
     if (work->expected_ns == 0) {
         /* A system call, and so behind the launch: the GPU is at work meanwhile. */

@@ -85,8 +85,16 @@ void orion_context_creating(CUdevice device);  /* before cuCtxCreate*, cuDeviceP
 void orion_context_ending(CUcontext context);  /* before cuCtxDestroy, cuGreenCtxDestroy (context NULL) */
 void orion_primary_ending(CUdevice device);    /* before cuDevicePrimaryCtxReset/Release */
 void orion_context_ended(void);                /* after any of these */
+int orion_stream_priority(int priority);       /* the one that a new stream gets; see priorities.c */
 void orion_stream_ending(CUstream stream);     /* before cuStreamDestroy */
-void orion_graph_changed(CUgraphExec exec);    /* after a graph was instantiated or updated, before it is destroyed */
+void orion_code_ending(void);                  /* before a module or a library is unloaded */
+
+/* -- Executable graphs: what they are made of; after the driver's call, but for the last. ---------------------------- */
+void orion_graph_made(CUgraphExec exec, CUgraph graph); /* instantiated from it, or updated by it */
+void orion_graph_node_set(CUgraphExec exec, CUgraphNode node, uint64_t identity); /* NONE: nothing that matters */
+void orion_graph_child_set(CUgraphExec exec, CUgraphNode node, CUgraph child);
+void orion_graph_node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);
+void orion_graph_ending(CUgraphExec exec);
 
 /* -- Device memory: limits of the grant and their accounting. ------------------------------------------------------- */
 bool orion_memory_reserve(uint64_t bytes);                      /* false: over the limit; answer OUT_OF_MEMORY */

@@ -3,13 +3,26 @@
 #include <stddef.h>
 
 #define NEIGHBOURHOOD 8u
-#define SAMPLED_AT_FIRST 4u   /* launches of a new identity that are all timed */
-#define SAMPLED_LATER 128u    /* then at powers of two, then one in so many: two timed events cost a microsecond */
+#define SAMPLED_AT_FIRST 4u      /* launches of a new identity that are all timed */
+#define SAMPLED_LATER 128u       /* then at powers of two, then one in so many: two timed events cost a microsecond */
+#define DISAGREES 4u             /* times: hearsay that is so wrong is dropped, a run of such samples begins anew */
+#define SURPRISES 3u             /* samples of such a run */
+#define HEARSAY_LEAST_100NS 200u /* unmeasured hearsay counts for no less: it may be wrong, and many launches follow */
+#define CLASS_SAMPLES 3u         /* on fewer SMs, before they say what the kernel is short of */
+/* Of the time that fewer SMs could cost at most; on half of them: 1.3 and 1.6 times as long. */
+#define MEMORY_MOST_MILLI 300u
+#define COMPUTE_LEAST_MILLI 600u
 
-static struct orion_duration *find(struct orion_durations *durations, uint64_t identity)
+/* The lowest bits of an identity say what it is; see identity.h. */
+static struct orion_duration *place(struct orion_durations *durations, uint64_t identity, uint32_t step)
+{
+    return &durations->entry[((identity >> 8) + step) & (ORION_DURATIONS - 1)];
+}
+
+struct orion_duration *orion_duration_find(struct orion_durations *durations, uint64_t identity)
 {
     for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
-        struct orion_duration *entry = &durations->entry[(identity + i) & (ORION_DURATIONS - 1)];
+        struct orion_duration *entry = place(durations, identity, i);
         uint64_t held = atomic_load_explicit(&entry->identity, memory_order_acquire);
         if (held == identity) return entry;
         if (held == 0) return NULL;
@@ -17,64 +30,187 @@ static struct orion_duration *find(struct orion_durations *durations, uint64_t i
     return NULL;
 }
 
-uint64_t orion_duration_expect(struct orion_durations *durations, uint64_t identity, bool *sample)
+/* -- Making room ----------------------------------------------------------------------------------------------------- */
+
+/* Of two entries, whether the first was used less recently, or as recently and less often. */
+static bool is_less_used(const struct orion_duration *one, const struct orion_duration *other, uint32_t clock)
 {
-    struct orion_duration *entry = find(durations, identity);
-    *sample = true;
-    if (entry == NULL) return 0;
-    /* Lost updates between threads only shift which launch is timed. */
-    uint32_t launches = atomic_load_explicit(&entry->launches, memory_order_relaxed) + 1;
-    atomic_store_explicit(&entry->launches, launches ? launches : SAMPLED_LATER, memory_order_relaxed);
-    *sample = launches % SAMPLED_LATER == 0 || (launches < SAMPLED_LATER && (launches & (launches - 1)) == 0) ||
-              atomic_load_explicit(&entry->samples, memory_order_relaxed) < SAMPLED_AT_FIRST;
-    return (uint64_t)atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed) * 100;
+    uint32_t age = clock - atomic_load_explicit(&one->used, memory_order_relaxed);
+    uint32_t others = clock - atomic_load_explicit(&other->used, memory_order_relaxed);
+    if (age != others) return age > others;
+    return atomic_load_explicit(&one->launches, memory_order_relaxed) < atomic_load_explicit(&other->launches, memory_order_relaxed);
 }
 
-/* A free entry of the neighbourhood, else its least used one. */
-static struct orion_duration *claim(struct orion_durations *durations, uint64_t identity)
+static void begin_anew(struct orion_duration *entry, uint64_t identity, uint32_t clock)
+{
+    atomic_store_explicit(&entry->samples, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->launches, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->expected_100ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->facts, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->partitioned, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->surprises, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->told_100ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->told_facts, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->name, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->used, clock, memory_order_relaxed);
+    atomic_store_explicit(&entry->identity, identity, memory_order_release);
+}
+
+/* A thread that still holds the entry for its former identity may write one sample of that: the next ones correct it. */
+static struct orion_duration *claim(struct orion_durations *durations, uint64_t identity, bool may_forget_measured)
 {
     struct orion_duration *least = NULL;
+    uint32_t clock = atomic_load_explicit(&durations->clock, memory_order_relaxed);
     for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
-        struct orion_duration *entry = &durations->entry[(identity + i) & (ORION_DURATIONS - 1)];
+        struct orion_duration *entry = place(durations, identity, i);
         uint64_t held = 0;
         if (atomic_compare_exchange_strong(&entry->identity, &held, identity)) {
+            atomic_store_explicit(&entry->used, atomic_fetch_add(&durations->clock, 1) + 1, memory_order_relaxed);
             atomic_fetch_add_explicit(&durations->known, 1, memory_order_relaxed);
             return entry;
         }
         if (held == identity) return entry;
-        if (least == NULL || atomic_load_explicit(&entry->launches, memory_order_relaxed) <
-                                 atomic_load_explicit(&least->launches, memory_order_relaxed))
-            least = entry;
+        if (!may_forget_measured && atomic_load_explicit(&entry->samples, memory_order_relaxed) != 0) continue;
+        if (least == NULL || is_less_used(entry, least, clock)) least = entry;
     }
-    atomic_store_explicit(&least->samples, 0, memory_order_relaxed);
-    atomic_store_explicit(&least->launches, 0, memory_order_relaxed);
-    atomic_store_explicit(&least->expected_100ns, 0, memory_order_relaxed);
-    atomic_store_explicit(&least->identity, identity, memory_order_release);
+    if (least != NULL) begin_anew(least, identity, atomic_fetch_add(&durations->clock, 1) + 1);
     return least;
 }
 
+struct orion_duration *orion_duration_claim(struct orion_durations *durations, uint64_t identity)
+{
+    return claim(durations, identity, true);
+}
+
+struct orion_duration *orion_duration_claim_for_hearsay(struct orion_durations *durations, uint64_t identity)
+{
+    return claim(durations, identity, false);
+}
+
+/* -- Facts ----------------------------------------------------------------------------------------------------------- */
+
+static void change_facts(struct orion_duration *entry, uint32_t cleared, uint32_t set)
+{
+    uint32_t facts = atomic_load_explicit(&entry->facts, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&entry->facts, &facts, (facts & ~cleared) | set, memory_order_relaxed, memory_order_relaxed)) {}
+}
+
+void orion_facts_set_sms(struct orion_duration *entry, uint32_t sms) { change_facts(entry, 0xffff, sms > 0xffff ? 0xffff : sms); }
+void orion_facts_set_class(struct orion_duration *entry, uint32_t kernel_class) { change_facts(entry, 0xff0000, (kernel_class & 0xff) << 16); }
+void orion_facts_set_flags(struct orion_duration *entry, uint32_t flags) { change_facts(entry, 0, flags << 24); }
+void orion_facts_clear_flags(struct orion_duration *entry, uint32_t flags) { change_facts(entry, flags << 24, 0); }
+
+bool orion_kernel_facts(struct orion_durations *durations, uint64_t identity, struct orion_kernel_facts *out)
+{
+    struct orion_duration *entry = orion_duration_find(durations, identity);
+    *out = (struct orion_kernel_facts){0};
+    if (entry == NULL) return false;
+    uint32_t facts = atomic_load_explicit(&entry->facts, memory_order_relaxed), kernel_class = orion_facts_class(facts);
+    out->expected_ns = (uint64_t)atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed) * 100;
+    out->sms = orion_facts_sms(facts);
+    out->kernel_class = kernel_class <= ORION_CLASS_MEMORY ? (enum orion_kernel_class)kernel_class : ORION_CLASS_UNKNOWN;
+    out->samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
+    uint32_t clock = atomic_load_explicit(&durations->clock, memory_order_relaxed);
+    if (atomic_load_explicit(&entry->used, memory_order_relaxed) != clock)
+        atomic_store_explicit(&entry->used, clock, memory_order_relaxed);
+    return (orion_facts_flags(facts) & ORION_FACTS_NOTED) != 0;
+}
+
+/* -- Durations ------------------------------------------------------------------------------------------------------- */
+
+uint64_t orion_duration_expect(struct orion_durations *durations, uint64_t identity, bool *sample)
+{
+    struct orion_duration *entry = orion_duration_find(durations, identity);
+    *sample = true;
+    if (entry == NULL) return 0;
+    uint32_t clock = atomic_load_explicit(&durations->clock, memory_order_relaxed);
+    if (atomic_load_explicit(&entry->used, memory_order_relaxed) != clock)
+        atomic_store_explicit(&entry->used, clock, memory_order_relaxed);
+    /* Lost updates between threads only shift which launch is timed. */
+    uint32_t launches = atomic_load_explicit(&entry->launches, memory_order_relaxed) + 1;
+    atomic_store_explicit(&entry->launches, launches ? launches : SAMPLED_LATER, memory_order_relaxed);
+    uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
+    *sample = launches % SAMPLED_LATER == 0 || (launches < SAMPLED_LATER && (launches & (launches - 1)) == 0) ||
+              samples < SAMPLED_AT_FIRST;
+    uint64_t expected = atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed);
+    if (__builtin_expect(samples == 0, 0) && expected != 0 && expected < HEARSAY_LEAST_100NS) expected = HEARSAY_LEAST_100NS;
+    return expected * 100;
+}
+
+static void note_change(struct orion_durations *durations, const struct orion_duration *entry, uint64_t expected)
+{
+    uint64_t told = atomic_load_explicit(&entry->told_100ns, memory_order_relaxed);
+    uint64_t apart = expected > told ? expected - told : told - expected;
+    if (apart * 8 > told) atomic_fetch_add_explicit(&durations->changes, 1, memory_order_relaxed);
+}
+
 /* Down fast, up slowly: what inflates a sample (another context's time slice, a GPU that had to be woken, a launch gap)
- * is more common than what deflates it. */
+ * is more common than what deflates it. Only a run of long samples is believed at once: other code under one identity. */
+static uint64_t blended(struct orion_duration *entry, uint64_t expected, uint64_t measured, uint32_t samples)
+{
+    uint32_t surprises = measured > DISAGREES * expected ? atomic_load_explicit(&entry->surprises, memory_order_relaxed) + 1 : 0;
+    bool again = surprises >= SURPRISES;
+    atomic_store_explicit(&entry->surprises, again ? 0 : surprises, memory_order_relaxed);
+    if (again) return measured;
+    if (measured < expected) return expected - (expected - measured + 1) / 2;
+    return expected + (measured - expected) / (samples < 16 ? 4 : 16);
+}
+
 void orion_duration_learn(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns)
 {
-    struct orion_duration *entry = find(durations, identity);
-    if (entry == NULL) entry = claim(durations, identity);
+    struct orion_duration *entry = orion_duration_find(durations, identity);
+    if (entry == NULL) entry = orion_duration_claim(durations, identity);
     uint64_t measured = measured_ns / 100 + 1;
     if (measured > UINT32_MAX) measured = UINT32_MAX;
     uint64_t expected = atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed);
     uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
-    if (samples == 0 || expected == 0) expected = measured;
-    else if (measured < expected) expected -= (expected - measured + 1) / 2;
-    else expected += (measured - expected) / (samples < 16 ? 4 : 16);
+    bool is_wrong = samples == 0 && (measured > DISAGREES * expected || measured * DISAGREES < expected);
+    expected = expected == 0 || is_wrong ? measured : blended(entry, expected, measured, samples);
+    if (samples == 0) orion_facts_clear_flags(entry, ORION_FACTS_HEARSAY);
     atomic_store_explicit(&entry->expected_100ns, (uint32_t)expected, memory_order_relaxed);
     if (samples < UINT32_MAX) atomic_store_explicit(&entry->samples, samples + 1, memory_order_relaxed);
+    note_change(durations, entry, expected);
 }
 
 /* The entry stays as an unsampled one: taking it out would break the search of its neighbours. */
 void orion_duration_forget(struct orion_durations *durations, uint64_t identity)
 {
-    struct orion_duration *entry = find(durations, identity);
+    struct orion_duration *entry = orion_duration_find(durations, identity);
     if (entry == NULL) return;
     atomic_store_explicit(&entry->samples, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->expected_100ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->facts, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->partitioned, 0, memory_order_relaxed);
+}
+
+/* -- What a kernel is short of --------------------------------------------------------------------------------------- */
+
+/* A grid that fits into the part loses nothing by it, whatever it is short of. */
+static bool says_nothing(const struct orion_durations *durations, uint32_t facts, uint32_t share_milli)
+{
+    uint64_t all = atomic_load_explicit(&durations->multiprocessors, memory_order_relaxed);
+    return all == 0 || orion_facts_sms(facts) == 0 || (uint64_t)orion_facts_sms(facts) * 1000 <= all * share_milli;
+}
+
+void orion_duration_learn_partitioned(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns, uint32_t share_milli)
+{
+    struct orion_duration *entry = orion_duration_find(durations, identity);
+    if (entry == NULL || share_milli == 0 || share_milli >= 1000) return;
+    uint32_t facts = atomic_load_explicit(&entry->facts, memory_order_relaxed);
+    uint64_t whole = (uint64_t)atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed) * 100;
+    if (whole == 0 || atomic_load_explicit(&entry->samples, memory_order_relaxed) == 0) return;
+    if ((orion_facts_flags(facts) & ORION_FACTS_CLASS_GIVEN) || says_nothing(durations, facts, share_milli)) return;
+    /* Of the time that it would lose if it only computed, how much it does lose. */
+    uint64_t lost = measured_ns > whole ? measured_ns - whole : 0;
+    uint64_t most = whole * (1000 - share_milli) / share_milli;
+    uint64_t milli = most == 0 || lost >= 2 * most ? 2000 : lost * 1000 / most;
+    uint32_t before = atomic_load_explicit(&entry->partitioned, memory_order_relaxed), samples = before >> 16, mean = before & 0xffff;
+    mean = samples == 0 ? (uint32_t)milli : (uint32_t)((mean * 3 + milli) / 4);
+    if (samples < 0xffff) samples++;
+    atomic_store_explicit(&entry->partitioned, samples << 16 | mean, memory_order_relaxed);
+    if (samples < CLASS_SAMPLES) return;
+    uint32_t learnt = mean <= MEMORY_MOST_MILLI ? ORION_CLASS_MEMORY : mean >= COMPUTE_LEAST_MILLI ? ORION_CLASS_COMPUTE : ORION_CLASS_UNKNOWN;
+    if (learnt == orion_facts_class(facts)) return;
+    orion_facts_set_class(entry, learnt);
+    atomic_fetch_add_explicit(&durations->changes, 1, memory_order_relaxed);
 }

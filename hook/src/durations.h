@@ -1,7 +1,12 @@
-/* Learnt durations: identity -> expected nanoseconds, for all GPUs of the process together.
+/* What is known of identities: how long work of one takes, how many SMs it fills, what it is short of. For all GPUs of
+ * the process together.
  *
- * A fixed open-addressed table, read without locks on every be launch and written when a sample comes in. Bounded: a
- * full neighbourhood gives up its least used entry. An identity that has no entry counts as long (it goes alone). */
+ * A fixed open-addressed table, read without locks on every be launch and written when a sample comes in. Bounded: a full
+ * neighbourhood gives up its least recently used entry. An identity that has no entry counts as long (it goes alone).
+ *
+ * What an entry says may be measured here, or hearsay: what earlier processes of the slot measured (knowledge.h), or a
+ * profile's row. Hearsay is used at once and measured at the first launches; a first sample that disagrees by more than
+ * four takes its place. */
 #ifndef ORION_DURATIONS_H
 #define ORION_DURATIONS_H
 
@@ -9,17 +14,34 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "orion/pages.h"
+
 #define ORION_DURATIONS 8192u /* a power of two */
 
-struct orion_duration {
-    _Atomic uint64_t identity;  /* 0: free */
-    _Atomic uint32_t expected_100ns;
-    _Atomic uint32_t launches;  /* saturating; how often it was looked up, which decides when to sample again */
-    _Atomic uint32_t samples;
+enum { /* flags in orion_duration.facts */
+    ORION_FACTS_NOTED = 1u,       /* orion_kernel_note has been here */
+    ORION_FACTS_CLASS_GIVEN = 2u, /* the class is a profile's: what is learnt does not change it */
+    ORION_FACTS_HEARSAY = 4u,     /* the duration was not measured by this process */
+    ORION_FACTS_PROFILE = 8u,     /* a profile's row, under its plain identity */
 };
 
+struct orion_duration {
+    _Atomic uint64_t identity;    /* 0: free */
+    _Atomic uint32_t expected_100ns;
+    _Atomic uint32_t launches;    /* saturating; how often it was looked up, which decides when to sample again */
+    _Atomic uint32_t samples;
+    _Atomic uint32_t used;        /* the clock when it was last looked up */
+    _Atomic uint32_t facts;       /* SMs in the low 16 bits, class in the next 8, flags in the top 8 */
+    _Atomic uint32_t partitioned; /* samples on fewer SMs in the top 16 bits; what they cost of what they could: the rest */
+    _Atomic uint32_t surprises;   /* samples in a row of more than four times what was expected */
+    _Atomic uint32_t told_100ns, told_facts; /* what the agent knows; the hook's thread's own */
+    _Atomic uint64_t name;        /* of the kernel, or of a graph's largest: see orion_kernel_text; 0: unknown */
+} __attribute__((aligned(64)));
+
 struct orion_durations {
-    _Atomic uint32_t known;
+    _Atomic uint32_t known, clock;         /* entries in use; grows with every new one */
+    _Atomic uint32_t changes;              /* grows when there is something to tell the agent */
+    _Atomic uint32_t multiprocessors;      /* of the GPU; 0: not yet known */
     struct orion_duration entry[ORION_DURATIONS];
 };
 
@@ -27,5 +49,32 @@ struct orion_durations {
 uint64_t orion_duration_expect(struct orion_durations *durations, uint64_t identity, bool *sample);
 void orion_duration_learn(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns);
 void orion_duration_forget(struct orion_durations *durations, uint64_t identity);
+
+/* A sample taken while the kernel had only that share of the SMs, in thousandths: says what the kernel is short of. One
+ * whose time hardly changes waits for memory, one whose time grows as the SMs get fewer computes. */
+void orion_duration_learn_partitioned(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns, uint32_t share_milli);
+
+struct orion_kernel_facts {
+    uint64_t expected_ns; /* 0: unknown */
+    uint32_t sms;         /* 0: unknown; of a graph: the mean over its kernels */
+    enum orion_kernel_class kernel_class;
+    uint32_t samples;
+};
+
+/* False: there is more to know; orion_kernel_note finds it out. *facts holds what is known already, zeros if nothing. */
+bool orion_kernel_facts(struct orion_durations *durations, uint64_t identity, struct orion_kernel_facts *facts);
+
+/* For those that fill the table: facts.c, knowledge.c. NULL: none is there, or none may make room. */
+struct orion_duration *orion_duration_find(struct orion_durations *durations, uint64_t identity);
+struct orion_duration *orion_duration_claim(struct orion_durations *durations, uint64_t identity);
+struct orion_duration *orion_duration_claim_for_hearsay(struct orion_durations *durations, uint64_t identity);
+
+static inline uint32_t orion_facts_sms(uint32_t facts) { return facts & 0xffff; }
+static inline uint32_t orion_facts_class(uint32_t facts) { return (facts >> 16) & 0xff; }
+static inline uint32_t orion_facts_flags(uint32_t facts) { return facts >> 24; }
+void orion_facts_set_sms(struct orion_duration *entry, uint32_t sms);
+void orion_facts_set_class(struct orion_duration *entry, uint32_t kernel_class);
+void orion_facts_set_flags(struct orion_duration *entry, uint32_t flags);
+void orion_facts_clear_flags(struct orion_duration *entry, uint32_t flags);
 
 #endif

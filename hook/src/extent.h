@@ -22,6 +22,9 @@ static inline uint64_t orion_identity_copy(CUmemorytype from, CUmemorytype to, s
     orion_identity_copy((copy)->srcMemoryType, (copy)->dstMemoryType, \
                         (size_t)(copy)->WidthInBytes * (copy)->Height * (copy)->Depth)
 
+#define orion_identity_memset_node(set) \
+    orion_identity_bytes(ORION_WORK_MEMSET, (size_t)(set)->elementSize * (set)->width * (set)->height)
+
 static inline size_t orion_sum(const size_t *sizes, size_t count)
 {
     size_t sum = 0;

@@ -2,6 +2,7 @@
 
 #include <linux/futex.h>
 
+#include "policy.h"
 #include "process.h"
 #include "report.h"
 #include "suspect.h"
@@ -9,6 +10,8 @@
 #include "thread.h"
 
 #define LOOK_AT_SUSPECT_NS ORION_MILLISECOND
+#define FLOOR_CYCLE_NS (200 * ORION_MILLISECOND)
+#define HELD_LOOK_NS ORION_MILLISECOND
 #define BEAT_STALE_NS (3 * ORION_MILLISECOND) /* a thread that attends beats every 2 ms while busy */
 
 static const struct orion_busy_page *neighbour(const struct orion_board *board, uint32_t i, uint32_t *place)
@@ -41,19 +44,37 @@ static bool is_stopped(const struct orion_board *board, const struct orion_busy_
     return beat_is_stale(page, now);
 }
 
+/* The floor for be: however long hp stays busy, be runs at the end of each cycle. Counted from where hp's busy period
+ * began, so an hp that pauses by itself pays nothing. */
+static bool floor_is_open(const struct orion_policy *policy, const struct orion_busy_page *page)
+{
+    uint64_t share = policy->minimum_share_milli < 1000 ? policy->minimum_share_milli : 1000;
+    if (share == 0) return false;
+    uint64_t since = atomic_load_explicit(&page->busy_since_ns, memory_order_relaxed), now = orion_now();
+    return since != 0 && now > since && (now - since) % FLOOR_CYCLE_NS >= FLOOR_CYCLE_NS / 1000 * (1000 - share);
+}
+
 /* The state that has to be waited through, or ORION_IDLE. */
 static uint32_t state_to_wait_for(const struct orion_board *board, const struct orion_busy_page *page, uint32_t place)
 {
     uint32_t state = atomic_load(&page->state);
     if (__builtin_expect(state == ORION_IDLE, 1)) return ORION_IDLE;
-    if (orion_board_policy(board)->kind != ORION_POLICY_GATE) return ORION_IDLE; /* changed while somebody waits */
+    const struct orion_policy *policy = orion_board_policy(board);
+    if (!orion_policy_gates(policy) || floor_is_open(policy, page)) return ORION_IDLE; /* changed while somebody waits */
     if (is_dead(page) || was_given_up_on(board, page, place)) return ORION_IDLE;
     if (is_stopped(board, page, place, orion_now())) return ORION_IDLE;
     return state;
 }
 
+/* Ahead of its peers: as if hp were busy. */
+static bool is_held(const struct orion_board *board)
+{
+    return orion_board_grant(board)->held != 0 && orion_policy_gates(orion_board_policy(board));
+}
+
 bool orion_gate_closed(const struct orion_board *board)
 {
+    if (is_held(board)) return true;
     uint32_t count = atomic_load_explicit(&board->hp_count, memory_order_acquire);
     for (uint32_t i = 0; i < count && i < ORION_PLACES; i++) {
         uint32_t place;
@@ -119,6 +140,7 @@ void orion_gate_sleep(struct orion_process *process, struct orion_board *board, 
         if (atomic_load(&page->state) == ORION_IDLE) atomic_store_explicit(&board->seen_progress[place], 0, memory_order_relaxed);
         return;
     }
+    if (is_held(board)) orion_sleep_precisely(HELD_LOOK_NS);
 }
 
 void orion_gate_note(struct orion_board *board, uint64_t waited_ns)

@@ -12,9 +12,11 @@
 #include <stdint.h>
 
 #include "core.h"
+#include "generated/driver.h"
 #include "extent.h"
-#include "identity.h"
+#include "launched.h"
 #include "lookup.h"
+#include "redirect.h"
 #include "resolve.h"
 
 #define INTERPOSED(name, parameters)                                                                       \

@@ -3,6 +3,8 @@
 #include "board.h"
 #include "generated/driver.h"
 #include "identity.h"
+#include "inprocess.h"
+#include "log.h"
 #include "process.h"
 #include "system.h"
 
@@ -15,7 +17,7 @@ struct remembered {
     CUstream handle;
     CUcontext context;
     uint32_t epoch;
-    bool per_thread;
+    bool per_thread, nobodys; /* the stream of no client of threads: there is no lane */
     struct orion_lane *lane;
 };
 static _Thread_local struct remembered remembered_lanes[REMEMBERED];
@@ -39,16 +41,15 @@ static uint64_t key_of(struct orion_stream_name stream, CUcontext context)
     return (orion_mix((uint64_t)(uintptr_t)context + thread * 3) << 1) | 1; /* odd: no handle is */
 }
 
-static struct orion_board *board_of_context(CUcontext context)
+static bool find_device(CUcontext context, CUdevice *device)
 {
-    CUdevice device;
     CUcontext current = NULL;
-    if (orion_driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS) return NULL;
+    if (orion_driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS) return false;
     bool switched = context != NULL && current != context;
-    if (switched && orion_driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return NULL;
-    CUresult result = orion_driver.cuCtxGetDevice(&device);
+    if (switched && orion_driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return false;
+    CUresult result = orion_driver.cuCtxGetDevice(device);
     if (switched) orion_driver.cuCtxPopCurrent_v2(&current);
-    return result == CUDA_SUCCESS ? orion_board_of(device) : NULL;
+    return result == CUDA_SUCCESS;
 }
 
 uint32_t orion_lanes_begin(const struct orion_process *process)
@@ -112,16 +113,50 @@ static struct orion_lane *look_up(struct orion_process *process, uint64_t key, s
     }
 }
 
+static struct orion_lane *known_lane(struct orion_process *process, uint64_t key)
+{
+    uint32_t used = atomic_load(&process->lanes.high_water);
+    for (uint32_t i = ORION_BOARDS; i < used; i++) {
+        struct orion_lane *lane = &process->lanes.lane[i];
+        if (settled_state(lane) == ORION_LANE_READY && lane->key == key) return lane;
+    }
+    return NULL;
+}
+
+/* Between clients that are threads of this process: a stream stays its first client's whoever uses it later (a backward
+ * pass runs in a thread of its own), and is nobody's until a client uses it. */
+static struct orion_lane *lane_of_client(struct orion_process *process, struct orion_stream_name stream, CUcontext context,
+                                         CUdevice device)
+{
+    uint64_t key = key_of(stream, context);
+    struct orion_lane *lane = known_lane(process, key);
+    if (lane != NULL) return lane;
+    struct orion_board *board = orion_inprocess_board(process, stream.handle, device);
+    if (board == NULL) return NULL;
+    lane = look_up(process, key, stream, context, board);
+    atomic_fetch_add(&process->lane_epoch, 1); /* who remembers it as nobody's looks again */
+    orion_log(ORION_LOG_DEBUG, "stream %p is client %u's", (void *)stream.handle, board->client - 1);
+    return lane;
+}
+
 static struct orion_lane *lane_slowly(struct orion_process *process, struct orion_stream_name stream, CUcontext context)
 {
-    if (!is_default(stream.handle) && orion_driver.cuStreamGetCtx(stream.handle, &context) != CUDA_SUCCESS) return NULL;
-    struct orion_board *board = board_of_context(context);
-    if (board == NULL) return NULL;
-    orion_board_await_join(board);
-    if (atomic_load(&board->role) == ORION_ROLE_NONE) return NULL;
+    CUdevice device;
+    struct orion_lane *lane;
+    bool threads = orion_inprocess_runs(process);
     uint32_t epoch = atomic_load(&process->lane_epoch);
-    struct orion_lane *lane = look_up(process, key_of(stream, context), stream, context, board);
-    *remembered_of(stream.handle) = (struct remembered){stream.handle, context, epoch, stream.per_thread, lane};
+    if (!is_default(stream.handle) && orion_driver.cuStreamGetCtx(stream.handle, &context) != CUDA_SUCCESS) return NULL;
+    if (!find_device(context, &device)) return NULL;
+    if (threads) {
+        lane = lane_of_client(process, stream, context, device);
+    } else {
+        struct orion_board *board = orion_board_of(device);
+        if (board == NULL) return NULL;
+        orion_board_await_join(board);
+        if (atomic_load(&board->role) == ORION_ROLE_NONE) return NULL;
+        lane = look_up(process, key_of(stream, context), stream, context, board);
+    }
+    *remembered_of(stream.handle) = (struct remembered){stream.handle, context, epoch, stream.per_thread, lane == NULL, lane};
     return lane;
 }
 
@@ -129,7 +164,7 @@ struct orion_lane *orion_lane_of(struct orion_process *process, struct orion_str
 {
     CUcontext context = NULL;
     const struct remembered *last = remembered_of(stream.handle);
-    bool same = last->lane != NULL && last->handle == stream.handle && last->per_thread == stream.per_thread &&
+    bool same = (last->lane != NULL || last->nobodys) && last->handle == stream.handle && last->per_thread == stream.per_thread &&
                 last->epoch == atomic_load_explicit(&process->lane_epoch, memory_order_acquire);
     if (is_default(stream.handle)) {
         if (orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL) return NULL;

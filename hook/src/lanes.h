@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "core.h"
+#include "partition.h"
 #include "window.h"
 
 #define ORION_LANES 1024u
@@ -32,6 +33,8 @@ struct orion_lane {
     _Atomic(struct orion_board *) board; /* NULL until claimed */
     struct orion_stream_name stream;
     struct orion_chunks chunks;                   /* be */
+    _Atomic(CUevent) last;                        /* a threads' client: behind the work of a stream that was destroyed */
+    struct orion_partition_lane partition;        /* be */
     uint64_t past_valve_ns; uint32_t valve_epoch; /* be, guarded by the ledger: launched since the last wait; see valve.c */
 } __attribute__((aligned(128)));
 

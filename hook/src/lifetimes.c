@@ -1,12 +1,13 @@
-/* What ends takes its lanes, events and pinned pages with it: contexts, primary contexts, streams, graphs. While a context
+/* What ends takes its lanes, events and pinned pages with it: contexts, primary contexts, streams, code. While a context
  * ends, the drain thread touches none and the valve stands open, so that its streams can come to their end. */
 #include "board.h"
 #include "busy.h"
 #include "capture.h"
 #include "core.h"
 #include "generated/driver.h"
-#include "identity.h"
+#include "kernels.h"
 #include "process.h"
+#include "redirect.h"
 #include "valve.h"
 #include "window.h"
 
@@ -25,6 +26,7 @@ static void end_lanes(struct orion_process *process, CUcontext context, const st
         struct orion_board *its = lane->board;
         if (its == NULL || (context != NULL ? lane->context != context : its != board)) continue;
         orion_window_forget(lane, false);
+        atomic_store(&lane->last, NULL);
         orion_lane_prove(lane, atomic_load(&lane->begun));
         uint32_t ready = ORION_LANE_READY;
         if (i >= ORION_BOARDS) atomic_compare_exchange_strong(&lane->state, &ready, ORION_LANE_ENDED);
@@ -38,7 +40,8 @@ void orion_context_ending(CUcontext context)
     if (process == NULL) return;
     orion_forbid_touch(process);
     orion_valve_open_all(process);
-    if (context != NULL) end_lanes(process, context, NULL);
+    orion_kernels_forget(&process->kernels);
+    if (context != NULL) orion_own_streams_end(context), end_lanes(process, context, NULL);
     atomic_fetch_add(&process->context_epoch, 1);
     atomic_fetch_add(&process->lane_epoch, 1);
 }
@@ -53,12 +56,15 @@ void orion_primary_ending(CUdevice device)
     orion_forbid_touch(process);
     orion_valve_open_all(process);
     ending_primary = device;
+    orion_kernels_forget(&process->kernels);
     uint32_t used = atomic_load(&process->lanes.high_water);
     for (uint32_t i = orion_lanes_begin(process); i < used; i++) {
         struct orion_lane *lane = &process->lanes.lane[i];
         struct orion_board *board = lane->board;
         if (board != NULL && board->device == device) orion_window_forget(lane, true);
     }
+    for (uint32_t i = 0; i < atomic_load(&process->board_count) && i < ORION_BOARDS; i++)
+        if (process->boards[i].device == device) orion_partition_end(&process->boards[i]);
     atomic_fetch_add(&process->context_epoch, 1);
     atomic_fetch_add(&process->lane_epoch, 1);
 }
@@ -72,6 +78,7 @@ void orion_context_ended(void)
     CUdevice device = ending_primary;
     ending_primary = -1;
     if (device >= 0 && orion_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && !active) {
+        if (atomic_load(&process->inprocess.device) == device + 1) orion_own_streams_end(NULL);
         for (uint32_t i = 0; i < atomic_load(&process->board_count) && i < ORION_BOARDS; i++)
             if (process->boards[i].device == device) end_lanes(process, NULL, &process->boards[i]);
     }
@@ -79,6 +86,22 @@ void orion_context_ended(void)
     atomic_fetch_add(&process->context_epoch, 1);
     atomic_fetch_add(&process->lane_epoch, 1);
     orion_allow_touch(process);
+}
+
+/* hp's work goes on when its stream is destroyed. A client of threads cannot have it proven with the whole context, where
+ * others work too: an event stays behind it. */
+static void leave_event(struct orion_lane *lane)
+{
+    if (lane->board->client == 0) return;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    CUevent event = atomic_exchange(&lane->last, NULL); /* of the stream that had the lane before */
+    if (event != NULL) orion_driver.cuEventDestroy_v2(event);
+    if (atomic_load(&lane->drained) != atomic_load(&lane->begun) &&
+        orion_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
+        if (orion_driver.cuEventRecord(event, orion_lane_handle(lane)) == CUDA_SUCCESS) atomic_store(&lane->last, event);
+        else orion_driver.cuEventDestroy_v2(event);
+    }
+    orion_capture_unrelax(&relaxed);
 }
 
 void orion_stream_ending(CUstream stream)
@@ -95,13 +118,18 @@ void orion_stream_ending(CUstream stream)
         struct orion_board *board = lane->board;
         /* hp's work goes on, unproven. be's need not be: nobody waits for it, and the lane is free for another stream. */
         if (atomic_load(&board->role) == ORION_ROLE_BE) orion_lane_prove(lane, atomic_load(&lane->begun));
+        else leave_event(lane);
+        /* The drain thread touches streams of threads' clients by their handles; no longer, from here on. */
+        if (board->client != 0) orion_forbid_touch(process);
         atomic_compare_exchange_strong(&lane->state, &ready, ORION_LANE_ENDED);
+        if (board->client != 0) orion_allow_touch(process);
         atomic_fetch_add(&process->lane_epoch, 1);
     }
 }
 
-void orion_graph_changed(CUgraphExec exec)
+/* A handle of what ends may come to mean another kernel. */
+void orion_code_ending(void)
 {
     struct orion_process *process = orion_process_if_managed();
-    if (process != NULL) orion_duration_forget(&process->durations, orion_identity_graph(exec));
+    if (process != NULL) orion_kernels_forget(&process->kernels);
 }

@@ -197,3 +197,8 @@ void *orion_lookup_procedure(const char *symbol, void *found, int version, uint6
     if (!is_wrapper(found) && !atomic_exchange(&reported, true)) orion_unknown_function(symbol, version);
     return found;
 }
+
+bool orion_lookup_interposes(void)
+{
+    return orion_real_dlsym() != NULL && orion_real_dlsym()(RTLD_DEFAULT, "dlsym") == (void *)orion_exported_dlsym;
+}

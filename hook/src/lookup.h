@@ -8,7 +8,12 @@
 #ifndef ORION_LOOKUP_H
 #define ORION_LOOKUP_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+/* Whether this process's look-ups come here: the hook was preloaded, or linked ahead of the C library; not if it was only
+ * opened by dlopen. Weak, so that a test of the rest needs no interposed dlsym. */
+__attribute__((weak)) bool orion_lookup_interposes(void);
 
 /* What cuGetProcAddress answers for `symbol` where the driver answered `found`. */
 void *orion_lookup_procedure(const char *symbol, void *found, int version, uint64_t flags);

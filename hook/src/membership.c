@@ -10,7 +10,9 @@
 #include "agent_socket.h"
 #include "alive.h"
 #include "drain.h"
+#include "knowledge.h"
 #include "orion/join.h"
+#include "policy.h"
 #include "process.h"
 #include "report.h"
 #include "system.h"
@@ -136,6 +138,7 @@ static int map_own(struct orion_membership *m, struct letter *letter)
     m->place = letter->body.welcome.place;
     m->generation = letter->body.welcome.generation;
     m->board->record->process_id = (uint32_t)getpid();
+    m->board->record->shares_context = orion_runs_together(m->board);
     read_command(m->board->record->command);
     orion_alive_hold(m->board);
     if (atomic_load(&m->board->role) == ORION_ROLE_HP) { /* new pages for one who may have work under way */
@@ -163,6 +166,7 @@ static void take_welcome(struct orion_membership *m, struct letter *letter, uint
         return;
     }
     m->welcome = true;
+    orion_telling_begin(&m->telling, &m->process->durations, &letter->body.welcome, now);
     /* be is managed when it knows whom to wait for: at its first NEIGHBOURS. */
     if (role == ORION_ROLE_HP || letter->body.welcome.returned) managed(m, role);
 }
@@ -205,6 +209,9 @@ static void take(struct orion_membership *m, struct letter *letter, uint64_t now
     case ORION_REFUSED: take_refused(m, letter, now); break;
     case ORION_NEIGHBOURS:
     case ORION_GONE: take_places(m, letter); break;
+    case ORION_KNOWLEDGE:
+        if (letter->fd_count == 1) orion_knowledge_take(&m->process->durations, letter->fds[0]);
+        break;
     default: break; /* a newer agent's news */
     }
 }
@@ -248,6 +255,7 @@ void orion_membership_attend(struct orion_membership *m, uint64_t now)
     if (m->socket < 0 && now >= m->try_again_ns) try_to_connect(m, now);
     if (m->socket < 0) return;
     take_news(m, now);
+    if (m->socket >= 0 && m->welcome) orion_telling_attend(&m->telling, &m->process->durations, m->socket, now);
     if (m->socket < 0 || m->welcome || now < m->answer_by_ns) return;
     unmanaged(m, ORION_SAY_NO_AGENT, m->board->uuid);
     hang_up(m, now + AGAIN_WITHOUT_AGENT_NS);
@@ -255,6 +263,6 @@ void orion_membership_attend(struct orion_membership *m, uint64_t now)
 
 uint64_t orion_membership_due(const struct orion_membership *m, uint64_t now)
 {
-    uint64_t at = m->socket < 0 ? m->try_again_ns : m->welcome ? UINT64_MAX : m->answer_by_ns;
+    uint64_t at = m->socket < 0 ? m->try_again_ns : m->welcome ? m->telling.at_ns : m->answer_by_ns;
     return at == UINT64_MAX ? UINT64_MAX : at > now ? at - now : 0;
 }

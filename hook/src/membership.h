@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "board.h"
+#include "knowledge.h"
 
 struct orion_process;
 
@@ -18,6 +19,7 @@ struct orion_membership { /* the thread's own; descriptors of its own table */
     uint64_t try_again_ns; /* when to connect next */
     bool welcome;          /* answered since the last connect */
     uint64_t answer_by_ns; /* give the connection up if there is no answer by then */
+    struct orion_telling telling; /* to the agent, what was learnt */
 };
 
 void orion_membership_begin(struct orion_membership *membership, struct orion_process *process, struct orion_board *board);

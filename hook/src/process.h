@@ -11,6 +11,9 @@
 
 #include "board.h"
 #include "durations.h"
+#include "graphs.h"
+#include "kernels.h"
+#include "inprocess.h"
 #include "lanes.h"
 #include "memory.h"
 #include "recordings.h"
@@ -36,7 +39,10 @@ struct orion_process {
     struct orion_lanes lanes;
     struct orion_recordings recordings;
     struct orion_durations durations;
+    struct orion_kernels kernels;
+    struct orion_graphs graphs;
     struct orion_memory memory;
+    struct orion_inprocess inprocess;
 };
 
 extern struct orion_process *orion_the_process; /* NULL until something was started */

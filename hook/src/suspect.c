@@ -12,6 +12,7 @@
 
 void orion_suspect_tell(struct orion_board *board, uint32_t place, uint64_t now)
 {
+    if (board->client != 0) return; /* one process: it would not run to ask */
     uint64_t asked = atomic_load(&board->suspected_ns[place]);
     if (now < asked + ASK_AGAIN_NS || !atomic_compare_exchange_strong(&board->suspected_ns[place], &asked, now)) return;
     int kept = errno;

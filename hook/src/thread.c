@@ -88,15 +88,32 @@ static void attend(struct orion_membership *membership)
     uint64_t socket_look = 0;
     for (;;) {
         uint64_t now = orion_now();
-        bool hp = atomic_load(&board->role) == ORION_ROLE_HP;
-        if (!hp || now >= socket_look) {
-            orion_membership_attend(membership, now);
+        bool hp = atomic_load(&board->role) == ORION_ROLE_HP, threads = orion_inprocess_runs(membership->process);
+        if (!hp || now >= socket_look || orion_membership_due(membership, now) == 0) {
+            if (!threads) orion_membership_attend(membership, now);
             socket_look = now + HP_SOCKET_LOOK_NS;
             count_launches(membership->process, board);
         }
-        uint64_t due = orion_membership_due(membership, now);
+        uint64_t due = threads ? BE_LOOK_NS : orion_membership_due(membership, now);
         if (atomic_load(&board->role) == ORION_ROLE_HP) sleep_as_hp(membership->process, board, due);
         else sleep_on_socket(membership, due);
+    }
+}
+
+/* A client of threads has nobody to join. Without a role it waits for the next scheduler. */
+static void attend_client(struct orion_process *process, struct orion_board *board)
+{
+    orion_alive_hold(board);
+    for (;;) {
+        uint32_t bell = atomic_load(&board->bell);
+        count_launches(process, board);
+        if (atomic_load(&board->role) == ORION_ROLE_HP) {
+            sleep_as_hp(process, board, UINT64_MAX);
+            continue;
+        }
+        atomic_store(&board->wake_at_ns, UINT64_MAX);
+        if (atomic_load(&board->role) != ORION_ROLE_HP) orion_futex_wait(&board->bell, bell, BE_LOOK_NS, false);
+        atomic_store(&board->wake_at_ns, 0);
     }
 }
 
@@ -109,6 +126,7 @@ static void *run(void *argument)
     orion_report_from_another_table();
     prctl(PR_SET_NAME, "orion", 0, 0, 0);
     prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
+    if (board->client != 0) attend_client(orion_the_process, board);
     orion_membership_begin(&membership, orion_the_process, board);
     attend(&membership);
     return NULL;

@@ -1,5 +1,6 @@
 #include "window.h"
 
+#include "accounts.h"
 #include "board.h"
 #include "capture.h"
 #include "gate.h"
@@ -90,7 +91,9 @@ static void learn(struct orion_process *process, struct orion_board *board, stru
     if (chunk->identity == 0 || orion_gate_touched_since(board, chunk->begun_ns)) return;
     if (orion_driver.cuEventElapsedTime(&milliseconds, chunk->timed_start, chunk->timed_end) != CUDA_SUCCESS) return;
     if (!(milliseconds >= 0 && milliseconds < 1e6f)) return;
-    orion_duration_learn(&process->durations, chunk->identity, (uint64_t)((double)milliseconds * 1e6));
+    uint64_t measured_ns = (uint64_t)((double)milliseconds * 1e6);
+    orion_duration_learn(&process->durations, chunk->identity, measured_ns);
+    orion_account_long_kernel(process, board, chunk->identity, measured_ns);
     atomic_fetch_add_explicit(&board->record->samples, 1, memory_order_relaxed);
     atomic_store_explicit(&board->record->kernels_known, atomic_load(&process->durations.known), memory_order_relaxed);
 }
@@ -103,6 +106,7 @@ static void retire(struct orion_process *process, struct orion_lane *lane)
     uint64_t now = orion_now(), began = chunk->begun_ns > lane->board->head_ns ? chunk->begun_ns : lane->board->head_ns;
     lane->board->head_ns = chunk->cost_ns < ORION_SECOND && began + chunk->cost_ns < now ? began + chunk->cost_ns : now;
     learn(process, lane->board, chunk);
+    orion_account_gpu_time(lane->board, chunk->cost_ns, now - chunk->begun_ns);
     take_off(lane->board, chunk->cost_ns);
     chunks->first = (chunks->first + 1) % ORION_CHUNKS;
     chunks->count--;
@@ -292,7 +296,11 @@ void orion_window_drained(struct orion_process *process, struct orion_lane *lane
     reap_lane(process, lane);
     orion_capture_unrelax(&relaxed);
     bool empty = atomic_load(&lane->drained) == atomic_load(&lane->begun);
-    if (empty && !lane->chunks.sampling) drop_lane(lane);
+    if (empty && !lane->chunks.sampling) {
+        if (lane->chunks.open_ns > 0)
+            orion_account_gpu_time(lane->board, lane->chunks.open_ns, orion_now() - lane->chunks.open_since_ns);
+        drop_lane(lane);
+    }
     orion_ledger_give(lane->board);
 }
 
@@ -314,5 +322,6 @@ void orion_window_forget(struct orion_lane *lane, bool context_lives)
         }
     }
     lane->chunks.sampling = false;
+    orion_partition_forget(lane, context_lives);
     orion_ledger_give(lane->board);
 }

@@ -1,15 +1,27 @@
-/* Learnt durations converge, forget on request, survive hostile amounts of identities and say when to sample. */
+/* What is learnt of identities converges, is forgotten on request, survives hostile amounts of identities and of threads,
+ * and says when to sample; hearsay gives way to what is measured; a class is learnt from time on fewer SMs. */
 #include "check.h"
+
+#include <pthread.h>
 
 #include "durations.h"
 #include "identity.h"
 
 static struct orion_durations durations;
+static const struct orion_durations empty;
+
+static uint64_t kernel(uint64_t i) { return orion_identity_shape(orion_mix(i), 0, 1, 1, 1, 32, 1, 1, 0); }
+
+static uint64_t expected_of(uint64_t identity)
+{
+    bool sample;
+    return orion_duration_expect(&durations, identity, &sample);
+}
 
 static void converges(void)
 {
     bool sample;
-    uint64_t identity = orion_identity_graph(&durations);
+    uint64_t identity = kernel(0);
     CHECK(orion_duration_expect(&durations, identity, &sample) == 0 && sample);
     for (int i = 0; i < 50; i++) orion_duration_learn(&durations, identity, i % 5 == 0 ? 2000000 : 100000); /* some slices lost */
     uint64_t expected = orion_duration_expect(&durations, identity, &sample);
@@ -17,33 +29,144 @@ static void converges(void)
     unsigned sampled = 0;
     for (int i = 0; i < 1280; i++) orion_duration_expect(&durations, identity, &sample), sampled += sample;
     CHECK(sampled >= 10 && sampled <= 18); /* at powers of two, then one in 128 */
+    for (int i = 0; i < 3; i++) orion_duration_learn(&durations, identity, 2000000); /* other code under that name */
+    CHECK(expected_of(identity) > 1900000);
     orion_duration_forget(&durations, identity);
     CHECK(orion_duration_expect(&durations, identity, &sample) == 0 && sample);
 }
 
 static void is_bounded(void)
 {
-    bool sample;
-    for (uint64_t i = 1; i < 10 * ORION_DURATIONS; i++)
-        orion_duration_learn(&durations, orion_identity_kernel((void *)(uintptr_t)(i * 64), 1, 1, 1, 32, 1, 1, 0), 1000 * i);
+    for (uint64_t i = 1; i < 10 * ORION_DURATIONS; i++) orion_duration_learn(&durations, kernel(i), 1000 * i);
     CHECK(atomic_load(&durations.known) <= ORION_DURATIONS);
-    uint64_t last = orion_identity_kernel((void *)(uintptr_t)((10 * ORION_DURATIONS - 1) * 64), 1, 1, 1, 32, 1, 1, 0);
-    CHECK(orion_duration_expect(&durations, last, &sample) > 0);
+    CHECK(expected_of(kernel(10 * ORION_DURATIONS - 1)) > 0);
 }
 
-static void sizes_share_an_identity(void)
+/* However much was launched once, what is in use now stays. */
+static void the_least_recently_used_makes_room(void)
+{
+    uint64_t old[64], kept = 0;
+    for (uint64_t i = 0; i < 64; i++) {
+        old[i] = kernel((1 << 20) + i);
+        orion_duration_learn(&durations, old[i], 5000);
+        for (int j = 0; j < 10000; j++) expected_of(old[i]);
+    }
+    for (uint64_t i = 0; i < 4 * ORION_DURATIONS; i++) {
+        orion_duration_learn(&durations, kernel((2 << 20) + i), 7000);
+        if (i % 16 == 0) /* still launched */
+            for (int j = 0; j < 32; j++) expected_of(old[j]);
+    }
+    for (int i = 0; i < 32; i++) kept += expected_of(old[i]) != 0;
+    CHECK(kept >= 31);
+    for (int i = 32; i < 64; i++) kept += expected_of(old[i]) != 0;
+    CHECK(kept <= 40);
+}
+
+static void hearsay_gives_way(void)
+{
+    bool sample;
+    uint64_t identity = kernel(3 << 20);
+    durations = empty;
+    struct orion_duration *entry = orion_duration_claim_for_hearsay(&durations, identity);
+    CHECK(entry != NULL);
+    atomic_store(&entry->expected_100ns, 10); /* a microsecond */
+    orion_facts_set_flags(entry, ORION_FACTS_HEARSAY);
+    CHECK(orion_duration_expect(&durations, identity, &sample) == 20000 && sample); /* no less, until it is measured */
+    orion_duration_learn(&durations, identity, 900000);
+    CHECK(expected_of(identity) == 900100);
+    CHECK(!(orion_facts_flags(atomic_load(&entry->facts)) & ORION_FACTS_HEARSAY));
+    /* Nor does hearsay drive out what was measured. */
+    for (uint64_t i = 0; i < 8 * ORION_DURATIONS; i++) orion_duration_learn(&durations, kernel((4 << 20) + i), 1000);
+    for (uint64_t i = 0; i < 2000; i++) CHECK(orion_duration_claim_for_hearsay(&durations, kernel((5 << 20) + i)) == NULL);
+}
+
+static uint32_t class_after(uint64_t whole_ns, uint64_t partitioned_ns, uint32_t share_milli, uint32_t sms)
+{
+    static uint64_t next = 6 << 20;
+    uint64_t identity = kernel(next++);
+    struct orion_kernel_facts facts;
+    CHECK(!orion_kernel_facts(&durations, identity, &facts) && facts.expected_ns == 0);
+    orion_duration_learn(&durations, identity, whole_ns);
+    orion_facts_set_sms(orion_duration_find(&durations, identity), sms);
+    for (int i = 0; i < 3; i++) {
+        CHECK(orion_kernel_facts(&durations, identity, &facts) == false && facts.kernel_class == ORION_CLASS_UNKNOWN);
+        orion_duration_learn_partitioned(&durations, identity, partitioned_ns, share_milli);
+    }
+    orion_kernel_facts(&durations, identity, &facts);
+    CHECK(facts.sms == sms && facts.samples == 1);
+    return facts.kernel_class;
+}
+
+static void a_class_is_learnt_on_fewer_sms(void)
+{
+    durations = empty;
+    atomic_store(&durations.multiprocessors, 132);
+    CHECK(class_after(1000000, 1100000, 500, 132) == ORION_CLASS_MEMORY);
+    CHECK(class_after(1000000, 1900000, 500, 132) == ORION_CLASS_COMPUTE);
+    CHECK(class_after(1000000, 1450000, 500, 132) == ORION_CLASS_UNKNOWN);
+    CHECK(class_after(1000000, 1500000, 250, 132) == ORION_CLASS_MEMORY);  /* of 4 times at most */
+    CHECK(class_after(1000000, 3500000, 250, 132) == ORION_CLASS_COMPUTE);
+    CHECK(class_after(1000000, 1000000, 500, 60) == ORION_CLASS_UNKNOWN);  /* fits into the half: loses nothing anyway */
+    CHECK(class_after(1000000, UINT64_MAX, 1, 132) == ORION_CLASS_COMPUTE);
+    uint64_t identity = kernel(7 << 20);
+    struct orion_kernel_facts facts;
+    orion_duration_learn(&durations, identity, 1000000);
+    struct orion_duration *entry = orion_duration_find(&durations, identity);
+    orion_facts_set_sms(entry, 132);
+    orion_facts_set_class(entry, ORION_CLASS_COMPUTE);
+    orion_facts_set_flags(entry, ORION_FACTS_CLASS_GIVEN);
+    for (int i = 0; i < 10; i++) orion_duration_learn_partitioned(&durations, identity, 1000000, 500);
+    orion_kernel_facts(&durations, identity, &facts);
+    CHECK(facts.kernel_class == ORION_CLASS_COMPUTE);
+}
+
+/* Every thread its own identities and some shared ones: what is read was written for that identity, or is unknown. */
+static void *hammer(void *argument)
+{
+    uint64_t own = (uint64_t)(uintptr_t)argument << 32;
+    for (uint64_t i = 0; i < 200000; i++) {
+        uint64_t identity = kernel(i % 3 ? own + i % 5000 : i % 64), expected = expected_of(identity);
+        struct orion_kernel_facts facts;
+        CHECK(expected <= 60000);
+        orion_kernel_facts(&durations, identity, &facts);
+        if (i % 7 == 0) orion_duration_learn(&durations, identity, 50000);
+        if (i % 1001 == 0) orion_duration_forget(&durations, identity);
+    }
+    return NULL;
+}
+
+static void threads_do_no_harm(void)
+{
+    pthread_t threads[4];
+    durations = empty;
+    for (uintptr_t i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, hammer, (void *)(i + 1)) == 0);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    CHECK(atomic_load(&durations.known) <= ORION_DURATIONS);
+}
+
+static void identities_say_what_they_are(void)
 {
     CHECK(orion_identity_bytes(ORION_WORK_COPY_IN, 1 << 20) == orion_identity_bytes(ORION_WORK_COPY_IN, (1 << 20) + 100));
     CHECK(orion_identity_bytes(ORION_WORK_COPY_IN, 1 << 20) != orion_identity_bytes(ORION_WORK_COPY_IN, 1 << 21));
     CHECK(orion_identity_bytes(ORION_WORK_COPY_IN, 1 << 20) != orion_identity_bytes(ORION_WORK_COPY_OUT, 1 << 20));
     CHECK(orion_identity_bytes(ORION_WORK_MEMSET, 0) != ORION_IDENTITY_NONE);
+    uint64_t name = orion_hash_name("gemm"), plain = orion_identity_shape(name, 0, 1, 2, 3, 4, 5, 6, 7);
+    CHECK(name != orion_hash_name("gemv") && plain != orion_identity_shape(name, 0, 2, 1, 3, 4, 5, 6, 7));
+    CHECK(!orion_identity_is_local(plain));
+    CHECK(orion_identity_is_local(orion_identity_shape(name, ORION_IDENTITY_LOCAL, 1, 2, 3, 4, 5, 6, 7)));
+    uint64_t mark = orion_mix(99) & ~ORION_IDENTITY_BITS;
+    CHECK((orion_identity_shape(name, mark, 1, 2, 3, 4, 5, 6, 7) ^ mark) == plain);
 }
 
 int main(void)
 {
     converges();
     is_bounded();
-    sizes_share_an_identity();
+    the_least_recently_used_makes_room();
+    hearsay_gives_way();
+    a_class_is_learnt_on_fewer_sms();
+    threads_do_no_harm();
+    identities_say_what_they_are();
     puts("durations: ok");
     return 0;
 }

@@ -27,7 +27,8 @@ static const char image[] = "orion-sim 1\n"
                             "kernel wide duration_us=50 sms=132 params=\n";
 
 static CUfunction tick, wide;
-static CUstream stream;
+static CUstream stream, green_stream;
+static CUgreenCtx green;
 
 static void open_device(void) {
     CUcontext context;
@@ -38,31 +39,49 @@ static void open_device(void) {
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == 0);
 }
 
-static void launch(CUfunction function) {
-    CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL) == 0);
+static void open_partition(void) {
+    CUdevResource all, half;
+    CUdevResourceDesc resources;
+    unsigned count = 1;
+    CHECK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM) == 0);
+    CHECK(cuDevSmResourceSplitByCount(&half, &count, &all, NULL, 0, 64) == 0);
+    CHECK(cuDevResourceGenerateDesc(&resources, &half, 1) == 0);
+    CHECK(cuGreenCtxCreate(&green, resources, 0, CU_GREEN_CTX_DEFAULT_STREAM) == 0);
+    CHECK(cuGreenCtxStreamCreate(&green_stream, green, CU_STREAM_NON_BLOCKING, 0) == 0);
 }
+
+static void launch_on(CUstream on, CUfunction function) {
+    CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, on, NULL, NULL) == 0);
+}
+
+static void launch(CUfunction function) { launch_on(stream, function); }
 
 /* The fixed piece of work. */
 static int client(void) {
     CUdeviceptr memory;
     CUevent event;
     open_device();
+    open_partition();
     uint64_t before = sim_state()->streams[stream->slot].tail; /* of the slot's former streams */
     CHECK(cuMemAlloc(&memory, 8u << 20) == 0 && cuEventCreate(&event, 0) == 0);
-    for (int i = 0; i < LAUNCHES; i++)
+    for (int i = 0; i < LAUNCHES; i++) {
         launch(i % 2 ? tick : wide);
+        if (i % 3 == 0)
+            launch_on(green_stream, wide);
+    }
     CHECK(cuEventRecord(event, stream) == 0 && cuStreamSynchronize(stream) == 0 && cuEventQuery(event) == 0);
     CHECK(sim_state()->streams[stream->slot].tail - before == LAUNCHES + 1); /* nothing lost, nothing twice */
     CHECK(cuMemFree(memory) == 0 && cuEventDestroy(event) == 0 && cuStreamDestroy(stream) == 0);
-    CHECK(cuDevicePrimaryCtxRelease(0) == 0);
+    CHECK(cuGreenCtxDestroy(green) == 0 && cuDevicePrimaryCtxRelease(0) == 0);
     return 0;
 }
 
 static int endless(unsigned seed) {
     open_device();
+    open_partition();
     for (;;) {
         CUdeviceptr memory = 0;
-        launch(rand_r(&seed) % 2 ? tick : wide);
+        launch_on(rand_r(&seed) % 3 ? stream : green_stream, rand_r(&seed) % 2 ? tick : wide);
         if (rand_r(&seed) % 4 == 0)
             CHECK(cuMemAlloc(&memory, (size_t)(1 + rand_r(&seed) % 8) << 20) == 0);
         if (rand_r(&seed) % 8 == 0)
@@ -110,6 +129,10 @@ static void survive(void) {
     while (memory_in_use() && sim_monotonic_ns() - begun < SURVIVOR_NS)
         usleep(200);
     CHECK(memory_in_use() == 0);
+    sim_enter(); /* nobody is left on any SM */
+    for (unsigned i = 0; i < SIM_SM_WORDS; i++)
+        CHECK(sim_state()->gpus[0].held.word[i] == 0);
+    sim_leave();
 }
 
 static long every_point(void) {

@@ -24,35 +24,39 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n orion/node_agent/api/agent.proto\x12\x0eorion.agent.v1\"\x07\n\x05\x45mpty\"&\n\x0fSnapshotRequest\x12\x13\n\x0binterval_ms\x18\x01 \x01(\r\"\x86\x01\n\x0fOpenSlotRequest\x12\x0b\n\x03gpu\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\"\n\x04role\x18\x03 \x01(\x0e\x32\x14.orion.agent.v1.Role\x12\x1a\n\x12memory_limit_bytes\x18\x04 \x01(\x04\x12\x18\n\x10owner_process_id\x18\x05 \x01(\r\"(\n\x0bSlotRequest\x12\x0b\n\x03gpu\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"H\n\x0fSetGrantRequest\x12\x0b\n\x03gpu\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x1a\n\x12memory_limit_bytes\x18\x03 \x01(\x04\"v\n\x10SetPolicyRequest\x12\x0b\n\x03gpu\x18\x01 \x01(\t\x12\x0e\n\x06policy\x18\x02 \x01(\t\x12\x11\n\twindow_us\x18\x03 \x01(\x04\x12\x17\n\x0flinger_floor_us\x18\x04 \x01(\x04\x12\x19\n\x11linger_ceiling_us\x18\x05 \x01(\x04\"^\n\x08Snapshot\x12\x15\n\ragent_version\x18\x01 \x01(\t\x12\x18\n\x10\x61gent_process_id\x18\x02 \x01(\r\x12!\n\x04gpus\x18\x03 \x03(\x0b\x32\x13.orion.agent.v1.Gpu\"\xd4\x01\n\x03Gpu\x12\x0c\n\x04uuid\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\x12\r\n\x05model\x18\x03 \x01(\t\x12\x11\n\tsimulated\x18\x04 \x01(\x08\x12\x14\n\x0cmemory_bytes\x18\x05 \x01(\x04\x12\x0e\n\x06policy\x18\x06 \x01(\t\x12\x11\n\twindow_us\x18\x07 \x01(\x04\x12\x15\n\rhp_busy_ratio\x18\x08 \x01(\x01\x12#\n\x05slots\x18\t \x03(\x0b\x32\x14.orion.agent.v1.Slot\x12\x19\n\x11memory_used_bytes\x18\n \x01(\x04\"\xb6\x01\n\x04Slot\x12\x0b\n\x03gpu\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\"\n\x04role\x18\x03 \x01(\x0e\x32\x14.orion.agent.v1.Role\x12\x11\n\tdirectory\x18\x04 \x01(\t\x12\x1a\n\x12memory_limit_bytes\x18\x05 \x01(\x04\x12\x17\n\x0fwindow_share_us\x18\x06 \x01(\x04\x12\'\n\x07\x63lients\x18\x07 \x03(\x0b\x32\x16.orion.agent.v1.Client\"\xa4\x02\n\x06\x43lient\x12\r\n\x05place\x18\x01 \x01(\r\x12\x12\n\ngeneration\x18\x02 \x01(\r\x12\x12\n\nprocess_id\x18\x03 \x01(\r\x12\x0f\n\x07\x63ommand\x18\x04 \x01(\t\x12\r\n\x05state\x18\x05 \x01(\t\x12\x10\n\x08launches\x18\x06 \x01(\x04\x12\x16\n\x0egated_launches\x18\x07 \x01(\x04\x12\x15\n\rgated_seconds\x18\x08 \x01(\x01\x12\x14\n\x0c\x62usy_seconds\x18\t \x01(\x01\x12\x11\n\tlinger_us\x18\n \x01(\x04\x12\x14\n\x0cin_flight_us\x18\x0b \x01(\x04\x12\x14\n\x0cmemory_bytes\x18\x0c \x01(\x04\x12\x11\n\tcondition\x18\r \x01(\t\x12\x1a\n\x12joined_seconds_ago\x18\x0e \x01(\x01*,\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x06\n\x02HP\x10\x01\x12\x06\n\x02\x42\x45\x10\x02\x32\xed\x03\n\x05\x41gent\x12H\n\x0bGetSnapshot\x12\x1f.orion.agent.v1.SnapshotRequest\x1a\x18.orion.agent.v1.Snapshot\x12M\n\x0eWatchSnapshots\x12\x1f.orion.agent.v1.SnapshotRequest\x1a\x18.orion.agent.v1.Snapshot0\x01\x12\x41\n\x08OpenSlot\x12\x1f.orion.agent.v1.OpenSlotRequest\x1a\x14.orion.agent.v1.Slot\x12?\n\tCloseSlot\x12\x1b.orion.agent.v1.SlotRequest\x1a\x15.orion.agent.v1.Empty\x12@\n\x0bPrepareSlot\x12\x1b.orion.agent.v1.SlotRequest\x1a\x14.orion.agent.v1.Slot\x12\x41\n\x08SetGrant\x12\x1f.orion.agent.v1.SetGrantRequest\x1a\x14.orion.agent.v1.Slot\x12\x42\n\tSetPolicy\x12 .orion.agent.v1.SetPolicyRequest\x1a\x13.orion.agent.v1.Gpub\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n orion/node_agent/api/agent.proto\x12\x0eorion.agent.v1\"\x07\n\x05\x45mpty\"&\n\x0fSnapshotRequest\x12\x13\n\x0binterval_ms\x18\x01 \x01(\r\"\x96\x01\n\x0fOpenSlotRequest\x12\x0b\n\x03gpu\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\"\n\x04role\x18\x03 \x01(\x0e\x32\x14.orion.agent.v1.Role\x12\x1a\n\x12memory_limit_bytes\x18\x04 \x01(\x04\x12\x18\n\x10owner_process_id\x18\x05 \x01(\r\x12\x0e\n\x06weight\x18\x06 \x01(\x01\"(\n\x0bSlotRequest\x12\x0b\n\x03gpu\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"t\n\x0fSetGrantRequest\x12\x0b\n\x03gpu\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x1f\n\x12memory_limit_bytes\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06weight\x18\x04 \x01(\x01\x42\x15\n\x13_memory_limit_bytes\"\xf6\x02\n\x10SetPolicyRequest\x12\x0b\n\x03gpu\x18\x01 \x01(\t\x12\x0e\n\x06policy\x18\x02 \x01(\t\x12\x11\n\twindow_us\x18\x03 \x01(\x04\x12\x17\n\x0flinger_floor_us\x18\x04 \x01(\x04\x12\x19\n\x11linger_ceiling_us\x18\x05 \x01(\x04\x12\x14\n\x0cmax_slowdown\x18\x06 \x01(\x01\x12\x14\n\x0csharing_cost\x18\x07 \x01(\x01\x12\x18\n\x0boverlap_sms\x18\x08 \x01(\rH\x00\x88\x01\x01\x12\x1a\n\rminimum_share\x18\t \x01(\x01H\x01\x88\x01\x01\x12\x16\n\x0elong_kernel_us\x18\n \x01(\x04\x12\x12\n\nreef_depth\x18\x0b \x01(\r\x12\x1b\n\x0eorion_2024_sms\x18\x0c \x01(\rH\x02\x88\x01\x01\x12\x1e\n\x16orion_2024_duration_us\x18\r \x01(\x04\x42\x0e\n\x0c_overlap_smsB\x10\n\x0e_minimum_shareB\x11\n\x0f_orion_2024_sms\"\xad\x02\n\x06Policy\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x11\n\twindow_us\x18\x02 \x01(\x04\x12\x17\n\x0flinger_floor_us\x18\x03 \x01(\x04\x12\x19\n\x11linger_ceiling_us\x18\x04 \x01(\x04\x12\x14\n\x0cmax_slowdown\x18\x05 \x01(\x01\x12\x14\n\x0csharing_cost\x18\x06 \x01(\x01\x12\x13\n\x0boverlap_sms\x18\x07 \x01(\r\x12\x15\n\rminimum_share\x18\x08 \x01(\x01\x12\x16\n\x0elong_kernel_us\x18\t \x01(\x04\x12\x12\n\nreef_depth\x18\n \x01(\r\x12\x16\n\x0eorion_2024_sms\x18\x0b \x01(\r\x12\x1e\n\x16orion_2024_duration_us\x18\x0c \x01(\x04\x12\x10\n\x08stall_ms\x18\r \x01(\x04\";\n\tCondition\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05since\x18\x03 \x01(\x01\"^\n\x08Snapshot\x12\x15\n\ragent_version\x18\x01 \x01(\t\x12\x18\n\x10\x61gent_process_id\x18\x02 \x01(\r\x12!\n\x04gpus\x18\x03 \x03(\x0b\x32\x13.orion.agent.v1.Gpu\"\xad\x02\n\x03Gpu\x12\x0c\n\x04uuid\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\x12\r\n\x05model\x18\x03 \x01(\t\x12\x11\n\tsimulated\x18\x04 \x01(\x08\x12\x14\n\x0cmemory_bytes\x18\x05 \x01(\x04\x12\x0e\n\x06policy\x18\x06 \x01(\t\x12\x11\n\twindow_us\x18\x07 \x01(\x04\x12\x15\n\rhp_busy_ratio\x18\x08 \x01(\x01\x12#\n\x05slots\x18\t \x03(\x0b\x32\x14.orion.agent.v1.Slot\x12\x19\n\x11memory_used_bytes\x18\n \x01(\x04\x12(\n\x08settings\x18\x0b \x01(\x0b\x32\x16.orion.agent.v1.Policy\x12-\n\nconditions\x18\x0c \x03(\x0b\x32\x19.orion.agent.v1.Condition\"\xd4\x01\n\x04Slot\x12\x0b\n\x03gpu\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\"\n\x04role\x18\x03 \x01(\x0e\x32\x14.orion.agent.v1.Role\x12\x11\n\tdirectory\x18\x04 \x01(\t\x12\x1a\n\x12memory_limit_bytes\x18\x05 \x01(\x04\x12\x17\n\x0fwindow_share_us\x18\x06 \x01(\x04\x12\'\n\x07\x63lients\x18\x07 \x03(\x0b\x32\x16.orion.agent.v1.Client\x12\x0e\n\x06weight\x18\x08 \x01(\x01\x12\x0c\n\x04held\x18\t \x01(\x08\"\xc8\x04\n\x06\x43lient\x12\r\n\x05place\x18\x01 \x01(\r\x12\x12\n\ngeneration\x18\x02 \x01(\r\x12\x12\n\nprocess_id\x18\x03 \x01(\r\x12\x0f\n\x07\x63ommand\x18\x04 \x01(\t\x12\r\n\x05state\x18\x05 \x01(\t\x12\x10\n\x08launches\x18\x06 \x01(\x04\x12\x16\n\x0egated_launches\x18\x07 \x01(\x04\x12\x15\n\rgated_seconds\x18\x08 \x01(\x01\x12\x14\n\x0c\x62usy_seconds\x18\t \x01(\x01\x12\x11\n\tlinger_us\x18\n \x01(\x04\x12\x14\n\x0cin_flight_us\x18\x0b \x01(\x04\x12\x14\n\x0cmemory_bytes\x18\x0c \x01(\x04\x12\x11\n\tcondition\x18\r \x01(\t\x12\x1a\n\x12joined_seconds_ago\x18\x0e \x01(\x01\x12\x13\n\x0bgpu_seconds\x18\x0f \x01(\x01\x12\x1b\n\x13overlapped_launches\x18\x10 \x01(\x04\x12\x1a\n\x12overlapped_seconds\x18\x11 \x01(\x01\x12\x1c\n\x14partitioned_launches\x18\x12 \x01(\x04\x12\x10\n\x08slowdown\x18\x13 \x01(\x01\x12\x12\n\noverlap_us\x18\x14 \x01(\x04\x12\x17\n\x0f\x63ontrol_periods\x18\x15 \x01(\x04\x12\x16\n\x0eshares_context\x18\x16 \x01(\x08\x12\x13\n\x0blong_kernel\x18\x17 \x01(\t\x12\x1b\n\x13long_kernel_seconds\x18\x18 \x01(\x01\x12-\n\nconditions\x18\x19 \x03(\x0b\x32\x19.orion.agent.v1.Condition*,\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x06\n\x02HP\x10\x01\x12\x06\n\x02\x42\x45\x10\x02\x32\xed\x03\n\x05\x41gent\x12H\n\x0bGetSnapshot\x12\x1f.orion.agent.v1.SnapshotRequest\x1a\x18.orion.agent.v1.Snapshot\x12M\n\x0eWatchSnapshots\x12\x1f.orion.agent.v1.SnapshotRequest\x1a\x18.orion.agent.v1.Snapshot0\x01\x12\x41\n\x08OpenSlot\x12\x1f.orion.agent.v1.OpenSlotRequest\x1a\x14.orion.agent.v1.Slot\x12?\n\tCloseSlot\x12\x1b.orion.agent.v1.SlotRequest\x1a\x15.orion.agent.v1.Empty\x12@\n\x0bPrepareSlot\x12\x1b.orion.agent.v1.SlotRequest\x1a\x14.orion.agent.v1.Slot\x12\x41\n\x08SetGrant\x12\x1f.orion.agent.v1.SetGrantRequest\x1a\x14.orion.agent.v1.Slot\x12\x42\n\tSetPolicy\x12 .orion.agent.v1.SetPolicyRequest\x1a\x13.orion.agent.v1.Gpub\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'orion.node_agent.api.agent_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLE']._serialized_start=1265
-  _globals['_ROLE']._serialized_end=1309
+  _globals['_ROLE']._serialized_start=2358
+  _globals['_ROLE']._serialized_end=2402
   _globals['_EMPTY']._serialized_start=52
   _globals['_EMPTY']._serialized_end=59
   _globals['_SNAPSHOTREQUEST']._serialized_start=61
   _globals['_SNAPSHOTREQUEST']._serialized_end=99
   _globals['_OPENSLOTREQUEST']._serialized_start=102
-  _globals['_OPENSLOTREQUEST']._serialized_end=236
-  _globals['_SLOTREQUEST']._serialized_start=238
-  _globals['_SLOTREQUEST']._serialized_end=278
-  _globals['_SETGRANTREQUEST']._serialized_start=280
-  _globals['_SETGRANTREQUEST']._serialized_end=352
-  _globals['_SETPOLICYREQUEST']._serialized_start=354
-  _globals['_SETPOLICYREQUEST']._serialized_end=472
-  _globals['_SNAPSHOT']._serialized_start=474
-  _globals['_SNAPSHOT']._serialized_end=568
-  _globals['_GPU']._serialized_start=571
-  _globals['_GPU']._serialized_end=783
-  _globals['_SLOT']._serialized_start=786
-  _globals['_SLOT']._serialized_end=968
-  _globals['_CLIENT']._serialized_start=971
-  _globals['_CLIENT']._serialized_end=1263
-  _globals['_AGENT']._serialized_start=1312
-  _globals['_AGENT']._serialized_end=1805
+  _globals['_OPENSLOTREQUEST']._serialized_end=252
+  _globals['_SLOTREQUEST']._serialized_start=254
+  _globals['_SLOTREQUEST']._serialized_end=294
+  _globals['_SETGRANTREQUEST']._serialized_start=296
+  _globals['_SETGRANTREQUEST']._serialized_end=412
+  _globals['_SETPOLICYREQUEST']._serialized_start=415
+  _globals['_SETPOLICYREQUEST']._serialized_end=789
+  _globals['_POLICY']._serialized_start=792
+  _globals['_POLICY']._serialized_end=1093
+  _globals['_CONDITION']._serialized_start=1095
+  _globals['_CONDITION']._serialized_end=1154
+  _globals['_SNAPSHOT']._serialized_start=1156
+  _globals['_SNAPSHOT']._serialized_end=1250
+  _globals['_GPU']._serialized_start=1253
+  _globals['_GPU']._serialized_end=1554
+  _globals['_SLOT']._serialized_start=1557
+  _globals['_SLOT']._serialized_end=1769
+  _globals['_CLIENT']._serialized_start=1772
+  _globals['_CLIENT']._serialized_end=2356
+  _globals['_AGENT']._serialized_start=2405
+  _globals['_AGENT']._serialized_end=2898
 # @@protoc_insertion_point(module_scope)

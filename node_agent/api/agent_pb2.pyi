@@ -27,18 +27,20 @@ class SnapshotRequest(_message.Message):
     def __init__(self, interval_ms: _Optional[int] = ...) -> None: ...
 
 class OpenSlotRequest(_message.Message):
-    __slots__ = ("gpu", "name", "role", "memory_limit_bytes", "owner_process_id")
+    __slots__ = ("gpu", "name", "role", "memory_limit_bytes", "owner_process_id", "weight")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     OWNER_PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
     role: Role
     memory_limit_bytes: int
     owner_process_id: int
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., memory_limit_bytes: _Optional[int] = ..., owner_process_id: _Optional[int] = ...) -> None: ...
+    weight: float
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., memory_limit_bytes: _Optional[int] = ..., owner_process_id: _Optional[int] = ..., weight: _Optional[float] = ...) -> None: ...
 
 class SlotRequest(_message.Message):
     __slots__ = ("gpu", "name")
@@ -49,28 +51,86 @@ class SlotRequest(_message.Message):
     def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class SetGrantRequest(_message.Message):
-    __slots__ = ("gpu", "name", "memory_limit_bytes")
+    __slots__ = ("gpu", "name", "memory_limit_bytes", "weight")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
     memory_limit_bytes: int
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ...) -> None: ...
+    weight: float
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., weight: _Optional[float] = ...) -> None: ...
 
 class SetPolicyRequest(_message.Message):
-    __slots__ = ("gpu", "policy", "window_us", "linger_floor_us", "linger_ceiling_us")
+    __slots__ = ("gpu", "policy", "window_us", "linger_floor_us", "linger_ceiling_us", "max_slowdown", "sharing_cost", "overlap_sms", "minimum_share", "long_kernel_us", "reef_depth", "orion_2024_sms", "orion_2024_duration_us")
     GPU_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     WINDOW_US_FIELD_NUMBER: _ClassVar[int]
     LINGER_FLOOR_US_FIELD_NUMBER: _ClassVar[int]
     LINGER_CEILING_US_FIELD_NUMBER: _ClassVar[int]
+    MAX_SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
+    SHARING_COST_FIELD_NUMBER: _ClassVar[int]
+    OVERLAP_SMS_FIELD_NUMBER: _ClassVar[int]
+    MINIMUM_SHARE_FIELD_NUMBER: _ClassVar[int]
+    LONG_KERNEL_US_FIELD_NUMBER: _ClassVar[int]
+    REEF_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    ORION_2024_SMS_FIELD_NUMBER: _ClassVar[int]
+    ORION_2024_DURATION_US_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     policy: str
     window_us: int
     linger_floor_us: int
     linger_ceiling_us: int
-    def __init__(self, gpu: _Optional[str] = ..., policy: _Optional[str] = ..., window_us: _Optional[int] = ..., linger_floor_us: _Optional[int] = ..., linger_ceiling_us: _Optional[int] = ...) -> None: ...
+    max_slowdown: float
+    sharing_cost: float
+    overlap_sms: int
+    minimum_share: float
+    long_kernel_us: int
+    reef_depth: int
+    orion_2024_sms: int
+    orion_2024_duration_us: int
+    def __init__(self, gpu: _Optional[str] = ..., policy: _Optional[str] = ..., window_us: _Optional[int] = ..., linger_floor_us: _Optional[int] = ..., linger_ceiling_us: _Optional[int] = ..., max_slowdown: _Optional[float] = ..., sharing_cost: _Optional[float] = ..., overlap_sms: _Optional[int] = ..., minimum_share: _Optional[float] = ..., long_kernel_us: _Optional[int] = ..., reef_depth: _Optional[int] = ..., orion_2024_sms: _Optional[int] = ..., orion_2024_duration_us: _Optional[int] = ...) -> None: ...
+
+class Policy(_message.Message):
+    __slots__ = ("policy", "window_us", "linger_floor_us", "linger_ceiling_us", "max_slowdown", "sharing_cost", "overlap_sms", "minimum_share", "long_kernel_us", "reef_depth", "orion_2024_sms", "orion_2024_duration_us", "stall_ms")
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_US_FIELD_NUMBER: _ClassVar[int]
+    LINGER_FLOOR_US_FIELD_NUMBER: _ClassVar[int]
+    LINGER_CEILING_US_FIELD_NUMBER: _ClassVar[int]
+    MAX_SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
+    SHARING_COST_FIELD_NUMBER: _ClassVar[int]
+    OVERLAP_SMS_FIELD_NUMBER: _ClassVar[int]
+    MINIMUM_SHARE_FIELD_NUMBER: _ClassVar[int]
+    LONG_KERNEL_US_FIELD_NUMBER: _ClassVar[int]
+    REEF_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    ORION_2024_SMS_FIELD_NUMBER: _ClassVar[int]
+    ORION_2024_DURATION_US_FIELD_NUMBER: _ClassVar[int]
+    STALL_MS_FIELD_NUMBER: _ClassVar[int]
+    policy: str
+    window_us: int
+    linger_floor_us: int
+    linger_ceiling_us: int
+    max_slowdown: float
+    sharing_cost: float
+    overlap_sms: int
+    minimum_share: float
+    long_kernel_us: int
+    reef_depth: int
+    orion_2024_sms: int
+    orion_2024_duration_us: int
+    stall_ms: int
+    def __init__(self, policy: _Optional[str] = ..., window_us: _Optional[int] = ..., linger_floor_us: _Optional[int] = ..., linger_ceiling_us: _Optional[int] = ..., max_slowdown: _Optional[float] = ..., sharing_cost: _Optional[float] = ..., overlap_sms: _Optional[int] = ..., minimum_share: _Optional[float] = ..., long_kernel_us: _Optional[int] = ..., reef_depth: _Optional[int] = ..., orion_2024_sms: _Optional[int] = ..., orion_2024_duration_us: _Optional[int] = ..., stall_ms: _Optional[int] = ...) -> None: ...
+
+class Condition(_message.Message):
+    __slots__ = ("reason", "message", "since")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    message: str
+    since: float
+    def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., since: _Optional[float] = ...) -> None: ...
 
 class Snapshot(_message.Message):
     __slots__ = ("agent_version", "agent_process_id", "gpus")
@@ -83,7 +143,7 @@ class Snapshot(_message.Message):
     def __init__(self, agent_version: _Optional[str] = ..., agent_process_id: _Optional[int] = ..., gpus: _Optional[_Iterable[_Union[Gpu, _Mapping]]] = ...) -> None: ...
 
 class Gpu(_message.Message):
-    __slots__ = ("uuid", "index", "model", "simulated", "memory_bytes", "policy", "window_us", "hp_busy_ratio", "slots", "memory_used_bytes")
+    __slots__ = ("uuid", "index", "model", "simulated", "memory_bytes", "policy", "window_us", "hp_busy_ratio", "slots", "memory_used_bytes", "settings", "conditions")
     UUID_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +154,8 @@ class Gpu(_message.Message):
     HP_BUSY_RATIO_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     index: int
     model: str
@@ -104,10 +166,12 @@ class Gpu(_message.Message):
     hp_busy_ratio: float
     slots: _containers.RepeatedCompositeFieldContainer[Slot]
     memory_used_bytes: int
-    def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., policy: _Optional[str] = ..., window_us: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., memory_used_bytes: _Optional[int] = ...) -> None: ...
+    settings: Policy
+    conditions: _containers.RepeatedCompositeFieldContainer[Condition]
+    def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., policy: _Optional[str] = ..., window_us: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., memory_used_bytes: _Optional[int] = ..., settings: _Optional[_Union[Policy, _Mapping]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ...) -> None: ...
 
 class Slot(_message.Message):
-    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients")
+    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients", "weight", "held")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -115,6 +179,8 @@ class Slot(_message.Message):
     MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     WINDOW_SHARE_US_FIELD_NUMBER: _ClassVar[int]
     CLIENTS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
     role: Role
@@ -122,10 +188,12 @@ class Slot(_message.Message):
     memory_limit_bytes: int
     window_share_us: int
     clients: _containers.RepeatedCompositeFieldContainer[Client]
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ...) -> None: ...
+    weight: float
+    held: bool
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., weight: _Optional[float] = ..., held: _Optional[bool] = ...) -> None: ...
 
 class Client(_message.Message):
-    __slots__ = ("place", "generation", "process_id", "command", "state", "launches", "gated_launches", "gated_seconds", "busy_seconds", "linger_us", "in_flight_us", "memory_bytes", "condition", "joined_seconds_ago")
+    __slots__ = ("place", "generation", "process_id", "command", "state", "launches", "gated_launches", "gated_seconds", "busy_seconds", "linger_us", "in_flight_us", "memory_bytes", "condition", "joined_seconds_ago", "gpu_seconds", "overlapped_launches", "overlapped_seconds", "partitioned_launches", "slowdown", "overlap_us", "control_periods", "shares_context", "long_kernel", "long_kernel_seconds", "conditions")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
@@ -140,6 +208,17 @@ class Client(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
     JOINED_SECONDS_AGO_FIELD_NUMBER: _ClassVar[int]
+    GPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    OVERLAPPED_LAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    OVERLAPPED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONED_LAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
+    OVERLAP_US_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_PERIODS_FIELD_NUMBER: _ClassVar[int]
+    SHARES_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    LONG_KERNEL_FIELD_NUMBER: _ClassVar[int]
+    LONG_KERNEL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
     place: int
     generation: int
     process_id: int
@@ -154,4 +233,15 @@ class Client(_message.Message):
     memory_bytes: int
     condition: str
     joined_seconds_ago: float
-    def __init__(self, place: _Optional[int] = ..., generation: _Optional[int] = ..., process_id: _Optional[int] = ..., command: _Optional[str] = ..., state: _Optional[str] = ..., launches: _Optional[int] = ..., gated_launches: _Optional[int] = ..., gated_seconds: _Optional[float] = ..., busy_seconds: _Optional[float] = ..., linger_us: _Optional[int] = ..., in_flight_us: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., condition: _Optional[str] = ..., joined_seconds_ago: _Optional[float] = ...) -> None: ...
+    gpu_seconds: float
+    overlapped_launches: int
+    overlapped_seconds: float
+    partitioned_launches: int
+    slowdown: float
+    overlap_us: int
+    control_periods: int
+    shares_context: bool
+    long_kernel: str
+    long_kernel_seconds: float
+    conditions: _containers.RepeatedCompositeFieldContainer[Condition]
+    def __init__(self, place: _Optional[int] = ..., generation: _Optional[int] = ..., process_id: _Optional[int] = ..., command: _Optional[str] = ..., state: _Optional[str] = ..., launches: _Optional[int] = ..., gated_launches: _Optional[int] = ..., gated_seconds: _Optional[float] = ..., busy_seconds: _Optional[float] = ..., linger_us: _Optional[int] = ..., in_flight_us: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., condition: _Optional[str] = ..., joined_seconds_ago: _Optional[float] = ..., gpu_seconds: _Optional[float] = ..., overlapped_launches: _Optional[int] = ..., overlapped_seconds: _Optional[float] = ..., partitioned_launches: _Optional[int] = ..., slowdown: _Optional[float] = ..., overlap_us: _Optional[int] = ..., control_periods: _Optional[int] = ..., shares_context: _Optional[bool] = ..., long_kernel: _Optional[str] = ..., long_kernel_seconds: _Optional[float] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ...) -> None: ...

@@ -117,7 +117,7 @@ class AgentServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetPolicy(self, request, context):
-        """Changes how a GPU's clients share it.
+        """Changes how a GPU's clients share it. INVALID_ARGUMENT, with the figure, where a promise to hp cannot be kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

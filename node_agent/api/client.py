@@ -77,10 +77,16 @@ class AgentClient:
         name: str = "",
         memory_limit_bytes: int = 0,
         owner_process_id: int = 0,
+        weight: float = 0,
     ) -> agent_pb2.Slot:
         """Make a slot, or take the one of that name; see `OpenSlotRequest`."""
         request = agent_pb2.OpenSlotRequest(
-            gpu=gpu, name=name, role=role, memory_limit_bytes=memory_limit_bytes, owner_process_id=owner_process_id
+            gpu=gpu,
+            name=name,
+            role=role,
+            memory_limit_bytes=memory_limit_bytes,
+            owner_process_id=owner_process_id,
+            weight=weight,
         )
         return self._ask(self._stub.OpenSlot, request, agent_pb2.Slot)
 
@@ -92,21 +98,45 @@ class AgentClient:
         """Forget a slot's clients and take its grant back to the default."""
         return self._ask(self._stub.PrepareSlot, agent_pb2.SlotRequest(gpu=gpu, name=name), agent_pb2.Slot)
 
-    def set_grant(self, gpu: str, name: str, *, memory_limit_bytes: int) -> agent_pb2.Slot:
-        """Change what a slot may do; running clients see it."""
-        request = agent_pb2.SetGrantRequest(gpu=gpu, name=name, memory_limit_bytes=memory_limit_bytes)
+    def set_grant(
+        self, gpu: str, name: str, *, memory_limit_bytes: int | None = None, weight: float = 0
+    ) -> agent_pb2.Slot:
+        """Change what a slot may do; running clients see it. What is not given stays."""
+        request = agent_pb2.SetGrantRequest(gpu=gpu, name=name, memory_limit_bytes=memory_limit_bytes, weight=weight)
         return self._ask(self._stub.SetGrant, request, agent_pb2.Slot)
 
     def set_policy(
-        self, gpu: str, *, policy: str = "", window_us: int = 0, linger_floor_us: int = 0, linger_ceiling_us: int = 0
+        self,
+        gpu: str,
+        *,
+        policy: str = "",
+        window_us: int = 0,
+        linger_floor_us: int = 0,
+        linger_ceiling_us: int = 0,
+        max_slowdown: float = 0,
+        sharing_cost: float = 0,
+        overlap_sms: int | None = None,
+        minimum_share: float | None = None,
+        long_kernel_us: int = 0,
+        reef_depth: int = 0,
+        orion_2024_sms: int | None = None,
+        orion_2024_duration_us: int = 0,
     ) -> agent_pb2.Gpu:
-        """Change how a GPU is shared; what is not given stays."""
+        """Change how a GPU is shared; what is not given stays. `SetPolicyRequest` says what each means."""
         request = agent_pb2.SetPolicyRequest(
             gpu=gpu,
             policy=policy,
             window_us=window_us,
             linger_floor_us=linger_floor_us,
             linger_ceiling_us=linger_ceiling_us,
+            max_slowdown=max_slowdown,
+            sharing_cost=sharing_cost,
+            overlap_sms=overlap_sms,
+            minimum_share=minimum_share,
+            long_kernel_us=long_kernel_us,
+            reef_depth=reef_depth,
+            orion_2024_sms=orion_2024_sms,
+            orion_2024_duration_us=orion_2024_duration_us,
         )
         return self._ask(self._stub.SetPolicy, request, agent_pb2.Gpu)
 

@@ -37,6 +37,16 @@ def orion(capsys: pytest.CaptureFixture[str]) -> Call:
         pytest.param(["agent", "--gpus", "some"], "'some'", "'simulated'", id="gpus"),
         pytest.param(["agent", "--metrics-address", "nowhere"], "--metrics-address", "", id="metrics-address"),
         pytest.param(["agent", "--hp-slots", "-1"], "--hp-slots", "0", id="slots"),
+        pytest.param(["agent", "--policy", "best"], "'best'", "'orion', 'gate'", id="policy"),
+        pytest.param(["agent", "--max-slowdown", "0.9"], "--max-slowdown", "or equal to 1", id="slowdown"),
+        pytest.param(["agent", "--minimum-share", "0.7"], "--minimum-share", "or equal to 0.5", id="minimum-share"),
+        pytest.param(["policy", "set", "0", "--sharing-cost", "x"], "--sharing-cost", "number", id="sharing-cost"),
+        pytest.param(["policy", "set", "0"], "nothing to change", "policy set --help", id="no-change"),
+        pytest.param(["policy", "set", "--max-slowdown", "1.2"], "GPU", "", id="no-gpu"),
+        pytest.param(
+            ["run", "--priority", "be", "--max-slowdown", "2", "--", "true"], "--max-slowdown", "--priority hp", id="be"
+        ),
+        pytest.param(["run", "--priority", "hp", "--weight", "2", "--", "true"], "--weight", "--priority be", id="hp"),
         pytest.param(["doctor", "--verbose"], "--verbose", "--json", id="doctor"),
         pytest.param(["doctr"], "doctr", "doctor", id="command"),
     ],
@@ -53,7 +63,7 @@ def test_a_wrong_word_is_named_in_one_sentence(orion: Call, arguments: list[str]
 def test_help_teaches_the_first_steps(orion: Call) -> None:
     status, out, _ = orion("--help")
     assert status == 0
-    for command in ("run", "top", "doctor", "demo", "agent"):
+    for command in ("run", "top", "doctor", "demo", "agent", "policy"):
         assert command in out
     status, out, _ = orion("run", "--help")
     assert status == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orion.cli.checks import Status, elf, examine, library, node
+from orion.cli.checks import Status, elf, examine, library, mps, node
 from orion.cli.main import main
 
 
@@ -86,3 +86,32 @@ def test_it_ends_with_1_where_there_is_no_driver(tmp_path: Path) -> None:
     checks = {check["name"]: check["status"] for check in json.loads(done.stdout)["checks"]}
     assert done.returncode == (1 if "fail" in checks.values() else 0)
     assert "CUDA driver" in checks
+
+
+def _process(proc: Path, number: int, command: str, pipes: str | None) -> None:
+    (proc / str(number)).mkdir(parents=True)
+    (proc / str(number) / "comm").write_text(f"{command[:15]}\n")
+    environment = b"A=1\0" + (f"CUDA_MPS_PIPE_DIRECTORY={pipes}\0".encode() if pipes else b"")
+    (proc / str(number) / "environ").write_bytes(environment)
+
+
+def test_mps_daemons_are_found_with_who_reaches_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    proc, pipes = tmp_path / "proc", tmp_path / "pipes"
+    _process(proc, 1, "init", None)
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(pipes))
+    (check,) = mps.examine(proc)
+    assert check.status is Status.OK
+    assert "no daemon" in check.reason
+    _process(proc, 71, "nvidia-cuda-mps-control", "/elsewhere")
+    (check,) = mps.examine(proc)
+    assert check.status is Status.NOTE
+    assert "not for programs started here" in check.reason
+    assert "/elsewhere" in check.reason
+    pipes.mkdir()
+    (pipes / "control").touch()
+    (check,) = mps.examine(proc)
+    assert f"process 71, pipes in {pipes}" in check.reason
+    assert "one fate" in check.reason
+    shutil.rmtree(proc / "71")
+    (check,) = mps.examine(proc)
+    assert "outside of this container" in check.reason

@@ -11,7 +11,7 @@ import pytest
 from orion.hook import layout
 
 INCLUDE = Path(__file__).parents[2] / "hook" / "include"
-HEADERS = "".join((INCLUDE / "orion" / name).read_text() for name in ("pages.h", "join.h"))
+HEADERS = "".join((INCLUDE / "orion" / name).read_text() for name in ("pages.h", "join.h", "knowledge.h"))
 
 STRUCTURES: dict[str, type[LittleEndianStructure]] = {
     "orion_page_header": layout.PageHeader,
@@ -31,6 +31,10 @@ STRUCTURES: dict[str, type[LittleEndianStructure]] = {
     "orion_place": layout.Place,
     "orion_neighbours": layout.Neighbours,
     "orion_gone": layout.Gone,
+    "orion_knowledge_entry": layout.KnowledgeEntry,
+    "orion_knowledge_header": layout.KnowledgeHeader,
+    "orion_learnt": layout.Learnt,
+    "orion_knowledge": layout.Knowledge,
 }
 
 # Prefix of the C constants, the Python enumeration that mirrors them. The first prefix that fits decides.

@@ -102,7 +102,7 @@ def current_grant(page: Page) -> layout.Grant:
     return grant
 
 
-@dataclass
+@dataclass(eq=False)
 class ProtocolClient:
     """Joins on construction by `join`; closes everything as a context manager."""
 

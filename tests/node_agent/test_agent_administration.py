@@ -20,7 +20,7 @@ def test_a_snapshot_shows_gpus_slots_and_clients(agent: AgentProcess) -> None:
         (gpu,) = snapshot.gpus
         assert snapshot.agent_process_id == agent.pid
         assert (gpu.uuid, gpu.model, gpu.simulated, gpu.memory_bytes) == (GPU, "A name", True, 8 << 30)
-        assert (gpu.policy, gpu.window_us) == ("gate", 400)
+        assert (gpu.policy, gpu.window_us) == ("orion", 400)
         assert [slot.name for slot in gpu.slots] == ["hp-0", *(f"be-{number}" for number in range(8))]
         assert gpu.slots[3].directory == str(agent.slot("be-2"))
         (shown,) = gpu.slots[3].clients
@@ -52,8 +52,12 @@ REFUSED: list[tuple[Request, grpc.StatusCode, str]] = [
     (lambda agent: agent.open_slot(GPU, agent_pb2.BE, name="../x"), grpc.StatusCode.INVALID_ARGUMENT, "not '../x'"),
     (lambda agent: agent.open_slot(GPU, agent_pb2.BE, name="hp-0"), grpc.StatusCode.FAILED_PRECONDITION, "is hp"),
     (lambda agent: agent.open_slot(GPU, agent_pb2.BE, owner_process_id=2**22 + 1), grpc.StatusCode.NOT_FOUND, "to own"),
-    (lambda agent: agent.set_policy(GPU, policy="x"), grpc.StatusCode.INVALID_ARGUMENT, "^policy: .*'gate' or 'none'"),
-    (lambda agent: agent.set_policy(GPU, window_us=49), grpc.StatusCode.INVALID_ARGUMENT, "at least 50"),
+    (lambda agent: agent.set_policy(GPU, policy="x"), grpc.StatusCode.INVALID_ARGUMENT, "^policy: .*'orion', 'gate'"),
+    (
+        lambda agent: agent.set_policy(GPU, window_us=49),
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "^window_us: .*or equal to 50",
+    ),
     (lambda agent: agent.set_policy(GPU, window_us=2**40), grpc.StatusCode.INVALID_ARGUMENT, "^window_us: "),
     (lambda agent: agent.set_policy(GPU, linger_floor_us=9999), grpc.StatusCode.INVALID_ARGUMENT, "ceiling"),
 ]

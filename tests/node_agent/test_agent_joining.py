@@ -28,7 +28,7 @@ def test_a_client_gets_its_pages(agent: AgentProcess) -> None:
         assert client.record.get(layout.RecordPage, "place") == client.welcome.place
         assert client.record.get(layout.RecordPage, "generation") == client.welcome.generation
         policy, grant = current_policy(client.policy), current_grant(client.grant)
-        assert (policy.kind, policy.window_ns) == (layout.PolicyKind.GATE, 400_000)
+        assert (policy.kind, policy.window_ns) == (layout.PolicyKind.ORION, 400_000)
         assert (policy.linger_floor_ns, policy.linger_ceiling_ns) == (50_000, 2_000_000)
         assert policy.stall_ns == 1_000_000_000
         assert (grant.role, grant.window_share_ns, grant.memory_limit_bytes) == (layout.Role.BE, 400_000, 0)

@@ -68,8 +68,13 @@ def test_a_client_is_shown(stopped_agent: AgentProcess, address: str) -> None:
 
 
 def test_every_metric_is_documented(stopped_agent: AgentProcess, address: str) -> None:
-    with ProtocolClient(stopped_agent.slot("be-0")).join() as client:
-        client.hear()
+    with (
+        ProtocolClient(stopped_agent.slot("be-0")).join() as client,
+        ProtocolClient(stopped_agent.slot("hp-0")).join() as hp,
+    ):
+        client.hear_until({hp.seat})
+        client.record.set(layout.RecordPage, "long_kernel_ns", 50_000_000)
+        hp.record.set(layout.RecordPage, "slowdown_milli", 1_050)
         shown = {re.sub(r"_(bucket|sum|count|created)$", "", name) for name, _ in scrape(address)}
     documented = set(re.findall(r"^\| `(orion_\w+)`", DOCUMENT.read_text(), re.MULTILINE))
     assert shown <= documented
@@ -103,3 +108,31 @@ def test_who_dawdles_keeps_nobody_waiting(stopped_agent: AgentProcess, address: 
     assert scrape(address)
     for sock in idle:
         sock.close()
+
+
+def test_what_overlap_did_is_shown(stopped_agent: AgentProcess, address: str) -> None:
+    with (
+        ProtocolClient(stopped_agent.slot("be-0")).join() as be,
+        ProtocolClient(stopped_agent.slot("hp-0")).join() as hp,
+        AgentClient(stopped_agent.root) as administrator,
+    ):
+        be.hear_until({hp.seat})
+        administrator.set_policy(GPU, max_slowdown=1.25, minimum_share=0.1)
+        for name, number in (("gpu_ns", 2_500_000_000), ("overlapped_launches", 3), ("partitioned_launches", 2)):
+            be.record.set(layout.RecordPage, name, number)
+        be.record.set(layout.RecordPage, "long_kernel_ns", 50_000_000)
+        at = layout.offset(layout.RecordPage, "long_kernel_name")
+        be.record.memory[at : at + 128] = b'gemm"\n<\xff>{}'.ljust(128, b"\0")
+        hp.record.set(layout.RecordPage, "slowdown_milli", 1_050)
+        hp.record.set(layout.RecordPage, "control_periods", 4)
+        samples = scrape(address)
+        assert value(samples, "orion_client_gpu_seconds_total", slot="be-0") == 2.5
+        assert value(samples, "orion_client_overlapped_launches_total", slot="be-0") == 3
+        assert value(samples, "orion_client_partitioned_launches_total", slot="be-0") == 2
+        assert value(samples, "orion_be_long_kernel_seconds", kernel='gemm"?<?>{}') == 0.05
+        assert value(samples, "orion_client_slowdown_ratio", slot="hp-0") == 1.05
+        assert value(samples, "orion_client_control_periods_total", slot="hp-0") == 4
+        assert value(samples, "orion_gpu_max_slowdown_ratio") == 1.25
+        assert value(samples, "orion_gpu_minimum_share_ratio") == 0.1
+        assert value(samples, "orion_slot_weight", slot="be-0") == 1
+        assert value(samples, "orion_condition", reason="LongKernels") == 1

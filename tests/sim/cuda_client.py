@@ -13,7 +13,9 @@ IMAGE = b"""orion-sim 1
 kernel tiny duration_us=5 sms=1 params=
 kernel gemm duration_us=1800 sms=132 params=8,8,4
 kernel timed duration_us=@0 sms=@1 params=8,4   # as the launch says
+kernel filled duration_us=@0 sms=grid params=8
 """
+SM = cuda.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM
 RELAXED = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
 THREAD_LOCAL = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 GLOBAL = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
@@ -43,10 +45,22 @@ class Device:
         self.tiny = ok(cuda.cuModuleGetFunction(self.module, b"tiny"))
         self.gemm = ok(cuda.cuModuleGetFunction(self.module, b"gemm"))
         self.timed = ok(cuda.cuModuleGetFunction(self.module, b"timed"))
+        self.filled = ok(cuda.cuModuleGetFunction(self.module, b"filled"))
 
     def stream(self, flags: int = 1, priority: int = 0) -> Any:
         """A stream, non-blocking unless said otherwise."""
         return ok(cuda.cuStreamCreateWithPriority(flags, priority))
+
+    def green(self, sms: int, group: int = 0) -> Any:
+        """A green context over the SMs of one of the groups that the device splits into."""
+        everything = ok(cuda.cuDeviceGetDevResource(self.device, SM))
+        groups = ok(cuda.cuDevSmResourceSplitByCount(group + 1, everything, 0, sms))[0]
+        described = ok(cuda.cuDevResourceGenerateDesc([groups[group]], 1))
+        return ok(cuda.cuGreenCtxCreate(described, self.device, 1))
+
+    def green_stream(self, sms: int, group: int = 0, priority: int = 0) -> Any:
+        """A stream of a new green context."""
+        return ok(cuda.cuGreenCtxStreamCreate(self.green(sms, group), 1, priority))
 
     def launch(self, stream: Any, microseconds: int, sms: int = 132) -> None:
         """A kernel that takes so long on so many SMs."""

@@ -29,15 +29,29 @@ def kernels_of_one_stream_run_one_after_the_other() -> None:
     near(gpu.between(start, gpu.mark(stream)), 1000)
 
 
-def kernels_of_two_streams_overlap_if_their_sms_fit() -> None:
+def kernels_of_two_streams_overlap_as_far_as_there_are_sms() -> None:
+    # With 100 SMs each the second has 32 until the first ends, and then all that it needs.
     gpu = Device()
-    for sms, together in ((66, 1000), (67, 2000)):
+    for sms, together in ((66, 1000), (100, 1680), (132, 2000)):
         one, two = gpu.stream(), gpu.stream()
         start = gpu.mark(one)
         gpu.launch(one, 1000, sms)
         gpu.launch(two, 1000, sms)
         ends = [gpu.mark(one), gpu.mark(two)]
-        near(max(gpu.between(start, end) for end in ends), together)
+        near(gpu.between(start, ends[0]), 1000)
+        near(gpu.between(start, ends[1]), together)
+
+
+def a_kernel_that_has_fewer_sms_than_it_needs_gets_more_by_priority() -> None:
+    gpu = Device()
+    holder, low, high = gpu.stream(), gpu.stream(priority=0), gpu.stream(priority=-5)
+    start = gpu.mark(holder)
+    gpu.launch(holder, 1000, sms=112)
+    gpu.launch(low, 400, sms=100)  # 20 SMs until the holder and the other are done
+    gpu.launch(high, 500, sms=132)
+    near(gpu.between(start, gpu.mark(holder)), 1000)
+    near(gpu.between(start, gpu.mark(high)), 1000 + 500 * 132 / 112)  # what low has, it keeps
+    near(gpu.between(start, gpu.mark(low)), 1671)
 
 
 def the_higher_priority_starts_first() -> None:

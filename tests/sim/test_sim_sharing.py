@@ -111,6 +111,54 @@ def test_under_mps_contexts_run_together(start_worker: StartWorker, tmp_path: Pa
     assert any(start < end and pid != other for (_, end, pid, _), (start, _, other, _) in pairwise(rows))
 
 
+def test_under_mps_partitions_of_two_processes_run_together(start_worker: StartWorker, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    both = [start_worker(ORION_SIM_MODE="mps", ORION_SIM_TRACE=str(trace)) for _ in range(2)]
+    for group, worker in enumerate(both):
+        worker.do(f"green 64 {group}")
+        worker.do("launch 4 50000 132")
+    for worker in both:
+        worker.do("sync")
+        worker.begin("exit")
+        worker.process.wait(timeout=20)
+    rows = pieces(trace)
+    on_half = -(-50_000_000 * 132 // 64)
+    assert [end - start for start, end, *_ in rows] == [on_half] * 8
+    first, last = (
+        choose(time for start, end, pid, _ in rows if pid == worker.pid for time in (start, end))
+        for choose, worker in ((min, both[1]), (max, both[0]))
+    )
+    assert last - first > 2 * on_half  # each pair of kernels ran side by side
+
+
+def test_under_mps_a_long_kernel_on_a_partition_stops_nobody(start_worker: StartWorker) -> None:
+    long, short = (start_worker(ORION_SIM_MODE="mps") for _ in range(2))
+    long.do("green 64 0")
+    long.do("launch 1 4000000 132")
+    short.do("launch 1 1000 132")
+    assert float(short.do("sync")) < 1
+    long.process.send_signal(signal.SIGKILL)
+    long.process.wait(timeout=20)
+    short.do("launch 1 300000 132")
+    assert float(short.do("sync")) < 0.5  # all SMs again: with the rest it would take 0.58 s
+
+
+def test_in_slices_a_partition_keeps_its_size(start_worker: StartWorker, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    green, plain = (start_worker(ORION_SIM_TRACE=str(trace)) for _ in range(2))
+    green.do("green 66 0")
+    green.do("launch 1 20000 132")
+    plain.do("launch 3 7000 132")
+    for worker in (green, plain):
+        worker.do("sync")
+        worker.begin("exit")
+        worker.process.wait(timeout=20)
+    rows = pieces(trace)
+    assert all(end <= start for (_, end, *_), (start, *_) in pairwise(rows))  # never together
+    ran = sum(end - start for start, end, pid, _ in rows if pid == green.pid)
+    assert abs(ran - 20_000_000 * 132 // 72) < 1000  # rounded up at each cut
+
+
 def test_a_killed_client_leaves_the_device_and_its_memory(start_worker: StartWorker) -> None:
     dead, alive = start_worker(), start_worker()
     everything = int(alive.do("free"))

@@ -10,7 +10,7 @@ from tests.sim.cuda_client import Device, ok
 
 
 def main() -> None:
-    """launch N US SMS | sync | alloc BYTES | busy SECONDS US SMS | close | exit."""
+    """launch N US SMS | sync | green SMS GROUP | alloc BYTES | free | busy SECONDS US SMS | close | exit."""
     gpu = Device()
     stream = gpu.stream()
     print(os.getpid(), flush=True)
@@ -21,6 +21,8 @@ def main() -> None:
         if command == "launch":
             for _ in range(int(numbers[0])):
                 gpu.launch(stream, int(numbers[1]), int(numbers[2]))
+        elif command == "green":  # from now on on a stream of a green context
+            stream = gpu.green_stream(int(numbers[0]), int(numbers[1]))
         elif command == "sync":
             begun = time.monotonic()
             ok(cuda.cuStreamSynchronize(stream))

@@ -6,6 +6,8 @@
  *   (maps all four) READY            ->     seals busy and record against new writers
  *                                    <-     NEIGHBOURS (be only; sent at once, even if empty, then with news)
  *                                    <-     GONE (be only: places whose hp client has left)
+ *                                    <-     KNOWLEDGE + fd of a table, if the slot has any: behind READY, and with news
+ *   LEARNT                           ->     what it learnt about kernels; only to an agent whose WELCOME offers to listen
  *   REPORT                           ->     a condition that people should see
  *
  * After an agent's restart the client says HELLO with ORION_HELLO_RETURNS and its fds busy, record; the agent accepts
@@ -20,16 +22,19 @@
 
 #include <stdint.h>
 
+#include "knowledge.h"
+
 #define ORION_MESSAGE_MAGIC 0x4e494a4fu /* "OJIN" */
 #define ORION_MESSAGE_MAX 4096u
 #define ORION_FDS_MAX 250u /* of one message; the kernel's limit is 253 */
 
 enum orion_message_type {
-    ORION_HELLO = 1, ORION_READY = 2, ORION_REPORT = 3, ORION_SUSPECT = 4,
-    ORION_WELCOME = 16, ORION_REFUSED = 17, ORION_NEIGHBOURS = 18, ORION_GONE = 19,
+    ORION_HELLO = 1, ORION_READY = 2, ORION_REPORT = 3, ORION_SUSPECT = 4, ORION_LEARNT = 5,
+    ORION_WELCOME = 16, ORION_REFUSED = 17, ORION_NEIGHBOURS = 18, ORION_GONE = 19, ORION_KNOWLEDGE = 20,
 };
 
 enum { ORION_HELLO_RETURNS = 1u }; /* flags of HELLO */
+enum { ORION_OFFERS_KNOWLEDGE = 1u }; /* flags of WELCOME: the agent takes LEARNT and may send KNOWLEDGE */
 enum orion_refusal { ORION_REFUSED_LAYOUT = 1, ORION_REFUSED_FULL = 2, ORION_REFUSED_RATE = 3, ORION_REFUSED_PAGES = 4, ORION_REFUSED_SLOT = 5 };
 enum orion_report { ORION_REPORT_UNKNOWN_FUNCTION = 1, ORION_REPORT_GIVEN_UP = 2, ORION_REPORT_PAGES = 3 };
 
@@ -47,15 +52,18 @@ struct orion_hello {
 struct orion_ready { struct orion_message head; };
 struct orion_report_message { struct orion_message head; uint32_t code; uint32_t reserved; char text[112]; };
 struct orion_suspect { struct orion_message head; uint32_t place, generation; };
-struct orion_welcome { struct orion_message head; uint32_t layout, role, place, generation, returned, reserved; };
+struct orion_welcome { struct orion_message head; uint32_t layout, role, place, generation, returned, offers; };
 struct orion_refused { struct orion_message head; uint32_t code, retry_ms; char text[112]; };
 struct orion_place { uint32_t place, generation; };
 struct orion_neighbours { struct orion_message head; uint32_t count, reserved; struct orion_place places[ORION_FDS_MAX]; }; /* fd i: busy page of places[i] */
 struct orion_gone { struct orion_message head; uint32_t count, reserved; struct orion_place places[ORION_FDS_MAX]; };
+struct orion_learnt { struct orion_message head; uint32_t count, reserved; struct orion_knowledge_entry entries[ORION_LEARNT_ENTRIES]; };
+struct orion_knowledge { struct orion_message head; uint32_t count, reserved; }; /* fd: the table */
 
 _Static_assert(sizeof(struct orion_hello) == 64, "hello");
 _Static_assert(sizeof(struct orion_welcome) == 32, "welcome");
 _Static_assert(sizeof(struct orion_refused) == 128, "refused");
 _Static_assert(sizeof(struct orion_neighbours) == 2016, "neighbours");
+_Static_assert(sizeof(struct orion_learnt) == 4016, "learnt");
 
 #endif

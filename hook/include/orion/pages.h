@@ -103,7 +103,8 @@ struct orion_grant {
     uint64_t memory_limit_bytes; /* 0: no limit; for each process of the slot */
     uint32_t compute_request_milli, compute_limit_milli, sm_share_milli, spare_milli; /* for later policies; 0: none */
     uint32_t weight_milli;       /* be: its part of what be gets is in proportion to this; 0: 1000 */
-    uint32_t held;               /* be: 1 while it is ahead of its peers by more than a quantum: as if hp were busy */
+    uint32_t held;               /* be: not 0 while it is ahead of its peers by more than a quantum: as if hp were busy. Ends by
+                                  * itself, should the agent have died: the end in CLOCK_MONOTONIC milliseconds, low 32 bits */
     uint64_t spare[9];
 };
 
@@ -127,7 +128,8 @@ struct orion_busy_page {
     _Atomic uint64_t overlap_until_ns; /* hp's leave: be may overlap until then; 0: not in this busy period */
     _Atomic uint64_t current;          /* the latest launch, packed by orion_pack_current; 0: unknown */
     _Atomic uint64_t iterations;       /* synchronising calls that proved work: ends of iterations, requests, tokens */
-    uint8_t unused[3968];
+    _Atomic uint64_t typical_ns;       /* what this client's busy periods usually last */
+    uint8_t unused[3960];
 };
 
 struct orion_record_page {

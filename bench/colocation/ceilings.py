@@ -1,0 +1,95 @@
+"""The ceilings of one pair: the queueing model run on each round's own arrivals, with the speeds of that round."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orion.bench.colocation.ceiling import Speeds, fraction, front, limits_for, outcomes
+from orion.bench.colocation.run_files import Run
+from orion.bench.colocation.summary import CeilingCurve, ClosedLoop
+from orion.bench.estimates import Samples
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the model needs of one round."""
+
+    alone: Run
+    capacity: float
+    """hp's closed-loop rate."""
+    speeds: Mapping[str, Mapping[str, Speeds]]
+    """By mode and kind of overlap."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One kind of overlap in one round: hp p99 over alone and hp + be, for each limit."""
+
+    mode: str
+    kind: str
+    round: int
+    speeds: Speeds
+    hp_p99: Samples
+    total: Samples
+
+
+class Modelled:
+    """What the model said of every round, mode and kind of overlap."""
+
+    def __init__(self, curves: Sequence[Curve]) -> None:
+        self._curves = list(curves)
+
+    def fractions(self, mode: str | None, points: Sequence[tuple[int, float, float]]) -> list[float]:
+        """Hold measured points against the ceiling of their own rounds; rounds without a ceiling are left out.
+
+        Args:
+            mode: Of the system.
+            points: (round, hp p99 over alone, hp + be).
+        """
+        found = []
+        for number, hp_p99, total in points:
+            here = [curve for curve in self._curves if (curve.mode, curve.round) == (mode, number)]
+            if here:
+                found.append(fraction(hp_p99, total, _joint_front(here)))
+        return found
+
+    def curves(self) -> list[CeilingCurve]:
+        """Return one front a mode: the medians over rounds, the best of all kinds of overlap."""
+        fronts = []
+        for mode in dict.fromkeys(curve.mode for curve in self._curves):
+            here = [curve for curve in self._curves if curve.mode == mode]
+            middles = [_median([curve for curve in here if curve.kind == kind]) for kind in {one.kind for one in here}]
+            p99, total = _joint_front(middles)
+            loops = [ClosedLoop(system=one.kind, round=one.round, **vars(one.speeds)) for one in here]
+            fronts.append(CeilingCurve(mode=mode, hp_p99=p99.tolist(), total=total.tolist(), closed_loops=loops))
+        return fronts
+
+
+def model(rounds: Sequence[Inputs]) -> Modelled:
+    """Run the model; rounds whose closed loops were not measured give no curve."""
+    if not rounds:
+        return Modelled([])
+    limits = limits_for(1 / rounds[0].capacity, rounds[0].alone.seconds / 4)
+    curves: list[Curve] = []
+    for each in rounds:
+        alone, service = each.alone, 1 / each.capacity
+        undisturbed = outcomes(alone.arrivals, service, Speeds(1.0, 1.0, 0.0), [0.0], alone.window)
+        reference = undisturbed.percentile(99, alone.first)[0]
+        for mode, kinds in each.speeds.items():
+            for kind, speeds in kinds.items():
+                result = outcomes(alone.arrivals, service, speeds, limits, alone.window)
+                p99 = result.percentile(99, alone.first) / reference
+                curves.append(Curve(mode, kind, alone.round, speeds, p99, result.total))
+    return Modelled(curves)
+
+
+def _joint_front(curves: Sequence[Curve]) -> tuple[Samples, Samples]:
+    return front(np.concatenate([curve.hp_p99 for curve in curves]), np.concatenate([curve.total for curve in curves]))
+
+
+def _median(curves: Sequence[Curve]) -> Curve:
+    """Sum up the rounds of one kind of overlap, limit by limit."""
+    first = curves[0]
+    p99, total = (np.median([getattr(curve, name) for curve in curves], axis=0) for name in ("hp_p99", "total"))
+    return Curve(first.mode, first.kind, first.round, first.speeds, np.asarray(p99), np.asarray(total))

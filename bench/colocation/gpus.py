@@ -1,0 +1,96 @@
+"""Which GPUs are measured on, and how much memory they have left."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+class NoGPU(RuntimeError):
+    """There is no such GPU; one sentence."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU; of a simulated one the UUID is not known before it is made."""
+
+    index: int
+    uuid: str
+    model: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain types."""
+        return {"index": self.index, "uuid": self.uuid, "model": self.model}
+
+
+def choose(wanted: str | None, simulated: bool) -> list[Device]:
+    """Find the GPUs that a user named.
+
+    Args:
+        wanted: "all", or indices and UUIDs separated by commas; None: the first that this process may use.
+        simulated: Simulated ones, as many as are named.
+
+    Raises:
+        NoGPU: One is not there.
+    """
+    if simulated:
+        names = (wanted or "0").split(",")
+        if not all(name.isdecimal() for name in names):
+            raise NoGPU(f"--gpus {wanted}: simulated GPUs are numbers, such as 0,1")
+        return [Device(int(name), "", "simulated GPU") for name in dict.fromkeys(names)]
+    present = _present()
+    if wanted == "all":
+        return present
+    if wanted is None:
+        wanted = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip() or "0"
+    found = {device.uuid: device for device in (_named(name.strip(), present) for name in wanted.split(","))}
+    return list(found.values())
+
+
+def _named(name: str, present: list[Device]) -> Device:
+    for device in present:
+        if name == str(device.index) or (name.startswith("GPU-") and device.uuid.startswith(name)):
+            return device
+    raise NoGPU(f"there is no GPU {name}; here are {', '.join(f'{each.index} ({each.uuid})' for each in present)}")
+
+
+def _present() -> list[Device]:
+    with _nvml() as nvml:
+        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+        devices = [
+            Device(index, _text(nvml.nvmlDeviceGetUUID(handle)), _text(nvml.nvmlDeviceGetName(handle)))
+            for index, handle in enumerate(handles)
+        ]
+    if not devices:
+        raise NoGPU("the driver finds no GPU; --simulated runs without one")
+    return devices
+
+
+def free_share(device: Device) -> float:
+    """Return which part of the GPU's memory is free; 1 where nothing is known."""
+    if not device.uuid:
+        return 1.0
+    try:
+        with _nvml() as nvml:
+            memory = nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByUUID(device.uuid))
+            return float(memory.free) / float(memory.total)
+    except NoGPU:
+        return 1.0
+
+
+@contextlib.contextmanager
+def _nvml() -> Iterator[Any]:
+    try:
+        import pynvml
+    except ImportError as error:
+        raise NoGPU("nvidia-ml-py is not installed, so no GPU can be found; --simulated runs without one") from error
+    try:
+        pynvml.nvmlInit()
+        yield pynvml
+    except pynvml.NVMLError as error:
+        raise NoGPU(f"no NVIDIA GPU can be used here ({error}); --simulated runs without one") from error
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("ascii", "replace") if isinstance(value, bytes) else value

@@ -1,0 +1,167 @@
+"""`orion bench colocation`: a scenario measured from its file to its report.
+
+Nothing starts before the scenario, its workloads, its policies, the folder and the GPUs have been looked at; what could
+only fail is refused in a sentence. A run that fails later is noted, and the next one begins.
+"""
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from orion import hook
+from orion.bench.colocation import gpus
+from orion.bench.colocation import scenario as scenarios
+from orion.bench.colocation.gpus import Device, NoGPU
+from orion.bench.colocation.measurement import Measurement, Outcome
+from orion.bench.colocation.plan import Plan, PlannedRun
+from orion.bench.colocation.posts import posts_of
+from orion.bench.colocation.progress import minutes
+from orion.bench.colocation.results import Results
+from orion.bench.colocation.scenario import Scenario, ScenarioError
+from orion.bench.colocation.shared_gpu import known_policies
+from orion.bench.colocation.systems import Orion
+from orion.bench.workloads import WorkloadError
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may choose."""
+
+    scenario: Path
+    output: Path | None = None
+    simulated: bool = False
+    rounds: int | None = None
+    requests: int | None = None
+    only: str | None = None
+    gpus: str | None = None
+    dry_run: bool = False
+    as_json: bool = False
+
+
+def run(options: Options) -> int:
+    """Measure; progress on standard error, the outcome on standard output.
+
+    Returns:
+        An exit status: 0; 1 if a run failed, with the list on standard error; 2 if nothing could begin; 130 after
+        Ctrl-C.
+    """
+    try:
+        scenario, plan, results, devices = _prepared(options)
+    except (ScenarioError, WorkloadError, NoGPU, FileNotFoundError) as error:
+        print(f"orion bench: {error}", file=sys.stderr)
+        return 2
+    measurement = Measurement(scenario, plan, results, devices, options.simulated)
+    if options.dry_run:
+        _show_plan(measurement, options.as_json)
+        return 0
+    with _interruptible():
+        try:
+            outcome = measurement.run()
+        except KeyboardInterrupt:
+            print(
+                f"orion bench: interrupted; everything it started has ended, and what was measured is in "
+                f"{results.folder}: the same command goes on from there",
+                file=sys.stderr,
+            )
+            return 130
+    return _concluded(outcome, options.as_json)
+
+
+def _prepared(options: Options) -> tuple[Scenario, Plan, Results, list[Device]]:
+    read = scenarios.read(options.scenario)
+    changes = {name: value for name in ("rounds", "requests") if (value := getattr(options, name)) is not None}
+    if "requests" in changes:
+        same = [each.model_copy(update={"requests": None}) for each in read.experiments]
+        changes["experiments"] = same
+    scenario = read.model_copy(update=changes).resolved(options.scenario.parent)
+    plan = Plan(scenario)
+    if options.only:
+        plan.only(options.only)
+    runs = [run for unit in plan.units for run in unit.runs]
+    for planned in runs:
+        _check(planned, options.simulated)
+    results = Results(options.output or Path("results") / scenario.name)
+    results.check(scenario)
+    devices = [] if options.dry_run else gpus.choose(options.gpus, options.simulated)
+    return scenario, plan, results, devices or [Device(0, "", "")]
+
+
+def _check(run: PlannedRun, simulated: bool) -> None:
+    """Refuse what could only fail."""
+    posts_of(run, simulated)  # knows all workloads and their options
+    if not isinstance(run.spec, Orion):
+        return
+    if run.spec.policy not in known_policies():
+        raise ScenarioError(
+            f"systems.{run.system}.policy: there is no policy {run.spec.policy!r}; there are "
+            f"{', '.join(known_policies())}"
+        )
+    hook.library()
+
+
+def _show_plan(measurement: Measurement, as_json: bool) -> None:
+    """Print what would be measured."""
+    seconds = sum(map(measurement.seconds, measurement.missing))
+    if as_json:
+        paths = [planned.path for planned in measurement.missing]
+        print(json.dumps({"output": str(measurement.results.folder), "runs": paths, "seconds": round(seconds)}))
+        return
+    for planned in measurement.missing:
+        print(f"{measurement.seconds(planned):7.1f} s  {planned.hp_id}/{planned.be_id or '-'}/{planned.system}"
+              f"  round {planned.round + 1}")  # fmt: skip
+    print(
+        f"{len(measurement.missing)} runs, about {minutes(seconds)} on one GPU and the start of the processes on top, "
+        "if requests take as long as on an H200. Nothing was started."
+    )
+
+
+def _concluded(outcome: Outcome, as_json: bool) -> int:
+    """Make the report, and tell."""
+    told: str | None = None
+    try:
+        from orion.bench.colocation import report
+
+        report.write(outcome.output)
+    except ImportError as error:
+        told = f"no report, since {error.name} is not installed: install it, then `orion bench report {outcome.output}`"
+    except (ValueError, OSError) as error:
+        told = f"no report: {error}"
+    if as_json:
+        summary = outcome.output / "summary.json"
+        found = json.loads(summary.read_text()) if told is None and summary.exists() else None
+        print(json.dumps({
+            "output": str(outcome.output), "runs": outcome.made, "reused": outcome.reused,
+            "failed": outcome.failed, "summary": found,
+        }))  # fmt: skip
+    elif told is None:
+        print(f"Report: {outcome.output / 'report.md'}")
+    if told:
+        print(f"orion bench: {told}", file=sys.stderr)
+    if outcome.failed:
+        print(f"orion bench: {len(outcome.failed)} runs failed; the same command tries them again:", file=sys.stderr)
+        for sentence in outcome.failed.values():
+            print(f"  {' '.join(sentence.split())}", file=sys.stderr)
+    return 1 if outcome.failed or told else 0
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP end everything as Ctrl-C does."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,172 @@
+"""A plan's runs, spread over GPUs: each has a thread that takes hp workloads off one list.
+
+The main thread only waits, and is the one that Ctrl-C meets; the others end at their next tick.
+"""
+
+import queue
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orion.bench.colocation import mps
+from orion.bench.colocation.gpus import Device
+from orion.bench.colocation.plan import Plan, PlannedRun, Unit
+from orion.bench.colocation.progress import Display
+from orion.bench.colocation.results import Results
+from orion.bench.colocation.runner import LOOP_LEAD, PAUSE, TAIL, Runner
+from orion.bench.colocation.scenario import Scenario
+from orion.bench.colocation.schedule import expected_seconds
+from orion.bench.colocation.systems import needs_mps
+from orion.bench.estimates import completed_between
+from orion.bench.workloads import check
+from orion.bench.workloads import load as resolve
+
+JOIN_SECONDS = 0.2
+
+
+class Stopped(Exception):
+    """The measurement was told to end."""
+
+
+@dataclass
+class Outcome:
+    """What came of it."""
+
+    output: Path
+    made: int = 0
+    reused: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    """Sentences by the run's file."""
+
+
+class Measurement:
+    """All runs of a plan, spread over GPUs."""
+
+    def __init__(
+        self, scenario: Scenario, plan: Plan, results: Results, devices: list[Device], simulated: bool
+    ) -> None:
+        """Prepare; `run` does it."""
+        self.results = results
+        self._scenario = scenario
+        self._plan = plan
+        self._simulated = simulated
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._steps: dict[str, float] = {}
+        self._outcome = Outcome(results.folder)
+        self._claimed: set[str] = set()
+        self.missing = self._missing()
+        self._waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
+        for unit in plan.units:
+            self._waiting.put(unit)
+        self._devices = devices[: max(1, len(plan.units))]
+        self._broken: list[BaseException] = []
+        self._display: Display
+
+    def run(self) -> Outcome:
+        """Measure what is missing.
+
+        Raises:
+            KeyboardInterrupt: After everything that was started has ended.
+        """
+        self.results.open(self._scenario, self._devices, self._simulated)
+        shares: dict[Device, list[PlannedRun]] = {device: [] for device in self._devices}
+        for number, planned in enumerate(self.missing):
+            shares[self._devices[number % len(self._devices)]].append(planned)  # about: hp workloads are taken by turns
+        with Display(len(self.missing), self.seconds, shares) as self._display:
+            self._say_first()
+            ends = {device: threading.Event() for device in self._devices}
+            for device, end in ends.items():
+                threading.Thread(target=self._work, args=(device, end)).start()
+            # Events, since Python 3.11 takes a thread for ended if Ctrl-C meets its join.
+            try:
+                for end in ends.values():
+                    while not end.wait(0.2):
+                        pass
+            finally:  # Ctrl-C, or all are done
+                self._stop.set()
+                for end in ends.values():
+                    end.wait()
+        if self._broken:
+            raise self._broken[0]
+        return self._outcome
+
+    def seconds(self, run: PlannedRun) -> float:
+        """Return about how long a run takes."""
+        overhead = PAUSE + TAIL + JOIN_SECONDS
+        if run.closed:
+            return overhead + LOOP_LEAD + self._scenario.closed_loop_seconds
+        if run.kind == "be-alone":
+            return overhead + LOOP_LEAD + self._scenario.be_alone_seconds
+        step = self._step(run)
+        return overhead + expected_seconds(run.experiment.arrivals, run.requests, self._scenario.lead_seconds, step)
+
+    def begins(self, device: Device, run: PlannedRun) -> None:
+        """Pass it on; see `Watcher`."""
+        self._display.begins(device, run)
+
+    def ended(self, device: Device, run: PlannedRun, measured: dict[str, Any]) -> None:
+        """Note it; see `Watcher`."""
+        with self._lock:
+            self._outcome.made += 1
+            if measured["error"]:
+                self._outcome.failed[run.path] = measured["error"]
+        self._display.ended(device, run, measured)
+
+    def _missing(self) -> list[PlannedRun]:
+        """Find what has to be measured, each file once: be alone belongs to several hp workloads."""
+        every: dict[str, PlannedRun] = {}
+        for planned in (each for unit in self._plan.units for each in unit.runs):
+            every.setdefault(planned.path, planned)
+        missing = [planned for path, planned in every.items() if self.results.read(path) is None]
+        self._outcome.reused = len(every) - len(missing)
+        return missing
+
+    def _claim(self, run: PlannedRun) -> bool:
+        with self._lock:
+            if run.path in self._claimed or self.results.read(run.path) is not None:
+                return False
+            self._claimed.add(run.path)
+            return True
+
+    def _work(self, device: Device, end: threading.Event) -> None:
+        """Be the thread of one GPU."""
+        try:
+            with Runner(device, self._scenario, self.results, self._simulated, self._tick, self) as runner:
+                while True:
+                    try:
+                        unit = self._waiting.get_nowait()
+                    except queue.Empty:
+                        return
+                    runner.measure(unit, self._claim)
+        except Stopped:
+            pass
+        except BaseException as error:  # a fault of this program: told by the thread that everybody waits for
+            self._broken.append(error)
+            self._stop.set()
+        finally:
+            end.set()
+
+    def _tick(self) -> None:
+        if self._stop.is_set():
+            raise Stopped
+
+    def _step(self, run: PlannedRun) -> float:
+        """Return seconds of one request: as measured in the first round, before that as the simulated GPU has it."""
+        if run.hp_id not in self._steps:
+            first = self.results.read(f"runs/{run.hp_id}/0/hp-closed-loop.json.gz")
+            if first is None:
+                _, simulated = resolve(run.experiment.hp.workload, run.experiment.hp.options, simulated=True)
+                options = check("simulated-inference", simulated).model_dump()
+                return float(options["kernel_us"] * options["kernels"] / 1e6 + options["stall_ms"] / 1e3)
+            begin, end = first["window"]
+            self._steps[run.hp_id] = (end - begin) / max(completed_between(first["ends"], begin, end), 1e-3)
+        return self._steps[run.hp_id]
+
+    def _say_first(self) -> None:
+        reused = f"; {self._outcome.reused} were measured before" if self._outcome.reused else ""
+        self._display.say(f"{len(self.missing)} runs into {self.results.folder}{reused}")
+        lacking = mps.missing()
+        if lacking and not self._simulated and any(needs_mps(planned.spec) for planned in self.missing):
+            self._display.say(f"{lacking}: runs that need it will fail, the others go on")

@@ -1,0 +1,71 @@
+"""Names of folders for workloads: readable, and different for what is different."""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from orion.bench.colocation.scenario import Arrivals, BestEffort, Closed, Load, Trace
+
+LONGEST = 80
+
+
+def slug(text: str) -> str:
+    """Return letters, digits, dots and dashes only."""
+    return re.sub(r"[^A-Za-z0-9.+]+", "-", text).strip("-.")
+
+
+def _load(load: Load) -> list[str]:
+    words = [load.workload]
+    words += [f"{name}-{value}" for name, value in load.options.items() if value is not True]
+    return words + [name for name, value in load.options.items() if value is True]
+
+
+def _arrivals(arrivals: Arrivals) -> list[str]:
+    if isinstance(arrivals, Closed):
+        return ["closed"]
+    words: list[str] = [arrivals.kind]
+    if isinstance(arrivals, Trace):
+        words.append(hashlib.sha256(json.dumps(arrivals.gaps).encode()).hexdigest()[:6])
+    if arrivals.load is not None:
+        words.append(f"{arrivals.load:g}")
+    if arrivals.rate is not None:
+        words.append(f"{arrivals.rate:g}-a-second")
+    return words
+
+
+def of_hp(load: Load, arrivals: Arrivals) -> str:
+    """Return the name of an hp workload with its arrivals."""
+    return slug("-".join([*_load(load), *_arrivals(arrivals)]))
+
+
+def of_be(entry: BestEffort) -> str:
+    """Return the name of an entry of be."""
+    words = _load(entry)
+    if entry.count > 1:
+        words.append(f"x{entry.count}")
+    if len(set(entry.weights)) > 1:
+        words += ["weights", *(f"{weight:g}" for weight in entry.weights)]
+    return slug("-".join(words))
+
+
+def told_apart(wanted: Sequence[tuple[str, Any]]) -> dict[str, str]:
+    """Make names short and unique.
+
+    Args:
+        wanted: A name, and what it stands for, as JSON types.
+
+    Returns:
+        By the JSON of what it stands for: the name, with a part of a hash where it would be long or not unique.
+    """
+    keys = {json.dumps(what, sort_keys=True): name for name, what in wanted}
+    names = list(keys.values())
+    return {
+        key: name if len(name) <= LONGEST and names.count(name) == 1 else f"{name[:LONGEST].strip('-.')}-{_short(key)}"
+        for key, name in keys.items()
+    }
+
+
+def _short(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:6]

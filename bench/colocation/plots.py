@@ -1,0 +1,262 @@
+"""Pictures of one pair: latency distributions, hp's tail against be's throughput, and the front of overlap.
+
+Colours are those of Okabe and Ito, told apart by people with any colour vision; a family of systems shares a colour
+and a marker, and its members differ by line style and by the label beside the point. Importing this needs matplotlib.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure as Picture
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from orion.bench.colocation.ceiling import front
+from orion.bench.colocation.plot_labels import Label, place
+from orion.bench.colocation.run_files import SystemSpec
+from orion.bench.colocation.summary import CeilingCurve, Figure, PairFigures, SystemFigures
+from orion.bench.estimates import Samples, percentile
+
+INK, PALE = "#22262b", "#9aa1a9"
+FAMILIES = {
+    "alone": ("#000000", "o"),
+    "time-slicing": ("#E69F00", "s"),
+    "MPS": ("#D55E00", "^"),
+    "Orion, time-slicing": ("#0072B2", "o"),
+    "Orion, MPS": ("#009E73", "D"),
+    "Orion, threads": ("#56B4E9", "v"),
+    "re-implemented": ("#CC79A7", "P"),
+    "foreign": ("#6e6e6e", "X"),
+}
+DASHES: tuple[str | tuple[int, tuple[float, ...]], ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
+OWN_POLICIES = ("gate", "orion", None)
+SIZE = (9.6, 5.6)  # inches; 1056 x 616 pixels
+DPI = 110
+STRETCH = 0.05
+WIDEST = 6.0  # p99 / alone; a tail beyond is no bargain that anybody would draw a front for
+
+
+def draw(pair: PairFigures, latencies: Mapping[str, Samples], output: Path) -> list[str]:
+    """Draw a pair's pictures as PNG.
+
+    Args:
+        pair: Its figures.
+        latencies: Milliseconds by system, `alone` among them.
+        output: Folder to write into.
+
+    Returns:
+        Names of the files.
+    """
+    name = f"{pair.hp.id}--{pair.be_id}.png"
+    drawn = [f"latency--{name}"]
+    _save(_distribution(pair, latencies), output / drawn[-1])
+    if any(system.be for system in pair.systems):
+        drawn.append(f"tradeoff--{name}")
+        _save(_tradeoff(pair), output / drawn[-1])
+    if pair.rate and any(system.total and system.spec.overlap_mode for system in pair.systems):
+        drawn.append(f"front--{name}")
+        _save(_front(pair), output / drawn[-1])
+    return drawn
+
+
+def family(spec: SystemSpec) -> str:
+    """Return the family that a system is drawn with."""
+    if spec.kind == "orion":
+        modes = {"mps": "Orion, MPS", "threads": "Orion, threads"}
+        own = spec.policy in OWN_POLICIES
+        return modes.get(spec.mode or "", "Orion, time-slicing") if own else "re-implemented"
+    return {"alone": "alone", "timeslice": "time-slicing", "mps": "MPS"}.get(spec.kind, "foreign")
+
+
+def _distribution(pair: PairFigures, latencies: Mapping[str, Samples]) -> Picture:
+    """Draw cumulative distributions, upwards by powers of ten of what is slower: the tail is the picture."""
+    picture, axes = _canvas(pair, "hp latency" if pair.rate else "hp iteration time")
+    p99 = {name: percentile(times, 99) for name, times in latencies.items()}
+    styles = {"alone": ("#000000", "-"), **dict(_styles(pair.systems))}
+    for name in sorted(latencies, key=lambda one: -p99[one]):
+        times = np.sort(latencies[name])
+        above = len(times) / (len(times) - np.arange(len(times)) - 0.5)
+        colour, dashes = styles[name]
+        label = f"{name}: p99 {_short(p99[name])} ms"
+        width, alpha, order = (5.0, 0.3, 1) if name == "alone" else (1.8, 1.0, 2)
+        axes.plot(times, above, color=colour, linestyle=dashes, linewidth=width, alpha=alpha, label=label, zorder=order)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    levels = [level for level in (1, 2, 10, 100, 1000) if level <= 2 * max(len(one) for one in latencies.values())]
+    axes.yaxis.set_major_locator(FixedLocator(levels))
+    axes.yaxis.set_minor_locator(NullLocator())
+    names = {1: "p0", 2: "p50", 10: "p90", 100: "p99", 1000: "p99.9"}
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda level, _: names.get(round(level), "")))
+    axes.set_ylim(1, None)
+    low, high = axes.get_xlim()
+    ticks = [digit * 10.0**power for power in range(-3, 7) for digit in (1, 2, 5)]
+    _ticks(axes.xaxis, [tick for tick in ticks if low <= tick <= high])
+    axes.set_xlabel("ms from the scheduled arrival" if pair.rate else "ms an iteration")
+    axes.set_ylabel("share of requests that took no longer")
+    _legend_outside(axes, "all rounds together")
+    return picture
+
+
+def _tradeoff(pair: PairFigures) -> Picture:
+    picture, axes = _canvas(pair, "what hp loses, and what be gets")
+    shown = [(system, system.be, system.iteration or system.latency["p99"]) for system in pair.systems if system.be]
+    lines = [[(0.0, 1.0), (2.0, 1.0)]]
+    axes.axhline(1, color=INK, linewidth=0.8)
+    if pair.be_bound:
+        bound = float(np.median(pair.be_bound))
+        lines.append([(bound, 0.5), (bound, 1e4)])
+        axes.axvline(bound, color=PALE, linewidth=1, linestyle=(0, (4, 3)))
+        axes.annotate(
+            "what hp leaves", (bound, 1), xycoords=("data", "axes fraction"), xytext=(4, -4),
+            textcoords="offset points", rotation=90, va="top", fontsize=9, color=PALE,
+        )  # fmt: skip
+    labels = [_point(axes, system, x, y) for system, x, y in shown]
+    axes.set_xlim(-0.02, 1.12 * max([1.0, *(x.high for _, x, _ in shown)]))
+    _stretched_ratios(axes, [y for *_, y in shown])
+    axes.set_xlabel("be throughput / alone")
+    axes.set_ylabel("hp p99 / alone" if pair.rate else "hp iteration time / alone")
+    place(axes, labels, 10, [*_crosses(shown), *lines])
+    return picture
+
+
+def _front(pair: PairFigures) -> Picture:
+    picture, axes = _canvas(pair, "throughput of both at hp's tail")
+    measured = [(system, system.latency["p99"], system.total) for system in pair.systems if system.total]
+    widest = _widest(pair)
+    shown = [one for one in measured if one[1].median <= widest]
+    axes.set_xscale("log")
+    labels = [_point(axes, system, x, y) for system, x, y in shown]
+    lines = [_measured_front(axes, shown, widest), *(_ceiling(axes, curve, widest) for curve in pair.ceilings)]
+    _front_limits(axes, [x for _, x, _ in shown], widest)
+    sums = np.concatenate([[1.0], *(line[:, 1] for line in lines), [y.median for *_, y in shown]])
+    axes.set_ylim(sums.min() - 0.06, sums.max() + 0.06)
+    axes.axhline(1, color=INK, linewidth=0.8, zorder=0)
+    axes.set_xlabel("hp p99 / alone")
+    axes.set_ylabel("hp + be, each over its capacity alone")
+    beyond = [f"{system.system}: {y.median:.2f} at {x.median:.3g}" for system, x, y in measured if x.median > widest]
+    title = "\n".join(["further right:", *beyond]) if beyond else None
+    _legend_outside(axes, title)
+    place(axes, labels, 10, [*_crosses(shown), *lines, [(axes.get_xlim()[0], 1), (axes.get_xlim()[1], 1)]])
+    return picture
+
+
+def _widest(pair: PairFigures) -> float:
+    """Return the highest p99 / alone that the front shows: systems that lose hp are named, not drawn."""
+    orion = [one.latency["p99"].median for one in pair.systems if one.spec.kind == "orion" and one.spec.overlap_mode]
+    ends = [curve.hp_p99[-1] for curve in pair.ceilings]
+    return 1.15 * max([2.2, *(value for value in (*orion, *ends) if value < WIDEST)])
+
+
+def _measured_front(axes: Axes, shown: Sequence[tuple[SystemFigures, Figure, Figure]], widest: float) -> Samples:
+    p99, total = front(np.array([x.median for _, x, _ in shown]), np.array([y.median for *_, y in shown]))
+    p99, total = np.append(p99, widest), np.append(total, total[-1])
+    axes.step(p99, total, where="post", color=PALE, linewidth=1.2, zorder=1, label="best of what was measured")
+    return np.column_stack((np.repeat(p99, 2)[1:], np.repeat(total, 2)[:-1]))
+
+
+def _ceiling(axes: Axes, curve: CeilingCurve, widest: float) -> Samples:
+    threads = curve.mode == "threads"
+    points = np.array([point for point in zip(curve.hp_p99, curve.total, strict=True) if point[0] <= widest])
+    axes.plot(
+        *points.reshape(-1, 2).T, color=FAMILIES["Orion, threads" if threads else "Orion, MPS"][0], linewidth=1.6,
+        linestyle=(0, (5, 2)), label=f"queueing model, {'threads' if threads else 'MPS'}", zorder=1,
+    )  # fmt: skip
+    return points.reshape(-1, 2)
+
+
+def _crosses(shown: Sequence[tuple[SystemFigures, Figure, Figure]]) -> list[list[tuple[float, float]]]:
+    """Return the intervals of points as lines."""
+    across = [[(x.low, y.median), (x.high, y.median)] for _, x, y in shown]
+    return across + [[(x.median, y.low), (x.median, y.high)] for _, x, y in shown]
+
+
+def _canvas(pair: PairFigures, title: str) -> tuple[Picture, Axes]:
+    picture = Picture(figsize=SIZE, dpi=DPI, facecolor="white", layout="constrained")
+    FigureCanvasAgg(picture)
+    axes = picture.add_subplot()
+    axes.set_title(title, loc="left", fontsize=13, color=INK, fontweight="bold", pad=24)
+    axes.annotate(
+        pair.name, (0, 1), xycoords="axes fraction", xytext=(0, 9), textcoords="offset points", fontsize=10, color=INK
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color=PALE, alpha=0.3, linewidth=0.6)
+    axes.tick_params(labelsize=10)
+    axes.xaxis.label.set_fontsize(11)
+    axes.yaxis.label.set_fontsize(11)
+    return picture, axes
+
+
+def _legend_outside(axes: Axes, title: str | None) -> None:
+    axes.legend(
+        loc="center left",
+        bbox_to_anchor=(1.01, 0.5),
+        frameon=False,
+        fontsize=10,
+        handlelength=2.6,
+        title=title,
+        title_fontsize=10,
+        alignment="left",
+    )
+
+
+def _save(picture: Picture, path: Path) -> None:
+    picture.savefig(path, format="png", metadata={"Software": None})
+
+
+def _styles(systems: Sequence[SystemFigures]) -> Iterator[tuple[str, tuple[str, str | tuple[int, tuple[float, ...]]]]]:
+    """Give each member of a family a line style of its own."""
+    seen: dict[str, int] = {}
+    for system in systems:
+        group = family(system.spec)
+        member = seen[group] = seen.get(group, -1) + 1
+        red, green, blue = to_rgb(FAMILIES[group][0])
+        light = 0.55 if member // len(DASHES) % 2 else 1.0
+        shade = to_hex((light * red, light * green, light * blue))
+        yield system.system, (shade, DASHES[member % len(DASHES)])
+
+
+def _point(axes: Axes, system: SystemFigures, x: Figure, y: Figure) -> Label:
+    """Draw a system with its intervals and return its label."""
+    colour, marker = FAMILIES[family(system.spec)]
+    spans = [[[max(0.0, one.median - one.low)], [max(0.0, one.high - one.median)]] for one in (x, y)]
+    axes.errorbar(
+        [x.median], [y.median], xerr=spans[0], yerr=spans[1], fmt=marker, markersize=7.5, color=colour,
+        ecolor=colour, elinewidth=0.9, markeredgecolor="white", markeredgewidth=0.6, zorder=3,
+    )  # fmt: skip
+    return Label(x.median, y.median, system.system, colour)
+
+
+def _front_limits(axes: Axes, figures: Sequence[Figure], widest: float) -> None:
+    """Set a logarithmic axis of ratios, no further than `widest`."""
+    low = min([0.97, *(one.low for one in figures)])
+    axes.set_xlim(low / 1.02, min(widest, max([1.25, *(one.high for one in figures)])))
+    ticks = (1, 1.1, 1.2, 1.3, 1.5, 1.75, 2, 2.5, 3, 4, 5, 6)
+    _ticks(axes.xaxis, [tick for tick in ticks if tick <= axes.get_xlim()[1]])
+
+
+def _stretched_ratios(axes: Axes, figures: Sequence[Figure]) -> None:
+    """Set an axis of ratios from 1 to hundreds: linear within 5 % of 1, where it matters most, logarithmic beyond."""
+    axes.set_yscale(
+        "function",
+        functions=(lambda ratio: np.arcsinh((ratio - 1) / STRETCH), lambda place: 1 + STRETCH * np.sinh(place)),
+    )
+    low, high = min([0.98, *(one.low for one in figures)]), max([1.2, *(one.high for one in figures)])
+    bottom, top = np.arcsinh((np.array([low, high]) - 1) / STRETCH)
+    room = 0.05 * (top - bottom)
+    axes.set_ylim(*(1 + STRETCH * np.sinh(np.array([bottom - room, top + room]))))
+    ticks = (0.5, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+    _ticks(axes.yaxis, [tick for tick in ticks if low - 0.02 <= tick <= high])
+
+
+def _ticks(axis: Axis, ticks: Sequence[float]) -> None:
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -1,0 +1,124 @@
+"""Which processes a run needs: their workloads, their slots, and what the system adds to their start.
+
+Equal posts are filled by the same process, so a process that several systems can use is started once.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from orion.bench.colocation.plan import PlannedRun
+from orion.bench.colocation.scenario import Load
+from orion.bench.colocation.systems import Foreign, Mps, Orion, Side, in_threads, needs_mps
+from orion.bench.workloads import load as resolve
+
+
+@dataclass(frozen=True)
+class Client:
+    """Who works in a process: one, or, in mode threads, one a thread."""
+
+    role: str
+    kind: str
+    options: str
+    """JSON."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a process with threads is told."""
+        return {"role": self.role, "kind": self.kind, "options": json.loads(self.options)}
+
+
+@dataclass(frozen=True)
+class Post:
+    """One process."""
+
+    mode: str
+    """"timeslice" or "mps": how its context shares the GPU."""
+    domain: str | None
+    """Whose agent manages it; None: no hook."""
+    role: str
+    index: int
+    """Of its slot, among those of its role."""
+    weight: float
+    """Of the slot; 0: the agent's default."""
+    clients: tuple[Client, ...]
+    threads: bool
+    environment: tuple[tuple[str, str], ...]
+    prefix: tuple[str, ...]
+    service: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        if self.threads:
+            return f"with threads {', '.join(f'{client.role} {client.kind}' for client in self.clients)}"
+        number = f" {self.index}" if self.index else ""
+        hooked = "" if self.domain is None else " under the hook"
+        return f"{self.role}{number} {self.clients[0].kind}{hooked}{' in mps' if self.mode == 'mps' else ''}"
+
+
+def posts_of(run: PlannedRun, simulated: bool) -> list[Post]:
+    """Return the processes of a run, hp first.
+
+    Args:
+        run: What is to be measured.
+        simulated: Workloads are replaced by their stand-ins.
+    """
+    if in_threads(run.spec):
+        return [_threads(run, simulated)]
+    posts = []
+    if "hp" in run.sides:
+        posts.append(_post(run, "hp", 0, simulated))
+    if "be" in run.sides and run.entry is not None:
+        # One alone stands for all of an entry: what a GPU gives to one process is what there is to share out.
+        posts += [
+            _post(run, "be", index, simulated) for index in range(1 if run.kind == "be-alone" else run.entry.count)
+        ]
+    return posts
+
+
+def _post(run: PlannedRun, role: str, index: int, simulated: bool) -> Post:
+    spec = run.spec
+    side: Side = spec.hp if role == "hp" else spec.be
+    hooked = isinstance(spec, Orion)
+    weights = run.entry.weights if run.entry and role == "be" and hooked else []
+    return Post(
+        mode="mps" if needs_mps(spec) else "timeslice",
+        domain=spec.mode if isinstance(spec, Orion) else None,
+        role=role,
+        index=index,
+        weight=weights[index] if weights else 0.0,
+        clients=(_client(run, role, simulated),),
+        threads=False,
+        environment=_environment(spec, side, role),
+        prefix=tuple(side.prefix),
+        service=tuple(spec.service) if isinstance(spec, Foreign) else (),
+    )
+
+
+def _threads(run: PlannedRun, simulated: bool) -> Post:
+    count = run.entry.count if run.entry else 0
+    clients = [_client(run, "hp", simulated)] + [_client(run, "be", simulated)] * count
+    return Post(
+        mode="timeslice", domain=None, role="hp", index=0, weight=0.0,
+        clients=tuple(clients), threads=True, environment=_environment(run.spec, run.spec.hp, "hp"),
+        prefix=tuple(run.spec.hp.prefix), service=(),
+    )  # fmt: skip
+
+
+def _client(run: PlannedRun, role: str, simulated: bool) -> Client:
+    load: Load = run.experiment.hp if role == "hp" or run.entry is None else run.entry
+    options = dict(load.options)
+    if role == "hp" and isinstance(run.spec, Mps) and run.spec.hp_stream_priority:
+        options["stream_priority"] = run.spec.hp_stream_priority
+    kind, told = resolve(load.workload, options, simulated)
+    return Client(role, kind, json.dumps(told, sort_keys=True))
+
+
+def _environment(spec: Any, side: Side, role: str) -> tuple[tuple[str, str], ...]:
+    told: dict[str, str] = {}
+    if isinstance(spec, Mps) and role == "be":
+        if spec.be_client_priority is not None:
+            told["CUDA_MPS_CLIENT_PRIORITY"] = str(spec.be_client_priority)
+        if spec.be_active_thread_percentage is not None:
+            told["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{spec.be_active_thread_percentage:g}"
+    return tuple(sorted({**told, **side.environment}.items()))

@@ -1,0 +1,110 @@
+"""How a measurement shows itself: a bar with the time left on a terminal, and a line a run wherever it is read.
+
+Everything goes to standard error; standard output belongs to the results.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
+
+from orion.bench.colocation.gpus import Device
+from orion.bench.colocation.plan import PlannedRun
+from orion.bench.estimates import completed_between, latencies_ms, percentile
+
+OVERHEAD = 1.15  # of starting processes and switching, before anything is known
+
+
+def minutes(seconds: float) -> str:
+    """Say a length of time as people do."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    whole = round(seconds / 60)
+    return f"{whole} min" if whole < 90 else f"{whole // 60} h {whole % 60} min"
+
+
+def figures(run: dict[str, Any]) -> str:
+    """Say what one run gave."""
+    if run["error"]:
+        return "FAILED: " + " ".join(run["error"].split())
+    begin, end = run["window"]
+    words = []
+    if run["arrivals"]:
+        pairs = [(due, at) for due, at in zip(run["arrivals"], run["ends"], strict=True) if due >= begin]
+        latencies = latencies_ms([due for due, _ in pairs], [at for _, at in pairs])
+        words.append("hp " + ", ".join(f"p{rank} {percentile(latencies, rank):.2f} ms" for rank in (50, 99)))
+    elif run["hp"]:
+        words.append(f"hp {completed_between(run['ends'], begin, end) / (end - begin):.1f} steps/s")
+    if run["be"]:
+        rate = sum(completed_between(be["ends"], begin, end) * be["amount"] for be in run["be"]) / (end - begin)
+        words.append(f"be {rate:.1f} {run['be'][0]['about'].get('unit', 'steps')}/s")
+    return ", ".join(words)
+
+
+class Display:
+    """A `Watcher` for people; a context manager."""
+
+    def __init__(
+        self, total: int, seconds: Callable[[PlannedRun], float], by_gpu: dict[Device, list[PlannedRun]]
+    ) -> None:
+        """Prepare.
+
+        Args:
+            total: Runs to be made.
+            seconds: Expected length of a run, as known at the moment.
+            by_gpu: The runs that each GPU has before it.
+        """
+        self._console = Console(stderr=True)
+        self._total = total
+        self._seconds = seconds
+        self._left = {device: list(runs) for device, runs in by_gpu.items()}
+        self._lock = threading.Lock()
+        self._made = 0
+        self._expected, self._began = 0.0, time.monotonic()
+        self._bars = Progress(
+            TextColumn("{task.completed}/{task.total}"), BarColumn(), TextColumn("{task.description}", markup=False),
+            console=self._console, disable=not self._console.is_terminal, refresh_per_second=2, transient=True,
+        )  # fmt: skip
+        self._task = self._bars.add_task("starting", total=total)
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._bars.stop()
+
+    def begins(self, device: Device, run: PlannedRun) -> None:
+        """Show what is measured now."""
+        with self._lock:
+            self._bars.update(self._task, description=f"{self._time_left()} left: {run}")
+
+    def ended(self, device: Device, run: PlannedRun, measured: dict[str, Any]) -> None:
+        """Say in a line what was measured."""
+        with self._lock:
+            self._made += 1
+            self._expected += self._seconds(run)
+            left = self._left[device]
+            if run in left:
+                left.remove(run)
+            self._bars.update(self._task, completed=self._made, description=f"{self._time_left()} left")
+            where = f" on GPU {device.index}" if len(self._left) > 1 else ""
+            told = figures({**measured, "error": (measured["error"] or "").removeprefix(f"{run}: ")})
+            self.say(f"[{self._made}/{self._total}]{where} {run}: {told} ({self._time_left()} left)")
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        line = f"{time.strftime('%H:%M:%S')}  {text}"
+        self._console.print(Text(line, style="red" if ": FAILED" in text else ""), soft_wrap=True)
+
+    def _time_left(self) -> str:
+        longest = max((sum(map(self._seconds, runs)) for runs in self._left.values()), default=0.0)
+        slower = OVERHEAD
+        if self._expected > 20:
+            slower = max(1.0, (time.monotonic() - self._began) * len(self._left) / self._expected)
+        return minutes(longest * slower)

@@ -1,0 +1,111 @@
+"""From an output folder to what is read: report.md for people, summary.json for machines, plots for both.
+
+It may be called as often as one likes, on a folder that is still being filled too: what is there is analysed, what is
+missing is left out, and what failed is named.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from orion.bench.colocation import analysis, rates, tables, targets
+from orion.bench.colocation.run_files import RunFolder
+from orion.bench.colocation.summary import PairFigures, Summary
+
+WITHOUT_PLOTS = (
+    "No plots, since {why}: install the extra `bench` (`pip install 'orion-gpu[bench]'`), then make the report again "
+    "(`orion bench report {folder}`)."
+)
+
+
+class ReportError(ValueError):
+    """There is nothing to report; the message is a sentence."""
+
+
+def write(output: Path) -> Summary:
+    """Analyse an output folder and write report.md, summary.json and plots into it.
+
+    Args:
+        output: The folder of a colocation, finished or not.
+
+    Raises:
+        ReportError: The folder holds no runs.
+        OSError: A file cannot be written.
+    """
+    if not (output / "runs").is_dir():
+        raise ReportError(f"{output} holds no runs of a colocation (there is no folder {output / 'runs'})")
+    plots, without = _plotter(output)
+    folder = RunFolder(output)
+    pairs = _pairs(folder, plots)
+    folder.check_rest()
+    machine = _machine(output, folder)
+    simulated = bool(machine.get("simulated")) or any("imulated" in (pair.hp.gpu or "") for pair in pairs)
+    summary = Summary(
+        name=_name(output),
+        machine=machine,
+        simulated=simulated,
+        pairs=pairs,
+        verdicts=targets.judge_all([] if simulated else pairs),
+        failures=list(folder.failures.values()),
+        without_plots=without,
+    )
+    _write(output / "summary.json", summary.model_dump_json(indent=1) + "\n")
+    _write(output / "report.md", tables.markdown(summary))
+    return summary
+
+
+def _pairs(folder: RunFolder, plots: ModuleType | None) -> list[PairFigures]:
+    """Analyse pair by pair, and draw each while its requests are in memory."""
+    solos = rates.be_solos(folder)
+    pairs = []
+    for hp in folder.hp_ids():
+        for be in folder.be_ids(hp):
+            pair = analysis.analyse(folder, hp, be, solos)
+            if pair is not None and plots is not None:
+                drawn = plots.draw(pair, analysis.latencies(folder, pair), folder.root)
+                pair = pair.model_copy(update={"plots": drawn})
+            if pair is not None:
+                pairs.append(pair)
+        folder.forget(folder.root / "runs" / hp)
+    return pairs
+
+
+def _plotter(output: Path) -> tuple[ModuleType | None, str | None]:
+    """Return the module that draws, or the sentence that says why there is none."""
+    try:
+        from orion.bench.colocation import plots
+    except ImportError as error:
+        return None, WITHOUT_PLOTS.format(
+            why=f"{(error.name or 'matplotlib').partition('.')[0]} is not installed", folder=output
+        )
+    return plots, None
+
+
+def _name(output: Path) -> str:
+    """Return the scenario's name; the rest of the file is the harness's."""
+    try:
+        found = re.search(r"^name:\s*(\S.*?)\s*$", (output / "scenario.yaml").read_text(), re.MULTILINE)
+    except (OSError, UnicodeDecodeError):
+        found = None
+    return found[1].strip("'\"") if found else output.resolve().name
+
+
+def _machine(output: Path, folder: RunFolder) -> dict[str, Any]:
+    try:
+        machine = json.loads((output / "machine.json").read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        folder.failures["machine.json"] = f"machine.json is broken: {error}"
+        return {}
+    return machine if isinstance(machine, dict) else {"machine": machine}
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text)
+    os.replace(fresh, path)

@@ -1,0 +1,155 @@
+"""The processes of one GPU, by post: started when first needed, kept while needed, started again when one fails.
+
+Processes whose turn it is not have nothing on the GPU, but their memory stays there. Where little is left, those that
+have waited longest for their turn end before a new one is started.
+"""
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from orion.bench.colocation.posts import Post
+from orion.bench.colocation.shared_gpu import Environment, SharedGPU
+from orion.bench.crew import Crew, Worker, WorkerError
+
+KEEP_FREE = 0.3  # of the GPU's memory, for each process before it is started: what the largest workloads need
+SERVICE_SECONDS = 1.0  # that a service has to get ready; one that ends within is a failure
+TRIES = 3  # a post whose process failed to start so often is given up
+
+
+class Roster:
+    """A context manager; leaving it ends everything."""
+
+    def __init__(self, crew: Crew, gpus: Mapping[str, SharedGPU], free: Callable[[], float]) -> None:
+        """Args: gpus is by mode; free says which part of the GPU's memory is free."""
+        self._crew = crew
+        self._gpus = gpus
+        self._free = free
+        self._filled: dict[Post, list[Worker]] = {}
+        self._failures: dict[Post, list[str]] = {}
+        self._services: dict[tuple[str, ...], _Service] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.dismiss(list(self._filled))
+
+    def fill(self, posts: Iterable[Post]) -> dict[Post, list[Worker]]:
+        """Return the ready workers of posts; one, or one a thread.
+
+        Raises:
+            WorkerError, AgentError, MpsError: One cannot be started; those that can stay.
+        """
+        wanted = list(dict.fromkeys(posts))
+        for post in wanted:
+            if len(self._failures.get(post, [])) >= TRIES:
+                raise WorkerError(f"{post.name} is not tried again after {TRIES} failures: {self._failures[post][-1]}")
+            if post in self._filled and not all(worker.alive() for worker in self._filled[post]):
+                self.dismiss([post])
+        fresh = [post for post in wanted if post not in self._filled]
+        for started, post in enumerate(fresh):
+            self._make_room(wanted, started)
+            self._hire(post)
+        for post in fresh:
+            self._welcome(post)
+        for post in wanted:
+            self._filled[post] = self._filled.pop(post)  # used last, so the last to make room
+        return {post: self._filled[post] for post in wanted}
+
+    def prepare(self, posts: Iterable[Post]) -> None:
+        """Start what will be needed soon, all at once; what fails is left to be tried again, and told, in its turn."""
+        started: list[Post] = []
+        for post in dict.fromkeys(posts):
+            room = self._free() >= KEEP_FREE * (1 + len(started))
+            if post not in self._filled and not self._failures.get(post) and room:
+                with contextlib.suppress(WorkerError, RuntimeError, OSError):
+                    self._hire(post)
+                    started.append(post)
+        for post in started:
+            with contextlib.suppress(WorkerError, RuntimeError, OSError):
+                self._welcome(post)
+
+    def dismiss(self, posts: Iterable[Post]) -> None:
+        """End the processes of posts, and services that nobody is left to use."""
+        for post in posts:
+            self._crew.dismiss(self._filled.pop(post, []))
+        for command in [each for each in self._services if all(post.service != each for post in self._filled)]:
+            self._services.pop(command).end()
+
+    def keep(self, wanted: Callable[[Post], bool]) -> None:
+        """End all others."""
+        self.dismiss([post for post in self._filled if not wanted(post)])
+
+    def _hire(self, post: Post) -> None:
+        gpu = self._gpus[post.mode]
+        environment = {**self._environment(post, gpu), **dict(post.environment)}
+        if post.service and post.service not in self._services:
+            self._services[post.service] = _Service(post.service, environment)
+        if post.threads:
+            clients = [client.to_json() for client in post.clients]
+            self._filled[post] = self._crew.hire_threads(post.name, clients, environment, post.prefix)
+            return
+        client = post.clients[0].to_json()
+        self._filled[post] = [
+            self._crew.hire(post.name, client["kind"], client["options"], environment, post.prefix)
+        ]  # fmt: skip
+
+    def _environment(self, post: Post, gpu: SharedGPU) -> Environment:
+        if post.threads:
+            return gpu.preloaded_environment()
+        if post.domain is None:
+            return gpu.environment()
+        return gpu.slot_environment(post.domain, post.role, post.index, post.weight)
+
+    def _welcome(self, post: Post) -> None:
+        workers = self._filled[post]
+        try:
+            self._crew.ready(*workers)
+            if post.domain is not None and not post.prefix:  # else the process may be a child of what was started
+                self._gpus[post.mode].agent(post.domain).wait_for_process(workers[0].process_id)
+        except Exception as error:
+            self._failures.setdefault(post, []).append(str(error))
+            self.dismiss([post])
+            raise
+        self._failures.pop(post, None)
+
+    def _make_room(self, wanted: list[Post], started: int) -> None:
+        """End processes whose turn is over until there is room for one more than have just been started."""
+        while self._free() < KEEP_FREE * (1 + started):
+            idle = next((post for post in self._filled if post not in wanted), None)
+            if idle is None:
+                return
+            self.dismiss([idle])
+
+
+class _Service:
+    """What a foreign system has running beside its processes."""
+
+    def __init__(self, command: tuple[str, ...], environment: Environment) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed in `end`)
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors,
+            start_new_session=True,
+        )  # fmt: skip
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(SERVICE_SECONDS)
+            self._errors.seek(0)
+            said = self._errors.read().decode(errors="replace").strip()[-500:]
+            raise WorkerError(f"service {command[0]} ended with status {self._process.returncode}; it said: {said}")
+
+    def end(self) -> None:
+        """End the service and what it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, 15)
+        try:
+            self._process.wait(3)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, 9)
+            self._process.wait()
+        self._errors.close()

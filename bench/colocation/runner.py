@@ -1,0 +1,211 @@
+"""One GPU's runs: processes are commanded, heard, and what they say is written; a failure is written, too."""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from google.protobuf.json_format import MessageToDict
+
+from orion.bench import raw_data
+from orion.bench.colocation import gpus
+from orion.bench.colocation.mps import MpsError
+from orion.bench.colocation.plan import PlannedRun, Unit
+from orion.bench.colocation.posts import Client, Post, posts_of
+from orion.bench.colocation.results import Results
+from orion.bench.colocation.roster import Roster
+from orion.bench.colocation.scenario import Scenario
+from orion.bench.colocation.schedule import Schedule, TooFast, rate_of, schedule
+from orion.bench.colocation.shared_gpu import SharedGPU
+from orion.bench.colocation.systems import Orion, in_threads
+from orion.bench.crew import Crew, Tick, Worker, WorkerError
+from orion.bench.estimates import completed_between
+from orion.bench.managed import AgentError
+
+PAUSE = 0.3  # seconds between the command and its begin: all workers have read it by then
+TAIL = 0.2  # seconds that be goes on after what counts
+PATIENCE = 60.0  # seconds beyond three times the run's length, before a process counts as hanging
+LOOP_LEAD = 0.5  # seconds of a closed loop before it counts
+FAILURES = (WorkerError, AgentError, MpsError, TooFast, OSError)
+
+
+class Watcher(Protocol):
+    """Who is told how it goes; called from the thread of the GPU."""
+
+    def begins(self, device: gpus.Device, run: PlannedRun) -> None:
+        """Hear that a run is next."""
+
+    def ended(self, device: gpus.Device, run: PlannedRun, measured: dict[str, Any]) -> None:
+        """Hear what was measured; `error` says why nothing was."""
+
+
+class Runner:
+    """A context manager; leaving it ends every process that was started."""
+
+    def __init__(
+        self, device: gpus.Device, scenario: Scenario, results: Results, simulated: bool, tick: Tick, watcher: Watcher
+    ) -> None:
+        """Args: tick is called ten times a second while processes work; what it raises ends the runner."""
+        self._device = device
+        self._scenario = scenario
+        self._results = results
+        self._simulated = simulated
+        self._watcher = watcher
+        self._stack = ExitStack()
+        self._shared = {mode: SharedGPU(device, mode, simulated) for mode in ("timeslice", "mps")}
+        self._crew = Crew(tick)
+        self._roster = Roster(self._crew, self._shared, lambda: gpus.free_share(device))
+        named = (spec.policy_fields() for spec in scenario.systems.values() if isinstance(spec, Orion))
+        self._policy_names = {name for fields in named for name in fields}
+
+    def __enter__(self) -> Self:
+        for gpu in self._shared.values():
+            self._stack.enter_context(gpu)
+        self._stack.enter_context(self._crew)
+        self._stack.enter_context(self._roster)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+    def measure(self, unit: Unit, claim: Callable[[PlannedRun], bool]) -> None:
+        """Make all runs of a unit that are not there yet.
+
+        Args:
+            unit: The runs.
+            claim: Says whether a run is this runner's to make; called once for each.
+        """
+        runs = [run for run in unit.runs if claim(run)]
+        last: dict[Post, int] = {
+            post: number for number, run in enumerate(runs) for post in posts_of(run, self._simulated)
+        }
+        block = ""
+        for number, run in enumerate(runs):
+            if run.block != block:
+                block = run.block
+                self._roster.prepare(self._posts(each for each in runs if each.block == block))
+            self._watcher.begins(self._device, run)
+            measured = self._attempt(run)
+            self._results.write(run.path, measured)
+            self._watcher.ended(self._device, run, measured)
+            self._roster.keep(lambda post, now=number: last.get(post, -1) > now)  # type: ignore[misc]
+
+    def _posts(self, runs: Iterable[PlannedRun]) -> Iterator[Post]:
+        for run in runs:
+            yield from posts_of(run, self._simulated)
+
+    def _attempt(self, run: PlannedRun) -> dict[str, Any]:
+        posts = posts_of(run, self._simulated)
+        modes = {post.mode for post in posts}
+        try:
+            return self._run(run, posts)
+        except FAILURES as error:
+            happened = "".join(self._shared[mode].what_happened() for mode in modes)
+            self._roster.keep(lambda post: post not in posts and not ("mps" in modes and post.mode == "mps"))
+            if "mps" in modes:
+                self._shared["mps"].close_daemon()
+            return {**self._described(run, None), "error": f"{run}: {error}{happened}"}
+
+    def _run(self, run: PlannedRun, posts: list[Post]) -> dict[str, Any]:
+        planned = self._schedule(run)
+        filled = self._roster.fill(posts)
+        clients = [client for post in posts for client in post.clients]
+        workers = [worker for post in posts for worker in filled[post]]
+        self._set_policy(run, posts, workers)
+        for post in posts:
+            self._shared[post.mode].note_servers()
+        begin = time.monotonic() + PAUSE
+        for client, worker in zip(clients, workers, strict=True):
+            if client.role == "hp" and planned.arrivals is not None:
+                worker.command(do="serve", begin=begin, arrivals=planned.arrivals)
+            else:
+                tail = 0.0 if client.role == "hp" else TAIL
+                worker.command(do="loop", begin=begin, end=begin + planned.end + tail)
+        replies = self._crew.gather(*workers, seconds=3 * planned.end + PATIENCE)
+        return self._written(run, planned, list(zip(clients, workers, replies, strict=True)))
+
+    def _set_policy(self, run: PlannedRun, posts: list[Post], workers: list[Worker]) -> None:
+        if not isinstance(run.spec, Orion):
+            return
+        fields = run.spec.policy_fields()
+        if in_threads(run.spec):
+            process = workers[0].whole_process()
+            process.command(do="policy", policy=fields["policy"], max_slowdown=fields.get("max_slowdown", 1.0))
+            self._crew.gather(process, seconds=30)
+        else:
+            self._shared[posts[0].mode].set_policy(run.spec.mode, fields, self._policy_names)
+
+    def _schedule(self, run: PlannedRun) -> Schedule:
+        if run.closed:
+            end = LOOP_LEAD + self._scenario.closed_loop_seconds
+            return Schedule(None, None, LOOP_LEAD, end)
+        if run.kind == "be-alone":
+            return Schedule(None, None, LOOP_LEAD, LOOP_LEAD + self._scenario.be_alone_seconds)
+        capacity = self._capacity(run)
+        arrivals, lead = run.experiment.arrivals, self._scenario.lead_seconds
+        rate = rate_of(arrivals, capacity)
+        seed = f"{self._scenario.seed}/{run.hp_id}/{run.round}"
+        return schedule(arrivals, rate, run.requests, lead, 1 / capacity, seed)
+
+    def _capacity(self, run: PlannedRun) -> float:
+        """Return requests a second of hp's closed loop in the first round: one figure, so that all rounds agree."""
+        first = self._results.read(f"runs/{run.hp_id}/0/hp-closed-loop.json.gz")
+        if first is None:
+            raise TooFast("hp's capacity is not known, since its closed loop of the first round failed")
+        begin, end = first["window"]
+        capacity: float = completed_between(first["ends"], begin, end) / (end - begin)
+        if capacity <= 0:
+            raise TooFast(f"hp completed less than two steps in a closed loop of {end - begin:g} s")
+        return capacity
+
+    def _described(self, run: PlannedRun, planned: Schedule | None) -> dict[str, Any]:
+        """Return what is known of a run before it is made."""
+        has_hp, open_loop = "hp" in run.sides, not run.closed
+        hp = {**run.experiment.hp.model_dump(), "id": run.hp_id, "about": {}} if has_hp else None
+        return {
+            "system": run.system,
+            "system_spec": run.spec.model_dump(mode="json", exclude_none=True),
+            "round": run.round,
+            "device": self._device.to_json(),
+            "hp": hp,
+            "be": [],
+            "load": getattr(run.experiment.arrivals, "load", None) if has_hp and open_loop else None,
+            "rate": planned.rate if planned else None,
+            "arrivals": [],
+            "starts": [],
+            "ends": [],
+            "window": [planned.lead, planned.end] if planned else [0.0, 0.0],
+            "gpu": None,
+            "error": None,
+        }
+
+    def _written(
+        self, run: PlannedRun, planned: Schedule, heard: list[tuple[Client, Worker, dict[str, Any]]]
+    ) -> dict[str, Any]:
+        measured = self._described(run, planned)
+        for client, worker, reply in heard:
+            ends = raw_data.rounded(reply["ends"])
+            if client.role == "be":
+                measured["be"].append(self._be(run, len(measured["be"]), worker, ends))
+                continue
+            measured["hp"]["about"] = worker.about
+            measured["hp"]["ran"] = [client.kind, json.loads(client.options)]
+            measured["arrivals"] = raw_data.rounded(planned.arrivals or [])
+            measured["starts"] = raw_data.rounded(reply.get("starts", [0.0, *ends[:-1]]))
+            measured["ends"] = ends
+        if isinstance(run.spec, Orion) and not in_threads(run.spec):
+            mode = "mps" if run.spec.mode == "mps" else "timeslice"
+            measured["gpu"] = MessageToDict(self._shared[mode].agent(run.spec.mode).snapshot())
+        return measured
+
+    def _be(self, run: PlannedRun, number: int, worker: Worker, ends: list[float]) -> dict[str, Any]:
+        assert run.entry is not None
+        load = {"workload": run.entry.workload, "options": run.entry.options}
+        several = f"#{number}" if run.entry.count > 1 and run.kind != "be-alone" else ""
+        name = f"{run.be_id}{several}"
+        told = {"id": name, **load, "about": worker.about, "ends": ends, "amount": worker.about["amount"]}
+        if run.entry.weights and run.kind == "beside":
+            told["weight"] = run.entry.weights[number]
+        return told

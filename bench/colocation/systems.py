@@ -1,0 +1,133 @@
+"""The systems that can be compared: how two processes come to share a GPU.
+
+Names are the scenario's own; those of `STANDARD` need no definition there.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+
+Mode = Literal["timeslice", "mps", "threads"]
+"""Contexts by turns; contexts that share under an MPS server; threads of one process."""
+
+
+class Side(BaseModel):
+    """What a system adds to the start of one side's processes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    prefix: list[str] = []
+    """ Words before the worker's own command. """
+
+    environment: dict[str, str] = {}
+    """ Variables on top of everybody's. """
+
+
+class _System(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rounds: int | None = Field(default=None, ge=1)
+    """ In the first so many rounds only; None: in all. """
+
+    hp: Side = Side()
+    be: Side = Side()
+
+
+class Alone(_System):
+    """hp without the hook and without MPS, nobody else. Measured in every round: it is what the others are held to."""
+
+    kind: Literal["alone"]
+
+
+class Timeslice(_System):
+    """Both unhooked, each with a context of its own: what the driver does by itself."""
+
+    kind: Literal["timeslice"]
+
+
+class Mps(_System):
+    """Both unhooked under a private MPS daemon."""
+
+    kind: Literal["mps"]
+    be_client_priority: Literal[0, 1] | None = None
+    """ CUDA_MPS_CLIENT_PRIORITY of be; 1 is below normal. """
+
+    be_active_thread_percentage: float | None = Field(default=None, gt=0, le=100)
+    """ CUDA_MPS_ACTIVE_THREAD_PERCENTAGE of be: its share of the SMs. """
+
+    hp_stream_priority: Literal["high"] | None = None
+    """ hp works on a stream of the highest priority. """
+
+
+class Orion(_System):
+    """Both under the hook, with a private agent; what is not named is as the agent has it by default."""
+
+    kind: Literal["orion"]
+    mode: Mode = "timeslice"
+    policy: str = "orion"
+    window_us: int | None = Field(default=None, ge=1)
+    linger_floor_us: int | None = Field(default=None, ge=1)
+    linger_ceiling_us: int | None = Field(default=None, ge=1)
+    max_slowdown: float | None = Field(default=None, ge=1)
+    sharing_cost: float | None = Field(default=None, ge=1)
+    overlap_sms: int | None = Field(default=None, ge=0)
+    minimum_share: float | None = Field(default=None, ge=0, le=1)
+    long_kernel_us: int | None = Field(default=None, ge=1)
+    reef_depth: int | None = Field(default=None, ge=1)
+    orion_2024_sms: int | None = Field(default=None, ge=0)
+    orion_2024_duration_us: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _threads_know_less(self) -> Self:
+        more = sorted(set(self.policy_fields()) - {"policy", "max_slowdown"})
+        if self.mode == "threads" and more:
+            raise ValueError(f"in mode threads there is policy and max_slowdown, not {', '.join(more)}")
+        return self
+
+    def policy_fields(self) -> dict[str, Any]:
+        """Return what the agent is told, by the names of its SetPolicy."""
+        others = self.model_dump(exclude={"kind", "mode", "rounds", "hp", "be"}, exclude_none=True)
+        return dict(others)
+
+
+class Foreign(_System):
+    """Somebody else's scheduler: `hp` and `be` say how each side is started under it."""
+
+    kind: Literal["foreign"]
+    service: list[str] = []
+    """ A command that runs as long as the system's processes do; empty: none. """
+
+
+System = Annotated[Alone | Timeslice | Mps | Orion | Foreign, Field(discriminator="kind")]
+ADAPTER: TypeAdapter[System] = TypeAdapter(System)
+
+_DEFINED: dict[str, dict[str, Any]] = {
+    "alone": {"kind": "alone"},
+    "timeslice": {"kind": "timeslice"},
+    "mps": {"kind": "mps"},
+    "mps+priority": {"kind": "mps", "be_client_priority": 1, "hp_stream_priority": "high"},
+    "mps+sm-cap": {"kind": "mps", "be_active_thread_percentage": 50},
+    "none": {"kind": "orion", "policy": "none"},
+    "gate": {"kind": "orion", "policy": "gate"},
+    "orion": {"kind": "orion", "policy": "orion"},
+    "streams": {"kind": "orion", "policy": "streams"},
+    "reef": {"kind": "orion", "policy": "reef"},
+    "ticktock": {"kind": "orion", "policy": "ticktock"},
+    "gate-in-mps": {"kind": "orion", "mode": "mps", "policy": "gate"},
+    "orion-in-mps": {"kind": "orion", "mode": "mps", "policy": "orion"},
+    "none-in-threads": {"kind": "orion", "mode": "threads", "policy": "none"},
+    "gate-in-threads": {"kind": "orion", "mode": "threads", "policy": "gate"},
+    "orion-in-threads": {"kind": "orion", "mode": "threads", "policy": "orion"},
+}
+STANDARD: dict[str, System] = {name: ADAPTER.validate_python(fields) for name, fields in _DEFINED.items()}
+"""Systems that every scenario may name without defining them."""
+
+
+def needs_mps(system: System) -> bool:
+    """Say whether the system's processes are clients of an MPS server."""
+    return isinstance(system, Mps) or (isinstance(system, Orion) and system.mode == "mps")
+
+
+def in_threads(system: System) -> bool:
+    """Say whether hp and be are threads of one process."""
+    return isinstance(system, Orion) and system.mode == "threads"

@@ -1,0 +1,147 @@
+"""A summary as Markdown, for people: what was run on what, what was reached, and every pair's figures."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from orion.bench.colocation.summary import CeilingCurve, Client, Figure, PairFigures, Summary, SystemFigures
+
+HOW_TO_READ = """\
+Every figure is a ratio to a run of the same round: hp's latencies to hp alone on the same arrivals, be's throughput to
+be alone. It is the median over the rounds; in brackets stands the 95 % bootstrap interval over rounds and, within them,
+over blocks of consecutive requests. Latency counts from the scheduled arrival. Columns:
+
+* **be / bound**: be over 0.97 x (1 - hp share - busy periods per second x 0.15 ms), what hp leaves it;
+* **hp + be**: both throughputs, each over its own capacity alone;
+* **hp GPU time**: what the same requests took from start to end, queueing left out;
+* **unfairness**: the largest deviation of a be client from its fair share;
+* **of the ceiling**: hp + be over what a queueing model gives at the same hp p99, from closed loops of the same
+  round.
+"""
+
+Column = tuple[str, Callable[[SystemFigures], Figure | None]]
+
+
+def markdown(summary: Summary) -> str:
+    """Return report.md."""
+    lines = [f"# {summary.name}", ""]
+    if summary.simulated:
+        lines += ["**Made on a simulated GPU: these figures show that the measurement runs, nothing else.**", ""]
+    lines += ["## Machine", "", *_machine(summary.machine), ""]
+    if summary.failures:
+        lines += ["## Failures", "", *(f"* {sentence}" for sentence in summary.failures), ""]
+    lines += ["## Targets", "", *_targets(summary), "", "## Results", "", HOW_TO_READ]
+    for pair in summary.pairs:
+        lines += [*_pair(pair), *(f"![{pair.name}]({plot})\n" for plot in pair.plots)]
+    if not summary.pairs:
+        lines += ["No round has both hp alone and a system beside it.", ""]
+    if summary.without_plots:
+        lines += [summary.without_plots, ""]
+    return "\n".join(lines)
+
+
+def _machine(machine: dict[str, Any]) -> list[str]:
+    if not machine:
+        return ["Unknown: machine.json is missing."]
+    return [f"* {name}: {_plain(value)}" for name, value in machine.items() if value not in (None, [], {})]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return "; ".join(_plain(one) for one in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(one)}" for name, one in value.items() if one not in (None, ""))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _targets(summary: Summary) -> list[str]:
+    judged = [verdict for verdict in summary.verdicts if verdict.status != "not measured"]
+    lines = []
+    if judged:
+        lines += ["| target | asked | | measured |", "|---|---|---|---|"]
+        lines += [f"| {one.target} | {one.asked} | **{one.status}** | {one.figures} |" for one in judged]
+    left = [verdict.target for verdict in summary.verdicts if verdict.status == "not measured"]
+    if left:
+        lines += [*([""] if lines else []), f"Not measured here: {'; '.join(left)}."]
+    return lines
+
+
+def _pair(pair: PairFigures) -> list[str]:
+    lines = [f"### {pair.name}", "", *_sides(pair), ""]
+    columns = [column for column in _columns(pair) if any(column[1](system) for system in pair.systems)]
+    lines += [f"| system | {' | '.join(title for title, _ in columns)} | hp p99, ms | rounds x requests |"]
+    lines += ["|---" * (len(columns) + 3) + "|"]
+    for system in pair.systems:
+        cells = [system.system, *(_cell(figure(system)) for _, figure in columns)]
+        p99 = ", ".join(_digits(value) for value in system.latency_ms["p99"])
+        lines.append(f"| {' | '.join(cells)} | {p99} | {len(system.rounds)} x {system.requests} |")
+    return [*lines, ""]
+
+
+def _columns(pair: PairFigures) -> list[Column]:
+    what = "hp" if any(system.iteration is None for system in pair.systems) else "iteration"
+    ranks: list[Column] = [(f"{what} {rank} / alone", _rank(rank)) for rank in ("p50", "p95", "p99")]
+    return [
+        ("iteration / alone", lambda system: system.iteration),
+        *ranks,
+        ("be / alone", lambda system: system.be),
+        ("be / bound", lambda system: system.be_over_bound),
+        ("hp + be", lambda system: system.total),
+        ("hp GPU time", lambda system: system.busy_time),
+        ("unfairness", lambda system: system.unfairness),
+        ("of the ceiling", lambda system: system.of_ceiling),
+    ]
+
+
+def _rank(rank: str) -> Callable[[SystemFigures], Figure | None]:
+    return lambda system: system.latency[rank]
+
+
+def _sides(pair: PairFigures) -> list[str]:
+    rate = f", {pair.rate:.4g} requests/s" if pair.rate else ""
+    load = f" ({100 * pair.load:.3g} % load wanted)" if pair.load else ""
+    clients = list(dict.fromkeys(_client(client) for client in pair.be))
+    lines = [
+        f"* hp: {_client(pair.hp)}{rate}{load}",
+        f"* be: {f'{len(pair.be)} x ' if len(pair.be) > 1 else ''}{'; '.join(clients)}",
+        f"* hp alone: {', '.join(f'{rank} {_range(values)} ms' for rank, values in pair.alone_ms.items())}"
+        + (f"; {_range(pair.hp_service_ms)} ms a request in a closed loop" if pair.hp_service_ms else ""),
+    ]
+    if pair.be_bound:
+        lines.append(
+            f"* hp share {_range(pair.hp_share)}, {_range(pair.busy_periods_per_second)} busy periods/s, "
+            f"so be's bound is {_range(pair.be_bound)}"
+        )
+    return [*lines, *(_closed_loops(curve) for curve in pair.ceilings)]
+
+
+def _closed_loops(curve: CeilingCurve) -> str:
+    """Say what the ceiling of a mode was made from."""
+    told = []
+    for system in dict.fromkeys(loop.system for loop in curve.closed_loops):
+        loops = [loop for loop in curve.closed_loops if loop.system == system]
+        hp, be = _range([loop.overlapped for loop in loops]), _range([loop.be_overlapped for loop in loops])
+        told.append(f"under {system} hp keeps {hp} and be gets {be}")
+    alone = _range([loop.alone for loop in curve.closed_loops])
+    return f"* closed loops in {curve.mode}: hp keeps {alone} without be; {'; '.join(told)}"
+
+
+def _client(client: Client) -> str:
+    options = ", ".join(f"{name} {_plain(value)}" for name, value in client.facts.items() if name != "torch")
+    return f"{client.workload}{f' ({options})' if options else ''}"
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = _digits(min(values)), _digits(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _cell(figure: Figure | None) -> str:
+    return "" if figure is None else f"{figure.median:.3f} ({figure.low:.3f} to {figure.high:.3f})"
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, none of them in an exponent."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"

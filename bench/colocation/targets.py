@@ -1,0 +1,271 @@
+"""What Orion has to reach on an H200, as data, and whether a summary shows that it does.
+
+Each target is judged on medians of paired ratios; the intervals are in the tables. Where a target may be reached by
+`gate` or by `orion`, one policy has to reach it on all pairs; nothing is put together from the better of both. A
+target whose pairs were measured in part is `incomplete`, unless what was measured misses it already.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from orion.bench.colocation import target_pairs as which
+from orion.bench.colocation.summary import Figure, PairFigures, Status, Verdict
+from orion.bench.colocation.target_pairs import Asked, Found, find
+
+POLICIES = ("gate", "orion")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one policy reached."""
+
+    holds: bool
+    complete: bool
+    """Whether all that the target speaks of was measured."""
+    words: str
+
+
+Judge = Callable[[Sequence[PairFigures]], list[Finding]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One promise."""
+
+    name: str
+    asked: str
+    judge: Judge
+    """Returns one finding for each way to reach the target that was measured."""
+
+    def verdict(self, pairs: Sequence[PairFigures]) -> Verdict:
+        """Judge what was measured."""
+        findings = self.judge(pairs)
+        if not findings:
+            return Verdict(target=self.name, asked=self.asked, status="not measured", figures="")
+        held = [finding for finding in findings if finding.holds]
+        status: Status = "missed" if not held else "met" if any(one.complete for one in held) else "incomplete"
+        words = "; ".join(finding.words for finding in findings)
+        return Verdict(target=self.name, asked=self.asked, status=status, figures=words)
+
+
+def judge_all(pairs: Sequence[PairFigures]) -> list[Verdict]:
+    """Judge every target."""
+    return [target.verdict(pairs) for target in TARGETS]
+
+
+def _by_policy(
+    pairs: Sequence[PairFigures], asked: Sequence[Asked], figure: Callable[[Found], float | None]
+) -> list[tuple[str, dict[str, float], bool]]:
+    """Return, for each policy of mode timeslice that was measured: its name, figures by pair, and whether of all."""
+    rows = []
+    for policy in POLICIES:
+        found = find(pairs, asked, "timeslice", policy, with_budget=False)
+        values = {one.name: value for one in found if (value := figure(one)) is not None}
+        if values:
+            rows.append((policy, values, {one.asked for one in found if figure(one) is not None} == set(asked)))
+    return rows
+
+
+def _p99(found: Found) -> float:
+    return found.system.latency["p99"].median
+
+
+def _be_over_bound(found: Found) -> float | None:
+    figure = found.system.be_over_bound
+    return figure.median if figure else None
+
+
+def _gemm_excess(found: Found) -> float:
+    """Return hp p99 less 1.05 x alone, in ms: the median over rounds."""
+    alone = dict(zip(found.pair.rounds, found.pair.alone_ms["p99"], strict=True))
+    own = zip(found.system.rounds, found.system.latency_ms["p99"], strict=True)
+    excess = sorted(p99 - 1.05 * alone[number] for number, p99 in own)
+    middle = len(excess) // 2
+    return excess[middle] if len(excess) % 2 else (excess[middle - 1] + excess[middle]) / 2
+
+
+def _mean_tail(pairs: Sequence[PairFigures]) -> list[Finding]:
+    findings = []
+    for policy, values, complete in _by_policy(pairs, which.BESIDE_TRAINING, _p99):
+        mean = sum(values.values()) / len(values)
+        words = f"{policy}: mean {mean:.3f} over {len(values)} of {len(which.BESIDE_TRAINING)} pairs"
+        findings.append(Finding(mean <= 1.02, complete, words))
+    return findings
+
+
+def _extreme(
+    pairs: Sequence[PairFigures],
+    asked: Sequence[Asked],
+    figure: Callable[[Found], float | None],
+    limit: float,
+    at_least: bool,
+) -> list[Finding]:
+    """Judge the worst pair of each policy."""
+    findings = []
+    for policy, values, complete in _by_policy(pairs, asked, figure):
+        worst = (min if at_least else max)(values, key=lambda name: values[name])
+        holds = values[worst] >= limit if at_least else values[worst] <= limit
+        words = f"{policy}: worst {values[worst]:.3f} ({worst}), {len(values)} of {len(asked)} pairs"
+        findings.append(Finding(holds, complete, words))
+    return findings
+
+
+def _best_total(
+    pairs: Sequence[PairFigures], asked: Sequence[Asked], mode: str, within: float, total: float
+) -> list[Finding]:
+    """Judge the point with the most throughput among those that keep to an hp p99."""
+    points = [
+        (one.system.total.median, _p99(one), one.system.system)
+        for one in find(pairs, asked, mode, "orion", with_budget=True)
+        if one.system.total is not None
+    ]
+    if not points:
+        return []
+    inside = [point for point in points if point[1] <= within]
+    if not inside:
+        fastest = min(points, key=lambda point: point[1])
+        return [Finding(False, True, f"no point; the lowest p99 is {fastest[1]:.2f} x alone ({fastest[2]})")]
+    best = max(inside)
+    return [Finding(best[0] >= total, True, f"{best[0]:.3f} at {best[1]:.2f} x alone ({best[2]})")]
+
+
+def _of_ceiling(pairs: Sequence[PairFigures]) -> list[Finding]:
+    worst: dict[str, tuple[float, str]] = {}
+    for one in find(pairs, which.CEILING, "mps", "orion", with_budget=True):
+        if one.system.of_ceiling is not None:
+            here = (one.system.of_ceiling.median, one.system.system)
+            worst[str(one.asked)] = min(here, worst.get(str(one.asked), here))
+    if not worst:
+        return []
+    words = ", ".join(f"{pair} {value:.3f} ({system})" for pair, (value, system) in worst.items())
+    holds = all(value >= 0.97 for value, _ in worst.values())
+    return [Finding(holds, len(worst) == len(which.CEILING), words)]
+
+
+def _long_kernels(pairs: Sequence[PairFigures], mode: str, factor: float) -> list[Finding]:
+    values: list[tuple[float, float, str]] = []
+    for asked, gate_ms in which.BEHIND_LONG_KERNELS:
+        for one in find(pairs, [asked], mode, "orion", with_budget=mode == "mps"):
+            rounds = sorted(one.system.latency_ms["p99"])
+            values.append((rounds[len(rounds) // 2], factor * gate_ms, asked.hp.title))
+    if not values:
+        return []
+    best = {title: min(value for value in values if value[2] == title) for *_, title in values}
+    words = ", ".join(f"{title} {p99:.1f} ms (at most {limit:.1f})" for title, (p99, limit, _) in best.items())
+    holds = all(p99 <= limit for p99, limit, _ in best.values())
+    return [Finding(holds, len(best) == len(which.BEHIND_LONG_KERNELS), words)]
+
+
+def _training(pairs: Sequence[PairFigures]) -> list[Finding]:
+    findings = []
+    for policy in POLICIES:
+        for one in find(pairs, which.STALLED, "timeslice", policy, with_budget=False):
+            iteration, be = one.system.iteration, one.system.be
+            if iteration is not None and be is not None:
+                of_stall = be.median / 0.3
+                words = f"{policy}: iteration {iteration.median:.3f}, be {of_stall:.2f} of the stall ({one.pair.name})"
+                findings.append(Finding(iteration.median <= 1.05 and of_stall >= 0.9, True, words))
+    return findings
+
+
+def _four_clients(pairs: Sequence[PairFigures]) -> list[Finding]:
+    findings = []
+    for pair in pairs:
+        if len(pair.be) != 4:
+            continue
+        for system in pair.systems:
+            if system.unfairness is None or not any(which.is_orion(system, "timeslice", each) for each in POLICIES):
+                continue
+            one = _beside_one(pairs, pair, system.system)
+            words = f"{system.system}: {100 * system.unfairness.median:.1f} % from the fair share"
+            p99 = system.latency["p99"]
+            if one is not None:
+                words += f", hp p99 {p99.median:.3f} against {one.median:.3f} beside one ({pair.name})"
+            same = one is None or p99.low <= one.high
+            findings.append(Finding(system.unfairness.median <= 0.03 and same, one is not None, words))
+    return findings
+
+
+def _beside_one(pairs: Sequence[PairFigures], four: PairFigures, system: str) -> Figure | None:
+    """Return hp's p99 beside one client of the same work under the same system."""
+    for pair in pairs:
+        alike = len(pair.be) == 1 and pair.be[0].workload == four.be[0].workload
+        if alike and pair.hp.id == four.hp.id and pair.be[0].options == four.be[0].options:
+            for each in pair.systems:
+                if each.system == system:
+                    return each.latency["p99"]
+    return None
+
+
+def _elsewhere(_: Sequence[PairFigures]) -> list[Finding]:
+    return []
+
+
+TARGETS: tuple[Target, ...] = (
+    Target("hp's tail, mean", "beside ResNet-50 and BERT training, hp p99 / alone <= 1.02 on average", _mean_tail),
+    Target(
+        "hp's tail, worst",
+        "beside ResNet-50 and BERT training, hp p99 / alone <= 1.05",
+        partial(_extreme, asked=which.BESIDE_TRAINING, figure=_p99, limit=1.05, at_least=False),
+    ),
+    Target(
+        "hp's tail beside GEMM",
+        "hp p99 - 1.05 x alone <= 2 ms",
+        partial(_extreme, asked=which.BESIDE_GEMM, figure=_gemm_excess, limit=2.0, at_least=False),
+    ),
+    Target(
+        "be's share",
+        "be over 0.97 x (1 - hp share - busy periods per second x 0.15 ms) >= 1",
+        partial(
+            _extreme,
+            asked=which.BESIDE_TRAINING + which.BESIDE_GEMM,
+            figure=_be_over_bound,
+            limit=1.0,
+            at_least=True,
+        ),
+    ),
+    *(
+        Target(
+            f"overlap at {within:g}",
+            f"mps, decode b1 without a sync a token beside GEMM: hp + be >= {total:g} at hp p99 <= {within:g} x alone",
+            partial(_best_total, asked=which.OVERLAP, mode="mps", within=within, total=total),
+        )
+        for within, total in ((1.3, 1.06), (1.5, 1.12), (2.2, 1.18))
+    ),
+    Target(
+        "overlap against the ceiling",
+        "mps, decode and ResNet-50 b4 beside GEMM and ResNet-50 training: >= 0.97 of the queueing model",
+        _of_ceiling,
+    ),
+    Target(
+        "overlap among threads",
+        "threads of one process, decode b1 beside GEMM: hp + be >= 1.10 at hp p99 <= 1.3 x alone",
+        partial(_best_total, asked=which.DECODE_BESIDE_GEMM, mode="threads", within=1.3, total=1.10),
+    ),
+    Target(
+        "long kernels",
+        "timeslice, behind 50 ms kernels: hp p99 no worse than behind the gate prototype",
+        partial(_long_kernels, mode="timeslice", factor=1.0),
+    ),
+    Target(
+        "long kernels under MPS",
+        "mps with half of the SMs left to hp, beside 50 ms kernels: hp p99 under 0.7 of that gate's",
+        partial(_long_kernels, mode="mps", factor=0.7),
+    ),
+    Target(
+        "hp training",
+        "30 % input stall beside training: hp iteration time / alone <= 1.05 and be >= 0.9 of the stall",
+        _training,
+    ),
+    Target(
+        "fairness",
+        "1 hp + 4 be: each be within 3 % of its fair share, hp p99 as beside one",
+        _four_clients,
+    ),
+    Target(
+        "cost of threads",
+        "<= 1 us an operation over plain streams, 100 GEMMs 2048 of two clients no slower (not a colocation)",
+        _elsewhere,
+    ),
+)

@@ -1,0 +1,106 @@
+"""What a worker does when it is told: serve requests as they arrive, or run steps back to back.
+
+Times are seconds of CLOCK_MONOTONIC, which all processes of a machine share, so workers start at the same moment
+without talking to each other.
+
+    {"do": "serve", "begin": T, "arrivals": [...], "trace": [from, to]}   open loop, arrivals relative to begin
+    {"do": "loop", "begin": T, "end": T, "trace": [from, to]}             closed loop
+"""
+
+import time
+from typing import Any
+
+from orion.bench.workload import Workload
+
+
+def obey(workload: Workload, command: dict[str, Any]) -> dict[str, Any]:
+    """Carry one command out and return its reply.
+
+    Args:
+        workload: What runs; the calling thread's own.
+        command: As above; `trace` is left out where no spans are wanted.
+
+    Returns:
+        What `serve` or `loop` returns, and with a trace `spans`: when the GPU worked for it, seconds from begin.
+
+    Raises:
+        ValueError: There is no such command.
+    """
+    begin, trace = command["begin"], command.get("trace")
+    if trace is not None:
+        workload.trace.anchor(workload.finish)
+    if command["do"] == "serve":
+        reply = serve(workload, begin, command["arrivals"], trace)
+    elif command["do"] == "loop":
+        reply = loop(workload, begin, command["end"], trace)
+    else:
+        raise ValueError(f"unknown command {command['do']!r}")
+    workload.trace.on = False
+    if trace is not None:
+        reply["spans"] = [
+            (start - begin, end - begin)
+            for start, end in workload.trace.spans()
+            if end - begin > trace[0] and start - begin < trace[1]
+        ]
+    return reply
+
+
+def serve(workload: Workload, begin: float, arrivals: list[float], trace: list[float] | None) -> dict[str, Any]:
+    """Answer each request in turn, none before it is due.
+
+    Returns:
+        starts, ends: seconds from begin of each request.
+    """
+    starts: list[float] = []
+    ends: list[float] = []
+    clock = time.monotonic
+    with workload.throughout():
+        for arrival in arrivals:
+            wait = begin + arrival - clock()
+            if wait > 0:
+                time.sleep(wait)
+            start = clock() - begin
+            _switch_trace(workload, start, trace)
+            workload.step()
+            starts.append(start)
+            ends.append(clock() - begin)
+    workload.finish()
+    return {"starts": starts, "ends": ends}
+
+
+def loop(workload: Workload, begin: float, end: float, trace: list[float] | None) -> dict[str, Any]:
+    """Run steps back to back from begin to end.
+
+    Returns:
+        ends: seconds from begin at which each step returned: completed where the workload waits for its steps, at
+        most two steps ahead where it queues them.
+    """
+    ends: list[float] = []
+    clock = time.monotonic
+    time.sleep(max(0.0, begin - clock()))
+    with workload.throughout():
+        while True:
+            now = clock()
+            if now >= end:
+                break
+            _switch_trace(workload, now - begin, trace)
+            workload.step()
+            ends.append(clock() - begin)
+    workload.finish()
+    return {"ends": ends}
+
+
+def about(workload: Workload) -> dict[str, Any]:
+    """Describe a workload that is ready, for its parent and for the raw data."""
+    return {
+        "ready": True,
+        "gpu": workload.gpu,
+        "unit": workload.unit,
+        "amount": workload.amount,
+        "details": workload.details,
+    }
+
+
+def _switch_trace(workload: Workload, now: float, window: list[float] | None) -> None:
+    if window is not None:
+        workload.trace.on = window[0] <= now < window[1]

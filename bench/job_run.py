@@ -1,0 +1,164 @@
+"""Runs a job file in this process, a thread a client: `python -m orion.bench.job_run FILE`, under the hook.
+
+`orion launch` starts it so. Set-ups follow each other, then all clients begin at one moment. An hp client does its
+iterations; a be client does its own, and ends early when every hp client has ended: what comes after is no sharing.
+Latency counts from the scheduled arrival, in a closed loop from the end of the iteration before.
+"""
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from orion.bench.commandline import OneSentenceParser
+from orion.bench.estimates import percentile
+from orion.bench.job_file import DROPPED, Job, JobFileError, read_jobs
+from orion.bench.workload import Place, Workload
+from orion.bench.workloads import load, make
+from orion.inprocess import Figures, Scheduler, SchedulerError
+
+SWITCH_SECONDS = 50e-6  # how long a thread may keep Python's lock from another
+PIPED_WIDTH = 140  # where no terminal says how wide it is
+_POLICIES = ("orion", "gate", "none", "streams", "reef", "ticktock", "orion-2024")
+
+
+class _Thread(threading.Thread):
+    """One client."""
+
+    def __init__(self, index: int, job: Job, simulated: bool, scheduler: Scheduler, crew: "_Crew") -> None:
+        super().__init__(name=f"client {index}", daemon=True)
+        self._index, self.job = index, job
+        self._kind, self._options = load(job.kind, job.options, simulated)
+        self._scheduler, self._crew = scheduler, crew
+        self.starts: list[float] = []
+        self.ends: list[float] = []
+        self.ready = threading.Event()
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Set up, wait for the begin, do the iterations."""
+        try:
+            with self._scheduler.client(self._index) as client:
+                workload = make(self._kind, self._options, Place(one_of_several=True, stream=lambda: client.stream))
+                self.ready.set()
+                self._crew.begun.wait()
+                if not self._crew.failed.is_set():
+                    self._iterate(workload)
+        except BaseException as error:
+            self.error = error
+            self._crew.failed.set()
+        finally:
+            self.ready.set()
+            self._crew.ended(self.job)
+
+    def _iterate(self, workload: Workload) -> None:
+        clock, begin, arrivals = time.monotonic, self._crew.begin, self.job.arrivals
+        with workload.throughout():
+            for number in range(self.job.iterations):
+                if self._crew.is_over(self.job):
+                    break
+                due = begin + arrivals[number] if arrivals else clock()
+                time.sleep(max(0.0, due - clock()))
+                workload.step()
+                self.starts.append(due - begin)
+                self.ends.append(clock() - begin)
+        workload.finish()
+
+    def figures(self, did: Figures) -> dict[str, Any]:
+        """Return what the client's iterations took, without the first ones."""
+        latencies = [1e3 * (end - start) for start, end in list(zip(self.starts, self.ends, strict=True))[DROPPED:]]
+        span = self.ends[-1] - self.ends[DROPPED - 1] if len(self.ends) > DROPPED else 0.0
+        row: dict[str, Any] = {"name": self.job.name, "role": self.job.role, "workload": self.job.kind}
+        row |= {"iterations": len(latencies), "throughput": len(latencies) / span if span > 0 else None}
+        for rank in (50, 95, 99):
+            row[f"p{rank}_ms"] = percentile(latencies, rank) if latencies else None
+        row |= {"launches": did.launches, "gated_launches": did.gated_launches}
+        return row | {"overlapped_launches": did.overlapped_launches, "gated_seconds": did.gated_seconds}
+
+
+class _Crew:
+    """What the clients of a run have in common."""
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self.begun, self.failed = threading.Event(), threading.Event()
+        self.begin = 0.0
+        self._hp_left = sum(job.role == "hp" for job in jobs)
+        self._lock = threading.Lock()
+
+    def ended(self, job: Job) -> None:
+        with self._lock:
+            self._hp_left -= job.role == "hp"
+
+    def is_over(self, job: Job) -> bool:
+        return self.failed.is_set() or (job.role == "be" and self._hp_left == 0)
+
+
+def run_jobs(jobs: list[Job], policy: str, max_slowdown: float, simulated: bool) -> list[dict[str, Any]]:
+    """Run clients to their ends.
+
+    Returns:
+        One row a client: name, role, workload, iterations that counted, throughput (a second), p50_ms, p95_ms, p99_ms
+        (None without iterations), and what the scheduler counted.
+
+    Raises:
+        SchedulerError: the hook is not there, or refuses.
+        Exception: what a client failed with.
+    """
+    sys.setswitchinterval(SWITCH_SECONDS)
+    with Scheduler([job.role for job in jobs], policy, max_slowdown) as scheduler:
+        crew = _Crew(jobs)
+        threads = [_Thread(index, job, simulated, scheduler, crew) for index, job in enumerate(jobs)]
+        for thread in threads:
+            thread.start()
+            thread.ready.wait()
+        crew.begin = time.monotonic()
+        crew.begun.set()
+        for thread in threads:
+            thread.join()
+        for thread in threads:
+            if thread.error is not None:
+                raise thread.error
+        return [thread.figures(did) for thread, did in zip(threads, scheduler.snapshot(), strict=True)]
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(
+        "client", "role", "workload", "iterations", "a second", "p50 ms", "p95 ms", "p99 ms", "gated", "beside hp"
+    )
+    for number, row in enumerate(rows):
+        measured = (row["throughput"], row["p50_ms"], row["p95_ms"], row["p99_ms"])
+        cells = ["-" if value is None else f"{value:.2f}" for value in measured]
+        counts = [str(row["gated_launches"]), str(row["overlapped_launches"])] if row["role"] == "be" else ["", ""]
+        table.add_row(f"{number} {row['name']}", row["role"], row["workload"], str(row["iterations"]), *cells, *counts)
+    return table
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Read, run, print; return the exit status."""
+    parser = OneSentenceParser(prog="orion launch", description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--policy", choices=_POLICIES, default="orion")
+    parser.add_argument("--max-slowdown", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--simulated", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    try:
+        rows = run_jobs(read_jobs(options.file, options.seed), options.policy, options.max_slowdown, options.simulated)
+    except (JobFileError, SchedulerError, ValueError) as error:
+        print(f"orion: {error}", file=sys.stderr)
+        return 1
+    if options.json:
+        print(json.dumps({"clients": rows}, indent=2))
+    else:
+        Console(width=None if sys.stdout.isatty() else PIPED_WIDTH).print(_table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""The workloads by name: what each is, what may be said of it, what makes it, and its simulated stand-in.
+
+Names and options are known without torch, which is imported by the process that runs a workload and by nobody else.
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from orion.bench.workload import Place, Workload
+from orion.bench.workloads import options as of
+from orion.bench.workloads import stand_ins
+from orion.bench.workloads.stand_ins import Load
+
+HERE = __name__.rpartition(".")[0]
+
+
+class WorkloadError(ValueError):
+    """There is no such workload, or it has no such option; one sentence."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One workload."""
+
+    summary: str
+    options: type[of.Options]
+    factory: str
+    """`module:class`, the module in this package; the class takes options and a Place."""
+    stand_in: Callable[[Any], Load] | None = None
+    """Makes the simulated one of checked options; None: it is one."""
+
+
+KINDS: dict[str, Kind] = {
+    "resnet50-inference": Kind(
+        "ResNet-50 requests", of.ResNet50Inference, "inference:ResNet50Inference", stand_ins.resnet50_inference
+    ),
+    "mobilenetv2-inference": Kind(
+        "MobileNetV2 requests: small kernels",
+        of.Convolutional,
+        "inference:MobileNetV2Inference",
+        stand_ins.mobilenetv2_inference,
+    ),
+    "bert-inference": Kind("BERT-base requests", of.BertInference, "inference:BertInference", stand_ins.bert_inference),
+    "gpt-prefill": Kind(
+        "a decoder of 24 layers reads prompts", of.GptPrefill, "inference:GptPrefill", stand_ins.gpt_prefill
+    ),
+    "gpt-decode": Kind(
+        "it generates, each token brought to the CPU before the next",
+        of.GptDecode,
+        "decoding:GptDecode",
+        stand_ins.gpt_decode,
+    ),
+    "gpt-decode-unsynchronised": Kind(
+        "it generates, a request's tokens queued and waited for once",
+        of.GptDecode,
+        "decoding:GptDecodeUnsynchronised",
+        stand_ins.gpt_decode_unsynchronised,
+    ),
+    "resnet50-training": Kind(
+        "ResNet-50 training", of.ResNet50Training, "training:ResNet50Training", stand_ins.resnet50_training
+    ),
+    "bert-training": Kind("BERT training", of.BertTraining, "training:BertTraining", stand_ins.bert_training),
+    "gpt-training": Kind("decoder training", of.GptTraining, "training:GptTraining", stand_ins.gpt_training),
+    "gemm": Kind("matrix products: long kernels on all SMs", of.Gemm, "stress:Gemm", stand_ins.gemm),
+    "elementwise": Kind(
+        "memory streaming in short blocks", of.Elementwise, "stress:Elementwise", stand_ins.elementwise
+    ),
+    "long-kernel": Kind(
+        "single kernels that hold all SMs for long", of.LongKernel, "stress:LongKernel", stand_ins.long_kernel
+    ),
+    "spin": Kind("kernels that hold a few SMs", of.Spin, "stress:Spin", stand_ins.spin),
+    "simulated-inference": Kind("requests on the simulated GPU", of.Simulated, "simulated:Simulated"),
+    "simulated-training": Kind("training on the simulated GPU", of.SimulatedTraining, "simulated:SimulatedTraining"),
+}
+
+
+def load(kind: str, options: dict[str, Any], simulated: bool) -> Load:
+    """Return what a worker is told: a workload as it is, or its stand-in.
+
+    Raises:
+        WorkloadError: One that cannot be.
+    """
+    checked, stand_in = check(kind, options), KINDS[kind].stand_in
+    return stand_in(checked) if simulated and stand_in else (kind, options)
+
+
+def make(kind: str, options: dict[str, Any], place: Place | None = None) -> Workload:
+    """Set a workload up; returns when it is warm.
+
+    Raises:
+        WorkloadError: One that cannot be; nothing has been imported then.
+    """
+    checked = check(kind, options)
+    module, name = KINDS[kind].factory.split(":")
+    factory = getattr(importlib.import_module(f"{HERE}.{module}"), name)
+    return cast("Workload", factory(checked, place or Place()))
+
+
+def check(kind: str, options: dict[str, Any]) -> of.Options:
+    """Return a workload's options with its defaults.
+
+    Raises:
+        WorkloadError: There is no such kind or option, or a value cannot be.
+    """
+    if kind not in KINDS:
+        raise WorkloadError(f"there is no workload {kind!r}; there are {', '.join(KINDS)}")
+    model = KINDS[kind].options
+    try:
+        return model.model_validate(options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(model.model_fields)
+            raise WorkloadError(f"{kind} has no option {option!r}; it has {known}") from error
+        told = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
+        given = f"option {option} is {first['input']!r}; " if option else ""
+        raise WorkloadError(f"{kind}: {given}{told}") from error
+
+
+@dataclass(frozen=True)
+class OptionRow:
+    """One option as a person reads it."""
+
+    name: str
+    default: Any
+    allowed: str
+    """ "graph, eager, compile", "integer", ... """
+    meaning: str
+
+
+def options_of(kind: str) -> list[OptionRow]:
+    """Describe a workload's options, the most telling ones first.
+
+    Raises:
+        KeyError: There is no such kind.
+    """
+    schema = KINDS[kind].options.model_json_schema()["properties"]
+    rows = [
+        OptionRow(name, field.get("default"), _allowed(field), field.get("description", ""))
+        for name, field in schema.items()
+    ]
+    return sorted(rows, key=lambda row: row.name in of.Options.model_fields)
+
+
+def _allowed(field: dict[str, Any]) -> str:
+    if "enum" in field:
+        return ", ".join(field["enum"])
+    kinds = [one.get("type", "") for one in field.get("anyOf", [field])]
+    return " or ".join("nothing" if kind == "null" else kind for kind in kinds)

@@ -1,0 +1,159 @@
+"""Workloads of the simulated GPU: kernels that are a duration and a number of SMs.
+
+The driver is called through NVIDIA's own Python bindings, as on a GPU, so the hook sees an ordinary CUDA program.
+Python's work between two launches is kept small: on two cores it would be the noise that the demo measures.
+"""
+
+import collections
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from cuda.bindings import driver
+
+from orion.bench.workload import NoTrace, Place, Span, Trace
+from orion.bench.workloads import options as of
+
+DEFAULT_STREAM = 0
+NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+HIGHEST_PRIORITY = -100  # the driver takes the nearest one that it has
+UNFINISHED_STEPS = 2
+DRAIN_SECONDS = 0.1  # the driver appends to its timeline every 20 ms
+
+
+class DriverError(RuntimeError):
+    """A driver call failed; the text holds its number."""
+
+
+def checked(answer: tuple[Any, ...]) -> Any:
+    """Return what a binding answered beside its status, or raise."""
+    if answer[0] != driver.CUresult.CUDA_SUCCESS:
+        raise DriverError(f"the driver answered {answer[0]!r}")
+    return answer[1] if len(answer) > 1 else None
+
+
+class DeviceTimeline:
+    """What the simulated GPU itself writes down: who had it when, to the nanosecond, slices and all."""
+
+    def __init__(self, path: Path) -> None:
+        """Args: path is where the driver appends `process begin_ns end_ns what`, one line a piece."""
+        self._path = path
+        self.on = False
+
+    def anchor(self, finish: Callable[[], None]) -> None:
+        """Do nothing: the device's clock is CLOCK_MONOTONIC."""
+
+    def mark(self) -> None:
+        """Do nothing: the device sees each launch."""
+
+    def spans(self) -> list[Span]:
+        """Return (begin, end) of each piece in CLOCK_MONOTONIC seconds."""
+        time.sleep(DRAIN_SECONDS)
+        pieces = (line.split(maxsplit=3) for line in self._path.read_text().splitlines())
+        return [(int(begin) / 1e9, int(end) / 1e9) for _, begin, end, _ in pieces]
+
+
+class Simulated:
+    """Parts of equal kernels, launched one by one or as a graph, waited for or queued."""
+
+    unit = "requests"
+
+    def __init__(self, options: of.Simulated, place: Place) -> None:
+        """Load the kernel, capture the graph where there is one, and run a few steps."""
+        self.trace: Trace = NoTrace()
+        if options.timeline:
+            os.environ["ORION_SIM_TRACE"] = options.timeline  # read by the driver when it is initialised
+            self.trace = DeviceTimeline(Path(options.timeline))
+        checked(driver.cuInit(0))
+        device = checked(driver.cuDeviceGet(0))
+        checked(driver.cuCtxSetCurrent(checked(driver.cuDevicePrimaryCtxRetain(device))))
+        self.gpu = checked(driver.cuDeviceGetName(64, device)).split(b"\0")[0].decode()
+        self.amount = options.amount
+        self.details: dict[str, Any] = options.model_dump(exclude_none=True, exclude={"timeline", "amount"})
+        self.details["step_ms"] = options.kernel_us * options.kernels / 1e3 + options.stall_ms
+        self._one_of_several = place.one_of_several
+        self._stream = _make_stream(options, place)
+        self._parts = range(options.parts)
+        self._kernels = range(options.kernels // options.parts)
+        self._kernel = _load_kernel(options)
+        self._launch = self._captured(place) if options.graph else self._launch_kernels
+        self._waits, self._stall_seconds = not options.queued, options.stall_ms / 1e3
+        self._queued: collections.deque[Any] = collections.deque()
+        self._events = [checked(driver.cuEventCreate(NO_TIMING)) for _ in range(UNFINISHED_STEPS + 1)]
+        for _ in range(3):
+            self.step()
+        self.finish()
+
+    def step(self) -> None:
+        """Do the parts, then stall."""
+        for _ in self._parts:
+            self._launch()
+            if self._waits:
+                checked(driver.cuStreamSynchronize(self._stream))
+        if not self._waits:
+            self._queue_step()
+        if self._stall_seconds:
+            self.finish()
+            time.sleep(self._stall_seconds)
+
+    def finish(self) -> None:
+        """Wait for the stream, or in a process of its own for everything."""
+        checked(driver.cuStreamSynchronize(self._stream) if self._one_of_several else driver.cuCtxSynchronize())
+
+    def throughout(self) -> AbstractContextManager[Any]:
+        """Return the context of a run of steps."""
+        return nullcontext()
+
+    def _launch_kernels(self) -> None:
+        launch, kernel, stream = driver.cuLaunchKernel, self._kernel, self._stream
+        for _ in self._kernels:
+            checked(launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0))
+
+    def _captured(self, place: Place) -> Callable[[], None]:
+        """Return what launches the graph of a part."""
+        modes = driver.CUstreamCaptureMode
+        mode = (
+            modes.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL if place.one_of_several else modes.CU_STREAM_CAPTURE_MODE_GLOBAL
+        )
+        stream = self._stream
+        self._stream = stream or checked(driver.cuStreamCreate(NON_BLOCKING))  # the default one cannot be captured
+        checked(driver.cuStreamBeginCapture(self._stream, mode))
+        self._launch_kernels()
+        graph = checked(driver.cuStreamEndCapture(self._stream))
+        self._stream = stream
+        executable = checked(driver.cuGraphInstantiate(graph, 0))
+        return lambda: checked(driver.cuGraphLaunch(executable, stream))
+
+    def _queue_step(self) -> None:
+        """Wait for the step before the last ones."""
+        event = self._events.pop()
+        checked(driver.cuEventRecord(event, self._stream))
+        self._queued.append(event)
+        if len(self._queued) > UNFINISHED_STEPS:
+            self._events.append(self._queued.popleft())
+            checked(driver.cuEventSynchronize(self._events[-1]))
+
+
+class SimulatedTraining(Simulated):
+    """The same under another name for what it counts."""
+
+    unit = "steps"
+
+
+def _make_stream(options: of.Simulated, place: Place) -> Any:
+    if place.stream is not None:
+        return place.stream()
+    if options.stream_priority == "high" or place.one_of_several:
+        priority = HIGHEST_PRIORITY if options.stream_priority == "high" else 0
+        return checked(driver.cuStreamCreateWithPriority(NON_BLOCKING, priority))
+    return DEFAULT_STREAM
+
+
+def _load_kernel(options: of.Simulated) -> Any:
+    line = f"kernel work duration_us={options.kernel_us:.3f} sms={options.sms} params="
+    module = checked(driver.cuModuleLoadData(f"orion-sim 1\n{line}\n".encode() + b"\0"))
+    return checked(driver.cuModuleGetFunction(module, b"work"))

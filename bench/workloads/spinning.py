@@ -1,0 +1,102 @@
+"""Kernels that keep SMs busy for a given time and do nothing else.
+
+Written in PTX and loaded through the driver: torch's own sleeping kernel is one block, and a compiler at run time
+(Triton, NVRTC) would be one more thing to have, to warm up and to go wrong.
+
+`elapsed` ends at a time by the GPU's clock, so a slice that somebody else gets is taken from it. `work` ends after a
+number of rounds, so an interruption makes it longer, as it does to real kernels.
+"""
+
+import ctypes
+import functools
+
+IMAGE = b"""
+.version 7.0
+.target sm_70
+.address_size 64
+
+.visible .entry elapsed(.param .u64 nanoseconds)
+{
+    .reg .u64 %begin, %now, %wanted;
+    .reg .pred %early;
+    ld.param.u64 %wanted, [nanoseconds];
+    mov.u64 %begin, %globaltimer;
+again:
+    mov.u64 %now, %globaltimer;
+    sub.u64 %now, %now, %begin;
+    setp.lt.u64 %early, %now, %wanted;
+    @%early bra again;
+    ret;
+}
+
+// The store is never reached, since xor and shift of a word that is not 0 never give 0; without it there would be
+// nothing to compute.
+.visible .entry work(.param .u64 rounds)
+{
+    .reg .u64 %left, %nowhere;
+    .reg .u32 %x, %y;
+    .reg .pred %more, %never;
+    ld.param.u64 %left, [rounds];
+    mov.u32 %x, %tid.x;
+    add.u32 %x, %x, 1;
+again:
+    shl.b32 %y, %x, 13;
+    xor.b32 %x, %x, %y;
+    shr.u32 %y, %x, 17;
+    xor.b32 %x, %x, %y;
+    shl.b32 %y, %x, 5;
+    xor.b32 %x, %x, %y;
+    sub.u64 %left, %left, 1;
+    setp.ne.u64 %more, %left, 0;
+    @%more bra again;
+    setp.eq.u32 %never, %x, 0;
+    mov.u64 %nowhere, 0;
+    @%never st.global.u32 [%nowhere], %x;
+    ret;
+}
+"""
+
+
+class SpinError(RuntimeError):
+    """A driver call failed; the text names it and its number."""
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    driver = ctypes.CDLL("libcuda.so.1")
+    numbers = [ctypes.c_uint] * 7
+    driver.cuLaunchKernel.argtypes = [ctypes.c_void_p, *numbers, *[ctypes.c_void_p] * 3]
+    return driver
+
+
+def _checked(call: str, status: int) -> None:
+    if status:
+        raise SpinError(f"{call} answered {status}")
+
+
+class SpinKernel:
+    """One of the kernels above in the current context, with its number of blocks and its argument."""
+
+    def __init__(self, name: str, blocks: int, threads: int, stream: int) -> None:
+        """Load it.
+
+        Args:
+            name: "elapsed" or "work".
+            blocks: Of each launch.
+            threads: Of each block.
+            stream: A CUstream; 0 is the default one.
+        """
+        driver = _driver()
+        module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
+        _checked("cuModuleLoadData", driver.cuModuleLoadData(ctypes.byref(module), ctypes.c_char_p(IMAGE)))
+        found = driver.cuModuleGetFunction(ctypes.byref(self._function), module, ctypes.c_char_p(name.encode()))
+        _checked("cuModuleGetFunction", found)
+        self._shape = (blocks, 1, 1, threads, 1, 1, 0)
+        self._stream = ctypes.c_void_p(stream)
+        self.argument = ctypes.c_uint64(1)
+        self._parameters = (ctypes.c_void_p * 1)(ctypes.addressof(self.argument))
+
+    def launch(self) -> None:
+        """Launch once with `argument`, nanoseconds or rounds."""
+        status = _driver().cuLaunchKernel(self._function, *self._shape, self._stream, self._parameters, None)
+        _checked("cuLaunchKernel", status)

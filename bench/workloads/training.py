@@ -1,0 +1,140 @@
+"""Training loops: forward, backward, optimizer; bf16 autocast. Data stays on the GPU.
+
+An input pipeline would measure the machine's CPUs; where its effect is wanted, the loop waits for the step before,
+then sleeps for the given share of an iteration, which is what a slow loader does to the GPU.
+"""
+
+# mypy: disable-error-code="import-not-found, no-untyped-call, misc"
+import time
+from abc import abstractmethod
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import nn
+
+from orion.bench.workload import Trace
+from orion.bench.workloads import options as of
+from orion.bench.workloads.networks.convolutional import ResNet50
+from orion.bench.workloads.networks.transformer import Decoder, MaskedLanguageModel
+from orion.bench.workloads.on_gpu import OnGPU
+from orion.bench.workloads.shapes import BERT_WIDE, GPT
+
+TrainingT = TypeVar("TrainingT", bound=of.Training)
+
+
+class _Training(OnGPU[TrainingT], Generic[TrainingT]):
+    """A loop over one batch."""
+
+    _model: nn.Module
+    _optimizer: Any
+    _stall_seconds = 0.0
+
+    @abstractmethod
+    def _loss(self) -> Any:
+        """Run the model forward."""
+
+    def _build(self, options: TrainingT) -> None:
+        self.amount = float(options.batch)
+
+    def _calibrate(self) -> None:
+        options = self._options
+        if options.stall_ms is not None:
+            self._stall_seconds = options.stall_ms / 1e3
+        elif options.stall:
+            work_ms = self._milliseconds()
+            self._stall_seconds = work_ms * options.stall / (1 - options.stall) / 1e3
+            self.details["work_ms"] = round(work_ms, 3)
+        self.details["stall_ms"] = round(self._stall_seconds * 1e3, 3)
+
+    def _mode(self) -> AbstractContextManager[Any]:
+        if not self._place.one_of_several:
+            return nullcontext()
+        # The backward pass's own thread serves all clients of a process; launches have to come from the client's.
+        context: AbstractContextManager[Any] = torch.autograd.set_multithreading_enabled(False)
+        return context
+
+    def step(self) -> None:
+        """Queue one training step, after the input that it waits for."""
+        if self._stall_seconds:
+            while self._queued:
+                self._queued.popleft().synchronize()
+            time.sleep(self._stall_seconds)
+        self._loss().backward()
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self.trace.mark()
+        if self._options.sync_each_step:
+            self._wait()
+        else:
+            self._queue_step()
+
+
+class ResNet50Training(_Training[of.ResNet50Training]):
+    """ResNet-50: SGD with momentum, channels last."""
+
+    unit = "images"
+
+    def _build(self, options: of.ResNet50Training) -> None:
+        super()._build(options)
+        self._model = ResNet50().to(memory_format=torch.channels_last)
+        self._images = torch.randn(options.batch, 3, 224, 224).to(memory_format=torch.channels_last)
+        self._labels = torch.randint(0, 1000, (options.batch,))
+        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.01, momentum=0.9)
+        if options.traced:
+            mark_layers(self._model, self.trace)
+
+    def _loss(self) -> Any:
+        with torch.autocast("cuda", torch.bfloat16):
+            return nn.functional.cross_entropy(self._model(self._images), self._labels)
+
+
+class BertTraining(_Training[of.BertTraining]):
+    """BERT as a masked language model: 15 % of the words are predicted, AdamW."""
+
+    unit = "sequences"
+
+    def _build(self, options: of.BertTraining) -> None:
+        super()._build(options)
+        batch, length, words = options.batch, options.length, MaskedLanguageModel.VOCABULARY
+        masked = length * 15 // 100
+        self._model = MaskedLanguageModel(*BERT_WIDE, length=length)
+        self._tokens = torch.randint(0, words, (batch, length))
+        self._places = torch.randint(0, length, (batch, masked))
+        self._labels = torch.randint(0, words, (batch * masked,))
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=1e-5, fused=True)
+
+    def _loss(self) -> Any:
+        with torch.autocast("cuda", torch.bfloat16):
+            scores = self._model(self._tokens, self._places)
+            return nn.functional.cross_entropy(scores.float().flatten(0, 1), self._labels)
+
+
+class GptTraining(_Training[of.GptTraining]):
+    """A decoder that learns to predict each next token, AdamW."""
+
+    unit = "sequences"
+
+    def _build(self, options: of.GptTraining) -> None:
+        super()._build(options)
+        self._model = Decoder(*GPT, length=options.length)
+        text = torch.randint(0, Decoder.VOCABULARY, (options.batch, options.length + 1))
+        self._tokens, self._labels = text[:, :-1].contiguous(), text[:, 1:].flatten()
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=1e-5, fused=True)
+
+    def _loss(self) -> Any:
+        with torch.autocast("cuda", torch.bfloat16):
+            scores = self._model(self._tokens)
+            return nn.functional.cross_entropy(scores.float().flatten(0, 1), self._labels)
+
+
+def mark_layers(model: nn.Module, trace: Trace) -> None:
+    """Mark the trace after every layer, forward and backward: pieces short enough to see the gate between them."""
+
+    def after(*_: object) -> None:
+        trace.mark()
+
+    for layer in model.modules():
+        if not list(layer.children()):
+            layer.register_forward_hook(after)
+            layer.register_full_backward_hook(after)

@@ -1,0 +1,202 @@
+"""`orion profile`: what a workload's kernels are like, measured, imported, shown.
+
+Exit status of `kernels`: the program's own; 3 if that is 0 and no kernel was seen.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orion.cli.errors import Refused
+from orion.cli.profiling.units import Unit
+
+if TYPE_CHECKING:
+    from orion.cli.profiling import nsight_compute
+    from orion.cli.profiling.collected import Collected
+    from orion.crds.profile import GPUProfile
+
+NO_KERNEL = 3
+TABLE_ROWS = 20
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Measure a workload's kernels.")
+
+Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE.yaml", help="Where the GPUProfile goes.")]
+Name = Annotated[str | None, typer.Option(help="The profile's name.", show_default="the program's or the file's")]
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="REPORT.csv",
+        help="Take classes (compute, memory) from a report of Nsight Compute's: "
+        "ncu --csv --page raw --set roofline --section ComputeWorkloadAnalysis CMD > REPORT.csv",
+    ),
+]
+
+
+@app.command(name="kernels", context_settings={"allow_interspersed_args": False})
+def kernels(
+    command: Annotated[list[str], typer.Argument(help="The program and its arguments, after --.", metavar="CMD")],
+    output: Output = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.csv", help="Write Orion's file as well: one row a launch, in their order."),
+    ] = None,
+    csv_per_kernel: Annotated[bool, typer.Option("--csv-per-kernel", help="In it, one row a kernel.")] = False,
+    csv_launches: Annotated[
+        int, typer.Option(min=1, max=10_000_000, help="In it, no more launches of each process than these.")
+    ] = 100_000,
+    ncu: Report = None,
+    name: Name = None,
+) -> None:
+    """Run a program and measure its kernels: duration, SMs needed, registers, shared memory.
+
+    Needs no rights, no change of the program, and sees its children and CUDA graphs too. Nothing else should use the
+    GPU meanwhile. Without [bold]--output[/bold] the result is shown as a table.
+
+    Whether a kernel is short of compute or of memory is for hardware counters to tell, which take rights (root, or
+    the driver's NVreg_RestrictProfilingToAdminUsers=0): make a report with Nsight Compute and give it with
+    [bold]--ncu[/bold], here or later to [bold]orion profile classify[/bold].
+
+    CUPTI serves one profiler in a process: a program that traces itself with torch.profiler gets a trace without
+    kernels while it runs under this command.
+
+    [bold]orion profile kernels -o profile.yaml -- python serve.py[/bold]
+    """
+    from orion import hook
+    from orion.cli.profiling import building, collected, running
+
+    try:
+        library = hook.profiler()
+    except FileNotFoundError as error:
+        raise Refused(str(error)) from error
+    report = _read_report(ncu)
+    launches = csv_launches if csv and not csv_per_kernel else 0
+    with tempfile.TemporaryDirectory(prefix="orion-profile-") as folder:
+        status = running.run_profiled(command, library, Path(folder), launches)
+        found = collected.read_folder(Path(folder))
+    profile = building.build_profile(found, command, name or (output.stem if output else None))
+    if not profile.spec.kernels:
+        raise Refused(_why_none(found, status), status=status or NO_KERNEL)
+    profile = _classified(profile, report)
+    _put(profile, output)
+    if csv:
+        _write_csv(profile, found, csv, csv_per_kernel)
+    raise typer.Exit(status)
+
+
+@app.command(name="show")
+def show(
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="A GPUProfile.")],
+    rows: Annotated[int, typer.Option(min=1, help="Kernels to show.")] = TABLE_ROWS,
+) -> None:
+    """Show a profile: each kernel's share of the GPU time, duration, SMs and class."""
+    _show(_load(file), rows)
+
+
+@app.command(name="import")
+def import_orion(
+    file: Annotated[Path, typer.Argument(metavar="ORION.csv", help="Name,Profile,Memory_footprint,SM_usage,Duration")],
+    output: Output = None,
+    model_sms: Annotated[int | None, typer.Option(min=1, help="SMs of the GPU that it was measured on.")] = None,
+    unit: Annotated[
+        Unit, typer.Option(help="Of Duration: Orion's files are in ns, those of kernel_intercept in us.")
+    ] = Unit.NS,
+    ncu: Report = None,
+    name: Name = None,
+) -> None:
+    """Make a GPUProfile of a profile file of Orion's (EuroSys'24)."""
+    from orion.cli.profiling import orion_csv
+
+    profile = orion_csv.to_profile(orion_csv.read_rows(file, unit), name or file.stem, model_sms)
+    _put(_classified(profile, _read_report(ncu)), output)
+
+
+@app.command(name="classify")
+def classify(
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="A GPUProfile.")],
+    ncu: Annotated[Path, typer.Option(metavar="REPORT.csv", help="Of Nsight Compute, as for `orion profile kernels`.")],
+    output: Output = None,
+) -> None:
+    """Put the classes of an Nsight Compute report into a profile; in place, unless --output says otherwise."""
+    _put(_classified(_load(file), _read_report(ncu)), output or file)
+
+
+def _read_report(path: Path | None) -> "nsight_compute.Report | None":
+    from orion.cli.profiling import nsight_compute
+
+    return nsight_compute.read_report(path) if path else None
+
+
+def _classified(profile: "GPUProfile", report: "nsight_compute.Report | None") -> "GPUProfile":
+    from orion.cli.profiling import nsight_compute
+
+    if report is None:
+        return profile
+    classified, unknown = nsight_compute.classify(profile, report)
+    if unknown:
+        total = len(profile.spec.kernels)
+        typer.echo(f"orion: {unknown} of {total} kernels are not in the report; their class stays as it was", err=True)
+    return classified
+
+
+def _load(path: Path) -> "GPUProfile":
+    from orion.crds.profile import ProfileError, parse_profile
+
+    try:
+        return parse_profile(path.read_text(), str(path))
+    except ProfileError as error:
+        raise Refused(str(error)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}") from error
+
+
+def _put(profile: "GPUProfile", path: Path | None) -> None:
+    """Write a profile to its file and say so, or show it."""
+    from orion.crds.profile import format_profile
+
+    if path is None:
+        _show(profile, TABLE_ROWS)
+        return
+    try:
+        path.write_text(format_profile(profile))
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}") from error
+    for warning in profile.spec.source.warnings:
+        typer.echo(f"orion: note: {warning}", err=True)
+    typer.echo(f"orion: {len(profile.spec.kernels)} kernels written to {path}", err=True)
+
+
+def _show(profile: "GPUProfile", rows: int) -> None:
+    from rich.console import Console
+
+    from orion.cli.profiling import table
+
+    Console().print(table.picture(profile, rows))
+
+
+def _write_csv(profile: "GPUProfile", found: "Collected", path: Path, per_kernel: bool) -> None:
+    from orion.cli.profiling import orion_csv
+
+    rows = orion_csv.kernel_rows(profile) if per_kernel else orion_csv.launch_rows(profile, found)
+    written = orion_csv.write_rows(path, rows)
+    typer.echo(f"orion: {written} rows written to {path}", err=True)
+    launches = sum(kernel.launches for kernel in profile.spec.kernels)
+    if not per_kernel and written < launches:
+        typer.echo(f"orion: note: the program had {launches} launches; --csv-launches raises the bound", err=True)
+
+
+def _why_none(found: "Collected", status: int) -> str:
+    failures = [process.failure for process in found.processes if process.failure]
+    if failures:
+        return f"no kernel was seen: {failures[0]}"
+    if any(process.dropped or process.records for process in found.processes):
+        return "no kernel was seen to its end: the program did not wait for its work, or was killed at once"
+    if found.processes:
+        return (
+            "no kernel was seen, though the program used CUDA: it launched none, or was killed within its first second"
+        )
+    ended = f", which ended with status {status}" if status else ""
+    return (
+        f"no kernel was seen: the driver was never initialised in this program{ended}; does it run on the GPU at all?"
+    )

@@ -1,0 +1,153 @@
+"""Orion's profile files: `Name,Profile,Memory_footprint,SM_usage,Duration`, one launch a row, in launch order.
+
+Profile is 1 (compute), 0 (memory) or -1 (unknown); Duration is nanoseconds, in files of kernel_intercept microseconds
+under the same header; SM_usage may exceed the number of SMs. Orion splits rows at every comma and knows no quotes, so
+names are written short and without commas; on reading, the last four cells count and the rest is the name.
+"""
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from orion.cli.errors import Refused
+from orion.cli.profiling.building import object_name
+from orion.cli.profiling.collected import Collected
+from orion.cli.profiling.names import base_name
+from orion.cli.profiling.units import Unit
+from orion.crds.profile import GPU, Duration, GPUProfile, Kernel, KernelClass, Metadata, ProfileSpec, Source
+
+HEADER = "Name,Profile,Memory_footprint,SM_usage,Duration"
+_PROFILES = {KernelClass.COMPUTE: 1, KernelClass.MEMORY: 0, KernelClass.UNKNOWN: -1}
+_CLASSES = {number: kernel_class for kernel_class, number in _PROFILES.items()}
+_TOO_SHORT_NS = 500
+""" No kernel is as short as this; a file whose typical one is was written in another unit. """
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row, its duration in nanoseconds."""
+
+    name: str
+    kernel_class: KernelClass
+    sms: int
+    duration_ns: float
+
+
+def _row_text(row: Row) -> str:
+    return f"{row.name.replace(',', ';')},{_PROFILES[row.kernel_class]},0,{row.sms},{row.duration_ns:.0f}"
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> int:
+    """Write a file for Orion and return its number of rows.
+
+    Raises:
+        Refused: it cannot be written.
+    """
+    texts = [_row_text(row) for row in rows]
+    try:
+        path.write_text("\n".join([HEADER, *texts, ""]))
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}") from error
+    return len(texts)
+
+
+def _kernel_row(kernel: Kernel, duration_ns: float) -> Row:
+    return Row(base_name(kernel.name), kernel.kernel_class, kernel.sms_needed_uncapped or 0, duration_ns)
+
+
+def kernel_rows(profile: GPUProfile) -> list[Row]:
+    """Return one row a kernel, its duration the median."""
+    return [_kernel_row(kernel, kernel.duration_ns.median) for kernel in profile.spec.kernels]
+
+
+def launch_rows(profile: GPUProfile, collected: Collected) -> list[Row]:
+    """Return one row a launch, in launch order, process after process; the bound is that of the collection."""
+    kernels = {
+        (kernel.mangled_name, kernel.grid, kernel.block, kernel.shared_memory.dynamic): kernel
+        for kernel in profile.spec.kernels
+        if kernel.shared_memory is not None
+    }
+    return [
+        _kernel_row(kernels[launch.key], launch.duration_ns) for launch in collected.launches if launch.key in kernels
+    ]
+
+
+def read_rows(path: Path, unit: Unit) -> list[Row]:
+    """Return the rows of a file of Orion's.
+
+    Raises:
+        Refused: it cannot be read, or a row is none.
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}") from error
+    if not lines or [cell.strip() for cell in lines[0].split(",")] != HEADER.split(","):
+        raise Refused(f"{path}:1: expected {HEADER}, is {lines[0] if lines else 'nothing'!r}")
+    rows = [_read_row(line, path, number, unit) for number, line in enumerate(lines[1:], start=2) if line.strip()]
+    if not rows:
+        raise Refused(f"{path}:2: expected a row such as Conv,1,0,98,100480, is nothing")
+    return rows
+
+
+def _read_row(line: str, path: Path, number: int, unit: Unit) -> Row:
+    where = f"{path}:{number}"
+    cells = line.rsplit(",", 4)
+    if len(cells) != 5:
+        raise Refused(f"{where}: expected five cells, {HEADER}, is {line!r}")
+    name, profile, _, sms, duration = (cell.strip() for cell in cells)
+    if profile not in ("1", "0", "-1"):
+        raise Refused(f"{where}: expected a Profile of 1, 0 or -1, is {profile!r}")
+    if not sms.isdecimal():
+        raise Refused(f"{where}: expected an SM_usage of 0 or more, is {sms!r}")
+    try:
+        nanoseconds = float(duration) * unit.nanoseconds
+    except ValueError:
+        nanoseconds = -1.0
+    if not 0 <= nanoseconds < 1e15:
+        raise Refused(f"{where}: expected a Duration of 0 or more, is {duration!r}")
+    return Row(name, _CLASSES[int(profile)], int(sms), nanoseconds)
+
+
+def to_profile(rows: list[Row], name: str, sms: int | None) -> GPUProfile:
+    """Return the profile that rows tell: rows of one name, class and SM need are one kernel.
+
+    Args:
+        rows: at least one.
+        name: the object's.
+        sms: of the GPU that they were measured on, where that is known.
+    """
+    groups: dict[tuple[str, KernelClass, int], list[float]] = {}
+    for row in rows:
+        groups.setdefault((row.name, row.kernel_class, row.sms), []).append(row.duration_ns)
+    all_ns = sum(sum(durations) for durations in groups.values())
+    kernels = [
+        Kernel(
+            name=kernel_name,
+            launches=len(durations),
+            duration_ns=Duration(median=statistics.median(durations), p95=_p95(durations)),
+            total_share=round(sum(durations) / all_ns, 6) if all_ns else 0.0,
+            sms_needed=(min(needed, sms) if sms else needed) or None,
+            sms_needed_uncapped=needed or None,
+            kernel_class=kernel_class,
+        )
+        for (kernel_name, kernel_class, needed), durations in sorted(groups.items(), key=lambda each: -sum(each[1]))
+    ]
+    source = Source(kind="orionCsv", processes=0, warnings=_doubts(rows))
+    return GPUProfile(
+        metadata=Metadata(name=object_name(name)),
+        spec=ProfileSpec(gpu=GPU(sms=sms), source=source, kernels=kernels),
+    )
+
+
+def _p95(values: list[float]) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * 0.95))]
+
+
+def _doubts(rows: list[Row]) -> list[str]:
+    doubts = ["grids and blocks are not in such files, so the policy cannot tell these kernels' launches"]
+    typical = statistics.median(row.duration_ns for row in rows)
+    if typical < _TOO_SHORT_NS:
+        doubts.append(f"the median duration would be {typical:.0f} ns, shorter than any kernel: try --unit us")
+    return doubts

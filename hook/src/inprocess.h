@@ -1,0 +1,63 @@
+/* The scheduler of clients that are threads of one process (orion/inprocess.h): who is bound to which client.
+ *
+ * There is no thread in the launch path: a client is a virtual board (virtual_board.h), a bound thread finds it by two
+ * thread-local words, and its launches pass the same gate as a process's would. */
+#ifndef ORION_INPROCESS_STATE_H
+#define ORION_INPROCESS_STATE_H
+
+#include <cuda.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "orion/inprocess.h"
+
+#define ORION_OWN_STREAMS 64u /* clients times contexts of one GPU, those of earlier schedulers included */
+
+struct orion_board;
+struct orion_process;
+struct orion_client_pages;
+
+/* A client's stream in one context. Never destroyed but with its context, and used again by a later scheduler: a thread
+ * that has just fetched the handle may use it. */
+struct orion_own_stream {
+    _Atomic(CUstream) stream; /* written last; NULL: free */
+    CUcontext context;
+    uint32_t client, role;
+};
+
+struct orion_inprocess { /* in the process's mapping, which a forked child finds wiped */
+    _Atomic uint32_t lock;
+    _Atomic uint32_t generation;         /* of the running scheduler; 0: none runs */
+    uint32_t starts;
+    _Atomic uint32_t clients;
+    _Atomic int32_t device;              /* CUdevice + 1 of the first context that a client used; 0: none yet */
+    uint32_t roles[ORION_CLIENTS_MOST];  /* guarded by the lock */
+    struct orion_client_pages *pages;
+    struct orion_board *boards[ORION_CLIENTS_MOST];
+    struct orion_own_stream own[ORION_OWN_STREAMS];
+};
+
+/* The calling thread's binding. One of an earlier scheduler, or of a forked parent's, has another generation. */
+struct orion_binding {
+    uint32_t client;     /* + 1; 0: none */
+    uint32_t generation;
+    /* The own stream that was fetched last: see redirect.c */
+    CUcontext context;
+    CUstream stream;
+    uint32_t context_epoch;
+};
+extern _Thread_local struct orion_binding orion_binding;
+
+bool orion_inprocess_runs(struct orion_process *process);
+
+/* A scheduler is for one GPU: that of the first context in which a client used a stream. */
+bool orion_inprocess_is_on_its_gpu(struct orion_process *process, CUdevice device);
+
+/* The board of the client that the stream belongs to, or else that the calling thread is bound to; NULL: none. */
+struct orion_board *orion_inprocess_board(struct orion_process *process, CUstream stream, CUdevice device);
+
+void orion_inprocess_lock(struct orion_process *process);
+void orion_inprocess_unlock(struct orion_process *process);
+
+#endif

@@ -1,0 +1,84 @@
+#include "overlap.h"
+
+#include "board.h"
+#include "core.h"
+#include "facts.h"
+#include "policy.h"
+#include "process.h"
+#include "system.h"
+#include "window.h"
+
+#define REACH_OF_TYPICAL 40u                   /* Orion's own test: be work in flight under 2.5 % of hp's request time */
+#define REACH_MOST_NS (2 * ORION_MILLISECOND)
+
+static const struct orion_busy_page *neighbour(const struct orion_board *board, uint32_t i)
+{
+    return &board->neighbours[atomic_load_explicit(&board->hp_place[i], memory_order_relaxed) % ORION_PLACES];
+}
+
+static uint32_t neighbours(const struct orion_board *board)
+{
+    uint32_t count = atomic_load_explicit(&board->hp_count, memory_order_acquire);
+    return count < ORION_PLACES ? count : ORION_PLACES;
+}
+
+static uint32_t class_of(uint64_t current) { return (uint32_t)(current >> 16) & 0xff; }
+
+/* What both are short of, neither gets more of by running together. Kernels that are short of the SMs' arithmetic run on
+ * SMs of their own, and get along. */
+static bool compete(uint32_t hp_class, uint32_t be_class)
+{
+    return hp_class == ORION_CLASS_MEMORY && be_class == ORION_CLASS_MEMORY;
+}
+
+static bool every_hp_gives_leave(const struct orion_board *board, uint32_t be_class)
+{
+    uint64_t now = orion_now();
+    for (uint32_t i = 0, count = neighbours(board); i < count; i++) {
+        const struct orion_busy_page *hp = neighbour(board, i);
+        if (atomic_load_explicit(&hp->state, memory_order_relaxed) == ORION_IDLE) continue;
+        if (now >= atomic_load_explicit(&hp->overlap_until_ns, memory_order_relaxed)) return false;
+        if (compete(class_of(atomic_load_explicit(&hp->current, memory_order_relaxed)), be_class)) return false;
+    }
+    return true;
+}
+
+bool orion_overlap_allows(struct orion_process *process, struct orion_board *board, const struct orion_work *work,
+                          uint64_t expected_ns)
+{
+    struct orion_kernel_facts facts;
+    if (expected_ns == 0 || orion_board_grant(board)->held) return false;
+    bool kernel = work->movable && work->launch.graph == NULL;
+    if (!kernel && expected_ns > orion_window_share(board)) return false;
+    orion_kernel_facts(&process->durations, work->identity, &facts);
+    return every_hp_gives_leave(board, facts.kernel_class);
+}
+
+void orion_overlap_tell(struct orion_process *process, struct orion_board *board, const struct orion_work *work)
+{
+    struct orion_kernel_facts facts;
+    if (!orion_kernel_facts(&process->durations, work->identity, &facts)) {
+        orion_kernel_note(process, work->identity, &work->launch);
+        orion_kernel_facts(&process->durations, work->identity, &facts);
+    }
+    atomic_store_explicit(&board->busy->current, orion_pack_current(facts.sms, facts.kernel_class, facts.expected_ns),
+                          memory_order_relaxed);
+}
+
+uint64_t orion_overlap_reach(const struct orion_board *board, uint64_t share_ns)
+{
+    uint64_t reach = REACH_MOST_NS;
+    for (uint32_t i = 0, count = neighbours(board); i < count; i++) {
+        uint64_t typical = atomic_load_explicit(&neighbour(board, i)->typical_ns, memory_order_relaxed);
+        if (typical / REACH_OF_TYPICAL < reach) reach = typical / REACH_OF_TYPICAL;
+    }
+    return reach > share_ns ? reach : share_ns;
+}
+
+bool orion_overlap_spares(const struct orion_board *board, const struct orion_work *work, uint64_t expected_ns)
+{
+    const struct orion_policy *policy = orion_board_policy(board);
+    if (policy->kind != ORION_POLICY_ORION || policy->long_kernel_ns == 0 || expected_ns <= policy->long_kernel_ns) return false;
+    if (!work->movable || work->launch.graph != NULL || !orion_runs_together(board)) return false;
+    return atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) > 0;
+}

@@ -1,0 +1,31 @@
+/* Overlap: whether a be launch may run beside a busy hp, where contexts run together (MPS, threads of one process).
+ *
+ * hp's owner has granted a budget, and hp gives leave by it (budget.h). Within that leave the launch has to be of a kind
+ * that pays: of known duration; not short of memory bandwidth when hp's own kernels are; and not something that would
+ * fill the GPU: kernels run on a part of the SMs (partition.h), a graph or a copy only if it is shorter than the window
+ * (a graph's kernels ignore the stream's partition: measured on an H200). */
+#ifndef ORION_OVERLAP_H
+#define ORION_OVERLAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct orion_board;
+struct orion_process;
+struct orion_work;
+
+/* Whether the launch, of that expected time on the whole GPU (0: unknown), may run beside the hp clients that are busy. */
+bool orion_overlap_allows(struct orion_process *process, struct orion_board *board, const struct orion_work *work,
+                          uint64_t expected_ns);
+
+/* How much be work may be in flight while hp is idle, given that an arriving hp can share the GPU with what is left of
+ * it: a small part of what hp's busy periods usually last, and at least the share of the window. */
+uint64_t orion_overlap_reach(const struct orion_board *board, uint64_t share_ns);
+
+/* Whether a kernel should leave SMs to hp although hp is idle: it would hold them all for too long. */
+bool orion_overlap_spares(const struct orion_board *board, const struct orion_work *work, uint64_t expected_ns);
+
+/* hp: tells be what is being launched, so that be can choose what goes with it. */
+void orion_overlap_tell(struct orion_process *process, struct orion_board *board, const struct orion_work *work);
+
+#endif

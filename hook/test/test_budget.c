@@ -1,0 +1,133 @@
+/* The budget of overlap: hp's slowdown settles under what its owner granted, whatever hp's busy periods look like. */
+#include "check.h"
+
+#include <math.h>
+
+#include "budget.h"
+#include "fake_driver.h"
+#include "policy.h"
+#include "system.h"
+
+#define MS ORION_MILLISECOND
+
+static uint64_t seed = 11;
+static double uniform(void)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (double)(seed >> 11) / 9007199254740992.0;
+}
+static double exponential(double mean) { return -log(1 - uniform()) * mean; }
+
+static void grant(struct orion_board *board, uint32_t max_slowdown_milli)
+{
+    struct orion_policy_page *page = (struct orion_policy_page *)(uintptr_t)board->policy;
+    page->copy[0].kind = ORION_POLICY_ORION;
+    page->copy[0].max_slowdown_milli = max_slowdown_milli;
+    atomic_store(&page->be_clients, 1);
+    atomic_store(&board->sharing, ORION_SHARING_TOGETHER);
+    board->budget = (struct orion_budget){0};
+    atomic_store(&board->record->slowdown_milli, 0);
+}
+
+struct totals { double alone_ns, spent_ns; };
+static uint64_t now = 1000 * MS, work;
+
+/* One busy period of so much work: what be overlaps takes `beside` times as long. */
+static void period(struct orion_board *board, double alone_ns, double beside, uint64_t launches, struct totals *totals)
+{
+    orion_budget_opened(board, now, work);
+    uint64_t until = atomic_load(&board->busy->overlap_until_ns);
+    double leave = until > now ? (double)(until - now) : 0;
+    double overlapped = leave < alone_ns * beside ? leave : alone_ns * beside; /* time during which be runs as well */
+    double spent = overlapped + (alone_ns - overlapped / beside);
+    now += (uint64_t)spent;
+    work += launches;
+    orion_budget_paused(board, now, work);
+    totals->alone_ns += alone_ns;
+    totals->spent_ns += spent;
+    now += 5 * MS;
+}
+
+static double settled(struct orion_board *board, uint32_t max_slowdown_milli, double beside, double mean_requests)
+{
+    struct totals totals = {0, 0};
+    grant(board, max_slowdown_milli);
+    for (int i = 0; i < 4000; i++) {
+        if (i == 1000) totals = (struct totals){0, 0};
+        uint64_t requests = 1 + (uint64_t)exponential(mean_requests);
+        double noise = 0.98 + 0.04 * uniform();
+        period(board, (double)requests * 31e6 * noise, beside, requests * 32, &totals);
+    }
+    return totals.spent_ns / totals.alone_ns;
+}
+
+static void slowdown_settles_under_the_budget(struct orion_board *board)
+{
+    for (uint32_t budget = 1050; budget <= 1300; budget += 50) {
+        double slowdown = settled(board, budget, 1.45, 1.5);
+        CHECK(slowdown < 1 + (budget - 1000) / 1000.0 * 1.10);
+        CHECK(slowdown > 1 + (budget - 1000) / 1000.0 * 0.60);
+    }
+}
+
+static void a_large_budget_lets_everything_overlap(struct orion_board *board)
+{
+    double slowdown = settled(board, 3000, 1.4, 1.0);
+    CHECK(slowdown > 1.30); /* but for the control periods */
+}
+
+static void no_budget_means_no_overlap(struct orion_board *board)
+{
+    CHECK(settled(board, 1000, 1.4, 1.0) < 1.0001);
+}
+
+static void an_exceeded_budget_is_left_within_a_few_periods(struct orion_board *board)
+{
+    struct totals totals = {0, 0};
+    grant(board, 1200);
+    for (int i = 0; i < 500; i++) period(board, 31e6, 1.1, 32, &totals); /* cheap neighbours: all of it overlaps */
+    CHECK(board->budget.overlap_ns > 25 * MS);
+    for (int i = 0; i < 12; i++) period(board, 31e6, 3.0, 32, &totals);  /* dear ones */
+    totals = (struct totals){0, 0};
+    for (int i = 0; i < 200; i++) period(board, 31e6, 3.0, 32, &totals);
+    CHECK(totals.spent_ns / totals.alone_ns < 1.25);
+}
+
+static void what_sharing_costs_comes_off_the_budget(struct orion_board *board)
+{
+    struct orion_policy_page *page = (struct orion_policy_page *)(uintptr_t)board->policy;
+    page->copy[0].sharing_cost_milli = 1073;
+    CHECK(settled(board, 1073, 1.4, 1.0) < 1.0001);
+    CHECK(settled(board, 1200, 1.4, 1.0) < 1.14);
+    page->copy[0].sharing_cost_milli = 0;
+}
+
+static void a_period_without_end_is_cut_into_slices(struct orion_board *board)
+{
+    grant(board, 1150);
+    orion_budget_opened(board, now, work);
+    atomic_store(&board->busy->busy_since_ns, now);
+    atomic_store(&board->typical_busy_ns, 0);
+    double alone = 0, spent = 0;
+    for (int i = 0; i < 200000; i++) { /* steps of 2 ms, a launch a 100 us alone */
+        bool beside = now < atomic_load(&board->busy->overlap_until_ns);
+        now += 2 * MS;
+        work += beside ? 14 : 20;
+        if (i > 50000) alone += beside ? 1.4 : 2, spent += 2;
+        orion_budget_attend(board, now, work);
+    }
+    CHECK(spent / alone < 1.17);
+    CHECK(spent / alone > 1.08);
+}
+
+int main(void)
+{
+    struct orion_board *board = fake_board(ORION_ROLE_HP);
+    no_budget_means_no_overlap(board);
+    slowdown_settles_under_the_budget(board);
+    a_large_budget_lets_everything_overlap(board);
+    an_exceeded_budget_is_left_within_a_few_periods(board);
+    what_sharing_costs_comes_off_the_budget(board);
+    a_period_without_end_is_cut_into_slices(board);
+    return 0;
+}

@@ -1,0 +1,224 @@
+/* Graphs are known by their nodes: the same graph made again, another shape, changes of single nodes there and back,
+ * child graphs, nodes that do not say what will run; and how long a walk takes. On the simulated driver. */
+#include "check.h"
+
+#include <dlfcn.h>
+#include <time.h>
+
+#include "core.h"
+#include "durations.h"
+#include "facts.h"
+#include "generated/driver.h"
+#include "launched.h"
+#include "process.h"
+
+#define MUST(call) CHECK((call) == CUDA_SUCCESS)
+
+static struct orion_process *process;
+static CUfunction function, other;
+
+static void *find(void *where, const char *name) { return dlsym(where, name); }
+
+static void begin(void)
+{
+    CUdevice device;
+    CUcontext context;
+    CUmodule module;
+    setenv("ORION_ROOT", "/nonexistent", 1);
+    orion_driver_fill(find, RTLD_DEFAULT);
+    MUST(cuInit(0));
+    MUST(cuDeviceGet(&device, 0));
+    MUST(cuDevicePrimaryCtxRetain(&context, device));
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuModuleLoadData(&module, "orion-sim 1\nkernel one duration_us=5\nkernel two duration_us=9 params=8\n"));
+    MUST(cuModuleGetFunction(&function, module, "one"));
+    MUST(cuModuleGetFunction(&other, module, "two"));
+    process = orion_process_started();
+    atomic_store(&process->managed, 1);
+}
+
+static CUDA_KERNEL_NODE_PARAMS kernel(CUfunction which, unsigned grid)
+{
+    static uint64_t argument;
+    static void *arguments[] = {&argument};
+    return (CUDA_KERNEL_NODE_PARAMS){.func = which, .gridDimX = grid, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64, .blockDimY = 1,
+                                     .blockDimZ = 1, .kernelParams = which == other ? arguments : NULL};
+}
+
+/* A chain of kernels of grid 1, 2, ...; `nodes` may be NULL. */
+static CUgraph chain(unsigned count, CUgraphNode *nodes)
+{
+    CUgraph graph;
+    CUgraphNode before = NULL;
+    MUST(cuGraphCreate(&graph, 0));
+    for (unsigned i = 0; i < count; i++) {
+        CUDA_KERNEL_NODE_PARAMS parameters = kernel(function, 1 + i % 100);
+        CUgraphNode made;
+        MUST(cuGraphAddKernelNode(&made, graph, &before, before != NULL, &parameters));
+        before = made;
+        if (nodes != NULL) nodes[i] = made;
+    }
+    return graph;
+}
+
+static CUgraphExec instantiated(CUgraph graph)
+{
+    CUgraphExec exec;
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    orion_graph_made(exec, graph);
+    return exec;
+}
+
+static uint64_t of(CUgraphExec exec) { return orion_identity_graph(exec); }
+
+static void the_same_nodes_are_the_same_graph(void)
+{
+    CUgraph graph = chain(10, NULL), same = chain(10, NULL), longer = chain(11, NULL);
+    CUgraphExec a = instantiated(graph), b = instantiated(same), c = instantiated(longer);
+    CHECK(of(a) == of(b) && of(a) != of(c) && !orion_identity_is_local(of(a)));
+    uint64_t before = of(a);
+    CUgraphExecUpdateResultInfo info;
+    MUST(cuGraphExecUpdate(a, same, &info));
+    orion_graph_made(a, same);
+    CHECK(of(a) == before);
+    orion_graph_ending(a);
+    MUST(cuGraphExecDestroy(a));
+    CHECK(orion_identity_is_local(of(a)) && of(a) != of(b));
+}
+
+static void single_nodes_change_there_and_back(void)
+{
+    CUgraphNode nodes[10];
+    CUgraph graph = chain(10, nodes);
+    CUgraphExec exec = instantiated(graph);
+    uint64_t before = of(exec);
+    CUDA_KERNEL_NODE_PARAMS parameters = kernel(function, 4), changed = kernel(other, 77);
+    orion_graph_node_set(exec, nodes[3], orion_identity_kernel_node(&parameters, parameters.func)); /* other arguments alone */
+    CHECK(of(exec) == before);
+    orion_graph_node_set(exec, nodes[3], orion_identity_kernel_node(&changed, changed.func));
+    uint64_t after = of(exec);
+    CHECK(after != before);
+    orion_graph_node_set(exec, nodes[5], orion_identity_kernel_node(&changed, changed.func));
+    orion_graph_node_enabled(exec, nodes[5], false);
+    CHECK(of(exec) != after && of(exec) != before);
+    orion_graph_node_enabled(exec, nodes[5], true);
+    parameters = kernel(function, 6);
+    orion_graph_node_set(exec, nodes[5], orion_identity_kernel_node(&parameters, parameters.func));
+    CHECK(of(exec) == after);
+    parameters = kernel(function, 4);
+    orion_graph_node_set(exec, nodes[3], orion_identity_kernel_node(&parameters, parameters.func));
+    CHECK(of(exec) == before);
+    CUgraphNodeParams generic = {.type = CU_GRAPH_NODE_TYPE_HOST};
+    CHECK(orion_identity_node(&generic) == ORION_IDENTITY_NONE);
+    orion_graph_node_set(exec, nodes[3], ORION_IDENTITY_NONE);
+    CHECK(of(exec) == before);
+}
+
+static void children_count_as_their_nodes(void)
+{
+    CUgraph graph = chain(3, NULL), child = chain(4, NULL), another = chain(5, NULL);
+    CUgraphNode node;
+    MUST(cuGraphAddChildGraphNode(&node, graph, NULL, 0, child));
+    CUgraphExec exec = instantiated(graph);
+    uint64_t before = of(exec);
+    CHECK(!orion_identity_is_local(before) && before != of(instantiated(chain(7, NULL))));
+    orion_graph_child_set(exec, node, another);
+    CHECK(of(exec) != before);
+    orion_graph_child_set(exec, node, child);
+    CHECK(of(exec) == before);
+}
+
+static void copies_count_by_their_size(void)
+{
+    uint64_t identities[3];
+    for (unsigned i = 0; i < 3; i++) {
+        static char from[1 << 16], to[1 << 16];
+        CUgraph graph = chain(2, NULL);
+        CUgraphNode node;
+        CUcontext context;
+        MUST(cuCtxGetCurrent(&context));
+        CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = from, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = to,
+                             .WidthInBytes = i < 2 ? 4096 + i : 65536, .Height = 1, .Depth = 1};
+        MUST(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &box, context));
+        identities[i] = of(instantiated(graph));
+    }
+    CHECK(identities[0] == identities[1] && identities[0] != identities[2]);
+}
+
+static CUresult CUDAAPI a_conditional(CUgraphNode node, CUgraphNodeType *type)
+{
+    (void)node;
+    *type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    return CUDA_SUCCESS;
+}
+
+static void what_cannot_be_walked_goes_by_its_handle(void)
+{
+    CUgraph graph = chain(3, NULL);
+    orion_driver.cuGraphNodeGetType = a_conditional;
+    CUgraphExec exec = instantiated(graph), again = instantiated(graph);
+    orion_driver.cuGraphNodeGetType = cuGraphNodeGetType;
+    CHECK(orion_identity_is_local(of(exec)) && of(exec) != of(again));
+    orion_duration_learn(&process->durations, of(exec), 5000);
+    bool sample;
+    orion_graph_made(exec, graph); /* updated */
+    CHECK(!orion_identity_is_local(of(exec)));
+    CHECK(orion_duration_expect(&process->durations, of(exec), &sample) == 0);
+}
+
+static void facts_are_the_mean_over_kernels(void)
+{
+    struct orion_kernel_facts facts;
+    char text[16];
+    CUgraphExec exec = instantiated(chain(100, NULL));
+    struct orion_launch launch = {.graph = exec};
+    orion_kernel_note(process, of(exec), &launch);
+    CHECK(orion_kernel_facts(&process->durations, of(exec), &facts) && facts.sms >= 1 && facts.sms <= 132);
+    CHECK(orion_kernel_name(process, of(exec), text, sizeof text) && text[0] == 'o');
+}
+
+static void many_graphs_are_bounded(void)
+{
+    CUgraph graph = chain(1, NULL);
+    for (uintptr_t i = 1; i < 4 * ORION_GRAPHS; i++) {
+        orion_graph_made((CUgraphExec)(i * 64), graph);
+        CHECK(!orion_identity_is_local(of((CUgraphExec)(i * 64))));
+    }
+    for (uintptr_t i = 1; i < 4 * ORION_GRAPHS; i++) orion_graph_ending((CUgraphExec)(i * 64));
+    CHECK(orion_identity_is_local(of((CUgraphExec)64)));
+}
+
+static double microseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static void a_walk_is_quick(void)
+{
+    CUgraph graph = chain(5000, NULL);
+    CUgraphExec exec;
+    double first = microseconds();
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    double began = microseconds();
+    for (int i = 0; i < 10; i++) orion_graph_made(exec, graph);
+    double walk = (microseconds() - began) / 10 / 5000;
+    printf("graphs: %.3f us a node to walk, %.3f us to instantiate\n", walk, (began - first) / 5000);
+    CHECK(walk < 1.0); /* ten times the normal */
+}
+
+int main(void)
+{
+    begin();
+    the_same_nodes_are_the_same_graph();
+    single_nodes_change_there_and_back();
+    children_count_as_their_nodes();
+    copies_count_by_their_size();
+    what_cannot_be_walked_goes_by_its_handle();
+    facts_are_the_mean_over_kernels();
+    many_graphs_are_bounded();
+    a_walk_is_quick();
+    puts("graphs: ok");
+    return 0;
+}

@@ -1,0 +1,118 @@
+/* Threads that are clients bind, launch and synchronise at random while others do; then the scheduler stops and another
+ * one starts. hp is never clear while it has work, each launch counts for its own client. Runs under the thread
+ * sanitizer too: the whole of it against the simulated GPU is client_threads.c. */
+#include "check.h"
+#include "fake_driver.h"
+
+#include <pthread.h>
+
+#include "core.h"
+#include "inprocess.h"
+#include "redirect.h"
+#include "system.h"
+
+#define CLIENTS 3
+#define THREADS 6
+#define ROUNDS 3000
+
+static _Atomic uint64_t created;
+static _Atomic uint64_t launched[CLIENTS];
+
+static CUresult CUDAAPI create_stream(CUstream *stream, unsigned flags, int priority)
+{
+    CHECK(flags == CU_STREAM_NON_BLOCKING && (priority == 0 || priority == -5));
+    *stream = (CUstream)(uintptr_t)(0x9000 + 0x100 * atomic_fetch_add(&created, 1));
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI priorities(int *least, int *greatest) { *least = 0, *greatest = -5; return CUDA_SUCCESS; }
+static CUresult CUDAAPI done_stream(CUstream stream) { (void)stream; return CUDA_SUCCESS; }
+static CUresult CUDAAPI record(CUevent event, CUstream stream) { (void)event, (void)stream; return CUDA_SUCCESS; }
+static CUresult CUDAAPI wait(CUstream stream, CUevent event, unsigned flags) { (void)event, (void)stream, (void)flags; return CUDA_SUCCESS; }
+static CUresult CUDAAPI elapsed(float *milliseconds, CUevent from, CUevent to) { (void)from, (void)to; *milliseconds = 0; return CUDA_SUCCESS; }
+
+static void fake_threads_driver(void)
+{
+    orion_driver.cuCtxGetCurrent = fake_get_current;
+    orion_driver.cuStreamGetCtx = fake_stream_context;
+    orion_driver.cuCtxGetDevice = fake_get_device;
+    orion_driver.cuCtxPushCurrent_v2 = fake_push;
+    orion_driver.cuCtxPopCurrent_v2 = fake_get_current;
+    orion_driver.cuEventCreate = fake_event_create;
+    orion_driver.cuEventDestroy_v2 = fake_event_destroy;
+    orion_driver.cuEventQuery = fake_event_query;
+    orion_driver.cuEventRecord = record;
+    orion_driver.cuEventElapsedTime_v2 = elapsed;
+    orion_driver.cuThreadExchangeStreamCaptureMode = fake_exchange;
+    orion_driver.cuStreamSynchronize = done_stream;
+    orion_driver.cuStreamQuery = done_stream;
+    orion_driver.cuStreamWaitEvent = wait;
+    orion_driver.cuStreamCreateWithPriority = create_stream;
+    orion_driver.cuCtxGetStreamPriorityRange = priorities;
+}
+
+static void launch(uint32_t client, CUstream stream)
+{
+    struct orion_work work = {.stream = {orion_redirected(stream), false}, .identity = 9};
+    orion_work_begin(&work);
+    CHECK(work.lane != NULL);
+    const struct orion_board *board = work.lane->board;
+    CHECK(board->client == client + 1);
+    uint32_t state = atomic_load(&board->busy->state); /* another thread may be trying to close it just now */
+    if (board->role == ORION_ROLE_HP) CHECK(state == ORION_BUSY || state == ORION_CLOSING);
+    atomic_fetch_add(&launched[client], 1);
+    orion_work_end(&work, CUDA_SUCCESS);
+}
+
+static void synchronise(CUstream stream)
+{
+    struct orion_proof proof = {.scope = ORION_PROOF_STREAM, .blocks = true, .stream = {orion_redirected(stream), false}};
+    orion_proof_begin(&proof);
+    orion_proof_end(&proof, CUDA_SUCCESS);
+}
+
+static void *work(void *argument)
+{
+    uint32_t number = (uint32_t)(uintptr_t)argument, client = number % CLIENTS;
+    unsigned seed = number + 1;
+    CUstream own = (CUstream)(uintptr_t)(0x500000 + 0x1000 * number);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        if (i % 100 == 0) CHECK(orion_set_client_idx((int)client) == 0);
+        CUstream stream = rand_r(&seed) % 2 ? own : NULL;
+        CUresult result;
+        launch(client, stream);
+        switch (rand_r(&seed) % 4) {
+        case 0: synchronise(NULL); break;
+        case 1: synchronise(own); break;
+        case 2: CHECK(orion_synchronised_client(NULL, &result) && result == CUDA_SUCCESS); break;
+        default: break;
+        }
+    }
+    CHECK(orion_set_client_idx(-1) == 0);
+    CHECK(orion_redirected(NULL) == NULL);
+    return NULL;
+}
+
+static void run_scheduler(void)
+{
+    pthread_t threads[THREADS];
+    CHECK(orion_start_scheduler(CLIENTS) == 0);
+    for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, work, (void *)i) == 0);
+    for (unsigned i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    struct orion_client_figures figures;
+    for (int i = 0; i < CLIENTS; i++) CHECK(orion_client_figures(i, &figures, sizeof figures) == 0 && figures.launches > 0);
+    CHECK(orion_stop_scheduler() == 0);
+    CHECK(atomic_load(&orion_the_process->managed) == 0);
+}
+
+int main(void)
+{
+    fake_threads_driver();
+    unsetenv("ORION_HP_CLIENT");
+    run_scheduler();
+    uint64_t first = atomic_load(&created);
+    CHECK(first == CLIENTS);
+    run_scheduler();
+    CHECK(atomic_load(&created) == first); /* the streams are used again */
+    for (unsigned i = 0; i < CLIENTS; i++) CHECK(atomic_load(&launched[i]) == UINT64_C(2) * ROUNDS * THREADS / CLIENTS);
+    return 0;
+}

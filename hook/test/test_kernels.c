@@ -1,0 +1,194 @@
+/* Kernels are known by their names: handles of either kind, handles that come to mean another kernel, more kernels than
+ * fit, many threads; what is found out of them before they are measured. */
+#include "check.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "core.h"
+#include "durations.h"
+#include "facts.h"
+#include "fake_driver.h"
+#include "kernels.h"
+#include "process.h"
+
+/* The fake driver's kernels: a CUfunction is 0x1000000 + 64 i, the CUkernel of the same code 0x8000000 + 64 i. */
+#define FUNCTIONS UINT64_C(0x1000000)
+#define KERNELS UINT64_C(0x8000000)
+static _Atomic unsigned asked, generation;
+static _Thread_local char name[64];
+static bool nameless;
+
+static CUresult tell_name(const char **out, uint64_t handle, uint64_t first)
+{
+    atomic_fetch_add(&asked, 1);
+    if (nameless || handle < first || handle >= first + FUNCTIONS) return CUDA_ERROR_INVALID_HANDLE;
+    snprintf(name, sizeof name, "kernel_%u_%llu", atomic_load(&generation), (unsigned long long)(handle - first) / 64);
+    *out = name;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI function_name(const char **out, CUfunction function) { return tell_name(out, (uint64_t)(uintptr_t)function, FUNCTIONS); }
+static CUresult CUDAAPI kernel_name(const char **out, CUkernel kernel) { return tell_name(out, (uint64_t)(uintptr_t)kernel, KERNELS); }
+static CUresult CUDAAPI kernel_function(CUfunction *function, CUkernel kernel)
+{
+    *function = (CUfunction)((uintptr_t)kernel - KERNELS + FUNCTIONS);
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI attribute(int *value, CUfunction_attribute which, CUfunction function)
+{
+    *value = (int)which + ((uintptr_t)function % 128 == 64 ? 7 : 0); /* odd kernels are other code */
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI device_attribute(int *value, CUdevice_attribute which, CUdevice device)
+{
+    (void)which, (void)device;
+    *value = 132;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI occupancy(int *blocks, CUfunction function, int threads, size_t shared)
+{
+    (void)function, (void)shared;
+    *blocks = 2048 / threads;
+    return CUDA_SUCCESS;
+}
+
+static struct orion_process *process;
+static const void *function(uint64_t i) { return (const void *)(uintptr_t)(FUNCTIONS + 64 * i); }
+static const void *library_kernel(uint64_t i) { return (const void *)(uintptr_t)(KERNELS + 64 * i); }
+static struct orion_kernel_key key(const void *handle) { return orion_kernel_key(&process->kernels, handle); }
+
+static void either_kind_of_handle_is_one_kernel(void)
+{
+    char text[32];
+    unsigned before = atomic_load(&asked);
+    CHECK(key(function(1)).name == key(library_kernel(1)).name && key(function(1)).mark == key(library_kernel(1)).mark);
+    CHECK(key(function(1)).name == orion_hash_name("kernel_0_1") && key(function(1)).mark != 0);
+    CHECK(key(function(2)).name != key(function(1)).name && key(function(2)).mark != key(function(1)).mark);
+    CHECK(atomic_load(&asked) == before + 4); /* the CUkernel was asked about as a CUfunction first */
+    CHECK(orion_kernel_text(&process->kernels, key(function(2)).name, text, sizeof text) && strcmp(text, "kernel_0_2") == 0);
+    CHECK(orion_kernel_text(&process->kernels, key(function(2)).name, text, 5) && strcmp(text, "kern") == 0);
+    CHECK(!orion_kernel_text(&process->kernels, 12345, text, sizeof text));
+}
+
+static void unloaded_code_is_asked_about_anew(void)
+{
+    uint64_t before = key(function(3)).name;
+    atomic_store(&generation, 1);
+    CHECK(key(function(3)).name == before);
+    orion_kernels_forget(&process->kernels);
+    CHECK(key(function(3)).name == orion_hash_name("kernel_1_3"));
+    atomic_store(&generation, 0);
+    orion_kernels_forget(&process->kernels);
+}
+
+static void a_kernel_without_a_name_is_its_handle(void)
+{
+    nameless = true;
+    CHECK(key(function(70)).mark == ORION_IDENTITY_LOCAL && key(function(70)).name != key(function(71)).name);
+    CHECK(key(NULL).mark == ORION_IDENTITY_LOCAL);
+    nameless = false;
+    orion_kernels_forget(&process->kernels);
+    CHECK(key(function(70)).mark != ORION_IDENTITY_LOCAL);
+}
+
+static void many_kernels_are_bounded_and_right(void)
+{
+    for (uint64_t i = 0; i < 8 * ORION_KERNELS; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "kernel_0_%llu", (unsigned long long)i);
+        CHECK(key(function(i)).name == orion_hash_name(text));
+    }
+    unsigned before = atomic_load(&asked);
+    for (int i = 0; i < 1000; i++) key(function(8 * ORION_KERNELS - 1)), key(function(8 * ORION_KERNELS - 2));
+    CHECK(atomic_load(&asked) == before);
+}
+
+/* While code comes and goes: a handle's name is of some generation that was loaded, never another kernel's. */
+static void *hammer(void *argument)
+{
+    for (uint64_t i = 0; i < 100000; i++) {
+        uint64_t which = (i * (uint64_t)(uintptr_t)argument) % 6000;
+        char text[32];
+        bool found = false;
+        uint64_t got = key(function(which)).name;
+        for (unsigned j = 0; j < 3 && !found; j++) {
+            snprintf(text, sizeof text, "kernel_%u_%llu", j, (unsigned long long)which);
+            found = got == orion_hash_name(text);
+        }
+        CHECK(found);
+        if (i % 9973 == 0) atomic_store(&generation, (unsigned)(i % 3)), orion_kernels_forget(&process->kernels);
+    }
+    return NULL;
+}
+
+static void threads_do_no_harm(void)
+{
+    pthread_t threads[4];
+    for (uintptr_t i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, hammer, (void *)(2 * i + 1)) == 0);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    atomic_store(&generation, 0);
+    orion_kernels_forget(&process->kernels);
+}
+
+static uint64_t identity_of(const struct orion_launch *launch)
+{
+    struct orion_kernel_key its = key(launch->function);
+    return orion_identity_shape(its.name, its.mark, (unsigned)launch->blocks, 1, 1, launch->threads, 1, 1, launch->shared_bytes);
+}
+
+static void facts_come_before_the_first_sample(void)
+{
+    struct orion_launch launch = {.function = function(5), .blocks = 64, .threads = 1024};
+    struct orion_kernel_facts facts;
+    char text[32];
+    uint64_t identity = identity_of(&launch);
+    CHECK(!orion_kernel_facts(&process->durations, identity, &facts));
+    CHECK(!orion_kernel_note(process, identity, &launch));
+    CHECK(orion_kernel_facts(&process->durations, identity, &facts) && facts.sms == 32 && facts.expected_ns == 0);
+    CHECK(orion_kernel_name(process, identity, text, sizeof text) && strcmp(text, "kernel_0_5") == 0);
+    launch.blocks = 1000000;
+    identity = identity_of(&launch);
+    orion_kernel_note(process, identity, &launch);
+    CHECK(orion_kernel_facts(&process->durations, identity, &facts) && facts.sms == 132);
+}
+
+/* A profile's row knows no code: it counts for the kernel of that name and shape, whatever the kernel's mark. */
+static void a_profile_is_used_until_measured(void)
+{
+    bool sample;
+    struct orion_launch launch = {.function = function(9), .blocks = 10, .threads = 128};
+    struct orion_kernel_facts facts;
+    uint64_t identity = identity_of(&launch);
+    struct orion_duration *row = orion_duration_claim_for_hearsay(&process->durations, identity ^ key(launch.function).mark);
+    CHECK(identity != row->identity);
+    atomic_store(&row->expected_100ns, 1000);
+    orion_facts_set_class(row, ORION_CLASS_MEMORY);
+    orion_facts_set_flags(row, ORION_FACTS_PROFILE);
+    CHECK(orion_duration_expect(&process->durations, identity, &sample) == 0);
+    CHECK(orion_kernel_note(process, identity, &launch));
+    CHECK(orion_duration_expect(&process->durations, identity, &sample) == 100000 && sample);
+    CHECK(orion_kernel_facts(&process->durations, identity, &facts) && facts.kernel_class == ORION_CLASS_MEMORY && facts.sms == 1);
+    orion_duration_learn(&process->durations, identity, 10000);
+    CHECK(orion_duration_expect(&process->durations, identity, &sample) == 10100);
+}
+
+int main(void)
+{
+    fake_board(ORION_ROLE_BE);
+    process = orion_process_started();
+    orion_driver.cuFuncGetName = function_name;
+    orion_driver.cuKernelGetName = kernel_name;
+    orion_driver.cuKernelGetFunction = kernel_function;
+    orion_driver.cuFuncGetAttribute = attribute;
+    orion_driver.cuDeviceGetAttribute = device_attribute;
+    orion_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor = occupancy;
+    either_kind_of_handle_is_one_kernel();
+    unloaded_code_is_asked_about_anew();
+    a_kernel_without_a_name_is_its_handle();
+    many_kernels_are_bounded_and_right();
+    facts_come_before_the_first_sample();
+    a_profile_is_used_until_measured();
+    threads_do_no_harm();
+    puts("kernels: ok");
+    return 0;
+}

@@ -1,0 +1,99 @@
+"""The hook's C functions, as `hook/include/orion/inprocess.h` declares them, through ctypes.
+
+They are looked up among the symbols of the process: the hook has to be there before CUDA is, so loading it from here
+would come too late.
+"""
+
+import ctypes
+import functools
+
+HP = 1
+BE = 2
+POLICIES = {"none": 0, "gate": 1, "orion": 2, "streams": 16, "reef": 17, "ticktock": 18, "orion-2024": 19}
+"""By name; enum orion_policy_kind."""
+
+
+class SchedulerError(RuntimeError):
+    """What was asked of the scheduler cannot be done; the text is a sentence."""
+
+
+class FiguresOfClient(ctypes.Structure):
+    """struct orion_client_figures; times in nanoseconds."""
+
+    _fields_ = (
+        ("role", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("launches", ctypes.c_uint64),
+        ("gated_launches", ctypes.c_uint64),
+        ("gated_ns", ctypes.c_uint64),
+        ("window_waits", ctypes.c_uint64),
+        ("window_wait_ns", ctypes.c_uint64),
+        ("overlapped_launches", ctypes.c_uint64),
+        ("overlapped_ns", ctypes.c_uint64),
+        ("busy_ns", ctypes.c_uint64),
+        ("busy_periods", ctypes.c_uint64),
+        ("gpu_ns", ctypes.c_uint64),
+        ("in_flight_ns", ctypes.c_uint64),
+    )
+
+
+@functools.cache
+def _process() -> ctypes.CDLL:
+    """Return the functions with their types.
+
+    Raises:
+        SchedulerError: the hook is not preloaded.
+    """
+    symbols = ctypes.CDLL(None)
+    if not hasattr(symbols, "orion_start_scheduler"):
+        raise SchedulerError(
+            "the hook is not loaded in this process, and it has to be before CUDA is: start the program with "
+            'LD_PRELOAD="$(python -c "import orion.hook; print(orion.hook.library())")", or use `orion launch`'
+        )
+    symbols.orion_set_policy.argtypes = (ctypes.c_int, ctypes.c_uint32)
+    symbols.orion_client_stream.restype = ctypes.c_void_p
+    symbols.orion_client_figures.argtypes = (ctypes.c_int, ctypes.POINTER(FiguresOfClient), ctypes.c_size_t)
+    symbols.orion_scheduler_error.restype = ctypes.c_char_p
+    return symbols
+
+
+def _checked(result: int) -> None:
+    if result != 0:
+        raise SchedulerError((_process().orion_scheduler_error() or b"").decode(errors="replace"))
+
+
+def start(clients: int) -> None:
+    """Start the scheduler; like all functions here, an error is a SchedulerError."""
+    _checked(_process().orion_start_scheduler(clients))
+
+
+def stop() -> None:
+    """Wait for all clients' work and unbind their threads."""
+    _checked(_process().orion_stop_scheduler())
+
+
+def set_role(client: int, role: int) -> None:
+    """Make a client HP or BE, before its first work."""
+    _checked(_process().orion_set_client_role(client, role))
+
+
+def set_policy(policy: int, max_slowdown_milli: int) -> None:
+    """Change what a be client's launch waits for."""
+    _checked(_process().orion_set_policy(policy, max_slowdown_milli))
+
+
+def bind(client: int) -> None:
+    """Bind the calling thread to a client; -1: to none."""
+    _checked(_process().orion_set_client_idx(client))
+
+
+def stream(client: int) -> int:
+    """Return the CUstream of a client in the current context; 0: there is none."""
+    return int(_process().orion_client_stream(client) or 0)
+
+
+def figures(client: int) -> FiguresOfClient:
+    """Return what a client has done so far."""
+    answer = FiguresOfClient()
+    _checked(_process().orion_client_figures(client, ctypes.byref(answer), ctypes.sizeof(answer)))
+    return answer

@@ -1,0 +1,238 @@
+"""The scheduler as Python sees it: clients by number, threads bound by `with`, torch's stream bound along."""
+
+import contextlib
+import operator
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from orion.inprocess import entry_points
+from orion.inprocess.entry_points import SchedulerError
+
+_ROLES = {"hp": entry_points.HP, "be": entry_points.BE}
+_NS = 1e-9
+_UNBOUND = -1
+
+
+class _Bound(threading.local):
+    """The client that the thread is bound to."""
+
+    client = _UNBOUND
+
+
+_bound = _Bound()
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one client has done since the scheduler started; times in seconds.
+
+    Attributes:
+        role: "hp" or "be".
+        launches: calls that put work on the GPU.
+        gated_launches: be: those that waited for hp.
+        gated_seconds: be: how long they did.
+        window_waits: be: launches that waited for the client's own earlier work.
+        window_wait_seconds: be: how long they did.
+        overlapped_launches: be: those let through beside a busy hp.
+        overlapped_seconds: be: the GPU time that they were expected to take.
+        busy_seconds: hp: time with work on the GPU.
+        busy_periods: hp: how many times that began and ended.
+        gpu_seconds: be: expected GPU time of the work that has completed.
+        in_flight_seconds: be: expected GPU time of the work that has not.
+    """
+
+    role: str
+    launches: int
+    gated_launches: int
+    gated_seconds: float
+    window_waits: int
+    window_wait_seconds: float
+    overlapped_launches: int
+    overlapped_seconds: float
+    busy_seconds: float
+    busy_periods: int
+    gpu_seconds: float
+    in_flight_seconds: float
+
+
+class Client:
+    """One client of a running scheduler.
+
+    Args:
+        index: its number, from 0.
+        role: "hp" or "be".
+    """
+
+    def __init__(self, index: int, role: str) -> None:
+        self.index = index
+        self.role = role
+
+    @property
+    def stream(self) -> int:
+        """The client's own stream in the calling thread's current CUDA context, a CUstream as a number.
+
+        For ``torch.cuda.ExternalStream(client.stream)``, and for whatever else takes a handle.
+
+        Raises:
+            SchedulerError: the thread has no context, or one on another GPU than the scheduler's.
+        """
+        _make_torch_current()
+        handle = entry_points.stream(self.index)
+        if handle == 0:
+            raise SchedulerError(
+                "the calling thread has no CUDA context on the scheduler's GPU; use the GPU in it first"
+            )
+        return handle
+
+
+class Scheduler:
+    """Schedules the threads of this process as clients of one GPU; a context manager, one at a time in a process.
+
+    Args:
+        clients: the role of each client, "hp" or "be"; or their number, and the last one is hp.
+        policy: what a be client's launch waits for: "gate" (hp idle), "orion" (the same, but a budget may let it run
+            beside hp), "none", or one of the literature's: "streams", "reef", "ticktock", "orion-2024".
+        max_slowdown: the budget of "orion": how much longer hp's work may take than without overlap; 1: no overlap.
+
+    Raises:
+        SchedulerError: the hook is not preloaded, a scheduler runs already, or this process is a node agent's client.
+        ValueError: a role, policy or budget that cannot be.
+    """
+
+    def __init__(
+        self, clients: int | Sequence[str] = ("be", "hp"), policy: str = "orion", max_slowdown: float = 1.0
+    ) -> None:
+        self._roles = _roles_of(clients)
+        kind, budget = _checked_policy(policy, max_slowdown)
+        self.policy, self.max_slowdown = policy, max_slowdown
+        entry_points.start(len(self._roles))
+        self._runs = True
+        try:
+            for index, role in enumerate(self._roles):
+                entry_points.set_role(index, _ROLES[role])
+            entry_points.set_policy(kind, budget)
+        except BaseException:
+            self.stop()
+            raise
+
+    @contextlib.contextmanager
+    def client(self, index: int) -> Iterator[Client]:
+        """Bind the calling thread to a client for the length of a `with`; it may be bound inside another one.
+
+        Its default stream is then the client's own, also torch's current stream. What other threads put on the default
+        stream before is done first, and what they put there afterwards comes behind the client's work.
+
+        Args:
+            index: the client's number, from 0.
+
+        Raises:
+            IndexError: there is no such client.
+            SchedulerError: the scheduler has stopped.
+        """
+        if not 0 <= (index := operator.index(index)) < len(self._roles):
+            raise IndexError(f"there is no client {index}; the scheduler has {len(self._roles)}")
+        _make_torch_current()
+        before = _bound.client
+        entry_points.bind(index)
+        _bound.client = index
+        try:
+            bound = Client(index, self._roles[index])
+            with _torch_stream(bound):
+                yield bound
+        finally:
+            _bound.client = before
+            # Nothing of the outer one is left to bind to once the scheduler has stopped.
+            entry_points.bind(before if self._runs else _UNBOUND)
+
+    def set_policy(self, *, policy: str | None = None, max_slowdown: float | None = None) -> None:
+        """Change the policy, from the next launch on; what is left out stays.
+
+        Raises:
+            ValueError: a policy or budget that cannot be.
+        """
+        wanted = self.policy if policy is None else policy
+        budget = self.max_slowdown if max_slowdown is None else max_slowdown
+        entry_points.set_policy(*_checked_policy(wanted, budget))
+        self.policy, self.max_slowdown = wanted, budget
+
+    def snapshot(self) -> list[Figures]:
+        """Return what each client has done so far, by number."""
+        return [_figures_of(index, role) for index, role in enumerate(self._roles)]
+
+    def stop(self) -> None:
+        """Wait for all clients' work and unbind their threads; nothing if it has stopped."""
+        if self._runs:
+            self._runs = False
+            entry_points.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _roles_of(clients: int | Sequence[str]) -> list[str]:
+    if isinstance(clients, int):
+        if clients < 1:
+            raise ValueError(f"a scheduler needs at least one client, not {clients}")
+        return ["be"] * (clients - 1) + ["hp"]
+    roles = list(clients)
+    for role in roles:
+        if role not in _ROLES:
+            raise ValueError(f'a role is "hp" or "be", not {role!r}')
+    return roles
+
+
+def _checked_policy(policy: str, max_slowdown: float) -> tuple[int, int]:
+    if policy not in entry_points.POLICIES:
+        raise ValueError(f"there is no policy {policy!r}; there are {', '.join(entry_points.POLICIES)}")
+    if not 1 <= max_slowdown <= 100:
+        raise ValueError(f"max_slowdown must be 1 to 100, not {max_slowdown}")
+    return entry_points.POLICIES[policy], round(max_slowdown * 1000)
+
+
+def _figures_of(index: int, role: str) -> Figures:
+    now = entry_points.figures(index)
+    return Figures(
+        role=role,
+        launches=now.launches,
+        gated_launches=now.gated_launches,
+        gated_seconds=now.gated_ns * _NS,
+        window_waits=now.window_waits,
+        window_wait_seconds=now.window_wait_ns * _NS,
+        overlapped_launches=now.overlapped_launches,
+        overlapped_seconds=now.overlapped_ns * _NS,
+        busy_seconds=now.busy_ns * _NS,
+        busy_periods=now.busy_periods,
+        gpu_seconds=now.gpu_ns * _NS,
+        in_flight_seconds=now.in_flight_ns * _NS,
+    )
+
+
+def _torch() -> Any:
+    """Return torch if the program has imported it and it has a GPU, else None."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)  # None while it is being imported
+    return torch if cuda is not None and cuda.is_available() else None
+
+
+def _make_torch_current() -> None:
+    """Make torch's context the thread's current one: CUDA's runtime does so at a thread's first call that needs it."""
+    torch = _torch()
+    if torch is not None:
+        torch.cuda.current_stream().query()
+
+
+def _torch_stream(client: Client) -> Any:
+    """Return the context in which torch works on the client's stream: its allocator has to know it."""
+    torch = _torch()
+    if torch is None:
+        return contextlib.nullcontext()
+    return torch.cuda.stream(torch.cuda.ExternalStream(client.stream))

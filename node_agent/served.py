@@ -1,0 +1,125 @@
+"""One GPU with all that serves it: its board, its entrances, and what each look at it leads to."""
+
+from collections.abc import Callable, Iterable
+
+from orion.hook import layout
+from orion.node_agent import pages, policies
+from orion.node_agent.boards import Board
+from orion.node_agent.conditions import Conditions
+from orion.node_agent.errors import Invalid
+from orion.node_agent.fairness import Fairness
+from orion.node_agent.gpus.interface import Gpu
+from orion.node_agent.joining import Counters, Joining
+from orion.node_agent.knowledge import Row
+from orion.node_agent.windows import Activity, Look
+
+_HOLD_MS, _HOLD_STEP_MS = 500, 250
+""" A hold ends by itself after the first to the sum of both, in case that the agent dies. """
+_CONDITIONS_NS = 1_000_000_000
+
+Told = Callable[["ServedGpu"], None]
+
+
+class ServedGpu:
+    """A GPU's board with what serves it.
+
+    Args:
+        gpu: the GPU.
+        policy: how its clients share it.
+        next_generation: of its clients.
+        counters: shared by all GPUs.
+        pending_max: undecided connections that each slot may have.
+        save: writes the state file.
+        changed: called when clients came or left.
+    """
+
+    def __init__(
+        self,
+        gpu: Gpu,
+        policy: pages.Policy,
+        next_generation: int,
+        counters: Counters,
+        pending_max: int,
+        save: Told,
+        changed: Told,
+    ) -> None:
+        self.board = Board(gpu, policy, next_generation)
+        self.joining = Joining(self.board, counters, pending_max, lambda: save(self), lambda: changed(self))
+        self.activity = Activity(self.board)
+        self.fairness = Fairness()
+        self.conditions = Conditions(self.board)
+        self.unsaved = True
+        self.text = ""
+        """ For the state file. """
+        self.contended = False
+        """ Several be slots want the GPU, so who gets it has to be looked at often. """
+        self._conditions_ns = 0
+
+    def look(self, now_ns: int) -> bool:
+        """Look after the clients; return whether anything happened since the last look."""
+        self.joining.look(now_ns)
+        look = self.activity.look()
+        self.activity.share_out()
+        self._hold(look)
+        if now_ns - self._conditions_ns > _CONDITIONS_NS:
+            self._conditions_ns = now_ns
+            self.conditions.look()
+            for slot in self.board.slots.values():
+                slot.knowledge.save()
+        return look.anything or bool(self.board.stopped)
+
+    def set_policy(self, policy: pages.Policy) -> None:
+        """Change how the clients share the GPU.
+
+        Raises:
+            Invalid: clients run under MPS, and that alone costs hp more than the policy allows.
+        """
+        unkept = policies.unkept(policy)
+        if unkept and any(client.record.shares_context for client in self.board.clients.values() if client.ready):
+            raise Invalid(unkept)
+        self.board.set_policy(policy)
+        self.activity.share_out()
+        self.conditions.look()
+
+    def set_profile(self, name: str, rows: Iterable[Row]) -> None:
+        """Tell a slot's clients, those that come and those that are there, what is known of their kernels.
+
+        Raises:
+            NotFound: no such slot.
+            Invalid: a row that no kernel can have.
+        """
+        slot = self.board.slot(name)
+        try:
+            slot.knowledge.set_profile(rows)
+        except ValueError as error:
+            raise Invalid(str(error)) from None
+        for client in self.board.of_slot(slot):
+            if client.ready:
+                client.inform()
+
+    def stop(self) -> None:
+        """Let go of everything but the clients, who go on; nobody is held who could not be let go again."""
+        self.release_all()
+        self.joining.stop()
+        self.board.page.close()
+        for slot in self.board.slots.values():
+            slot.page.close()
+            slot.knowledge.close()
+
+    def release_all(self) -> None:
+        """Hold no slot."""
+        self.fairness.rest()
+        for slot in self.board.slots.values():
+            slot.set(held=0)
+
+    def _hold(self, look: Look) -> None:
+        """Let the slots wait that are ahead of their share."""
+        self.contended = len(look.demands) > 1 and policies.gates(self.board.policy)
+        if not self.contended:
+            self.release_all()
+            return
+        held = self.fairness.look(look.now_ns, look.elapsed_ns, look.available_ns, look.demands)
+        until_ms = (look.now_ns // 1_000_000 // _HOLD_STEP_MS + 1) * _HOLD_STEP_MS + _HOLD_MS
+        for slot in self.board.slots.values():
+            if slot.role is layout.Role.BE and (slot.grant.held or slot.name in held):
+                slot.set(held=(until_ms & 0xFFFFFFFF or 1) if slot.name in held else 0)

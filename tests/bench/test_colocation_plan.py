@@ -1,0 +1,161 @@
+"""The runs of a scenario: their names, their order, their arrivals, and the processes that they share."""
+
+from typing import Any
+
+import pytest
+
+from orion.bench.colocation.plan import Plan, PlannedRun
+from orion.bench.colocation.posts import posts_of
+from orion.bench.colocation.scenario import Arrivals, Experiment, Paced, Scenario, ScenarioError
+from orion.bench.colocation.schedule import TooFast, rate_of, schedule
+
+HP = {"workload": "simulated-inference", "options": {"kernels": 4}}
+BE: list[dict[str, Any]] = [{"workload": "simulated-training"}, {"workload": "gemm", "options": {"size": 2048}}]
+HP_ID = "simulated-inference-kernels-4-poisson-0.4"
+
+
+def experiment(**changes: Any) -> dict[str, Any]:
+    usual = {"hp": HP, "arrivals": {"kind": "poisson", "load": 0.4}, "be": BE, "systems": ["alone", "gate", "mps"]}
+    return {**usual, **changes}
+
+
+def planned(*experiments: dict[str, Any], **changes: Any) -> Plan:
+    from pathlib import Path
+
+    fields = {"name": "one", "rounds": 2, "experiments": experiments or [experiment()], **changes}
+    return Plan(Scenario.model_validate(fields).resolved(Path()))
+
+
+def runs(plan: Plan) -> list[PlannedRun]:
+    return [run for unit in plan.units for run in unit.runs]
+
+
+def test_a_round_has_its_references_once_and_each_system_beside_each_be() -> None:
+    first = sorted(run.path for run in runs(planned()) if run.round == 0)
+    assert first == sorted([
+        "runs/be/gemm-size-2048/0.json.gz",
+        "runs/be/simulated-training/0.json.gz",
+        *(f"runs/{HP_ID}/0/{name}.json.gz" for name in ("alone", "hp-closed-loop")),
+        *(f"runs/{HP_ID}/0/{be}/{system}.json.gz"
+          for be in ("gemm-size-2048", "simulated-training") for system in ("gate", "mps")),
+    ])  # fmt: skip
+
+
+def test_the_order_is_shuffled_from_the_seed_and_pairs_stay_together() -> None:
+    order = [run.path for run in runs(planned(rounds=6))]
+    assert order == [run.path for run in runs(planned(rounds=6))]
+    assert order != [run.path for run in runs(planned(rounds=6, seed=2))]
+    blocks = [run.block for run in runs(planned(rounds=6))]
+    assert len(set(blocks)) == len([block for number, block in enumerate(blocks) if blocks[number - 1] != block])
+    assert [run.round for run in runs(planned(rounds=6))] == sorted(run.round for run in runs(planned(rounds=6)))
+
+
+def test_the_closed_loop_comes_first_in_a_round() -> None:
+    for number in range(2):
+        assert next(run for run in runs(planned()) if run.round == number).kind == "hp-closed-loop"
+
+
+def test_a_system_may_be_measured_in_fewer_rounds() -> None:
+    systems = {"mps": {"kind": "mps", "rounds": 1}}
+    found = {(run.system, run.round) for run in runs(planned(systems=systems))}
+    assert ("mps", 0) in found
+    assert ("mps", 1) not in found
+    assert ("gate", 1) in found
+
+
+def test_a_ceiling_asks_for_closed_loops() -> None:
+    found = {run.path for run in runs(planned(experiment(ceiling=["mps", "none-in-threads"], be=BE[:1]), rounds=1))}
+    beside = f"runs/{HP_ID}/0/simulated-training"
+    assert found >= {
+        f"runs/{HP_ID}/0/mps-closed-loop.json.gz", f"runs/{HP_ID}/0/threads-closed-loop.json.gz",
+        f"{beside}/closed-overlap-mps.json.gz", f"{beside}/threads-closed-overlap-none-in-threads.json.gz",
+    }  # fmt: skip
+
+
+def test_experiments_of_one_hp_share_its_references() -> None:
+    plan = planned(experiment(be=BE[:1]), experiment(be=BE[1:]))
+    assert len(plan.units) == 1
+    paths = [run.path for run in runs(plan)]
+    assert len(paths) == len(set(paths))
+
+
+def test_the_same_pair_twice_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="asked for twice"):
+        planned(experiment(), experiment())
+
+
+def test_different_workloads_never_share_a_name() -> None:
+    odd = [{**HP, "options": {"timeline": text}} for text in ("a b", "a-b", "a" * 200)]
+    plan = planned(*(experiment(hp=hp) for hp in odd))
+    names = [unit.hp_id for unit in plan.units]
+    assert len(set(names)) == 3
+    assert all(len(name) < 100 and "/" not in name and " " not in name for name in names)
+
+
+def test_only_keeps_what_matches_and_what_it_is_held_to() -> None:
+    plan = planned()
+    plan.only("*/gemm*/gate")
+    assert {run.system for run in runs(plan)} == {"hp-closed-loop", "alone", "be-alone", "gate"}
+    assert {run.be_id for run in runs(plan)} == {None, "gemm-size-2048"}
+    with pytest.raises(ScenarioError, match="--only nothing matches no run"):
+        plan.only("nothing")
+
+
+def test_processes_are_shared_by_the_systems_that_can() -> None:
+    by_system = {
+        run.system: posts_of(run, simulated=True) for run in runs(planned(experiment(be=BE[:1]))) if run.round == 0
+    }
+    assert by_system["alone"] == by_system["hp-closed-loop"]
+    assert by_system["gate"][0] != by_system["alone"][0]
+    assert [post.mode for post in by_system["mps"]] == ["mps", "mps"]
+
+
+def test_orion_with_other_settings_needs_no_other_process() -> None:
+    systems = {"orion-2": {"kind": "orion", "max_slowdown": 2}}
+    plan = planned(experiment(systems=["gate", "orion-2"], be=BE[:1]), systems=systems)
+    by_system = {run.system: posts_of(run, simulated=True) for run in runs(plan) if run.round == 0}
+    assert by_system["gate"][0].clients == by_system["orion-2"][0].clients
+    assert by_system["gate"] == by_system["orion-2"]
+
+
+def test_equal_clients_have_slots_of_their_own_and_one_stands_for_them_alone() -> None:
+    plan = planned(experiment(be=[{**BE[0], "count": 3, "weights": [2, 1, 1]}], systems=["gate", "timeslice"]))
+    by_system = {run.system: posts_of(run, simulated=True) for run in runs(plan) if run.round == 0}
+    assert [(post.index, post.weight) for post in by_system["gate"][1:]] == [(0, 2.0), (1, 1.0), (2, 1.0)]
+    assert len(by_system["timeslice"]) == 4
+    assert len(by_system["be-alone"]) == 1
+
+
+def arrivals(**fields: Any) -> Arrivals:
+    return Experiment.model_validate({**experiment(), "arrivals": fields}).arrivals
+
+
+def test_a_load_is_a_share_of_the_capacity() -> None:
+    assert rate_of(Paced(kind="poisson", load=0.25), 200.0) == 50.0
+
+
+def test_a_rate_above_capacity_is_refused_with_both_figures() -> None:
+    with pytest.raises(TooFast, match=r"asked for 300.0 requests/s and can serve 200.0"):
+        rate_of(Paced(kind="poisson", rate=300.0), 200.0)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"kind": "poisson", "rate": 50.0}, {"kind": "uniform", "rate": 50.0},
+     {"kind": "trace", "gaps": [0.0, 3.0, 1.0], "rate": 50.0}],
+    ids=["poisson", "uniform", "trace"],
+)  # fmt: skip
+def test_so_many_requests_count_at_the_rate_that_was_asked_for(fields: dict[str, Any]) -> None:
+    made = schedule(arrivals(**fields), 50.0, 300, 0.5, 0.01, "seed")
+    assert made.arrivals is not None
+    assert sum(1 for time in made.arrivals if time >= 0.5) == 300
+    assert made.arrivals == sorted(made.arrivals)
+    assert made.end == made.arrivals[-1]
+    assert made.end == pytest.approx(6.5, rel=0.25)
+    assert made == schedule(arrivals(**fields), 50.0, 300, 0.5, 0.01, "seed")
+
+
+def test_a_closed_loop_is_as_long_as_its_iterations_alone() -> None:
+    made = schedule(arrivals(kind="closed"), None, 100, 0.5, 0.01, "seed")
+    assert made.arrivals is None
+    assert made.end == pytest.approx(1.5)

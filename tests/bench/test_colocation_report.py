@@ -1,0 +1,204 @@
+"""report.md, summary.json and plots from an output folder, and the targets judged on them."""
+
+import json
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orion.bench import colocation
+from orion.bench.colocation import report, targets
+from orion.bench.colocation.ceiling import Speeds
+from orion.bench.colocation.summary import Summary, Verdict
+from tests.bench.colocation_folder import SYSTEMS, ColocationFolder, System, workload
+
+NEVER = float("inf")
+DECODE = workload("decode", "gpt-decode-unsynchronised", batch=1)
+RESNET = workload("resnet", "resnet50-inference", batch=64)
+GEMM = workload("gemm", "gemm", size=8192)
+TRAINING = workload("training", "resnet50-training", batch=256)
+
+
+def chosen(*names: str) -> dict[str, System]:
+    return {name: SYSTEMS[name] for name in names}
+
+
+def verdicts(summary: Summary) -> dict[str, Verdict]:
+    return {verdict.target: verdict for verdict in summary.verdicts}
+
+
+@pytest.fixture
+def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pretend that matplotlib is not installed: most of these tests need no pictures, which take time."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
+    for name in ("plots", "plot_labels"):
+        monkeypatch.delitem(sys.modules, f"orion.bench.colocation.{name}", raising=False)
+        monkeypatch.delattr(colocation, name, raising=False)
+
+
+def test_everything_is_written_and_linked(tmp_path: Path) -> None:
+    made = ColocationFolder(tmp_path)
+    made.pair(DECODE, GEMM, chosen("timeslice", "gate", "orion-1.2", "mps+sm-cap"), rounds=2, requests=300)
+    made.ceiling(DECODE, GEMM, chosen("mps+sm-cap"), rounds=2)
+    made.closed({**TRAINING, "id": "hp-training"}, GEMM, chosen("gate-in-mps", "mps+sm-cap"), rounds=2)
+    summary = report.write(tmp_path)
+    assert [pair.name for pair in summary.pairs] == ["decode beside gemm", "hp-training beside gemm"]
+    text = (tmp_path / "report.md").read_text()
+    assert text.startswith("# made-up\n")
+    assert "NVIDIA H200, 580.159.04" in text
+    assert "| orion-1.2 | 1." in text
+    assert "closed loops in mps: hp keeps 0.9" in text
+    plots = [plot for pair in summary.pairs for plot in pair.plots]
+    assert len(plots) == 5
+    for plot in plots:
+        assert f"]({plot})" in text
+        data = (tmp_path / plot).read_bytes()
+        assert data[:8] == b"\x89PNG\r\n\x1a\n"
+        width, height = struct.unpack(">II", data[16:24])
+        assert 600 <= height <= width <= 1100
+    assert Summary.model_validate_json((tmp_path / "summary.json").read_text()) == summary
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_without_matplotlib_tables_are_written_and_a_sentence_says_how_to_get_plots(tmp_path: Path) -> None:
+    ColocationFolder(tmp_path).pair(DECODE, GEMM, chosen("gate"), rounds=1, requests=100)
+    summary = report.write(tmp_path)
+    assert summary.without_plots is not None
+    assert "matplotlib is not installed" in summary.without_plots
+    assert summary.without_plots in (tmp_path / "report.md").read_text()
+    assert not list(tmp_path.glob("*.png"))
+    assert (tmp_path / "summary.json").exists()
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_what_failed_is_named_wherever_it_is(tmp_path: Path) -> None:
+    made = ColocationFolder(tmp_path)
+    made.pair(DECODE, GEMM, chosen("gate"), rounds=2, requests=100)
+    failed: dict[str, Any] = {"system": "mps", "system_spec": {"kind": "mps"}, "window": (1.0, 2.0)}
+    made.write("decode/0/gemm/mps.json.gz", **failed, error="there is no nvidia-cuda-mps-control")
+    made.write("lost/0/gemm/mps.json.gz", **failed, error="hp hung for 60 s")
+    (tmp_path / "runs/be/gemm/1.json.gz").write_bytes(b"\x1f\x8b")
+    summary = report.write(tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    for sentence in (
+        "runs/decode/0/gemm/mps failed: there is no nvidia-cuda-mps-control",
+        "runs/lost/0/gemm/mps failed: hp hung for 60 s",
+        "runs/be/gemm/1.json.gz is broken",
+    ):
+        assert any(failure.startswith(sentence) for failure in summary.failures)
+        assert sentence in text
+    assert len(summary.failures) == 3
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_a_simulated_gpu_is_said_first(tmp_path: Path) -> None:
+    made = ColocationFolder(tmp_path)
+    made.pair(DECODE, GEMM, chosen("gate"), rounds=1, requests=50)
+    (tmp_path / "machine.json").write_text('{"gpu": "simulated", "simulated": true}')
+    assert report.write(tmp_path).simulated
+    assert "simulated GPU" in (tmp_path / "report.md").read_text().split("## Machine")[0]
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_a_folder_that_was_just_begun_gives_an_empty_report(tmp_path: Path) -> None:
+    made = ColocationFolder(tmp_path)
+    made.closed(DECODE, GEMM, {}, rounds=1)
+    (tmp_path / "machine.json").write_text("{")
+    summary = report.write(tmp_path)
+    assert summary.pairs == []
+    assert summary.failures[0].startswith("machine.json is broken")
+    assert "No round has" in (tmp_path / "report.md").read_text()
+
+
+def test_a_folder_of_something_else_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(report.ReportError, match="holds no runs"):
+        report.write(tmp_path)
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_a_report_can_be_made_again_and_is_the_same(tmp_path: Path) -> None:
+    ColocationFolder(tmp_path).pair(DECODE, GEMM, chosen("gate", "timeslice"), rounds=2, requests=100)
+    report.write(tmp_path)
+    first = [(tmp_path / name).read_text() for name in ("report.md", "summary.json")]
+    report.write(tmp_path)
+    assert [(tmp_path / name).read_text() for name in ("report.md", "summary.json")] == first
+    assert json.loads(first[1])["format"] == 1
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_targets_that_were_measured_in_part_are_not_met(tmp_path: Path) -> None:
+    made = ColocationFolder(tmp_path)
+    made.pair(RESNET, TRAINING, chosen("gate", "timeslice"), load=0.35)
+    judged = verdicts(report.write(tmp_path))
+    assert judged["hp's tail, mean"].status == "incomplete"
+    assert "1 of 8 pairs" in judged["hp's tail, worst"].figures
+    assert judged["hp's tail beside GEMM"].status == "not measured"
+    assert judged["fairness"].status == "not measured"
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_a_miss_is_a_miss_even_if_only_part_was_measured(tmp_path: Path) -> None:
+    slow: System = ({"kind": "orion", "mode": "timeslice", "policy": "orion"}, Speeds(0.9, 0.9, 0.0), 0.0)
+    ColocationFolder(tmp_path).pair(RESNET, TRAINING, {"orion": slow}, load=0.35)
+    judged = verdicts(report.write(tmp_path))
+    assert judged["hp's tail, worst"].status == "missed"
+    assert judged["be's share"].status == "missed"
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_a_granted_slowdown_and_another_load_are_not_what_the_tail_is_judged_by(tmp_path: Path) -> None:
+    spec = {"kind": "orion", "mode": "timeslice", "policy": "orion"}
+    made = ColocationFolder(tmp_path)
+    made.pair(RESNET, TRAINING, {"granted": ({**spec, "max_slowdown": 1.3}, Speeds(1.0, 1.0, 0.0), 0.0)}, load=0.35)
+    made.pair({**RESNET, "id": "busier"}, TRAINING, {"orion": (spec, Speeds(1.0, 1.0, 0.0), 0.0)}, load=0.5)
+    assert verdicts(report.write(tmp_path))["hp's tail, mean"].status == "not measured"
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_overlap_is_judged_by_its_best_point_within_the_tail_and_by_the_ceiling(tmp_path: Path) -> None:
+    made = ColocationFolder(tmp_path)
+    made.pair(DECODE, GEMM, chosen("gate", "orion-1.2", "orion-1.4"), load=0.52, requests=1000)
+    made.ceiling(DECODE, GEMM, chosen("mps+sm-cap"))
+    judged = verdicts(report.write(tmp_path))
+    assert judged["overlap at 2.2"].status == "met"
+    assert "orion-1.4" in judged["overlap at 2.2"].figures
+    assert judged["overlap at 1.3"].status == "missed"
+    assert judged["overlap against the ceiling"].status == "incomplete"
+    assert "decode b1 beside GEMM 8192 0.9" in judged["overlap against the ceiling"].figures
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_training_and_fairness_are_judged(tmp_path: Path) -> None:
+    spec = {"kind": "orion", "mode": "timeslice", "policy": "orion"}
+    made = ColocationFolder(tmp_path)
+    stalled = workload("stalled", "resnet50-training", batch=256, stall=0.3)
+    made.closed(stalled, TRAINING, {"orion": (spec, Speeds(1.0, 0.97, 0.29), NEVER)})
+    made.pair(RESNET, {**TRAINING, "id": "four"}, chosen("orion"), load=0.35, clients=4)
+    made.pair(RESNET, TRAINING, chosen("orion"), load=0.35)
+    judged = verdicts(report.write(tmp_path))
+    assert judged["hp training"].status == "met"
+    assert "0.97 of the stall" in judged["hp training"].figures
+    assert judged["fairness"].status == "met"
+    assert "beside one" in judged["fairness"].figures
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_long_kernels_are_judged_at_the_rates_of_the_facts(tmp_path: Path) -> None:
+    made = ColocationFolder(tmp_path)
+    long = workload("long", "long-kernel", ms=50)
+    made.pair(RESNET, long, chosen("orion"), load=0.258, service=0.0043, requests=300)
+    judged = verdicts(report.write(tmp_path))
+    assert judged["long kernels"].status == "incomplete"
+    assert "ResNet-50 b64" in judged["long kernels"].figures
+    assert judged["long kernels under MPS"].status == "not measured"
+
+
+def test_targets_have_names_of_their_own() -> None:
+    names = [target.name for target in targets.TARGETS]
+    assert len(names) == len(set(names))
+    assert {verdict.status for verdict in targets.judge_all([])} == {"not measured"}

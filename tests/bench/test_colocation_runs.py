@@ -1,0 +1,235 @@
+"""Whole measurements on the simulated GPU, with real processes, hook and agents: results, faults, going on."""
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from orion.bench.colocation import measure, runner
+from orion.bench.colocation import scenario as scenarios
+
+SMOKE = Path(scenarios.__file__).resolve().parent.parent / "scenarios" / "smoke.yaml"
+QUICK = {"rounds": 1, "requests": 40, "lead_seconds": 0.1, "closed_loop_seconds": 0.4, "be_alone_seconds": 0.4}
+HP = {"workload": "simulated-inference", "options": {"kernel_us": 500, "kernels": 8}}
+BE = {"workload": "simulated-training"}
+PAIR = "runs/simulated-inference-kernel-us-500-kernels-8-poisson-0.3/0"
+
+
+def scenario(folder: Path, systems: list[str], defined: dict[str, Any] | None = None, **changes: Any) -> Path:
+    experiment = {"hp": HP, "arrivals": {"kind": "poisson", "load": 0.3}, "be": [BE], "systems": systems}
+    experiment |= {name: changes.pop(name) for name in ("hp", "arrivals", "be") if name in changes}
+    path = folder / "scenario.yaml"
+    path.write_text(yaml.safe_dump({
+        "name": "tried", **QUICK, **changes, "systems": defined or {}, "experiments": [experiment],
+    }))  # fmt: skip
+    return path
+
+
+def read(path: Path) -> dict[str, Any]:
+    run: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return run
+
+
+def measured(path: Path, output: Path, **options: Any) -> int:
+    return measure.run(measure.Options(path, output, simulated=True, **options))
+
+
+@pytest.mark.timeout(200)
+def test_the_smoke_scenario_runs_through_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    assert measured(SMOKE, tmp_path / "out", as_json=True) == 0
+    assert time.monotonic() - began < 120  # it is meant for people who wait for it
+    told = json.loads(capsys.readouterr().out)
+    assert told["failed"] == {}
+    assert told["runs"] == 8
+    files = [path for path in (tmp_path / "out" / "runs").rglob("*.json.gz") if read(path)["hp"]]
+    assert {read(path)["system"] for path in files} == {
+        "alone", "hp-closed-loop", "timeslice", "gate", "orion", "mps", "orion-1.5",
+    }  # fmt: skip
+    served = [read(path) for path in files if path.name != "hp-closed-loop.json.gz"]
+    assert all(run["arrivals"] == served[0]["arrivals"] for run in served)
+    assert all(sum(due >= run["window"][0] for due in run["arrivals"]) >= 150 for run in served)
+    orion = next(run for run in served if run["system"] == "orion")
+    assert sum(len(slot["clients"]) for slot in orion["gpu"]["slots"]) >= 2
+    assert (tmp_path / "out" / "report.md").exists()
+    assert "hostname" not in json.loads((tmp_path / "out" / "machine.json").read_text())
+
+
+@pytest.mark.timeout(200)
+def test_a_run_that_fails_is_named_the_others_are_kept_and_it_is_tried_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    marker = tmp_path / "mended"
+    prefix = ["sh", "-c", f'[ -e {marker} ] && exec "$@"; exec timeout --signal=KILL 2 "$@"', "sh"]
+    defined = {"dying": {"kind": "foreign", "be": {"prefix": prefix}}}
+    path = scenario(tmp_path, ["dying", "timeslice"], defined, requests=250)
+    assert measured(path, tmp_path / "out") == 1
+    said = capsys.readouterr().err
+    assert "1 runs failed" in said
+    assert "beside simulated-training, system dying, round 1: worker be simulated-training" in said
+    failed = read(tmp_path / "out" / PAIR / "simulated-training" / "dying.json.gz")
+    assert failed["system"] == "dying"
+    assert failed["ends"] == []
+    assert read(tmp_path / "out" / PAIR / "simulated-training" / "timeslice.json.gz")["error"] is None
+    marker.touch()
+    assert measured(path, tmp_path / "out", as_json=True) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (again["runs"], again["reused"], again["failed"]) == (1, 4, {})
+
+
+@pytest.mark.timeout(200)
+def test_a_process_that_hangs_fails_its_run_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "PATIENCE", 1.0)
+    defined = {"hanging": {"kind": "foreign", "be": {"prefix": ["timeout", "--signal=STOP", "1.5"]}}}
+    assert measured(scenario(tmp_path, ["hanging", "timeslice"], defined, requests=150), tmp_path / "out") == 1
+    said = capsys.readouterr().err
+    assert "system hanging, round 1: worker be simulated-training gave no answer" in said
+    assert "1 runs failed" in said
+
+
+@pytest.mark.timeout(200)
+def test_several_be_in_slots_with_weights_and_training_as_hp_and_threads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = scenario(
+        tmp_path, ["orion", "gate-in-threads"], hp={"workload": "simulated-training", "options": {"stall_ms": 2}},
+        arrivals={"kind": "closed"}, be=[{**BE, "count": 2, "weights": [2, 1]}],
+    )  # fmt: skip
+    assert measured(path, tmp_path / "out") == 0, capsys.readouterr().err
+    folder = tmp_path / "out" / "runs" / "simulated-training-stall-ms-2-closed" / "0"
+    for system in ("orion", "gate-in-threads"):
+        (run,) = (read(found) for found in folder.rglob(f"{system}.json.gz"))
+        assert len(run["be"]) == 2
+        assert all(be["ends"] for be in run["be"])
+        assert run["arrivals"] == []
+        assert len(run["ends"]) == len(run["starts"]) >= 20
+
+
+@pytest.mark.timeout(200)
+def test_two_gpus_share_the_hp_workloads(tmp_path: Path) -> None:
+    path = scenario(tmp_path, ["timeslice"], requests=20)
+    fields = yaml.safe_load(path.read_text())
+    fields["experiments"].append({**fields["experiments"][0], "arrivals": {"kind": "uniform", "load": 0.2}})
+    path.write_text(yaml.safe_dump(fields))
+    assert measured(path, tmp_path / "out", gpus="0,1") == 0
+    devices = {
+        found.parent.parent.name: read(found)["device"]["index"]
+        for found in (tmp_path / "out" / "runs").rglob("alone.json.gz")
+    }
+    assert sorted(devices.values()) == [0, 1]
+
+
+def test_a_rate_above_capacity_fails_with_both_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = scenario(tmp_path, ["timeslice"], arrivals={"kind": "poisson", "rate": 10_000})
+    assert measured(path, tmp_path / "out") == 1
+    assert "hp is asked for 10000.0 requests/s and can serve" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "said"),
+    [
+        ({"hp": {"workload": "resnet51"}}, {}, "there is no workload 'resnet51'; there are resnet50-inference"),
+        ({"be": [{"workload": "gemm", "options": {"szie": 1}}]}, {}, "gemm has no option 'szie'"),
+        ({}, {"only": "nothing"}, "--only nothing matches no run"),
+        ({}, {"gpus": "GPU-1"}, "--gpus GPU-1: simulated GPUs are numbers"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_starts(
+    changes: dict[str, Any], options: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert measured(scenario(tmp_path, ["timeslice"], **changes), tmp_path / "out", **options) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_policy_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = scenario(tmp_path, ["best"], {"best": {"kind": "orion", "policy": "best"}})
+    assert measured(path, tmp_path / "out") == 2
+    assert "systems.best.policy: there is no policy 'best'" in capsys.readouterr().err
+
+
+def test_where_no_gpu_can_be_found_it_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    options = measure.Options(scenario(tmp_path, ["timeslice"]), tmp_path / "out")
+    assert measure.run(options) == 2
+    assert "--simulated runs without one" in capsys.readouterr().err
+
+
+def test_another_scenario_does_not_mix_into_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = scenario(tmp_path, ["timeslice"])
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "scenario.yaml").write_text(scenarios.write(scenarios.read(path).resolved(tmp_path)))
+    assert measured(path, tmp_path / "out", rounds=2) == 2
+    assert "is not the scenario that is asked for now" in capsys.readouterr().err
+
+
+def test_a_plan_is_shown_without_starting_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert measured(scenario(tmp_path, ["timeslice"]), tmp_path / "out", dry_run=True, as_json=True) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert f"{PAIR}/simulated-training/timeslice.json.gz" in plan["runs"]
+    assert plan["seconds"] > 0
+    assert not (tmp_path / "out").exists()
+
+
+def children(process_id: int) -> set[int]:
+    threads = Path(f"/proc/{process_id}/task").iterdir()
+    return {int(child) for thread in threads for child in (thread / "children").read_text().split()}
+
+
+def folders(process_id: int) -> set[Path]:
+    """The temporary folders that a process was told of by its environment."""
+    told = Path(f"/proc/{process_id}/environ").read_bytes().decode().split("\0")
+    named = (word.partition("=")[2] for word in told if word.startswith(("ORION_SIM_STATE=", "ORION_ROOT=")))
+    return {Path(word) for word in named}
+
+
+def has_ended(process_id: int) -> bool:
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "TERM"])
+def test_an_interrupted_measurement_ends_everything_and_can_go_on(number: signal.Signals, tmp_path: Path) -> None:
+    path, output = scenario(tmp_path, ["gate"], requests=2000), tmp_path / "out"
+    command = "import sys; from orion.bench.colocation import measure; from pathlib import Path; " \
+        "sys.exit(measure.run(measure.Options(Path(sys.argv[1]), Path(sys.argv[2]), simulated=True)))"  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, str(path), str(output)], stderr=subprocess.PIPE, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    deadline = time.monotonic() + 100
+    while len(started := children(process.pid)) < 4:  # hp and be, unhooked and hooked, and an agent are on their way
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+    used = set().union(*map(folders, started))
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"the same command goes on from there" in errors
+    while not all(map(has_ended, started)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert used
+    assert [folder for folder in used if folder.exists()] == []
+    assert not (output / PAIR / "simulated-training" / "gate.json.gz").exists()
+    assert os.listdir(output)
+    shutil.rmtree(output)

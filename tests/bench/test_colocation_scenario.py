@@ -1,0 +1,124 @@
+"""Scenario files: what is taken, and the one sentence that refuses the rest."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from orion.bench.colocation import scenario as scenarios
+from orion.bench.colocation.plan import Plan
+from orion.bench.colocation.scenario import Scenario, ScenarioError, Trace
+from orion.bench.colocation.systems import Orion
+
+SCENARIOS = Path(scenarios.__file__).resolve().parent.parent / "scenarios"
+
+
+def fields(**changes: Any) -> dict[str, Any]:
+    experiment = {
+        "hp": {"workload": "resnet50-inference", "options": {"batch": 64}},
+        "arrivals": {"kind": "poisson", "load": 0.35},
+        "be": [{"workload": "resnet50-training"}],
+        "systems": ["alone", "orion"],
+    }
+    known = {name: value for name, value in changes.items() if name in Scenario.model_fields}
+    rest = {name: value for name, value in changes.items() if name not in known}
+    return {"name": "one", "experiments": [{**experiment, **rest}], **known}
+
+
+def written(folder: Path, content: Any) -> Path:
+    path = folder / "scenario.yaml"
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return path
+
+
+def read(folder: Path, **changes: Any) -> Scenario:
+    return scenarios.read(written(folder, fields(**changes))).resolved(folder)
+
+
+@pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_scenario_that_comes_with_orion_can_be_planned(path: Path) -> None:
+    scenario = scenarios.read(path)
+    assert scenario.name == path.stem
+    assert Plan(scenario.resolved(path.parent)).units
+
+
+def test_a_resolved_scenario_survives_its_file(tmp_path: Path) -> None:
+    systems = {"tight": {"kind": "orion", "mode": "mps", "max_slowdown": 1.2}}
+    content = fields(systems=systems)
+    content["experiments"][0]["systems"] = ["tight", "mps"]
+    scenario = scenarios.read(written(tmp_path, content)).resolved(tmp_path)
+    assert list(scenario.systems) == ["alone", "tight", "mps"]
+    again = scenarios.read(written(tmp_path, scenarios.write(scenario)))
+    assert again == scenario
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        pytest.param({"arrivals": {"kind": "poisson", "load": 1.2}}, "[0].arrivals.load: it must be less than 1",
+                     id="a load above capacity"),
+        pytest.param({"arrivals": {"kind": "poisson"}}, "either load (a share of the solo capacity)", id="no load"),
+        pytest.param({"arrivals": {"kind": "weekly"}}, "experiments[0].arrivals: ", id="unknown arrivals"),
+        pytest.param({"systems": {"x": {"kind": "orion", "polcy": "gate"}}}, "systems.x.polcy: there is no such field",
+                     id="a misspelt field"),
+        pytest.param({"be": []}, "experiments[0].be: ", id="no be"),
+        pytest.param({"be": [{"workload": "gemm", "count": 2, "weights": [1]}]}, "1 weights for a count of 2",
+                     id="weights"),
+        pytest.param({"ceiling": ["gate"]}, "experiments[0].ceiling: 'gate' overlaps nothing", id="no overlap"),
+        pytest.param({"name": "../up"}, "name: letters, digits", id="a name that leaves the folder"),
+        pytest.param({"rounds": 0}, "rounds: it must be greater than or equal to 1, not 0", id="no rounds"),
+        pytest.param({"systems": {"t": {"kind": "orion", "mode": "threads", "window_us": 9}}},
+                     "in mode threads there is policy and max_slowdown, not window_us", id="threads"),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_is_named_in_one_sentence(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        read(tmp_path, **changes)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_system_that_nobody_defined_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    content = fields()
+    content["experiments"][0]["systems"] = ["orino"]
+    with pytest.raises(ScenarioError, match=r"experiments\[0\].systems: 'orino' is neither .* one of alone, timeslice"):
+        scenarios.read(written(tmp_path, content))
+
+
+@pytest.mark.parametrize("content", ["", "[1, 2]", "a: [", "\0", "name: x"])
+def test_what_is_no_scenario_is_refused_in_one_sentence(content: str, tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        scenarios.read(written(tmp_path, content))
+    assert "\n" not in str(refused.value)
+    assert "scenario.yaml" in str(refused.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"nowhere\.yaml: No such file"):
+        scenarios.read(tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "gaps"),
+    [("0.5\n1.0\n3.0\n", "times", [0.5, 0.5, 2.0]), ("[0.1, 0.3]", "gaps", [0.1, 0.3])],
+    ids=["times, one a line", "gaps, JSON"],
+)
+def test_a_trace_is_taken_into_the_resolved_scenario(text: str, values: str, gaps: list[float], tmp_path: Path) -> None:
+    (tmp_path / "trace").write_text(text)
+    arrivals = read(tmp_path, arrivals={"kind": "trace", "file": "trace", "values": values}).experiments[0].arrivals
+    assert isinstance(arrivals, Trace)
+    assert arrivals.gaps == pytest.approx(gaps)
+    assert arrivals.file is None
+
+
+def test_times_that_go_back_are_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "trace").write_text("1.0 0.5")
+    with pytest.raises(ScenarioError, match=r"experiments\[0\].arrivals.file: .*trace.*values: times"):
+        read(tmp_path, arrivals={"kind": "trace", "file": "trace"})
+
+
+def test_the_agent_is_told_what_is_named_and_nothing_else() -> None:
+    assert Orion(kind="orion", mode="mps", max_slowdown=1.2, rounds=2).policy_fields() == {
+        "policy": "orion", "max_slowdown": 1.2,
+    }  # fmt: skip

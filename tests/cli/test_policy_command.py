@@ -1,0 +1,103 @@
+"""`orion policy` and the policy's options of `orion run`, against a real agent of the simulated GPU."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orion.cli import agents
+from orion.cli.errors import NoAgent
+
+ORION = [sys.executable, "-m", "orion.cli"]
+DEADLINE = 30.0
+
+
+@pytest.fixture
+def root(socket_folder: Path) -> Iterator[Path]:
+    yield socket_folder
+    try:
+        agent = agents.ask(socket_folder).agent_process_id
+    except NoAgent:
+        return
+    os.kill(agent, signal.SIGTERM)
+    deadline = time.monotonic() + DEADLINE
+    while (socket_folder / "agent.sock").exists():
+        assert time.monotonic() < deadline, "the agent does not end"
+        time.sleep(0.01)
+
+
+def orion(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*ORION, *arguments], capture_output=True, text=True, timeout=DEADLINE)
+
+
+def policies(root: Path) -> dict[str, float | str]:
+    told = json.loads(orion("policy", "show", "--json", "--root", str(root)).stdout)
+    (policy,) = told.values()
+    assert isinstance(policy, dict)
+    return policy
+
+
+def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return orion("run", "--simulated", "--root", str(root), *arguments, "--", "true")
+
+
+def test_a_running_agents_policy_is_shown_and_changed(root: Path) -> None:
+    assert run(root, "--priority", "be").returncode == 0
+    assert (policies(root)["policy"], policies(root)["max_slowdown"]) == ("orion", 1.0)
+    done = orion("policy", "set", "0", "--max-slowdown", "1.2", "--minimum-share", "0.05", "--root", str(root))
+    assert done.returncode == 0, done.stderr
+    lines = {tuple(line.split()) for line in done.stdout.splitlines()}
+    assert {("max_slowdown", "1.2"), ("minimum_share", "0.05"), ("window_us", "400")} <= lines
+    changed = policies(root)
+    assert (changed["max_slowdown"], changed["minimum_share"], changed["policy"]) == (1.2, 0.05, "orion")
+    assert orion("policy", "set", "all", "--policy", "reef", "--root", str(root)).returncode == 0
+    assert policies(root) == changed | {"policy": "reef"}
+    assert "policy reef" in orion("top", "--once", "--root", str(root)).stdout
+
+
+def test_what_cannot_be_is_one_sentence(root: Path) -> None:
+    nobody = orion("policy", "show", "--root", str(root))
+    assert (nobody.returncode, nobody.stdout) == (1, "")
+    assert "no agent listens" in nobody.stderr
+    run(root, "--priority", "be")
+    for gpu in ("7", "GPU-x"):
+        refused = orion("policy", "set", gpu, "--policy", "gate", "--root", str(root))
+        assert refused.returncode == 2
+        assert f"there is no GPU {gpu!r}" in refused.stderr
+    refused = orion("policy", "set", "0", "--linger-floor-us", "9000", "--linger-ceiling-us", "10", "--root", str(root))
+    assert refused.returncode == 1
+    assert "the agent says no: the linger's floor must not be above its ceiling" in refused.stderr
+
+
+def test_hps_run_says_how_its_gpu_is_shared(root: Path) -> None:
+    assert run(root, "--priority", "hp", "--max-slowdown", "1.3", "--sharing-cost", "1.07").returncode == 0
+    assert (policies(root)["max_slowdown"], policies(root)["sharing_cost"]) == (1.3, 1.07)
+    assert run(root, "--priority", "hp").returncode == 0
+    assert policies(root)["max_slowdown"] == 1.3
+
+
+@pytest.mark.parametrize("option", [[], ["--weight", "2.5"]])
+def test_a_be_programs_weight_is_its_slots(root: Path, option: list[str]) -> None:
+    script = f"from orion.cli import agents; from pathlib import Path; snapshot = agents.ask(Path({str(root)!r}));"
+    script += "print(*[slot.weight for slot in snapshot.gpus[0].slots if slot.role == 2])"
+    command = [
+        "run",
+        "--simulated",
+        "--root",
+        str(root),
+        "--priority",
+        "be",
+        *option,
+        "--",
+        sys.executable,
+        "-c",
+        script,
+    ]
+    done = orion(*command)
+    assert done.stdout.split() == [option[1] if option else "1.0"], done.stderr

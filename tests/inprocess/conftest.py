@@ -1,0 +1,24 @@
+"""A machine with a simulated GPU for each test, and no agent (see tests/hook/harness.py)."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.hook.harness import Machine
+
+
+@pytest.fixture
+def bare_machine(c_build: Path) -> Iterator[Machine]:
+    """One without an agent."""
+    with Machine(c_build) as machine:
+        yield machine
+
+
+@pytest.fixture
+def preloaded(bare_machine: Machine) -> dict[str, str]:
+    """The environment of a program under the hook; no agent answers."""
+    return bare_machine.client_environment(bare_machine.client_root())

@@ -1,0 +1,40 @@
+"""`orion.inprocess` in real programs under the hook, on the simulated GPU."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hook.harness import Machine
+
+PROGRAM = Path(__file__).with_name("threads_program.py")
+SECONDS = 60
+
+
+def run(environment: dict[str, str], what: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(PROGRAM), what], env=environment, capture_output=True, text=True, timeout=SECONDS
+    )
+
+
+@pytest.mark.parametrize("what", ["be_waits_for_hp", "nested_bindings", "wrong_arguments"])
+def test_program(preloaded: dict[str, str], what: str) -> None:
+    done = run(preloaded, what)
+    assert done.returncode == 0, done.stderr
+
+
+def test_errors_are_sentences(preloaded: dict[str, str]) -> None:
+    told = run(preloaded, "wrong_arguments").stdout.splitlines()
+    assert 'a role is "hp" or "be", not \'vip\'' in told
+    assert "there is no policy 'fifo'; there are none, gate, orion, streams, reef, ticktock, orion-2024" in told
+    assert "a scheduler has 1 to 12 clients, not 99" in told
+    assert "a scheduler runs already; orion_stop_scheduler() ends it" in told
+    assert "there is no client 2; the scheduler has 2" in told
+
+
+def test_without_the_hook_the_error_names_the_remedy(bare_machine: Machine) -> None:
+    done = run(bare_machine.client_environment(None), "not_preloaded")
+    assert done.returncode == 0, done.stderr
+    assert "LD_PRELOAD" in done.stdout
+    assert "orion launch" in done.stdout

@@ -1,0 +1,153 @@
+"""A Python program whose threads are clients, by name of a function below; run under the hook by test_inprocess_api."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from cuda.bindings import driver
+
+import orion.inprocess
+from orion.inprocess import Client, Scheduler, SchedulerError
+
+
+def checked(answer: tuple[object, ...]) -> object:
+    assert answer[0] == driver.CUresult.CUDA_SUCCESS, answer[0]
+    return answer[1] if len(answer) > 1 else None
+
+
+class Gpu:
+    """The simulated GPU's primary context, and a kernel of some milliseconds."""
+
+    def __init__(self) -> None:
+        checked(driver.cuInit(0))
+        self.context = checked(driver.cuDevicePrimaryCtxRetain(checked(driver.cuDeviceGet(0))))
+        self.use()
+        self._kernels: dict[int, object] = {}
+        for milliseconds in (1, 30):
+            image = f"orion-sim 1\nkernel work duration_us={milliseconds * 1000} sms=60 params=\n".encode() + b"\0"
+            module = checked(driver.cuModuleLoadData(image))
+            self._kernels[milliseconds] = checked(driver.cuModuleGetFunction(module, b"work"))
+
+    def use(self) -> None:
+        checked(driver.cuCtxSetCurrent(self.context))
+
+    def launch(self, milliseconds: int, stream: int = 0) -> None:
+        kernel = self._kernels[milliseconds]
+        checked(driver.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0))
+
+    def synchronise(self) -> float:
+        checked(driver.cuStreamSynchronize(0))
+        return time.monotonic()
+
+
+def in_thread(gpu: Gpu, scheduler: Scheduler, index: int, body: Callable[[Client], None]) -> threading.Thread:
+    def run() -> None:
+        gpu.use()
+        with scheduler.client(index) as client:
+            body(client)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def be_waits_for_hp() -> None:
+    gpu, ends, launched = Gpu(), {}, threading.Event()
+
+    def hp(_: Client) -> None:
+        gpu.launch(30)
+        launched.set()
+        ends["hp"] = gpu.synchronise()
+
+    def be(client: Client) -> None:
+        launched.wait()
+        gpu.launch(1, client.stream)
+        ends["be"] = gpu.synchronise()
+
+    with Scheduler(clients=["be", "hp"], policy="gate") as scheduler:
+        for thread in [in_thread(gpu, scheduler, 1, hp), in_thread(gpu, scheduler, 0, be)]:
+            thread.join()
+        assert ends["be"] > ends["hp"]
+        figures = scheduler.snapshot()
+        assert [each.role for each in figures] == ["be", "hp"]
+        assert figures[0].gated_launches == 1
+        assert figures[0].gated_seconds > 0.015
+        assert figures[1].busy_seconds > 0.025
+        scheduler.set_policy(policy="none")
+        launched.clear()
+        for thread in [in_thread(gpu, scheduler, 1, hp), in_thread(gpu, scheduler, 0, be)]:
+            thread.join()
+        assert ends["be"] < ends["hp"]
+        assert (scheduler.policy, scheduler.max_slowdown) == ("none", 1.0)
+
+
+def nested_bindings() -> None:
+    gpu = Gpu()
+    with Scheduler(clients=3) as scheduler:
+        with scheduler.client(0) as outer:
+            gpu.launch(1)
+            with scheduler.client(2) as inner:
+                assert inner.role == "hp"
+                assert inner.stream != outer.stream
+                gpu.launch(1)
+            gpu.launch(1)
+        gpu.launch(1)
+        gpu.synchronise()
+        assert [each.launches for each in scheduler.snapshot()] == [2, 0, 1]
+        with scheduler.client(1) as bound:
+            scheduler.stop()
+        try:
+            scheduler.snapshot()
+        except SchedulerError:
+            pass
+        else:
+            raise AssertionError("a stopped scheduler has no figures")
+        assert bound.role == "be"
+
+
+Refusals = list[tuple[type[Exception], Callable[[], object]]]
+
+
+def all_refuse(calls: Refusals) -> None:
+    for error, call in calls:
+        try:
+            call()
+        except error as refusal:
+            print(refusal)
+        else:
+            raise AssertionError(f"no {error.__name__}")
+
+
+def wrong_arguments() -> None:
+    refused: Refusals = [
+        (ValueError, lambda: Scheduler(clients=["hp", "vip"])),
+        (ValueError, lambda: Scheduler(clients=0)),
+        (ValueError, lambda: Scheduler(policy="fifo")),
+        (ValueError, lambda: Scheduler(max_slowdown=0.9)),
+        (SchedulerError, lambda: Scheduler(clients=99)),
+    ]
+    all_refuse(refused)
+    with Scheduler(clients=2) as scheduler:
+        refused = [
+            (SchedulerError, Scheduler),
+            (IndexError, lambda: scheduler.client(2).__enter__()),
+            (SchedulerError, lambda: Client(0, "be").stream),  # no context yet
+            (ValueError, lambda: scheduler.set_policy(policy="")),
+        ]
+        all_refuse(refused)
+    with Scheduler(clients=["hp"]):
+        pass
+
+
+def not_preloaded() -> None:
+    try:
+        orion.inprocess.Scheduler()
+    except SchedulerError as error:
+        print(error)
+    else:
+        raise AssertionError("a scheduler without a hook")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

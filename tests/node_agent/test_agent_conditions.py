@@ -1,0 +1,88 @@
+"""Conditions: what people are told of a GPU and its clients, once, in words that a hostile page cannot spoil."""
+
+from orion.hook import layout
+from orion.node_agent.api import agent_pb2
+from orion.node_agent.api.client import AgentClient
+from tests.node_agent.conftest import GPU, AgentProcess, eventually
+from tests.node_agent.protocol_client import ProtocolClient
+
+
+def gpu_conditions(administrator: AgentClient) -> dict[str, str]:
+    return {each.reason: each.message for each in administrator.snapshot().gpus[0].conditions}
+
+
+def client_of(administrator: AgentClient, slot: str) -> agent_pb2.Client:
+    (client,) = next(each for each in administrator.snapshot().gpus[0].slots if each.name == slot).clients
+    return client
+
+
+def run_long_kernel(client: ProtocolClient, name: bytes, milliseconds: int) -> None:
+    at = layout.offset(layout.RecordPage, "long_kernel_name")
+    client.record.memory[at : at + 128] = name[:128].ljust(128, b"\0")
+    client.record.set(layout.RecordPage, "long_kernel_ns", milliseconds * 1_000_000)
+
+
+def test_a_long_kernel_is_named(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("be-0")).join() as be, AgentClient(agent.root) as administrator:
+        be.hear()
+        assert client_of(administrator, "be-0").condition == ""
+        run_long_kernel(be, b"spin_kernel(float*)", 50)
+        shown = client_of(administrator, "be-0")
+        assert shown.condition == "runs kernels of 50 ms (spin_kernel(float*)): hp may wait for one of them"
+        assert (shown.long_kernel, shown.long_kernel_seconds) == ("spin_kernel(float*)", 0.05)
+        (condition,) = shown.conditions
+        assert condition.reason == "LongKernels"
+        assert client_of(administrator, "be-0").conditions[0].since == condition.since > 1.7e9
+        run_long_kernel(be, b"\x1b[2J\n\xff" * 22, 60)  # fills the field, without an end
+        shown = client_of(administrator, "be-0")
+        assert shown.condition.isprintable()
+        assert len(shown.condition) < 200
+        assert shown.conditions[0].since == condition.since
+        run_long_kernel(be, b"", 0)
+        assert client_of(administrator, "be-0").condition == ""
+
+
+def test_it_is_logged_once_and_not_at_every_whim(agent: AgentProcess) -> None:
+    assert agent.process is not None
+    with ProtocolClient(agent.slot("be-0")).join() as be, AgentClient(agent.root) as administrator:
+        be.hear()
+        for number in range(100):
+            run_long_kernel(be, b"name", number % 2 * 50)
+            administrator.snapshot()
+    process = agent.process
+    process.terminate()
+    log = process.communicate(timeout=10)[1]
+    agent.start()  # for the fixture's end
+    assert "be-0 process" in log
+    assert "LongKernels: runs kernels of 50 ms (name)" in log
+    assert log.count("LongKernels") <= 10
+
+
+def test_overlap_by_turns_is_said_to_have_no_effect(agent: AgentProcess) -> None:
+    with (
+        ProtocolClient(agent.slot("hp-0")).join() as hp,
+        ProtocolClient(agent.slot("be-0")).join() as be,
+        AgentClient(agent.root) as administrator,
+    ):
+        be.hear_until({hp.seat})
+        administrator.set_policy(GPU, max_slowdown=1.3)
+        for client in (hp, be):
+            client.record.set(layout.RecordPage, "launches", 1)
+
+        def only(reason: str, words: str) -> None:
+            eventually(lambda: words in gpu_conditions(administrator).get(reason, ""), reason)
+            assert len(gpu_conditions(administrator)) == 1
+
+        only("OverlapNeedsSharedContext", "overlap needs MPS, or threads of one process")
+        be.record.set(layout.RecordPage, "shares_context", 1)
+        assert "1 of 2 clients share a context" in gpu_conditions(administrator)["MixedContexts"]
+        hp.record.set(layout.RecordPage, "shares_context", 1)
+        only("SharingCostUnknown", "is not known; measure it")
+        administrator.set_policy(GPU, sharing_cost=1.1)
+        assert gpu_conditions(administrator) == {}
+        for client in (hp, be):
+            client.record.set(layout.RecordPage, "shares_context", 0)
+        administrator.set_policy(GPU, max_slowdown=1.05)
+        for client in (hp, be):
+            client.record.set(layout.RecordPage, "shares_context", 1)
+        only("BudgetBelowSharingCost", "ask for at least 1.1")

@@ -1,0 +1,116 @@
+"""Policies as administrators set them: what reaches the page, what is refused, and what is said instead."""
+
+import json
+import math
+from collections.abc import Callable
+
+import grpc
+import pytest
+
+from orion.hook import layout
+from orion.node_agent.api import agent_pb2
+from orion.node_agent.api.client import AgentClient, RequestRefused
+from tests.node_agent.conftest import GPU, AgentProcess, eventually
+from tests.node_agent.protocol_client import ProtocolClient, current_grant, current_policy
+
+
+def test_every_field_reaches_the_page_and_zero_or_nothing_leaves_it(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("be-0")).join() as client, AgentClient(agent.root) as administrator:
+        policy = current_policy(client.policy)
+        assert (policy.kind, policy.max_slowdown_milli, policy.sharing_cost_milli) == (2, 1_000, 1_000)
+        assert (policy.long_kernel_ns, policy.reef_depth, policy.orion_2024_duration_ns) == (5_000_000, 12, 160_000)
+        gpu = administrator.set_policy(
+            GPU, policy="orion-2024", max_slowdown=1.2, sharing_cost=1.073, overlap_sms=60, minimum_share=0.05,
+            long_kernel_us=2_000, reef_depth=20, orion_2024_sms=30, orion_2024_duration_us=200,
+        )  # fmt: skip
+        assert (gpu.settings.policy, gpu.settings.max_slowdown, gpu.settings.orion_2024_sms) == ("orion-2024", 1.2, 30)
+        policy = current_policy(client.policy)
+        expected = {
+            "kind": layout.PolicyKind.ORION_2024, "max_slowdown_milli": 1_200, "sharing_cost_milli": 1_073,
+            "overlap_sms": 60, "minimum_share_milli": 50, "long_kernel_ns": 2_000_000, "reef_depth": 20,
+            "orion_2024_sms": 30, "orion_2024_duration_ns": 200_000, "window_ns": 400_000,
+        }  # fmt: skip
+        assert {name: getattr(policy, name) for name in expected} == expected
+        administrator.set_policy(GPU, window_us=500)
+        policy = current_policy(client.policy)
+        assert {name: getattr(policy, name) for name in expected} == expected | {"window_ns": 500_000}
+        administrator.set_policy(GPU, overlap_sms=0, minimum_share=0.0, orion_2024_sms=0)
+        policy = current_policy(client.policy)
+        assert (policy.overlap_sms, policy.minimum_share_milli, policy.orion_2024_sms) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["gate", "orion", "none", "streams", "reef", "ticktock", "orion-2024"])
+def test_every_policy_has_its_name(agent: AgentProcess, name: str) -> None:
+    with AgentClient(agent.root) as administrator:
+        assert administrator.set_policy(GPU, policy=name).policy == name
+
+
+Ask = Callable[[AgentClient], object]
+REFUSED: list[tuple[Ask, str]] = [
+    (lambda agent: agent.set_policy(GPU, max_slowdown=0.9), "^max_slowdown: .*equal to 1"),
+    (lambda agent: agent.set_policy(GPU, max_slowdown=math.nan), "^max_slowdown: "),
+    (lambda agent: agent.set_policy(GPU, max_slowdown=math.inf), "^max_slowdown: "),
+    (lambda agent: agent.set_policy(GPU, sharing_cost=-1), "^sharing_cost: "),
+    (lambda agent: agent.set_policy(GPU, minimum_share=0.6), "^minimum_share: .*equal to 0.5"),
+    (lambda agent: agent.set_policy(GPU, minimum_share=-0.1), "^minimum_share: "),
+    (lambda agent: agent.set_policy(GPU, reef_depth=2**31), "^reef_depth: "),
+    (lambda agent: agent.set_grant(GPU, "be-0", weight=-1), "^weight: "),
+    (lambda agent: agent.set_grant(GPU, "be-0", weight=1e9), "^weight: .*equal to 100"),
+]
+
+
+@pytest.mark.parametrize(("ask", "sentence"), REFUSED, ids=range(len(REFUSED)))
+def test_figures_that_cannot_be_are_refused(agent: AgentProcess, ask: Ask, sentence: str) -> None:
+    with AgentClient(agent.root) as administrator, pytest.raises(RequestRefused, match=sentence) as refused:
+        ask(administrator)
+    assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_budget_below_what_mps_costs_is_refused_with_the_figure(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("hp-0")).join() as hp, AgentClient(agent.root) as administrator:
+        eventually(lambda: administrator.snapshot().gpus[0].slots[0].clients, "hp is in")
+        administrator.set_policy(GPU, max_slowdown=1.05, sharing_cost=1.073)  # by turns: harmless
+        administrator.set_policy(GPU, max_slowdown=1.0)
+        hp.record.set(layout.RecordPage, "shares_context", 1)
+        sentence = r"maxSlowdown 1.05 is less than what sharing .* costs this hp: 1.073; ask for at least 1.073"
+        with pytest.raises(RequestRefused, match=sentence) as refused:
+            administrator.set_policy(GPU, max_slowdown=1.05)
+        assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert current_policy(hp.policy).max_slowdown_milli == 1_000
+        assert administrator.set_policy(GPU, max_slowdown=1.073).settings.max_slowdown == 1.073
+        assert administrator.set_policy(GPU, policy="gate", max_slowdown=1.05).policy == "gate"
+
+
+def test_weights_are_kept_over_agents_and_end_with_the_container(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("be-1")).join() as client:
+        with AgentClient(agent.root) as administrator:
+            assert administrator.set_grant(GPU, "be-1", weight=2.5).weight == 2.5
+            assert current_grant(client.grant).weight_milli == 2_500
+            assert administrator.set_grant(GPU, "be-1", memory_limit_bytes=7).weight == 2.5
+            assert administrator.set_grant(GPU, "be-1", weight=3).memory_limit_bytes == 7
+            assert administrator.open_slot(GPU, agent_pb2.BE, weight=0.5).weight == 0.5
+            administrator.set_policy(GPU, max_slowdown=1.5)
+        agent.terminate()
+        agent.start()
+        client.come_back()
+        assert current_grant(client.grant).weight_milli == 3_000
+        assert current_policy(client.policy).max_slowdown_milli == 1_500
+    with AgentClient(agent.root) as administrator:
+        assert administrator.prepare_slot(GPU, "be-1").weight == 1
+
+
+def test_what_an_older_agent_left_is_taken_over(agent: AgentProcess) -> None:
+    agent.terminate()
+    path = agent.root / "state.json"
+    state = json.loads(path.read_text())
+    (gpu,) = state["gpus"]
+    old = ("kind", "window_ns", "linger_floor_ns", "linger_ceiling_ns", "stall_ns")
+    gpu["policy"] = {name: gpu["policy"][name] for name in old} | {"kind": 1}
+    for slot in gpu["slots"]:
+        del slot["weight_milli"]
+    path.write_text(json.dumps(state))
+    agent.start()
+    with AgentClient(agent.root) as administrator:
+        (now,) = administrator.snapshot().gpus
+        assert (now.policy, now.settings.max_slowdown, now.settings.reef_depth) == ("gate", 1, 12)
+        assert {slot.weight for slot in now.slots} == {1}
