@@ -1,6 +1,7 @@
 """Which GPUs are measured on, and how much memory they have left."""
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -68,15 +69,15 @@ def _present() -> list[Device]:
 
 
 def free_share(device: Device) -> float:
-    """Return which part of the GPU's memory is free; 1 where nothing is known."""
+    """Return which part of the GPU's memory is free; infinity where nothing is known."""
     if not device.uuid:
-        return 1.0
+        return math.inf
     try:
         with _nvml() as nvml:
             memory = nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByUUID(device.uuid))
             return float(memory.free) / float(memory.total)
     except NoGPU:
-        return 1.0
+        return math.inf
 
 
 @contextlib.contextmanager

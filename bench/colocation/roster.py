@@ -120,7 +120,7 @@ class Roster:
 
     def _make_room(self, wanted: list[Post], started: int) -> None:
         """End processes whose turn is over until there is room for one more than have just been started."""
-        while self._free() < KEEP_FREE * (1 + started):
+        while self._free() < min(0.9, KEEP_FREE * (1 + started)):
             idle = next((post for post in self._filled if post not in wanted), None)
             if idle is None:
                 return

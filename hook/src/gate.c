@@ -66,15 +66,17 @@ static uint32_t state_to_wait_for(const struct orion_board *board, const struct 
     return state;
 }
 
-/* Ahead of its peers: as if hp were busy. */
-static bool is_held(const struct orion_board *board)
+/* A hold ends by itself, should the agent die meanwhile. */
+bool orion_gate_held(const struct orion_board *board)
 {
-    return orion_board_grant(board)->held != 0 && orion_policy_gates(orion_board_policy(board));
+    uint32_t until_ms = orion_board_grant(board)->held;
+    if (__builtin_expect(until_ms == 0, 1) || !orion_policy_gates(orion_board_policy(board))) return false;
+    return (int32_t)(until_ms - (uint32_t)(orion_now() / ORION_MILLISECOND)) > 0;
 }
 
 bool orion_gate_closed(const struct orion_board *board)
 {
-    if (is_held(board)) return true;
+    if (orion_gate_held(board)) return true;
     uint32_t count = atomic_load_explicit(&board->hp_count, memory_order_acquire);
     for (uint32_t i = 0; i < count && i < ORION_PLACES; i++) {
         uint32_t place;
@@ -140,7 +142,7 @@ void orion_gate_sleep(struct orion_process *process, struct orion_board *board, 
         if (atomic_load(&page->state) == ORION_IDLE) atomic_store_explicit(&board->seen_progress[place], 0, memory_order_relaxed);
         return;
     }
-    if (is_held(board)) orion_sleep_precisely(HELD_LOOK_NS);
+    if (orion_gate_held(board)) orion_sleep_precisely(HELD_LOOK_NS);
 }
 
 void orion_gate_note(struct orion_board *board, uint64_t waited_ns)

@@ -201,6 +201,13 @@ static void take_places(struct orion_membership *m, struct letter *letter)
     if (!gone && m->welcome) managed(m, ORION_ROLE_BE);
 }
 
+static void take_knowledge(struct orion_membership *m, struct letter *letter)
+{
+    struct orion_durations *durations = &m->process->durations;
+    if (letter->fd_count != 1 || orion_knowledge_take(durations, letter->fds[0]) == 0) return;
+    atomic_store_explicit(&m->board->record->kernels_known, atomic_load(&durations->known), memory_order_relaxed);
+}
+
 static void take(struct orion_membership *m, struct letter *letter, uint64_t now)
 {
     if (!long_enough(letter, sizeof letter->body.head) || letter->body.head.magic != ORION_MESSAGE_MAGIC) return;
@@ -209,9 +216,7 @@ static void take(struct orion_membership *m, struct letter *letter, uint64_t now
     case ORION_REFUSED: take_refused(m, letter, now); break;
     case ORION_NEIGHBOURS:
     case ORION_GONE: take_places(m, letter); break;
-    case ORION_KNOWLEDGE:
-        if (letter->fd_count == 1) orion_knowledge_take(&m->process->durations, letter->fds[0]);
-        break;
+    case ORION_KNOWLEDGE: take_knowledge(m, letter); break;
     default: break; /* a newer agent's news */
     }
 }

@@ -3,6 +3,7 @@
 #include "board.h"
 #include "core.h"
 #include "facts.h"
+#include "gate.h"
 #include "policy.h"
 #include "process.h"
 #include "system.h"
@@ -47,7 +48,7 @@ bool orion_overlap_allows(struct orion_process *process, struct orion_board *boa
                           uint64_t expected_ns)
 {
     struct orion_kernel_facts facts;
-    if (expected_ns == 0 || orion_board_grant(board)->held) return false;
+    if (expected_ns == 0 || orion_gate_held(board)) return false;
     bool kernel = work->movable && work->launch.graph == NULL;
     if (!kernel && expected_ns > orion_window_share(board)) return false;
     orion_kernel_facts(&process->durations, work->identity, &facts);

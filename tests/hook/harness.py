@@ -5,6 +5,7 @@ Nothing sleeps and hopes: a test waits for a client's answer or for what the age
 
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -78,11 +79,11 @@ class Machine:
     def agent_log(self) -> str:
         return (self.folder / f"agent-{len(self._agents) - 1}.log").read_text()
 
-    def kill_agent(self) -> None:
+    def kill_agent(self, number: signal.Signals = signal.SIGKILL) -> None:
         if self._asked is not None:
             self._asked.close()
             self._asked = None
-        self._agents[-1].kill()
+        self._agents[-1].send_signal(number)
         self._agents[-1].wait(DEADLINE)
 
     @property

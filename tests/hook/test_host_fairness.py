@@ -1,4 +1,8 @@
-"""be slots share a GPU's time by their weights, in real processes, whatever their kernels are like."""
+"""be slots share a GPU's time by their weights, in real processes, whatever their kernels are like.
+
+By the time that the hooks report, since that is what the agent has. What the GPU really gave is printed beside it: the
+two differ as far as durations are learnt while several contexts take turns on the GPU.
+"""
 
 import time
 
@@ -12,8 +16,8 @@ SECONDS = 6.0
 
 
 @pytest.mark.parametrize("heavy", [1.0, 2.0])
-def test_gpu_time_is_shared_by_weight(machine: Machine, heavy: float) -> None:
-    clients = {slot: machine.start(slot) for slot in LOADS}
+def test_reported_gpu_time_is_shared_by_weight(machine: Machine, heavy: float) -> None:
+    clients = {slot: _traced(machine, slot) for slot in LOADS}
     machine.agent.set_grant(machine.uuids[0], "be-1", weight=heavy)
     for slot, client in clients.items():
         warm(client, int(LOADS[slot].split()[2]))
@@ -24,19 +28,38 @@ def test_gpu_time_is_shared_by_weight(machine: Machine, heavy: float) -> None:
     def used() -> dict[str, float]:
         return {slot: _seconds(machine, client) for slot, client in clients.items()}
 
-    before = used()
+    before, began = used(), time.monotonic_ns()
     time.sleep(SECONDS)  # the time over which shares are measured
     gained = {slot: seconds - before[slot] for slot, seconds in used().items()}
+    ended = time.monotonic_ns()
+    true = [_traced_seconds(machine, slot, began, ended) for slot in LOADS]
+    figure("GPU time reported, over the time that there was", [sum(gained.values()) / SECONDS], "x")
+    figure("GPU time given to each", true, "s")
     weights = {slot: heavy if slot == "be-1" else 1.0 for slot in LOADS}
     fair = {slot: sum(gained.values()) * weight / sum(weights.values()) for slot, weight in weights.items()}
     off = [gained[slot] / fair[slot] for slot in LOADS]
     figure(f"share over fair share, weights {list(weights.values())}", off, "x")
-    figure("GPU time that be had", [sum(gained.values()) / SECONDS], "of the time")
     assert all(abs(each - 1) < 0.15 for each in off), gained
-    assert sum(gained.values()) > 0.6 * SECONDS
+    assert sum(true) > 0.6 * SECONDS
 
 
 def _seconds(machine: Machine, client: Client) -> float:
     shown = machine.shown(client)
     assert shown is not None
     return shown.gpu_seconds
+
+
+def _traced(machine: Machine, slot: str) -> Client:
+    client = machine.start_in(machine.client_root(slot), ORION_SIM_TRACE=str(machine.folder / f"trace-{slot}"))
+    client.must("init 0")
+    machine.until_joined(client)
+    return client
+
+
+def _traced_seconds(machine: Machine, slot: str, began: int, ended: int) -> float:
+    """Return how long the slot's process had the simulated GPU, by the GPU's own word."""
+    total = 0
+    for line in (machine.folder / f"trace-{slot}").read_text().splitlines():
+        start, end = map(int, line.split()[1:3])
+        total += max(0, min(end, ended) - max(start, began))
+    return total / 1e9

@@ -22,6 +22,9 @@ from elftools.elf.sections import SymbolTableSection
 from orion.hook import cuda_header, declared, release
 
 OWN = {"dlsym", "dlvsym", "orion_hook_version"}
+# Clients as threads of one process: hook/include/orion/inprocess.h.
+OWN |= {"orion_start_scheduler", "orion_stop_scheduler", "orion_set_client_idx", "orion_set_client_role"}
+OWN |= {"orion_set_policy", "orion_client_stream", "orion_client_figures", "orion_scheduler_error"}
 # glibc's dynamic linker is not among them: a process under musl has none.
 LIBRARIES = {"libc.so.6", "libdl.so.2", "libpthread.so.0"}
 

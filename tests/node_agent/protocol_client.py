@@ -13,13 +13,14 @@ from typing import Self
 
 from orion.hook import layout
 
-ANSWERS: dict[int, type[layout.Welcome | layout.Refused | layout.Neighbours | layout.Gone]] = {
+Answer = layout.Welcome | layout.Refused | layout.Neighbours | layout.Gone | layout.Knowledge
+ANSWERS: dict[int, type[Answer]] = {
     layout.MessageType.WELCOME: layout.Welcome,
     layout.MessageType.REFUSED: layout.Refused,
     layout.MessageType.NEIGHBOURS: layout.Neighbours,
     layout.MessageType.GONE: layout.Gone,
+    layout.MessageType.KNOWLEDGE: layout.Knowledge,
 }
-Answer = layout.Welcome | layout.Refused | layout.Neighbours | layout.Gone
 
 
 class Refused(Exception):
@@ -109,6 +110,8 @@ class ProtocolClient:
     directory: Path
     sock: socket.socket = field(init=False)
     neighbours: dict[tuple[int, int], int] = field(default_factory=dict)
+    knowledge: bytes = b""
+    """ The table that it was given last. """
 
     def join(self, ready: bool = True, **fields: int) -> Self:
         self.sock = connect(self.directory)
@@ -134,8 +137,11 @@ class ProtocolClient:
         self.sock.send(bytes(layout.Ready(head(layout.MessageType.READY))))
 
     def hear(self) -> Answer:
-        """Take one NEIGHBOURS or GONE."""
+        """Take one NEIGHBOURS, GONE or KNOWLEDGE."""
         answer, fds = receive(self.sock)
+        if isinstance(answer, layout.Knowledge):
+            self.knowledge = os.pread(fds[0], 1 << 20, 0)
+            os.close(fds[0])
         if isinstance(answer, layout.Neighbours):
             assert len(fds) == answer.count
             for place, fd in zip(answer.places[: answer.count], fds, strict=True):

@@ -1,0 +1,154 @@
+/* Knowledge: a table is taken as hearsay, never in place of what was measured; malformed ones are not taken; what is new
+ * is told once, to another agent anew. */
+#include "check.h"
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "identity.h"
+#include "knowledge.h"
+#include "system.h"
+
+static struct orion_durations durations;
+static const struct orion_durations empty;
+
+static uint64_t kernel(uint64_t i) { return orion_identity_shape(orion_mix(i), 0, 1, 1, 1, 32, 1, 1, 0); }
+
+static uint32_t take(const struct orion_knowledge_header *header, const struct orion_knowledge_entry *entries, uint32_t count)
+{
+    int table = memfd_create("table", MFD_CLOEXEC);
+    CHECK(write(table, header, sizeof *header) == (ssize_t)sizeof *header);
+    CHECK(write(table, entries, count * sizeof *entries) == (ssize_t)(count * sizeof *entries));
+    uint32_t taken = orion_knowledge_take(&durations, table);
+    close(table);
+    return taken;
+}
+
+static uint64_t expected_of(uint64_t identity)
+{
+    bool sample;
+    return orion_duration_expect(&durations, identity, &sample);
+}
+
+static void a_table_is_hearsay(void)
+{
+    struct orion_knowledge_header header = {ORION_KNOWLEDGE_MAGIC, ORION_KNOWLEDGE_LAYOUT, 5};
+    struct orion_knowledge_entry entries[] = {
+        {kernel(1), 5000, 12, ORION_CLASS_MEMORY, 0},
+        {kernel(2), 7000, 0, ORION_CLASS_UNKNOWN, 0},
+        {kernel(3), 9000, 0, ORION_CLASS_COMPUTE, ORION_KNOWN_PROFILE},
+        {kernel(4) | ORION_IDENTITY_LOCAL, 9000, 0, 0, 0}, /* of another process's handles */
+        {kernel(5), 9000, 0, 77, 0},
+    };
+    struct orion_kernel_facts facts;
+    orion_duration_learn(&durations, kernel(2), 100000);
+    CHECK(take(&header, entries, 5) == 3);
+    CHECK(expected_of(kernel(1)) == 500000 && expected_of(kernel(2)) == 100100 && expected_of(kernel(5)) == 0);
+    CHECK(!orion_kernel_facts(&durations, kernel(1), &facts) && facts.sms == 12 && facts.kernel_class == ORION_CLASS_MEMORY);
+    orion_kernel_facts(&durations, kernel(3), &facts);
+    CHECK(facts.kernel_class == ORION_CLASS_COMPUTE && facts.samples == 0);
+    orion_duration_learn(&durations, kernel(1), 400000);
+    CHECK(expected_of(kernel(1)) == 450000); /* it fits: blended */
+}
+
+static void malformed_tables_are_not_taken(void)
+{
+    struct orion_knowledge_entry entries[] = {{kernel(100), 5000, 12, 0, 0}, {kernel(101), 5000, 12, 0, 0}};
+    struct orion_knowledge_header right = {ORION_KNOWLEDGE_MAGIC, ORION_KNOWLEDGE_LAYOUT, 2}, wrong = right;
+    wrong.magic++;
+    CHECK(take(&wrong, entries, 2) == 0);
+    wrong = right, wrong.layout++;
+    CHECK(take(&wrong, entries, 2) == 0);
+    wrong = right, wrong.count = UINT32_MAX;
+    CHECK(take(&wrong, entries, 2) == 0);
+    wrong = right, wrong.count = 3; /* shorter than it says */
+    CHECK(take(&wrong, entries, 2) == 0);
+    CHECK(orion_knowledge_take(&durations, -1) == 0);
+    CHECK(take(&right, entries, 2) == 2);
+}
+
+static void what_is_new_is_told_once(void)
+{
+    struct orion_knowledge_news news;
+    uint32_t cursor = 0, told = 0, count;
+    durations = empty;
+    for (uint64_t i = 0; i < 600; i++) orion_duration_learn(&durations, kernel(i), 1000 * (i + 1));
+    orion_duration_learn(&durations, kernel(0) | ORION_IDENTITY_LOCAL, 1000);
+    do {
+        count = orion_knowledge_news(&durations, &cursor, &news);
+        orion_knowledge_told(&durations, &news, count);
+        told += count;
+    } while (count == ORION_LEARNT_ENTRIES);
+    CHECK(told == 600);
+    CHECK(orion_knowledge_news(&durations, &cursor, &news) == 0);
+    for (int i = 0; i < 10; i++) orion_duration_learn(&durations, kernel(300), 301000); /* no other than before */
+    CHECK(orion_knowledge_news(&durations, &cursor, &news) == 0);
+    for (int i = 0; i < 10; i++) orion_duration_learn(&durations, kernel(300), 100000);
+    orion_facts_set_sms(orion_duration_find(&durations, kernel(301)), 5);
+    CHECK(orion_knowledge_news(&durations, &cursor, &news) == 2);
+    /* What the agent itself said is no news, even when measured so. */
+    struct orion_knowledge_header header = {ORION_KNOWLEDGE_MAGIC, ORION_KNOWLEDGE_LAYOUT, 1};
+    struct orion_knowledge_entry entry = {kernel(700), 5000, 3, 0, 0};
+    orion_knowledge_told(&durations, &news, 2);
+    CHECK(take(&header, &entry, 1) == 1);
+    orion_duration_learn(&durations, kernel(700), 500000);
+    CHECK(orion_knowledge_news(&durations, &cursor, &news) == 0);
+}
+
+static uint32_t received(int socket)
+{
+    struct orion_learnt learnt;
+    ssize_t length = recv(socket, &learnt, sizeof learnt, MSG_DONTWAIT);
+    if (length < 0) return 0;
+    CHECK(length == (ssize_t)sizeof learnt && learnt.head.type == ORION_LEARNT && learnt.head.magic == ORION_MESSAGE_MAGIC);
+    return learnt.count;
+}
+
+static void telling_is_paced_and_starts_anew_with_another_agent(void)
+{
+    int sockets[2];
+    struct orion_telling telling;
+    struct orion_welcome old = {.offers = 0}, welcome = {.offers = ORION_OFFERS_KNOWLEDGE}, again = {.offers = ORION_OFFERS_KNOWLEDGE, .returned = 1};
+    uint64_t now = ORION_SECOND;
+    durations = empty;
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets) == 0);
+    for (uint64_t i = 0; i < 300; i++) orion_duration_learn(&durations, kernel(i), 1000);
+    orion_telling_begin(&telling, &durations, &old, now);
+    CHECK(telling.at_ns == UINT64_MAX);
+    orion_telling_attend(&telling, &durations, sockets[0], now + 100 * ORION_SECOND);
+    CHECK(received(sockets[1]) == 0);
+    orion_telling_begin(&telling, &durations, &welcome, now);
+    orion_telling_attend(&telling, &durations, sockets[0], now);
+    CHECK(received(sockets[1]) == 0); /* not yet */
+    orion_telling_attend(&telling, &durations, sockets[0], telling.at_ns);
+    CHECK(received(sockets[1]) == ORION_LEARNT_ENTRIES && received(sockets[1]) == 0);
+    orion_telling_attend(&telling, &durations, sockets[0], telling.at_ns);
+    CHECK(received(sockets[1]) == 50);
+    for (int i = 0; i < 10; i++) {
+        uint64_t at = telling.at_ns;
+        orion_telling_attend(&telling, &durations, sockets[0], at);
+        CHECK(telling.at_ns > at && received(sockets[1]) == 0);
+    }
+    orion_telling_begin(&telling, &durations, &again, now);
+    orion_telling_attend(&telling, &durations, sockets[0], telling.at_ns);
+    orion_telling_attend(&telling, &durations, sockets[0], telling.at_ns);
+    CHECK(received(sockets[1]) + received(sockets[1]) == 300);
+    /* An agent that does not read: nothing counts as told. */
+    orion_duration_learn(&durations, kernel(1000), 5000);
+    close(sockets[1]);
+    orion_telling_attend(&telling, &durations, sockets[0], telling.at_ns);
+    struct orion_knowledge_news news;
+    CHECK(orion_knowledge_news(&durations, &telling.cursor, &news) == 1);
+    close(sockets[0]);
+}
+
+int main(void)
+{
+    a_table_is_hearsay();
+    malformed_tables_are_not_taken();
+    what_is_new_is_told_once();
+    telling_is_paced_and_starts_anew_with_another_agent();
+    puts("knowledge: ok");
+    return 0;
+}

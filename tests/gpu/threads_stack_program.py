@@ -1,0 +1,213 @@
+"""Clients as threads of one process, with torch on a real GPU: one JSON object, name -> whether it was right.
+
+A program of its own, since the hook has to be preloaded: run by test_gpu_threads.
+"""
+
+# mypy: ignore-errors
+import json
+import sys
+import threading
+import time
+
+import torch
+
+from orion.inprocess import Scheduler
+
+CYCLES_MS = 1_500_000  # of torch.cuda._sleep, about a millisecond
+
+
+def in_thread(scheduler, index, body):
+    """Run a body in a thread that is bound to a client; return what it returned."""
+    answer = []
+
+    def run():
+        with scheduler.client(index) as client:
+            answer.append(body(client))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return bool(answer) and answer[0]
+
+
+def current_stream_is_the_clients():
+    with Scheduler(clients=2) as scheduler:
+        return in_thread(scheduler, 1, lambda client: torch.cuda.current_stream().cuda_stream == client.stream)
+
+
+def handed_over():
+    """What this thread queued before is done before, and what it queues afterwards comes after."""
+    total = torch.zeros(1 << 22, device="cuda")
+    with Scheduler(clients=2) as scheduler:
+        torch.cuda._sleep(20 * CYCLES_MS)
+        total += 1
+
+        def double(_):
+            total.mul_(10)
+            torch.cuda._sleep(20 * CYCLES_MS)
+            total.add_(1)
+            return True
+
+        in_thread(scheduler, 0, double)
+        return bool((total == 11).all())
+
+
+def default_stream_is_redirected():
+    """Also where a program asks for the default stream by name: one order with the client's other work."""
+
+    def work(client):
+        total = torch.zeros(1 << 22, device="cuda")
+        for _ in range(50):
+            total += 1
+            with torch.cuda.stream(torch.cuda.default_stream()):
+                total += 1
+        event = torch.cuda.Event()
+        with torch.cuda.stream(torch.cuda.default_stream()):
+            event.record()
+        event.synchronize()
+        return bool((total.cpu() == 100).all())
+
+    with Scheduler(clients=2) as scheduler:
+        return in_thread(scheduler, 0, work) and scheduler.snapshot()[0].launches > 100
+
+
+def backward_counts_for_its_client():
+    def work(_):
+        weight = torch.ones(512, 512, device="cuda", requires_grad=True)
+        batch = torch.ones(512, 512, device="cuda")
+        before = scheduler.snapshot()[0].launches
+        loss = (batch @ weight).relu().square().mean()
+        forward = scheduler.snapshot()[0].launches
+        loss.backward()
+        torch.cuda.synchronize()
+        after = scheduler.snapshot()[0].launches
+        return after - forward >= forward - before > 0 and bool(torch.isfinite(weight.grad).all())
+
+    with Scheduler(clients=2) as scheduler:
+        return in_thread(scheduler, 0, work) and scheduler.snapshot()[1].launches == 0
+
+
+def together(scheduler, hp_ms, be_body):
+    """Let hp sleep on the GPU while be does something; return when hp and be had ended."""
+    ends, launched = {}, threading.Event()
+
+    def hp(_):
+        torch.cuda._sleep(hp_ms * CYCLES_MS)
+        launched.set()
+        torch.cuda.synchronize()
+        ends["hp"] = time.monotonic()
+        return True
+
+    def be(_):
+        launched.wait()
+        be_body()
+        ends["be"] = time.monotonic()
+        return True
+
+    threads = [threading.Thread(target=in_thread, args=(scheduler, index, body)) for index, body in ((1, hp), (0, be))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return ends["hp"], ends["be"]
+
+
+def small_work():
+    torch.zeros(16, device="cuda").add_(1)
+    torch.cuda.synchronize()
+
+
+def be_waits_for_hp():
+    with Scheduler(clients=2, policy="gate") as scheduler:
+        hp, be = together(scheduler, 200, small_work)
+        return be > hp and scheduler.snapshot()[0].gated_seconds > 0.02
+
+
+def synchronise_is_the_clients_own():
+    with Scheduler(clients=2, policy="none") as scheduler:
+        hp, be = together(scheduler, 200, small_work)
+        return be < hp - 0.02
+
+
+def free_does_not_deadlock():
+    """A free waits for the whole context while be is gated."""
+
+    def allocate_and_free():
+        held = torch.empty(1 << 28, device="cuda")
+        del held
+        torch.cuda.empty_cache()
+        small_work()
+
+    with Scheduler(clients=2, policy="gate") as scheduler:
+        began = time.monotonic()
+        together(scheduler, 50, allocate_and_free)
+        return time.monotonic() - began < 0.9  # less than the stall after which be would give up waiting
+
+
+def graphs():
+    def work(client):
+        source = torch.ones(1 << 20, device="cuda")
+        total = torch.zeros_like(source)
+        stream = torch.cuda.ExternalStream(client.stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            total.add_(source)
+            total.add_(source)
+        for _ in range(10):
+            graph.replay()
+        return bool((total.cpu() == 20).all())
+
+    with Scheduler(clients=2) as scheduler:
+        return in_thread(scheduler, 0, work) and in_thread(scheduler, 1, work)
+
+
+def many_at_once():
+    """Four clients train for two seconds, under overlap; each ends with what it would have alone."""
+
+    def train(seed, steps=60):
+        generator = torch.Generator(device="cuda").manual_seed(seed)
+        weight = torch.randn(256, 256, device="cuda", generator=generator, requires_grad=True)
+        batch = torch.randn(1024, 256, device="cuda", generator=generator)
+        for _ in range(steps):
+            (gradient,) = torch.autograd.grad((batch @ weight).tanh().square().mean(), weight)
+            with torch.no_grad():
+                weight -= 0.1 * gradient
+        return weight.detach().double().sum().item()
+
+    alone = [train(seed) for seed in range(4)]
+    with Scheduler(clients=4, max_slowdown=2.0) as scheduler:
+        beside = [None] * 4
+        bodies = [lambda _, seed=seed: beside.__setitem__(seed, train(seed)) or True for seed in range(4)]
+        threads = [
+            threading.Thread(target=in_thread, args=(scheduler, index, body)) for index, body in enumerate(bodies)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    # Within what sums in another order may differ by.
+    return all(abs(one - other) <= 1e-3 * max(1.0, abs(one)) for one, other in zip(alone, beside, strict=True))
+
+
+CHECKS = [
+    current_stream_is_the_clients, handed_over, default_stream_is_redirected, backward_counts_for_its_client,
+    be_waits_for_hp, synchronise_is_the_clients_own, free_does_not_deadlock, graphs, many_at_once,
+]  # fmt: skip
+
+
+def main():
+    """Run every check, also after one has failed."""
+    torch.zeros(1, device="cuda")
+    small_work()
+    results = {}
+    for check in CHECKS:
+        try:
+            results[check.__name__] = bool(check())
+        except Exception as error:
+            results[check.__name__] = f"{type(error).__name__}: {error}"
+    print(json.dumps(results))
+    return 0 if all(result is True for result in results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

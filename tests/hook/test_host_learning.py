@@ -1,0 +1,62 @@
+"""What a process learnt of its kernels outlives it, and the agent: the next one of its slot begins warm."""
+
+import re
+import signal
+from pathlib import Path
+
+from orion.hook import identity, layout
+from tests.hook.harness import Machine
+from tests.hook.scripted_client import Client, eventually
+
+_SHAPES = range(100, 130)
+
+
+def record_word(client: Client, field: str) -> int:
+    """Read a word of the record page in the client's own memory."""
+    maps = Path(f"/proc/{client.pid}/maps").read_text()
+    start = re.search(r"^([0-9a-f]+)-.*memfd:orion-record", maps, re.MULTILINE)
+    if start is None:
+        return 0
+    with open(f"/proc/{client.pid}/mem", "rb") as memory:
+        memory.seek(int(start[1], 16) + layout.offset(layout.RecordPage, field))
+        return int.from_bytes(memory.read(8), "little")
+
+
+def learn(be: Client) -> None:
+    for microseconds in _SHAPES:
+        be.must(f"run 8 {microseconds}")
+    eventually(lambda: record_word(be, "kernels_known") >= len(_SHAPES), "all kernels are known")
+
+
+def known_at_start(machine: Machine, slot: str) -> int:
+    client = machine.start(slot)
+    client.must("sync")  # waits for being managed, and what the agent knows comes before that
+    known = record_word(client, "kernels_known")
+    client.close()
+    return known
+
+
+def test_the_next_process_of_a_slot_begins_warm(machine: Machine) -> None:
+    be = machine.start("be-0")
+    learn(be)
+    eventually(lambda: known_at_start(machine, "be-0") >= len(_SHAPES), "the agent has heard of it")
+    assert known_at_start(machine, "be-1") == 0
+    be.close()
+    machine.kill_agent(signal.SIGTERM)
+    file = machine.root / "knowledge" / machine.uuids[0] / "be-0"
+    entries = [layout.KnowledgeEntry.from_buffer_copy(file.read_bytes(), 16 + 16 * i) for i in range(len(_SHAPES))]
+    assert all(identity.is_told(entry.identity) for entry in entries)
+    assert all(1_000 <= entry.expected_100ns <= 1_000_000 for entry in entries)
+    machine.start_agent()
+    assert known_at_start(machine, "be-0") >= len(_SHAPES)
+
+
+def test_a_returning_client_tells_the_next_agent(machine: Machine) -> None:
+    be = machine.start("be-0")
+    learn(be)
+    machine.kill_agent()  # before it has saved anything
+    machine.start_agent()
+    machine.until_joined(be)
+    eventually(lambda: known_at_start(machine, "be-0") >= len(_SHAPES), "the new agent has heard of it")
+    be.must("run 1 100")
+    assert be.said == []

@@ -1,0 +1,197 @@
+"""What clients learnt is kept for those that come after them: plausible, bounded, per slot, across agents."""
+
+import fcntl
+import os
+import stat
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from orion.hook import identity, layout
+from orion.node_agent import knowledge
+from orion.node_agent.knowledge import Knowledge
+from tests.node_agent.conftest import GPU, AgentProcess, eventually
+from tests.node_agent.protocol_client import ProtocolClient, head
+
+ENTRY = struct.Struct("<QIHBB")
+Entry = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    name: str = "gemm"
+    grid: tuple[int, int, int] = (132, 1, 1)
+    block: tuple[int, int, int] = (256, 1, 1)
+    shared_bytes: int = 0
+    duration_ns: int = 1_800_000
+    sms: int = 132
+    kernel_class: int = layout.KernelClass.COMPUTE
+
+
+def key(number: int) -> int:
+    return identity.mix(number) & ~3 | 1
+
+
+def learnt(*entries: Entry, count: int | None = None) -> layout.Learnt:
+    message = layout.Learnt(head(layout.MessageType.LEARNT), len(entries) if count is None else count, 0)
+    for index, entry in enumerate(entries):
+        message.entries[index] = layout.KnowledgeEntry(*entry)
+    return message
+
+
+def entries_in(table: bytes) -> list[Entry]:
+    header = layout.KnowledgeHeader.from_buffer_copy(table)
+    assert (header.magic, header.layout) == (layout.KNOWLEDGE_MAGIC, layout.KNOWLEDGE_LAYOUT)
+    entries = list(ENTRY.iter_unpack(table[16:]))
+    assert header.count == len(entries) <= layout.KNOWLEDGE_ENTRIES
+    return entries
+
+
+def table_of(known: Knowledge) -> bytes:
+    return os.pread(known.table(), 1 << 20, 0)
+
+
+def test_only_what_is_plausible_is_taken(tmp_path: Path) -> None:
+    known = Knowledge(tmp_path / "be-0")
+    good: list[Entry] = [(key(1), 50, 12, 2, 0), (key(2), 600_000_000, 0, 0, 0)]
+    bad: list[Entry] = [
+        (0, 50, 1, 0, 0),
+        (key(3) | identity.LOCAL, 50, 1, 0, 0),
+        (key(4) & ~1, 50, 1, 0, 0),
+        (key(5), 0, 1, 0, 0),
+        (key(6), 600_000_001, 1, 0, 0),
+        (key(7), 50, 1025, 0, 0),
+        (key(8), 50, 1, 3, 0),
+        (key(9), 50, 1, 0, layout.KNOWN_PROFILE),
+    ]
+    assert known.table() == -1
+    assert known.merge(learnt(*good, *bad)) == 2
+    assert entries_in(table_of(known)) == good
+    assert known.merge(learnt(*good, count=2**32 - 1)) == 2
+
+
+def test_the_newest_wins_and_the_oldest_go(tmp_path: Path) -> None:
+    known = Knowledge(tmp_path / "be-0")
+    for first in range(0, 10_000, 250):
+        known.merge(learnt(*((key(number), 50, 1, 0, 0) for number in range(first, first + 250))), limit=1000)
+    known.merge(learnt((key(9000), 70, 1, 0, 0)), limit=1000)
+    entries = entries_in(table_of(known))
+    assert {entry[0] for entry in entries} == {key(number) for number in range(9000, 10_000)}
+    assert entries[-1] == (key(9000), 70, 1, 0, 0)
+
+
+def test_a_table_is_sealed_and_follows_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Knowledge(tmp_path / "be-0")
+    known.merge(learnt((key(1), 50, 1, 0, 0)))
+    table = known.table()
+    seals = fcntl.fcntl(table, fcntl.F_GET_SEALS)
+    assert seals & fcntl.F_SEAL_WRITE
+    assert seals & fcntl.F_SEAL_SHRINK
+    with pytest.raises(PermissionError):
+        os.pwrite(table, b"x", 0)
+    known.merge(learnt((key(2), 50, 1, 0, 0)))
+    assert known.table() == table  # hardly older than what is known
+    monkeypatch.setattr(knowledge, "_TABLE_SECONDS", 0.0)
+    assert len(entries_in(table_of(known))) == 2
+
+
+def test_rows_of_a_profile(tmp_path: Path) -> None:
+    known = Knowledge(tmp_path / "be-0")
+    known.merge(learnt((key(1), 50, 1, 0, 0)))
+    known.set_profile([Kernel(), Kernel(duration_ns=5), Kernel(name="gemv", sms=0, duration_ns=0)])
+    gemm = identity.kernel_identity(b"gemm", (132, 1, 1), (256, 1, 1), 0)
+    gemv = identity.kernel_identity(b"gemv", (132, 1, 1), (256, 1, 1), 0)
+    assert entries_in(table_of(known)) == [
+        (gemm, 18_000, 132, layout.KernelClass.COMPUTE, layout.KNOWN_PROFILE),
+        (gemv, 0, 0, layout.KernelClass.COMPUTE, layout.KNOWN_PROFILE),
+        (key(1), 50, 1, 0, 0),
+    ]
+    known.set_profile([])
+    assert len(known) == 1
+    for wrong in (Kernel(grid=(0, 1, 1)), Kernel(block=(2**32, 1, 1)), Kernel(duration_ns=-1), Kernel(kernel_class=9)):
+        with pytest.raises(ValueError, match=r"kernel|KernelClass"):
+            known.set_profile([wrong])
+    known.set_profile(Kernel(name=f"kernel_{number}") for number in range(20_000))
+    assert len(known) == layout.KNOWLEDGE_ENTRIES
+
+
+def test_it_is_saved_now_and_then_and_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "deep" / "be-0"
+    known = Knowledge(path)
+    known.merge(learnt((key(1), 50, 1, 0, 0)))
+    known.set_profile([Kernel()])
+    known.save()
+    assert not path.exists()  # it is news since just now
+    monkeypatch.setattr(knowledge, "_SAVE_SECONDS", 0.0)
+    known.save()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    again = Knowledge(path)
+    assert table_of(again) == table_of(known)
+    path.unlink()
+    known.save()
+    assert not path.exists()  # nothing is new
+    known.merge(learnt((key(2), 50, 1, 0, 0)))
+    known.close()
+    assert len(Knowledge(path)) == 3
+    again.remove()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", b"x" * 100, None])
+def test_a_damaged_file_is_left_aside(tmp_path: Path, damage: bytes | None) -> None:
+    path = tmp_path / "be-0"
+    known = Knowledge(path)
+    known.merge(learnt((key(1), 50, 1, 0, 0), (key(2), 50, 1, 0, 0)))
+    known.close()
+    path.write_bytes(path.read_bytes()[:-1] if damage is None else damage)
+    assert len(Knowledge(path)) == 0
+
+
+def _slots(agent: AgentProcess) -> int:
+    return len(list((agent.root / "gpus" / GPU).iterdir()))
+
+
+def tell(client: ProtocolClient, *entries: Entry) -> None:
+    client.sock.send(bytes(learnt(*entries)))
+
+
+def taught(agent: AgentProcess, slot: str) -> list[Entry]:
+    """What a new client of a slot is given before it hears of its neighbours."""
+    with ProtocolClient(agent.slot(slot)).join() as client:
+        while not isinstance(client.hear(), layout.Neighbours):
+            pass
+        return entries_in(client.knowledge) if client.knowledge else []
+
+
+def test_clients_of_a_slot_begin_with_what_others_learnt(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("be-0")).join() as client:
+        assert client.welcome.offers & layout.OFFERS_KNOWLEDGE
+        tell(client, (key(1), 50, 1, 0, 0))
+        eventually(lambda: taught(agent, "be-0") == [(key(1), 50, 1, 0, 0)], "what was told is known")
+    assert taught(agent, "be-1") == []
+    agent.terminate()
+    agent.start()
+    assert taught(agent, "be-0") == [(key(1), 50, 1, 0, 0)]
+    assert stat.S_IMODE((agent.root / "knowledge" / GPU).stat().st_mode) == 0o700
+    assert (agent.root / "knowledge" / GPU / "be-0").is_file()
+
+
+def test_who_tells_before_it_is_ready_or_too_little_is_shown_out(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("be-0")).join(ready=False) as client:
+        tell(client, (key(1), 50, 1, 0, 0))
+        assert client.sock.recv(1) == b""
+    with ProtocolClient(agent.slot("be-0")).join() as client:
+        client.hear()
+        client.sock.send(bytes(learnt((key(1), 50, 1, 0, 0)))[:32])
+        assert client.sock.recv(1) == b""
+    assert taught(agent, "be-0") == []
+
+
+def test_a_burst_of_messages_is_read_and_kept(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("be-0")).join() as client:
+        for first in range(0, 7500, 250):  # as many messages as a connection may send at once
+            tell(client, *((key(number), 50, 1, 0, 0) for number in range(first, first + 250)))
+        eventually(lambda: (key(7499), 50, 1, 0, 0) in taught(agent, "be-0"), "all was read")
+    assert len(taught(agent, "be-0")) == min(7500, knowledge.GPU_ENTRIES // _slots(agent))
