@@ -91,7 +91,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         status = command.main(args=arguments, prog_name="orion", standalone_mode=False)
     except typer.TyperException as error:
-        print(f"orion: {_sentence(error)}", file=sys.stderr)
+        if sentence := _sentence(error):  # empty where a group of commands has shown its help
+            print(f"orion: {sentence}", file=sys.stderr)
         return error.exit_code
     except Refused as refusal:
         print(f"orion: {refusal}", file=sys.stderr)

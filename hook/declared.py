@@ -12,6 +12,10 @@ _BRACES = re.compile(r"(\w+)\{([\w,]*)\}$")
 _CALL = re.compile(r"(\w+)\((.*)\)$")
 
 
+class DeclarationError(ValueError):
+    """A line of the declarations that does not fit its function."""
+
+
 @dataclass(frozen=True)
 class Declaration:
     """One exported function's line.

@@ -6,8 +6,9 @@ functions at the process's first call, so the core may use it.
 
 import re
 
+from orion.hook import own_streams
 from orion.hook.cuda_header import Function
-from orion.hook.declared import Declaration
+from orion.hook.declared import Declaration, DeclarationError
 
 _COPIES = {
     "copy_in": "COPY_IN",
@@ -18,10 +19,6 @@ _COPIES = {
 }
 
 
-class DeclarationError(ValueError):
-    """A line of the declarations that does not fit its function."""
-
-
 def _only_call(declaration: Declaration) -> tuple[str, str]:
     if len(declaration.calls) != 1:
         raise DeclarationError(f"{declaration.place}: {declaration.name} needs exactly one detail with parentheses")
@@ -29,7 +26,7 @@ def _only_call(declaration: Declaration) -> tuple[str, str]:
 
 
 def _stream(function: Function, declaration: Declaration) -> str:
-    streams = _streams(function)
+    streams = own_streams.streams_of(function)
     if len(streams) > 1 and "stream" not in declaration.options:
         raise DeclarationError(f"{declaration.place}: which of {', '.join(streams)} is the stream?")
     handle = declaration.options.get("stream", streams[0] if streams else "NULL")
@@ -89,50 +86,8 @@ def _elsewhere(function: Function, declaration: Declaration) -> list[str]:
     return []
 
 
-def _streams(function: Function) -> list[str]:
-    return [parameter.name for parameter in function.parameters if parameter.type == "CUstream"]
-
-
-def _redirected(function: Function, declaration: Declaration) -> list[str]:
-    """Put a client's own stream in the place of a default stream, for a thread that is bound to a client."""
-    if declaration.kind == "lifetime":
-        return []
-    if declaration.options.get("stream") == "config->hStream":
-        return [
-            "CUlaunchConfig redirected;",
-            "if (orion_redirects(config->hStream))",
-            "    redirected = *config, redirected.hStream = orion_own_stream(config->hStream), config = &redirected;",
-        ]
-    return [f"{stream} = orion_redirected({stream});" for stream in _streams(function)]
-
-
-def _on_own_stream(function: Function, declaration: Declaration) -> tuple[list[str], list[str]]:
-    """Do the same on the client's own stream, where the call names none: the lines before the call and after it."""
-    if _streams(function) or "stream" in declaration.options:
-        return [], []
-    own = declaration.options.get("own")
-    if own is None:
-        raise DeclarationError(f"{declaration.place}: {declaration.name} needs own=NAME, as it has no stream")
-    if own == "legacy":
-        return ["orion_before_legacy();"], ["orion_after_legacy();"]
-    same = own.replace("{version}", "_v2" if "_v2" in function.name else "")
-    arguments = ", ".join(parameter.name for parameter in function.parameters)
-    call = f"wrapped_{same}({arguments}, own)"
-    finished = f"orion_finished(own, {call})" if "waits" in declaration.words else call
-    return ["CUstream own = orion_redirected(NULL);", f"if (own != NULL) return {finished};"], []
-
-
-def _ahead(function: Function, declaration: Declaration) -> str:
-    """Declare the wrapper that this one calls."""
-    own = declaration.options.get("own", "legacy")
-    if own == "legacy":
-        return ""
-    same = own.replace("{version}", "_v2" if "_v2" in function.name else "")
-    return f"static __typeof__({same}) wrapped_{same};\n"
-
-
 def _gate(function: Function, declaration: Declaration) -> list[str]:
-    before, after = _on_own_stream(function, declaration)
+    before, after = own_streams.on_own_stream(function, declaration)
     return [*before, *_gated(function, declaration, after)]
 
 
@@ -268,7 +223,7 @@ def _null_pointers(function: Function, declaration: Declaration) -> list[str]:
 
 
 def _about_stream(function: Function, declaration: Declaration) -> list[str]:
-    if not _streams(function):
+    if not own_streams.streams_of(function):
         raise DeclarationError(f"{declaration.place}: {declaration.name} has no stream")
     return [f"return {_real(function)};"]
 
@@ -293,9 +248,9 @@ def wrapper(function: Function, declaration: Declaration) -> str:
     parameters = ", ".join(map(str, function.parameters)) or "void"
     body = [
         *_null_pointers(function, declaration),
-        *_redirected(function, declaration),
+        *own_streams.redirected(function, declaration),
         *_BODIES[declaration.kind](function, declaration),
     ]
     lines = "\n".join(f"    {line}" for line in body)
     opening = f"INTERPOSED({function.name}, ({parameters}))\n{{\n    REAL({function.name});\n"
-    return f"{_ahead(function, declaration)}{opening}{lines}\n}}\n"
+    return f"{own_streams.declared_ahead(function, declaration)}{opening}{lines}\n}}\n"

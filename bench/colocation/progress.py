@@ -82,7 +82,7 @@ class Display:
     def begins(self, device: Device, run: PlannedRun) -> None:
         """Show what is measured now."""
         with self._lock:
-            self._bars.update(self._task, description=f"{self._time_left()} left: {run}")
+            self._bars.update(self._task, description=f"{self._time_left()} left, now {run.system}")
 
     def ended(self, device: Device, run: PlannedRun, measured: dict[str, Any]) -> None:
         """Say in a line what was measured."""

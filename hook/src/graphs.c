@@ -35,8 +35,7 @@ uint64_t orion_graph_identity(struct orion_graphs *graphs, const void *exec)
 {
     struct orion_graph *entry = find(graphs, word_of(exec));
     if (entry == NULL) return identity_by_handle(word_of(exec));
-    uint64_t identity = atomic_load_explicit(&entry->identity, memory_order_relaxed);
-    atomic_thread_fence(memory_order_acquire);
+    uint64_t identity = atomic_load_explicit(&entry->identity, memory_order_acquire);
     bool same = atomic_load_explicit(&entry->exec, memory_order_relaxed) == word_of(exec);
     return __builtin_expect(same, 1) ? identity : identity_by_handle(word_of(exec));
 }
@@ -98,8 +97,7 @@ static void forget_nodes(struct orion_graphs *graphs, uint64_t exec)
 static void enter(struct orion_graphs *graphs, uint64_t exec, const struct orion_graph_walk *walk)
 {
     struct orion_graph *entry = room_for(graphs, exec);
-    atomic_store_explicit(&entry->exec, 0, memory_order_relaxed); /* a reader that sees any of what follows sees this */
-    atomic_thread_fence(memory_order_release);
+    atomic_store_explicit(&entry->exec, 0, memory_order_relaxed); /* a reader that sees the new identity sees this */
     entry->sum = walk->sum;
     entry->whole = walk->whole;
     entry->local = walk->local;

@@ -23,7 +23,7 @@ static _Thread_local char last_error[192];
 
 /* -- Small things ---------------------------------------------------------------------------------------------------- */
 
-__attribute__((format(printf, 1, 2))) static int fail(const char *format, ...)
+int orion_inprocess_fail(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -48,8 +48,7 @@ bool orion_inprocess_runs(struct orion_process *process)
     return atomic_load_explicit(&process->inprocess.generation, memory_order_acquire) != 0;
 }
 
-/* The process with its scheduler running and locked; NULL: none runs. */
-static struct orion_process *locked_and_running(void)
+struct orion_process *orion_inprocess_locked(void)
 {
     struct orion_process *process = orion_process_started();
     if (process == NULL) return NULL;
@@ -59,7 +58,7 @@ static struct orion_process *locked_and_running(void)
     return NULL;
 }
 
-static bool is_client(struct orion_process *process, int client)
+bool orion_inprocess_has(struct orion_process *process, int client)
 {
     return client >= 0 && (uint32_t)client < atomic_load(&process->inprocess.clients);
 }
@@ -85,7 +84,8 @@ bool orion_inprocess_is_on_its_gpu(struct orion_process *process, CUdevice devic
 struct orion_board *orion_inprocess_board(struct orion_process *process, CUstream stream, CUdevice device)
 {
     uint32_t client = orion_owner_of(process, stream);
-    if (client == 0 && orion_binding.generation == atomic_load(&process->inprocess.generation)) client = orion_binding.client;
+    bool is_bound = orion_binding.generation == atomic_load(&process->inprocess.generation);
+    if (client == 0 && is_bound) client = orion_binding.client;
     if (client == 0) return NULL;
     if (orion_inprocess_is_on_its_gpu(process, device)) return process->inprocess.boards[client - 1];
     orion_log(ORION_LOG_DEBUG, "client %u uses GPU %d, which this scheduler does not manage", client - 1, device);
@@ -115,17 +115,23 @@ static int choose_hp(int clients)
     return *end == '\0' && chosen >= 0 && chosen < clients ? (int)chosen : -1;
 }
 
+static void forget_figures(struct orion_record_page *record)
+{
+    char *first = (char *)&record->launches, *end = (char *)&record->shares_context;
+    memset(first, 0, (size_t)(end - first));
+}
+
 static int start(struct orion_process *process, int clients, int hp)
 {
     struct orion_inprocess *scheduler = &process->inprocess;
-    if (orion_inprocess_runs(process)) return fail("a scheduler runs already; orion_stop_scheduler() ends it");
+    if (orion_inprocess_runs(process)) return orion_inprocess_fail("a scheduler runs already; orion_stop_scheduler() ends it");
     if (is_managed_by_an_agent(process))
-        return fail("this process is a node agent's client; start it without ORION_ROOT to schedule its threads");
-    if (orion_virtual_boards_make(process, (uint32_t)clients) != 0) return fail("no memory for %d clients, or too many GPUs in use", clients);
+        return orion_inprocess_fail("this process is a node agent's client; start it without ORION_ROOT to schedule its threads");
+    if (orion_virtual_boards_make(process, (uint32_t)clients) != 0)
+        return orion_inprocess_fail("no memory for %d clients, or too many GPUs in use", clients);
     for (int i = 0; i < clients; i++) {
         scheduler->roles[i] = i == hp ? ORION_ROLE_HP : ORION_ROLE_BE;
-        struct orion_record_page *record = &scheduler->pages->record[i];
-        memset(&record->launches, 0, offsetof(struct orion_record_page, shares_context) - offsetof(struct orion_record_page, launches));
+        forget_figures(&scheduler->pages->record[i]);
     }
     orion_virtual_boards_set_policy(process, ORION_POLICY_ORION, 1000);
     atomic_store(&scheduler->clients, (uint32_t)clients);
@@ -142,12 +148,13 @@ EXPORTED int orion_start_scheduler(int clients)
 {
     struct orion_process *process = orion_process_started();
     orion_log_begin();
-    if (process == NULL) return fail("no memory for the scheduler");
+    if (process == NULL) return orion_inprocess_fail("no memory for the scheduler");
     if (orion_lookup_interposes != NULL && !orion_lookup_interposes())
-        return fail("the hook does not see this process's CUDA calls; start it under `orion launch` or with LD_PRELOAD");
-    if (clients < 1 || clients > ORION_CLIENTS_MOST) return fail("a scheduler has 1 to %d clients, not %d", ORION_CLIENTS_MOST, clients);
+        return orion_inprocess_fail("the hook does not see this process's CUDA calls; start it with LD_PRELOAD or `orion launch`");
+    if (clients < 1 || clients > ORION_CLIENTS_MOST)
+        return orion_inprocess_fail("a scheduler has 1 to %d clients, not %d", ORION_CLIENTS_MOST, clients);
     int hp = choose_hp(clients);
-    if (hp < 0) return fail("ORION_HP_CLIENT must be the number of a client, 0 to %d", clients - 1);
+    if (hp < 0) return orion_inprocess_fail("ORION_HP_CLIENT must be the number of a client, 0 to %d", clients - 1);
     orion_inprocess_lock(process);
     int result = start(process, clients, hp);
     orion_inprocess_unlock(process);
@@ -171,7 +178,9 @@ static void drain(struct orion_process *process)
         struct orion_lane *lane = &process->lanes.lane[i];
         struct orion_board *board = lane->board;
         CUcontext popped;
-        if (board == NULL || board->client == 0 || atomic_load(&lane->state) != ORION_LANE_READY) continue;
+        if (board == NULL || board->client == 0) continue;
+        lane->begun_before = atomic_load(&lane->begun); /* the next scheduler counts from here */
+        if (atomic_load(&lane->state) != ORION_LANE_READY) continue;
         if (orion_driver.cuCtxPushCurrent_v2(lane->context) != CUDA_SUCCESS) continue;
         bool is_shared = orion_lane_is_shared(process, lane);
         if (is_shared) orion_driver.cuCtxSynchronize();
@@ -183,7 +192,7 @@ static void drain(struct orion_process *process)
 
 EXPORTED int orion_stop_scheduler(void)
 {
-    struct orion_process *process = locked_and_running();
+    struct orion_process *process = orion_inprocess_locked();
     if (process == NULL) return 0;
     orion_virtual_boards_set_policy(process, ORION_POLICY_NONE, 1000); /* who waits, goes */
     drain(process);
@@ -211,13 +220,14 @@ static void unbind(struct orion_process *process)
 EXPORTED int orion_set_client_idx(int client)
 {
     struct orion_process *process = orion_process_started();
-    if (process == NULL) return fail("no memory for the scheduler");
-    if (client >= 0 && !orion_inprocess_runs(process)) return fail("no scheduler runs; orion_start_scheduler() starts it");
-    if (client < -1 || (client >= 0 && !is_client(process, client)))
-        return fail("there is no client %d; the scheduler has %u", client, atomic_load(&process->inprocess.clients));
+    if (process == NULL) return orion_inprocess_fail("no memory for the scheduler");
+    if (client >= 0 && !orion_inprocess_runs(process)) return orion_inprocess_fail("no scheduler runs; orion_start_scheduler() starts it");
+    if (client < -1 || (client >= 0 && !orion_inprocess_has(process, client)))
+        return orion_inprocess_fail("there is no client %d; the scheduler has %u", client, atomic_load(&process->inprocess.clients));
     if (orion_binding.client != 0) unbind(process);
     if (client == -1) return 0;
-    orion_binding = (struct orion_binding){.client = (uint32_t)client + 1, .generation = atomic_load(&process->inprocess.generation)};
+    uint32_t generation = atomic_load(&process->inprocess.generation);
+    orion_binding = (struct orion_binding){.client = (uint32_t)client + 1, .generation = generation};
     atomic_fetch_add(&process->lane_epoch, 1);
     orion_log(ORION_LOG_INFO, "a thread is bound to client %d", client);
     /* Behind what stands in the legacy stream now; without a context yet, at the first use of one. */
@@ -228,85 +238,12 @@ EXPORTED int orion_set_client_idx(int client)
 EXPORTED void *orion_client_stream(int client)
 {
     struct orion_process *process = orion_process_started();
-    if (process == NULL || !orion_inprocess_runs(process) || !is_client(process, client)) {
-        fail("there is no client %d", client);
+    if (process == NULL || !orion_inprocess_runs(process) || !orion_inprocess_has(process, client)) {
+        orion_inprocess_fail("there is no client %d", client);
         return NULL;
     }
     if (orion_driver.cuCtxGetCurrent == NULL) return NULL;
     return orion_stream_of_client(process, (uint32_t)client);
-}
-
-/* -- Roles, policy, figures ------------------------------------------------------------------------------------------ */
-
-static bool has_begun(struct orion_process *process, int client)
-{
-    uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = orion_lanes_begin(process); i < used; i++) {
-        struct orion_lane *lane = &process->lanes.lane[i];
-        if (lane->board == process->inprocess.boards[client] && atomic_load(&lane->state) == ORION_LANE_READY) return true;
-    }
-    return false;
-}
-
-EXPORTED int orion_set_client_role(int client, int role)
-{
-    struct orion_process *process = locked_and_running();
-    int result = 0;
-    if (process == NULL) return fail("no scheduler runs; orion_start_scheduler() starts it");
-    if (!is_client(process, client)) result = fail("there is no client %d", client);
-    else if (role != ORION_CLIENT_HP && role != ORION_CLIENT_BE) result = fail("a role is hp (1) or be (2), not %d", role);
-    else if (has_begun(process, client)) result = fail("client %d has begun to work; its role stays", client);
-    else process->inprocess.roles[client] = (uint32_t)role;
-    if (result == 0) orion_virtual_boards_seat(process, process->inprocess.roles, atomic_load(&process->inprocess.clients));
-    orion_inprocess_unlock(process);
-    return result;
-}
-
-EXPORTED int orion_set_policy(int policy, uint32_t max_slowdown_milli)
-{
-    bool known = (policy >= ORION_POLICY_NONE && policy <= ORION_POLICY_ORION) ||
-                 (policy >= ORION_POLICY_STREAMS && policy <= ORION_POLICY_ORION_2024);
-    if (!known) return fail("there is no policy %d", policy);
-    if (max_slowdown_milli < 1000 || max_slowdown_milli > 100000)
-        return fail("max_slowdown must be 1 to 100, in thousandths, not %u", max_slowdown_milli);
-    struct orion_process *process = locked_and_running();
-    if (process == NULL) return fail("no scheduler runs; orion_start_scheduler() starts it");
-    orion_virtual_boards_set_policy(process, (uint32_t)policy, max_slowdown_milli);
-    orion_inprocess_unlock(process);
-    return 0;
-}
-
-static uint64_t launches_of(struct orion_process *process, const struct orion_board *board)
-{
-    uint64_t launches = 0;
-    uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = orion_lanes_begin(process); i < used; i++)
-        if (process->lanes.lane[i].board == board) launches += atomic_load_explicit(&process->lanes.lane[i].begun, memory_order_relaxed);
-    return launches;
-}
-
-EXPORTED int orion_client_figures(int client, struct orion_client_figures *figures, size_t size)
-{
-    struct orion_process *process = orion_process_started();
-    if (process == NULL || !orion_inprocess_runs(process) || !is_client(process, client)) return fail("there is no client %d", client);
-    struct orion_board *board = process->inprocess.boards[client];
-    struct orion_record_page *record = board->record;
-    const struct orion_client_figures now = {
-        .role = atomic_load(&board->role),
-        .launches = launches_of(process, board),
-        .gated_launches = atomic_load(&record->gated_launches),
-        .gated_ns = atomic_load(&record->gated_ns),
-        .window_waits = atomic_load(&record->window_waits),
-        .window_wait_ns = atomic_load(&record->window_wait_ns),
-        .overlapped_launches = atomic_load(&record->overlapped_launches),
-        .overlapped_ns = atomic_load(&record->overlapped_ns),
-        .busy_ns = atomic_load(&record->busy_ns),
-        .busy_periods = atomic_load(&record->busy_periods),
-        .gpu_ns = atomic_load(&record->gpu_ns),
-        .in_flight_ns = atomic_load(&board->in_flight_ns),
-    };
-    memcpy(figures, &now, size < sizeof now ? size : sizeof now);
-    return 0;
 }
 
 EXPORTED const char *orion_scheduler_error(void) { return last_error; }

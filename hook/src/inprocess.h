@@ -57,6 +57,13 @@ bool orion_inprocess_is_on_its_gpu(struct orion_process *process, CUdevice devic
 /* The board of the client that the stream belongs to, or else that the calling thread is bound to; NULL: none. */
 struct orion_board *orion_inprocess_board(struct orion_process *process, CUstream stream, CUdevice device);
 
+bool orion_inprocess_has(struct orion_process *process, int client);
+
+/* Keeps and logs the sentence of a failed call; -1. */
+__attribute__((format(printf, 1, 2))) int orion_inprocess_fail(const char *format, ...);
+
+/* The process with its scheduler running and locked; NULL: none runs. */
+struct orion_process *orion_inprocess_locked(void);
 void orion_inprocess_lock(struct orion_process *process);
 void orion_inprocess_unlock(struct orion_process *process);
 

@@ -73,13 +73,13 @@ static void remember(struct orion_kernels *kernels, const void *function, uint64
     uint64_t held = atomic_load_explicit(&entry->word, memory_order_relaxed);
     /* Who loses the race asks once more at the next launch. */
     if (held == WRITING || !atomic_compare_exchange_strong(&entry->word, &held, WRITING)) return;
-    atomic_thread_fence(memory_order_release); /* a reader that sees any of the new words finds the old handle gone */
-    char *kept = kernels->text[entry - kernels->entry];
-    atomic_store_explicit(&entry->name, 0, memory_order_release); /* the text is nobody's meanwhile */
-    size_t length = strnlen(text, ORION_KERNEL_NAME - 1);
-    memcpy(kept, text, length);
-    memset(kept + length, 0, ORION_KERNEL_NAME - length);
-    atomic_store_explicit(&entry->mark, key.mark, memory_order_relaxed);
+    /* Released and acquired: a reader that sees any of the new words finds the old handle, and the old name, gone. */
+    uint64_t words[ORION_KERNEL_NAME / 8] = {0};
+    memcpy(words, text, strnlen(text, ORION_KERNEL_NAME - 1));
+    atomic_store_explicit(&entry->name, 0, memory_order_release);
+    for (unsigned i = 0; i < ORION_KERNEL_NAME / 8; i++)
+        atomic_store_explicit(&kernels->text[entry - kernels->entry][i], words[i], memory_order_release);
+    atomic_store_explicit(&entry->mark, key.mark, memory_order_release);
     atomic_store_explicit(&entry->used, atomic_fetch_add(&kernels->clock, 1) + 1, memory_order_relaxed);
     atomic_store_explicit(&entry->name, key.name, memory_order_release);
     atomic_store_explicit(&entry->word, word, memory_order_release);
@@ -107,14 +107,15 @@ struct orion_kernel_key orion_kernel_ask(struct orion_kernels *kernels, const vo
 
 bool orion_kernel_text(struct orion_kernels *kernels, uint64_t name, char *text, size_t size)
 {
-    char copy[ORION_KERNEL_NAME];
+    uint64_t words[ORION_KERNEL_NAME / 8];
+    const char *copy = (const char *)words;
     for (uint32_t i = 0; i < ORION_KERNELS && name != 0 && size > 0; i++) {
         struct orion_kernel *entry = &kernels->entry[i];
         if (atomic_load_explicit(&entry->name, memory_order_acquire) != name) continue;
-        memcpy(copy, kernels->text[i], sizeof copy);
-        atomic_thread_fence(memory_order_acquire);
+        for (unsigned j = 0; j < ORION_KERNEL_NAME / 8; j++)
+            words[j] = atomic_load_explicit(&kernels->text[i][j], memory_order_acquire);
         if (atomic_load_explicit(&entry->name, memory_order_relaxed) != name || copy[0] == '\0') continue;
-        size_t length = strnlen(copy, sizeof copy - 1);
+        size_t length = strnlen(copy, sizeof words - 1);
         if (length >= size) length = size - 1;
         memcpy(text, copy, length);
         text[length] = '\0';

@@ -18,7 +18,7 @@
 #include "identity.h"
 
 #define ORION_KERNELS 4096u        /* remembered at a time; a power of two */
-#define ORION_KERNEL_NAME 120u     /* bytes of a name that are kept for people, with the NUL */
+#define ORION_KERNEL_NAME 120u     /* bytes of a name that are kept for people, with the NUL; whole words */
 
 struct orion_kernel {
     _Atomic uint64_t word;         /* handle and epoch; 0: free; 1: being written */
@@ -30,7 +30,7 @@ struct orion_kernels {
     _Atomic uint32_t epoch;        /* of the code loaded now */
     _Atomic uint32_t clock;        /* grows with every kernel that is newly remembered */
     struct orion_kernel entry[ORION_KERNELS];
-    char text[ORION_KERNELS][ORION_KERNEL_NAME]; /* by entry: how the name begins; whole while the entry's name is */
+    _Atomic uint64_t text[ORION_KERNELS][ORION_KERNEL_NAME / 8]; /* by entry: how the name begins; whole while its hash stays */
 };
 
 /* What stands for a kernel in identities. */
@@ -54,9 +54,8 @@ static inline uint32_t orion_kernel_home(const void *function)
 static inline bool orion_kernel_read(struct orion_kernels *kernels, struct orion_kernel *entry, uint64_t word, struct orion_kernel_key *key)
 {
     if (atomic_load_explicit(&entry->word, memory_order_acquire) != word) return false;
-    key->name = atomic_load_explicit(&entry->name, memory_order_relaxed);
-    key->mark = atomic_load_explicit(&entry->mark, memory_order_relaxed);
-    atomic_thread_fence(memory_order_acquire);
+    key->name = atomic_load_explicit(&entry->name, memory_order_acquire);
+    key->mark = atomic_load_explicit(&entry->mark, memory_order_acquire);
     if (atomic_load_explicit(&entry->word, memory_order_relaxed) != word) return false;
     uint32_t clock = atomic_load_explicit(&kernels->clock, memory_order_relaxed);
     if (atomic_load_explicit(&entry->used, memory_order_relaxed) != clock)

@@ -60,6 +60,10 @@ uint32_t orion_lanes_begin(const struct orion_process *process)
 static struct orion_lane *claimed(struct orion_process *process, struct orion_lane *lane, uint64_t key,
                                   struct orion_stream_name stream, CUcontext context, struct orion_board *board)
 {
+    struct orion_board *before = lane->board;
+    uint64_t begun = atomic_load(&lane->begun);
+    if (before != NULL && before->client != 0) atomic_fetch_add(&before->record->launches, begun - lane->begun_before);
+    lane->begun_before = begun;
     lane->key = key;
     lane->stream = stream;
     lane->context = context;

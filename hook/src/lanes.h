@@ -33,6 +33,7 @@ struct orion_lane {
     _Atomic(struct orion_board *) board; /* NULL until claimed */
     struct orion_stream_name stream;
     struct orion_chunks chunks;                   /* be */
+    uint64_t begun_before;                        /* a threads' client: `begun` when it had the lane first */
     _Atomic(CUevent) last;                        /* a threads' client: behind the work of a stream that was destroyed */
     struct orion_partition_lane partition;        /* be */
     uint64_t past_valve_ns; uint32_t valve_epoch; /* be, guarded by the ledger: launched since the last wait; see valve.c */

@@ -154,7 +154,7 @@ bool orion_synchronised_client(CUcontext context, CUresult *result)
     uint32_t used = atomic_load(&process->lanes.high_water);
     for (uint32_t i = orion_lanes_begin(process); i < used && *result == CUDA_SUCCESS; i++) {
         struct orion_lane *lane = &process->lanes.lane[i];
-        if (lane->board != board || lane->context != context || atomic_load(&lane->state) != ORION_LANE_READY) continue;
+        if (atomic_load(&lane->state) != ORION_LANE_READY || lane->board != board || lane->context != context) continue;
         if (orion_lane_is_shared(process, lane)) return false; /* streams beyond counting: the whole context, then */
         if (orion_lane_handle(lane) != own) *result = synchronise(process, orion_lane_handle(lane));
     }

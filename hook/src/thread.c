@@ -106,7 +106,6 @@ static void attend_client(struct orion_process *process, struct orion_board *boa
     orion_alive_hold(board);
     for (;;) {
         uint32_t bell = atomic_load(&board->bell);
-        count_launches(process, board);
         if (atomic_load(&board->role) == ORION_ROLE_HP) {
             sleep_as_hp(process, board, UINT64_MAX);
             continue;

@@ -93,7 +93,7 @@ static void all_of(int client, void (*body)(void)) { CHECK(pthread_join(in_threa
 /* -- Gating ---------------------------------------------------------------------------------------------------------- */
 
 static uint64_t marks[8];
-static void hp_begins(void) { launch(NULL, 40); }
+static void hp_begins(void) { launch(NULL, 100); }
 static void be_runs(void)
 {
     launch(NULL, 1);
@@ -116,8 +116,8 @@ static void be_waits_for_hp(void)
     CHECK(marks[0] > marks[1]);
     CHECK(marks[0] < marks[1] + 20 * MS);
     CHECK(figures(BE).role == ORION_CLIENT_BE && figures(HP).role == ORION_CLIENT_HP);
-    CHECK(figures(BE).gated_launches == 1 && figures(BE).gated_ns > 20 * MS);
-    CHECK(figures(HP).gated_launches == 0 && figures(HP).busy_periods == 1 && figures(HP).busy_ns > 39 * MS);
+    CHECK(figures(BE).gated_launches >= 1 && figures(BE).gated_ns > 20 * MS);
+    CHECK(figures(HP).gated_launches == 0 && figures(HP).busy_periods == 1 && figures(HP).busy_ns > 99 * MS);
 }
 
 static void without_a_policy_nobody_waits(void)
@@ -182,7 +182,7 @@ static void a_stream_keeps_its_client(void)
     all_of(HP, hp_ends);
     pthread_join(backward, NULL);
     CHECK(marks[0] > marks[1]);
-    CHECK(figures(BE).launches == 1 && figures(BE).gated_launches == 1);
+    CHECK(figures(BE).launches == 1 && figures(BE).gated_launches >= 1);
     all_of(BE, make_and_use); /* a stream that the program made: its first client's */
     all_of(-1, launch_on_made);
     all_of(HP, launch_on_made);
@@ -405,11 +405,13 @@ static void stop_drains_and_unbinds(void)
         pthread_join(hp, NULL);
     }
     CHECK(start(2) == 0);
+    CHECK(figures(HP).launches == 0);
     all_of(HP, hp_begins);
     pthread_t be = in_thread(BE, be_runs);
     all_of(HP, hp_ends);
     pthread_join(be, NULL);
     CHECK(marks[0] > marks[1]);
+    CHECK(figures(BE).launches == 1 && figures(HP).launches == 1);
     CHECK(stop() == 0);
 }
 

@@ -132,8 +132,8 @@ def test_a_wrapper_says_what_its_line_says(name: str, expected: str) -> None:
 def test_a_line_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     function = FUNCTIONS["cuStreamCopyAttributes"]
     declarations = declare("cuStreamCopyAttributes  operation()", "gate", tmp_path)
-    with pytest.raises(wrappers.DeclarationError, match="which of dstStream, srcStream is the stream"):
+    with pytest.raises(declared.DeclarationError, match="which of dstStream, srcStream is the stream"):
         wrappers.wrapper(function, declarations[function.name])
     declarations = declare("cuGraphLaunch  teleport(hGraph)", "gate", tmp_path)
-    with pytest.raises(wrappers.DeclarationError, match="no identity is made by teleport"):
+    with pytest.raises(declared.DeclarationError, match="no identity is made by teleport"):
         wrappers.wrapper(FUNCTIONS["cuGraphLaunch"], declarations["cuGraphLaunch"])

@@ -1,0 +1,50 @@
+"""The part of a wrapper that gives a thread's client its own stream in the place of a default one (src/redirect.h).
+
+For a thread that is bound to no client each of these costs the wrapper one thread-local load.
+"""
+
+from orion.hook.cuda_header import Function
+from orion.hook.declared import Declaration, DeclarationError
+
+
+def streams_of(function: Function) -> list[str]:
+    """Return the names of the parameters that are streams."""
+    return [parameter.name for parameter in function.parameters if parameter.type == "CUstream"]
+
+
+def redirected(function: Function, declaration: Declaration) -> list[str]:
+    """Put a client's own stream in the place of a default stream, for a thread that is bound to a client."""
+    if declaration.kind == "lifetime":
+        return []
+    if declaration.options.get("stream") == "config->hStream":
+        return [
+            "CUlaunchConfig redirected;",
+            "if (orion_redirects(config->hStream))",
+            "    redirected = *config, redirected.hStream = orion_own_stream(config->hStream), config = &redirected;",
+        ]
+    return [f"{stream} = orion_redirected({stream});" for stream in streams_of(function)]
+
+
+def on_own_stream(function: Function, declaration: Declaration) -> tuple[list[str], list[str]]:
+    """Do the same on the client's own stream, where the call names none: the lines before the call and after it."""
+    if streams_of(function) or "stream" in declaration.options:
+        return [], []
+    own = declaration.options.get("own")
+    if own is None:
+        raise DeclarationError(f"{declaration.place}: {declaration.name} needs own=NAME, as it has no stream")
+    if own == "legacy":
+        return ["orion_before_legacy();"], ["orion_after_legacy();"]
+    same = own.replace("{version}", "_v2" if "_v2" in function.name else "")
+    arguments = ", ".join(parameter.name for parameter in function.parameters)
+    call = f"wrapped_{same}({arguments}, own)"
+    finished = f"orion_finished(own, {call})" if "waits" in declaration.words else call
+    return ["CUstream own = orion_redirected(NULL);", f"if (own != NULL) return {finished};"], []
+
+
+def declared_ahead(function: Function, declaration: Declaration) -> str:
+    """Declare the wrapper that this one calls."""
+    own = declaration.options.get("own", "legacy")
+    if own == "legacy":
+        return ""
+    same = own.replace("{version}", "_v2" if "_v2" in function.name else "")
+    return f"static __typeof__({same}) wrapped_{same};\n"
