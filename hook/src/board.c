@@ -10,13 +10,13 @@
 #include <unistd.h>
 
 #include "capture.h"
+#include "chunks.h"
 #include "generated/driver.h"
 #include "inprocess.h"
 #include "policy.h"
 #include "process.h"
 #include "system.h"
 #include "thread.h"
-#include "window.h"
 
 #define OWN_PAGES 4u /* policy, grant, busy, record; the neighbours come behind */
 #define AWAIT_JOIN_NS (250 * ORION_MILLISECOND) /* from the GPU's first context; creating one takes as long itself */

@@ -88,6 +88,17 @@ static inline const struct orion_grant *orion_board_grant(const struct orion_boa
     return &board->grant->copy[atomic_load_explicit(&board->grant->current, memory_order_acquire) & 1];
 }
 
+/* The hp clients of the GPU, by number; of a table that changes meanwhile, each is some client of it. */
+static inline uint32_t orion_board_neighbours(const struct orion_board *board)
+{
+    uint32_t count = atomic_load_explicit(&board->hp_count, memory_order_acquire);
+    return count < ORION_PLACES ? count : ORION_PLACES;
+}
+static inline const struct orion_busy_page *orion_board_neighbour(const struct orion_board *board, uint32_t i)
+{
+    return &board->neighbours[atomic_load_explicit(&board->hp_place[i], memory_order_relaxed) % ORION_PLACES];
+}
+
 /* For the hook's thread: replace pages. All return 0 or -1. */
 enum orion_board_page { ORION_BOARD_POLICY, ORION_BOARD_GRANT, ORION_BOARD_BUSY, ORION_BOARD_RECORD };
 int orion_board_map(struct orion_board *board, enum orion_board_page page, int fd);

@@ -90,8 +90,6 @@ static void begin_period(struct orion_board *board, struct orion_budget *budget,
     begin_part(budget, now, work);
     /* Until when first: who sees the new period's begin sees its own leave. */
     atomic_store_explicit(&board->busy->overlap_until_ns, budget->is_control ? 0 : now + budget->overlap_ns, memory_order_relaxed);
-    atomic_store_explicit(&board->busy->typical_ns, atomic_load_explicit(&board->typical_busy_ns, memory_order_relaxed),
-                          memory_order_relaxed);
 }
 
 void orion_budget_opened(struct orion_board *board, uint64_t now, uint64_t work)

@@ -19,6 +19,23 @@ static uint64_t work_begun(struct orion_process *process, const struct orion_boa
     return begun;
 }
 
+/* What a whole busy period lasts, short gaps included: down fast and up slowly, since queueing makes some of them long
+ * and it is the short ones that a wait is a large part of. */
+static uint64_t blended(uint64_t typical, uint64_t lasted)
+{
+    if (typical == 0) return lasted;
+    return lasted < typical ? typical - (typical - lasted) / 4 : typical + (lasted - typical) / 8;
+}
+
+/* The period before the one that begins now, which drained then, is over. */
+static void note_period(struct orion_board *board, uint64_t drained)
+{
+    uint64_t since = atomic_load_explicit(&board->busy->busy_since_ns, memory_order_relaxed);
+    uint64_t typical = atomic_load_explicit(&board->busy->typical_ns, memory_order_relaxed);
+    if (since == 0 || drained <= since) return;
+    atomic_store_explicit(&board->busy->typical_ns, blended(typical, drained - since), memory_order_relaxed);
+}
+
 void orion_busy_began(struct orion_process *process, struct orion_board *board, enum orion_busy_change change)
 {
     uint64_t now = orion_now();
@@ -35,6 +52,7 @@ void orion_busy_began(struct orion_process *process, struct orion_board *board, 
         return;
     }
     if (budgeted) orion_budget_opened(board, now, work_begun(process, board));
+    note_period(board, drained);
     atomic_store_explicit(&board->busy->busy_since_ns, now, memory_order_relaxed);
 }
 

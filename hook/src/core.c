@@ -28,17 +28,17 @@ enum { TIMED = 1u << 8, PARTITIONED = 1u << 9 }; /* flags of a be launch; an hp 
 static bool enter_by_turns(struct orion_process *process, struct orion_lane *lane, struct orion_work *work, uint64_t expected)
 {
     struct orion_board *board = lane->board;
-    uint64_t share = orion_window_share(board);
+    uint64_t share = orion_window_share(board), past_valve = orion_window_narrowed(board);
     bool ahead = orion_valve_ready(process, lane);
     bool unprotected = atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) == 0;
     /* An unknown piece of work goes alone; behind the valve, with a wait before it and behind it. */
     if (expected == 0) expected = ahead ? 2 * share : ORION_WINDOW_ALONE;
     if (!ahead && orion_gate_closed(board)) orion_gate_wait(process, board);
-    if (!orion_window_enter(process, lane, expected, ahead || unprotected ? ORION_RUN_AHEAD * share : share)) {
+    if (!orion_window_enter(process, lane, expected, ahead || unprotected ? ORION_RUN_AHEAD * share : past_valve)) {
         if (ahead && orion_gate_closed(board)) orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);
         return false;
     }
-    if (ahead && !orion_valve_pass(process, lane, expected, share)) ahead = false;
+    if (ahead && !orion_valve_pass(process, lane, expected, past_valve)) ahead = false;
     if (!ahead && orion_gate_closed(board)) {
         orion_window_leave(board, expected);
         orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);

@@ -8,6 +8,7 @@
 #define DISAGREES 4u             /* times: hearsay that is so wrong is dropped, a run of such samples begins anew */
 #define SURPRISES 3u             /* samples of such a run */
 #define HEARSAY_LEAST_100NS 200u /* unmeasured hearsay counts for no less: it may be wrong, and many launches follow */
+#define TURNS_UP 256u            /* by so little of the difference a sample taken by turns raises what is expected */
 #define CLASS_SAMPLES 3u         /* on fewer SMs, before they say what the kernel is short of */
 /* Of the time that fewer SMs could cost at most; on half of them: 1.3 and 1.6 times as long. */
 #define MEMORY_MOST_MILLI 300u
@@ -146,17 +147,20 @@ static void note_change(struct orion_durations *durations, const struct orion_du
 
 /* Down fast, up slowly: what inflates a sample (another context's time slice, a GPU that had to be woken, a launch gap)
  * is more common than what deflates it. Only a run of long samples is believed at once: other code under one identity. */
-static uint64_t blended(struct orion_duration *entry, uint64_t expected, uint64_t measured, uint32_t samples)
+static uint64_t blended(struct orion_duration *entry, uint64_t expected, uint64_t measured, enum orion_sample sample)
 {
-    uint32_t surprises = measured > DISAGREES * expected ? atomic_load_explicit(&entry->surprises, memory_order_relaxed) + 1 : 0;
+    uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
+    bool is_surprise = measured > DISAGREES * expected && sample == ORION_SAMPLE_CLEAN;
+    uint32_t surprises = is_surprise ? atomic_load_explicit(&entry->surprises, memory_order_relaxed) + 1 : 0;
     bool again = surprises >= SURPRISES;
     atomic_store_explicit(&entry->surprises, again ? 0 : surprises, memory_order_relaxed);
     if (again) return measured;
     if (measured < expected) return expected - (expected - measured + 1) / 2;
+    if (sample == ORION_SAMPLE_BY_TURNS) return expected + (measured - expected) / TURNS_UP; /* nearly the least seen */
     return expected + (measured - expected) / (samples < 16 ? 4 : 16);
 }
 
-void orion_duration_learn(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns)
+void orion_duration_learn(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns, enum orion_sample sample)
 {
     struct orion_duration *entry = orion_duration_find(durations, identity);
     if (entry == NULL) entry = orion_duration_claim(durations, identity);
@@ -165,7 +169,7 @@ void orion_duration_learn(struct orion_durations *durations, uint64_t identity, 
     uint64_t expected = atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed);
     uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
     bool is_wrong = samples == 0 && (measured > DISAGREES * expected || measured * DISAGREES < expected);
-    expected = expected == 0 || is_wrong ? measured : blended(entry, expected, measured, samples);
+    expected = expected == 0 || is_wrong ? measured : blended(entry, expected, measured, sample);
     if (samples == 0) orion_facts_clear_flags(entry, ORION_FACTS_HEARSAY);
     atomic_store_explicit(&entry->expected_100ns, (uint32_t)expected, memory_order_relaxed);
     if (samples < UINT32_MAX) atomic_store_explicit(&entry->samples, samples + 1, memory_order_relaxed);

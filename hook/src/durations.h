@@ -47,7 +47,11 @@ struct orion_durations {
 
 /* The expected time, or 0 if it is unknown. *sample says whether this launch should be timed. */
 uint64_t orion_duration_expect(struct orion_durations *durations, uint64_t identity, bool *sample);
-void orion_duration_learn(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns);
+
+/* What may have inflated a sample: nothing often; slices of time that other be clients' contexts had of the GPU meanwhile
+ * (their work cannot be seen from here), which is common for long kernels. */
+enum orion_sample { ORION_SAMPLE_CLEAN, ORION_SAMPLE_BY_TURNS };
+void orion_duration_learn(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns, enum orion_sample sample);
 void orion_duration_forget(struct orion_durations *durations, uint64_t identity);
 
 /* A sample taken while the kernel had only that share of the SMs, in thousandths: says what the kernel is short of. One

@@ -15,9 +15,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "chunks.h"
 #include "core.h"
 #include "partition.h"
-#include "window.h"
 
 #define ORION_LANES 1024u
 

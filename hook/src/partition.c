@@ -2,10 +2,10 @@
 
 #include "board.h"
 #include "capture.h"
+#include "chunks.h"
 #include "generated/driver.h"
 #include "lanes.h"
 #include "process.h"
-#include "window.h"
 
 static bool driver_has_partitions(void)
 {

@@ -5,6 +5,7 @@
 
 #include "board.h"
 #include "capture.h"
+#include "chunks.h"
 #include "gate.h"
 #include "generated/driver.h"
 #include "lanes.h"

@@ -23,21 +23,32 @@ static void converges(void)
     bool sample;
     uint64_t identity = kernel(0);
     CHECK(orion_duration_expect(&durations, identity, &sample) == 0 && sample);
-    for (int i = 0; i < 50; i++) orion_duration_learn(&durations, identity, i % 5 == 0 ? 2000000 : 100000); /* some slices lost */
+    for (int i = 0; i < 50; i++) /* some slices lost */
+        orion_duration_learn(&durations, identity, i % 5 == 0 ? 2000000 : 100000, ORION_SAMPLE_CLEAN);
     uint64_t expected = orion_duration_expect(&durations, identity, &sample);
     CHECK(expected >= 90000 && expected <= 300000);
     unsigned sampled = 0;
     for (int i = 0; i < 1280; i++) orion_duration_expect(&durations, identity, &sample), sampled += sample;
     CHECK(sampled >= 10 && sampled <= 18); /* at powers of two, then one in 128 */
-    for (int i = 0; i < 3; i++) orion_duration_learn(&durations, identity, 2000000); /* other code under that name */
+    for (int i = 0; i < 3; i++) /* other code under that name */
+        orion_duration_learn(&durations, identity, 2000000, ORION_SAMPLE_CLEAN);
     CHECK(expected_of(identity) > 1900000);
     orion_duration_forget(&durations, identity);
     CHECK(orion_duration_expect(&durations, identity, &sample) == 0 && sample);
 }
 
+/* A kernel of most of a slice's length, with three other contexts: four samples of five hold one or more of their slices. */
+static void by_turns_the_shortest_samples_count(void)
+{
+    uint64_t identity = kernel(3 << 20);
+    for (unsigned i = 0; i < 500; i++)
+        orion_duration_learn(&durations, identity, i % 5 == 1 ? 1600000 : 1600000 + (1 + i % 3) * 2000000, ORION_SAMPLE_BY_TURNS);
+    CHECK(expected_of(identity) >= 1600000 && expected_of(identity) < 1760000);
+}
+
 static void is_bounded(void)
 {
-    for (uint64_t i = 1; i < 10 * ORION_DURATIONS; i++) orion_duration_learn(&durations, kernel(i), 1000 * i);
+    for (uint64_t i = 1; i < 10 * ORION_DURATIONS; i++) orion_duration_learn(&durations, kernel(i), 1000 * i, ORION_SAMPLE_CLEAN);
     CHECK(atomic_load(&durations.known) <= ORION_DURATIONS);
     CHECK(expected_of(kernel(10 * ORION_DURATIONS - 1)) > 0);
 }
@@ -48,11 +59,11 @@ static void the_least_recently_used_makes_room(void)
     uint64_t old[64], kept = 0;
     for (uint64_t i = 0; i < 64; i++) {
         old[i] = kernel((1 << 20) + i);
-        orion_duration_learn(&durations, old[i], 5000);
+        orion_duration_learn(&durations, old[i], 5000, ORION_SAMPLE_CLEAN);
         for (int j = 0; j < 10000; j++) expected_of(old[i]);
     }
     for (uint64_t i = 0; i < 4 * ORION_DURATIONS; i++) {
-        orion_duration_learn(&durations, kernel((2 << 20) + i), 7000);
+        orion_duration_learn(&durations, kernel((2 << 20) + i), 7000, ORION_SAMPLE_CLEAN);
         if (i % 16 == 0) /* still launched */
             for (int j = 0; j < 32; j++) expected_of(old[j]);
     }
@@ -72,11 +83,11 @@ static void hearsay_gives_way(void)
     atomic_store(&entry->expected_100ns, 10); /* a microsecond */
     orion_facts_set_flags(entry, ORION_FACTS_HEARSAY);
     CHECK(orion_duration_expect(&durations, identity, &sample) == 20000 && sample); /* no less, until it is measured */
-    orion_duration_learn(&durations, identity, 900000);
+    orion_duration_learn(&durations, identity, 900000, ORION_SAMPLE_CLEAN);
     CHECK(expected_of(identity) == 900100);
     CHECK(!(orion_facts_flags(atomic_load(&entry->facts)) & ORION_FACTS_HEARSAY));
     /* Nor does hearsay drive out what was measured. */
-    for (uint64_t i = 0; i < 8 * ORION_DURATIONS; i++) orion_duration_learn(&durations, kernel((4 << 20) + i), 1000);
+    for (uint64_t i = 0; i < 8 * ORION_DURATIONS; i++) orion_duration_learn(&durations, kernel((4 << 20) + i), 1000, ORION_SAMPLE_CLEAN);
     for (uint64_t i = 0; i < 2000; i++) CHECK(orion_duration_claim_for_hearsay(&durations, kernel((5 << 20) + i)) == NULL);
 }
 
@@ -86,7 +97,7 @@ static uint32_t class_after(uint64_t whole_ns, uint64_t partitioned_ns, uint32_t
     uint64_t identity = kernel(next++);
     struct orion_kernel_facts facts;
     CHECK(!orion_kernel_facts(&durations, identity, &facts) && facts.expected_ns == 0);
-    orion_duration_learn(&durations, identity, whole_ns);
+    orion_duration_learn(&durations, identity, whole_ns, ORION_SAMPLE_CLEAN);
     orion_facts_set_sms(orion_duration_find(&durations, identity), sms);
     for (int i = 0; i < 3; i++) {
         CHECK(orion_kernel_facts(&durations, identity, &facts) == false && facts.kernel_class == ORION_CLASS_UNKNOWN);
@@ -110,7 +121,7 @@ static void a_class_is_learnt_on_fewer_sms(void)
     CHECK(class_after(1000000, UINT64_MAX, 1, 132) == ORION_CLASS_COMPUTE);
     uint64_t identity = kernel(7 << 20);
     struct orion_kernel_facts facts;
-    orion_duration_learn(&durations, identity, 1000000);
+    orion_duration_learn(&durations, identity, 1000000, ORION_SAMPLE_CLEAN);
     struct orion_duration *entry = orion_duration_find(&durations, identity);
     orion_facts_set_sms(entry, 132);
     orion_facts_set_class(entry, ORION_CLASS_COMPUTE);
@@ -129,7 +140,7 @@ static void *hammer(void *argument)
         struct orion_kernel_facts facts;
         CHECK(expected <= 60000);
         orion_kernel_facts(&durations, identity, &facts);
-        if (i % 7 == 0) orion_duration_learn(&durations, identity, 50000);
+        if (i % 7 == 0) orion_duration_learn(&durations, identity, 50000, ORION_SAMPLE_CLEAN);
         if (i % 1001 == 0) orion_duration_forget(&durations, identity);
     }
     return NULL;
@@ -161,6 +172,7 @@ static void identities_say_what_they_are(void)
 int main(void)
 {
     converges();
+    by_turns_the_shortest_samples_count();
     is_bounded();
     the_least_recently_used_makes_room();
     hearsay_gives_way();

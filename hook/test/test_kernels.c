@@ -168,7 +168,7 @@ static void a_profile_is_used_until_measured(void)
     CHECK(orion_kernel_note(process, identity, &launch));
     CHECK(orion_duration_expect(&process->durations, identity, &sample) == 100000 && sample);
     CHECK(orion_kernel_facts(&process->durations, identity, &facts) && facts.kernel_class == ORION_CLASS_MEMORY && facts.sms == 1);
-    orion_duration_learn(&process->durations, identity, 10000);
+    orion_duration_learn(&process->durations, identity, 10000, ORION_SAMPLE_CLEAN);
     CHECK(orion_duration_expect(&process->durations, identity, &sample) == 10100);
 }
 

@@ -42,13 +42,13 @@ static void a_table_is_hearsay(void)
         {kernel(5), 9000, 0, 77, 0},
     };
     struct orion_kernel_facts facts;
-    orion_duration_learn(&durations, kernel(2), 100000);
+    orion_duration_learn(&durations, kernel(2), 100000, ORION_SAMPLE_CLEAN);
     CHECK(take(&header, entries, 5) == 3);
     CHECK(expected_of(kernel(1)) == 500000 && expected_of(kernel(2)) == 100100 && expected_of(kernel(5)) == 0);
     CHECK(!orion_kernel_facts(&durations, kernel(1), &facts) && facts.sms == 12 && facts.kernel_class == ORION_CLASS_MEMORY);
     orion_kernel_facts(&durations, kernel(3), &facts);
     CHECK(facts.kernel_class == ORION_CLASS_COMPUTE && facts.samples == 0);
-    orion_duration_learn(&durations, kernel(1), 400000);
+    orion_duration_learn(&durations, kernel(1), 400000, ORION_SAMPLE_CLEAN);
     CHECK(expected_of(kernel(1)) == 450000); /* it fits: blended */
 }
 
@@ -73,8 +73,8 @@ static void what_is_new_is_told_once(void)
     struct orion_knowledge_news news;
     uint32_t cursor = 0, told = 0, count;
     durations = empty;
-    for (uint64_t i = 0; i < 600; i++) orion_duration_learn(&durations, kernel(i), 1000 * (i + 1));
-    orion_duration_learn(&durations, kernel(0) | ORION_IDENTITY_LOCAL, 1000);
+    for (uint64_t i = 0; i < 600; i++) orion_duration_learn(&durations, kernel(i), 1000 * (i + 1), ORION_SAMPLE_CLEAN);
+    orion_duration_learn(&durations, kernel(0) | ORION_IDENTITY_LOCAL, 1000, ORION_SAMPLE_CLEAN);
     do {
         count = orion_knowledge_news(&durations, &cursor, &news);
         orion_knowledge_told(&durations, &news, count);
@@ -82,9 +82,9 @@ static void what_is_new_is_told_once(void)
     } while (count == ORION_LEARNT_ENTRIES);
     CHECK(told == 600);
     CHECK(orion_knowledge_news(&durations, &cursor, &news) == 0);
-    for (int i = 0; i < 10; i++) orion_duration_learn(&durations, kernel(300), 301000); /* no other than before */
+    for (int i = 0; i < 10; i++) orion_duration_learn(&durations, kernel(300), 301000, ORION_SAMPLE_CLEAN); /* no other than before */
     CHECK(orion_knowledge_news(&durations, &cursor, &news) == 0);
-    for (int i = 0; i < 10; i++) orion_duration_learn(&durations, kernel(300), 100000);
+    for (int i = 0; i < 10; i++) orion_duration_learn(&durations, kernel(300), 100000, ORION_SAMPLE_CLEAN);
     orion_facts_set_sms(orion_duration_find(&durations, kernel(301)), 5);
     CHECK(orion_knowledge_news(&durations, &cursor, &news) == 2);
     /* What the agent itself said is no news, even when measured so. */
@@ -92,7 +92,7 @@ static void what_is_new_is_told_once(void)
     struct orion_knowledge_entry entry = {kernel(700), 5000, 3, 0, 0};
     orion_knowledge_told(&durations, &news, 2);
     CHECK(take(&header, &entry, 1) == 1);
-    orion_duration_learn(&durations, kernel(700), 500000);
+    orion_duration_learn(&durations, kernel(700), 500000, ORION_SAMPLE_CLEAN);
     CHECK(orion_knowledge_news(&durations, &cursor, &news) == 0);
 }
 
@@ -113,7 +113,7 @@ static void telling_is_paced_and_starts_anew_with_another_agent(void)
     uint64_t now = ORION_SECOND;
     durations = empty;
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets) == 0);
-    for (uint64_t i = 0; i < 300; i++) orion_duration_learn(&durations, kernel(i), 1000);
+    for (uint64_t i = 0; i < 300; i++) orion_duration_learn(&durations, kernel(i), 1000, ORION_SAMPLE_CLEAN);
     orion_telling_begin(&telling, &durations, &old, now);
     CHECK(telling.at_ns == UINT64_MAX);
     orion_telling_attend(&telling, &durations, sockets[0], now + 100 * ORION_SECOND);
@@ -135,7 +135,7 @@ static void telling_is_paced_and_starts_anew_with_another_agent(void)
     orion_telling_attend(&telling, &durations, sockets[0], telling.at_ns);
     CHECK(received(sockets[1]) + received(sockets[1]) == 300);
     /* An agent that does not read: nothing counts as told. */
-    orion_duration_learn(&durations, kernel(1000), 5000);
+    orion_duration_learn(&durations, kernel(1000), 5000, ORION_SAMPLE_CLEAN);
     close(sockets[1]);
     orion_telling_attend(&telling, &durations, sockets[0], telling.at_ns);
     struct orion_knowledge_news news;
