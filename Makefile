@@ -23,17 +23,18 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check build lint types layers generated warnings pytest sanitizers bench-hook generate wheel clean
+.PHONY: help demo test check build lint types layers generated warnings pytest sanitizers cluster-tier bench-hook \
+        cluster cluster-binaries cluster-down crds generate wheel clean
 
 help:  ## Show this help
 	@echo "Targets (the first one that you call sets up $(VENV)):"
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
 
 demo: $(VENV)/built  ## Two processes share a GPU, unmanaged and under Orion; a real GPU where there is one, else simulated
 	$(BIN)/orion demo $(ARGS)
 
-test: pytest sanitizers  ## All tests that this machine can run; the last line says which tiers ran
-	@$(BIN)/python tools/tiers.py --selection='$(ARGS)'
+test: pytest cluster-tier sanitizers  ## All tests that this machine can run; the last line says which tiers ran
+	@$(BIN)/python tools/tiers.py --selection='$(ARGS)' --cluster="$$(cat $(BUILD)/cluster-tier)"
 
 check: lint types layers generated warnings  ## Style, types, layers, generated files, C warnings (after set-up: under a minute)
 	@echo "check: all passed"
@@ -54,6 +55,7 @@ generated: $(VENV)/built $(LINKS)
 	PYTHONPATH=build/import $(BIN)/python -m orion.hook.generate --check
 	$(BIN)/python hook/sim/generate.py $(CUDA) --check
 	$(BIN)/python tools/generate_stubs.py --check
+	PYTHONPATH=build/import $(BIN)/python -m orion.crds.generate --check
 	$(BIN)/python tools/generate_map.py --check
 	$(BIN)/python tools/check_version.py
 
@@ -64,13 +66,28 @@ warnings: $(VENV)/ready
 pytest: $(VENV)/built
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
+cluster-tier: $(VENV)/built
+	$(BIN)/python -m tools.cluster.tier --outcome $(BUILD)/cluster-tier $(ARGS)
+
 sanitizers: $(VENV)/ready
 	$(BIN)/python tools/sanitizers.py --build $(BUILD)
+
+cluster: $(VENV)/ready  ## Start a real Kubernetes control plane on loopback, and say how to use it
+	$(BIN)/python -m tools.cluster up $(ARGS)
+
+cluster-down: $(VENV)/ready  ## End it, and remove its data
+	$(BIN)/python -m tools.cluster down $(ARGS)
+
+cluster-binaries: $(VENV)/ready  ## Only build its binaries (4 to 8 minutes, once for this machine)
+	$(BIN)/python -m tools.cluster build
 
 bench-hook: $(VENV)/built  ## What the hook costs a launch: in instructions here, in time on a GPU
 	$(BIN)/python -m orion.bench.hook_cost $(ARGS)
 
-generate: $(VENV)/ready $(LINKS)  ## Make the generated files anew: wrappers, driver stubs, gRPC stubs, the map
+crds: $(VENV)/ready $(LINKS)  ## Write the definitions of the API types that the chart ships, from the models in crds/
+	PYTHONPATH=build/import $(BIN)/python -m orion.crds.generate
+
+generate: $(VENV)/ready $(LINKS) crds  ## Make the generated files anew: wrappers, stubs, API definitions, the map
 	PYTHONPATH=build/import $(BIN)/python -m orion.hook.generate --write
 	$(BIN)/python hook/sim/generate.py $(CUDA)
 	$(BIN)/python tools/generate_stubs.py

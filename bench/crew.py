@@ -18,6 +18,7 @@ from typing import IO, Any, Self
 
 Tick = Callable[[], None]
 TICK_SECONDS = 0.1
+END_SECONDS = 0.5  # that a worker whose commands have ended gets to end
 START_SECONDS = 120.0  # torch's import and a model's warm-up on a slow disk
 
 
@@ -58,14 +59,18 @@ class _Process:
         waiting = self._replies.get(client)
         return waiting.popleft() if waiting else None
 
-    def end(self) -> None:
-        """End the process: by closing its commands, else by SIGKILL."""
-        if self.out.closed:
-            return
+    def close_commands(self) -> None:
+        """Let the process end by itself."""
         with contextlib.suppress(OSError):
             self.commands.close()
+
+    def end(self, deadline: float) -> None:
+        """End the process: by closing its commands, else at a time of CLOCK_MONOTONIC by SIGKILL."""
+        if self.out.closed:
+            return
+        self.close_commands()
         try:
-            self.running.wait(0.5)
+            self.running.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             self.running.kill()
             self.running.wait()
@@ -166,6 +171,7 @@ class Crew:
         clients: Sequence[Mapping[str, Any]],
         environment: Mapping[str, str],
         prefix: Sequence[str] = (),
+        scheduled: bool = True,
     ) -> list[Worker]:
         """Start one process whose threads are the clients; they live and end together.
 
@@ -174,18 +180,24 @@ class Crew:
             clients: Of each its role, kind and options.
             environment: The whole environment.
             prefix: Words before the command.
+            scheduled: By Orion; else each thread has a plain stream of its own.
         """
+        more = json.dumps({} if scheduled else {"scheduler": None})
         told = json.dumps([dict(client) for client in clients])
-        process = _Process([*prefix, sys.executable, "-m", "orion.bench.worker", "--threads", told], environment)
+        process = _Process([*prefix, sys.executable, "-m", "orion.bench.worker", "--threads", told, more], environment)
         workers = [Worker(f"{name} ({client['role']})", process, number) for number, client in enumerate(clients)]
         self._workers += workers
         return workers
 
     def dismiss(self, workers: Iterable[Worker]) -> None:
-        """End some workers now."""
-        for worker in list(workers):
+        """End some workers now, all at once."""
+        ending = list(workers)
+        for worker in ending:
+            worker.process.close_commands()
+        deadline = time.monotonic() + END_SECONDS
+        for worker in ending:
             self._workers.remove(worker)
-            worker.process.end()
+            worker.process.end(deadline)
 
     def ready(self, *workers: Worker, seconds: float = START_SECONDS) -> None:
         """Wait until workers have set up; fills their `about`."""

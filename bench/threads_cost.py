@@ -1,6 +1,4 @@
-"""What clients as threads of one process cost: `python -m orion.bench.threads_cost`, under the hook, on a GPU.
-
-    LD_PRELOAD="$(python -c 'import orion.hook; print(orion.hook.library())')" python -m orion.bench.threads_cost
+"""What clients as threads of one process cost: `orion bench threads`, which runs this module under the hook, on a GPU.
 
 Two figures. The time of one launch call (a scale by a scalar of one element, queue never full) on a plain stream of
 torch's and as a client, in turns. And two threads, each launching 100 matrix products of 2048 and waiting for them, on
@@ -8,19 +6,21 @@ plain streams and as clients under several policies, in turns: how long until bo
 """
 
 # mypy: disable-error-code="import-not-found"
-import argparse
 import contextlib
 import json
 import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from orion.bench import raw_data
+from orion.bench.commandline import OneSentenceParser, counted
 from orion.inprocess import Scheduler
 
 LAUNCHES = 400  # behind one another, fewer than the driver queues
@@ -105,8 +105,13 @@ def products_ms(binding: Binding, dtype: Any, repetitions: int) -> float:
     return statistics.median(times[2:])
 
 
-def measure(rounds: int) -> dict[str, Any]:
-    """Return the medians over rounds, and every round."""
+def measure(rounds: int, dtypes: Sequence[str]) -> dict[str, Any]:
+    """Return the medians over rounds, and every round.
+
+    Args:
+        rounds: Each measures every setting once.
+        dtypes: torch's names, of the matrix products.
+    """
     sys.setswitchinterval(50e-6)
     launches: dict[str, list[float]] = {}
     products: dict[str, list[float]] = {}
@@ -117,7 +122,7 @@ def measure(rounds: int) -> dict[str, Any]:
                 if name in ("plain streams", "be and hp, gate"):
                     for index, role in enumerate(("be", "hp") if SETTINGS[name] else ("plain",)):
                         launches.setdefault(role, []).append(launch_ns(binding, index, 60))
-                for kind in ("bfloat16", "float32"):
+                for kind in dtypes:
                     took = products_ms(binding, getattr(torch, kind), 15)
                     products.setdefault(f"{name}, {kind}", []).append(took)
     medians = {
@@ -127,12 +132,33 @@ def measure(rounds: int) -> dict[str, Any]:
     return {"medians": medians, "rounds": {"launch_ns": launches, "products_ms": products}}
 
 
+def table(medians: dict[str, dict[str, float]]) -> str:
+    """Lay the medians out for people."""
+    plain = medians["launch_ns"]["plain"]
+    lines = [f"{'one launch':32}{'ns':>10}{'over plain streams':>22}"]
+    lines += [f"{name:32}{took:10.0f}{took - plain:+22.0f}" for name, took in medians["launch_ns"].items()]
+    lines += ["", f"{'two clients of 100 products':32}{'ms':>10}{'over plain streams':>22}"]
+    for name, took in medians["products_ms"].items():
+        alike = medians["products_ms"][f"plain streams, {name.rpartition(', ')[2]}"]
+        lines.append(f"{name:32}{took:10.2f}{took / alike:21.3f}x")
+    return "\n".join(lines)
+
+
 def main() -> int:
-    """Measure and print one JSON object."""
-    parser = argparse.ArgumentParser(prog="python -m orion.bench.threads_cost")
-    parser.add_argument("--rounds", type=int, default=5)
-    measured = measure(parser.parse_args().rounds)
-    print(json.dumps({"gpu": torch.cuda.get_device_name(), "torch": str(torch.__version__), **measured}))
+    """Measure; print a table, or one JSON object."""
+    parser = OneSentenceParser(prog="orion bench threads", description="What clients as threads of one process cost.")
+    parser.add_argument("--rounds", type=counted, default=5)
+    parser.add_argument("--dtypes", default="bfloat16,float32", help="of the matrix products")
+    parser.add_argument("--output", type=Path, help="a file for the raw data")
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    options = parser.parse_args()
+    raw = raw_data.header("threads_cost")
+    raw |= {"gpu": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
+    raw |= measure(options.rounds, options.dtypes.split(","))
+    if options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        raw_data.write(options.output, raw)
+    print(json.dumps(raw) if options.json else table(raw["medians"]))
     return 0
 
 

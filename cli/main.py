@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from orion.cli import agent, bench, demo, doctor, launch, policy, profile, run, top
+from orion.cli import agent, bench, demo, doctor, explain, launch, operator, policy, profile, run, top, webhook
 from orion.cli.errors import Refused
 
 app = typer.Typer(
@@ -59,6 +59,9 @@ app.command(name="top")(top.top)
 app.command(name="doctor")(doctor.doctor)
 app.command(name="demo")(demo.demo)
 app.command(name="agent")(agent.agent)
+app.command(name="operator")(operator.operator)
+app.command(name="webhook")(webhook.webhook)
+app.add_typer(explain.app, name="explain")
 app.add_typer(policy.app, name="policy")
 app.add_typer(bench.app, name="bench")
 app.add_typer(profile.app, name="profile")

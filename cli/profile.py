@@ -1,4 +1,4 @@
-"""`orion profile`: what a workload's kernels are like, measured, imported, shown.
+"""`orion profile`: what a workload's kernels are like, measured, imported, shown, given to an agent.
 
 Exit status of `kernels`: the program's own; 3 if that is 0 and no kernel was seen.
 """
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from orion.cli.profiling import nsight_compute
     from orion.cli.profiling.collected import Collected
     from orion.crds.profile import GPUProfile
+    from orion.node_agent.api import agent_pb2
 
 NO_KERNEL = 3
 TABLE_ROWS = 20
@@ -32,6 +33,9 @@ Report = Annotated[
         "ncu --csv --page raw --set roofline --section ComputeWorkloadAnalysis CMD > REPORT.csv",
     ),
 ]
+Gpu = Annotated[str, typer.Option(metavar="UUID|INDEX|all", help="The GPU whose slots are meant.")]
+Slot = Annotated[str | None, typer.Option(metavar="NAME", help="The one slot, such as be-0.", show_default="all")]
+Root = Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")]
 
 
 @app.command(name="kernels", context_settings={"allow_interspersed_args": False})
@@ -47,6 +51,9 @@ def kernels(
         int, typer.Option(min=1, max=10_000_000, help="In it, no more launches of each process than these.")
     ] = 100_000,
     ncu: Report = None,
+    counters: Annotated[
+        bool, typer.Option("--counters", help="Run it once more, under ncu, and take classes from that, where allowed.")
+    ] = False,
     name: Name = None,
 ) -> None:
     """Run a program and measure its kernels: duration, SMs needed, registers, shared memory.
@@ -55,8 +62,9 @@ def kernels(
     GPU meanwhile. Without [bold]--output[/bold] the result is shown as a table.
 
     Whether a kernel is short of compute or of memory is for hardware counters to tell, which take rights (root, or
-    the driver's NVreg_RestrictProfilingToAdminUsers=0): make a report with Nsight Compute and give it with
-    [bold]--ncu[/bold], here or later to [bold]orion profile classify[/bold].
+    the driver's NVreg_RestrictProfilingToAdminUsers=0): who has them gives [bold]--counters[/bold] (slow: ncu
+    repeats each kernel), others a report made elsewhere, with [bold]--ncu[/bold], here or later to
+    [bold]orion profile classify[/bold].
 
     CUPTI serves one profiler in a process: a program that traces itself with torch.profiler gets a trace without
     kernels while it runs under this command.
@@ -70,6 +78,8 @@ def kernels(
         library = hook.profiler()
     except FileNotFoundError as error:
         raise Refused(str(error)) from error
+    if counters and ncu:
+        raise Refused("--counters makes the report that --ncu reads; give one of them", status=2)
     report = _read_report(ncu)
     launches = csv_launches if csv and not csv_per_kernel else 0
     with tempfile.TemporaryDirectory(prefix="orion-profile-") as folder:
@@ -78,7 +88,7 @@ def kernels(
     profile = building.build_profile(found, command, name or (output.stem if output else None))
     if not profile.spec.kernels:
         raise Refused(_why_none(found, status), status=status or NO_KERNEL)
-    profile = _classified(profile, report)
+    profile = _classified(profile, _count(command) if counters else report)
     _put(profile, output)
     if csv:
         _write_csv(profile, found, csv, csv_per_kernel)
@@ -91,7 +101,9 @@ def show(
     rows: Annotated[int, typer.Option(min=1, help="Kernels to show.")] = TABLE_ROWS,
 ) -> None:
     """Show a profile: each kernel's share of the GPU time, duration, SMs and class."""
-    _show(_load(file), rows)
+    from orion.cli.profiling import loading
+
+    _show(loading.read_profile(file), rows)
 
 
 @app.command(name="import")
@@ -119,13 +131,64 @@ def classify(
     output: Output = None,
 ) -> None:
     """Put the classes of an Nsight Compute report into a profile; in place, unless --output says otherwise."""
-    _put(_classified(_load(file), _read_report(ncu)), output or file)
+    from orion.cli.profiling import loading
+
+    _put(_classified(loading.read_profile(file), _read_report(ncu)), output or file)
+
+
+@app.command(name="load")
+def load(
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="A GPUProfile.")],
+    gpu: Gpu = "all",
+    slot: Slot = None,
+    root: Root = None,
+) -> None:
+    """Give a profile to an agent: its slots' clients know these kernels before they have measured them.
+
+    A class (compute, memory) counts for more than what is learnt; durations are measured anew. It takes the place of
+    the slot's former profile, reaches running clients, and outlives the agent. For a slot that is yet to come:
+    [bold]orion run --profile FILE.yaml[/bold].
+    """
+    from orion.cli.profiling import loading
+
+    rows = loading.read_rows(file)
+    _tell(_give(rows, gpu, slot, root))
+
+
+@app.command(name="unload")
+def unload(gpu: Gpu = "all", slot: Slot = None, root: Root = None) -> None:
+    """Take the profiles of an agent's slots away; what clients measured stays."""
+    _tell(_give([], gpu, slot, root))
+
+
+def _give(rows: "list[agent_pb2.ProfileRow]", gpu: str, slot: str | None, root: Path | None) -> "list[agent_pb2.Slot]":
+    from orion.cli import agents, roots, seating
+    from orion.cli.profiling import loading
+
+    with agents.asking((root or roots.default_root()).absolute()) as agent:
+        return loading.give(agent, seating.choose_gpus(agent.snapshot(), gpu), slot, rows)
+
+
+def _tell(slots: "list[agent_pb2.Slot]") -> None:
+    for slot in slots:
+        print(f"{slot.gpu} {slot.name}: {slot.profile_kernels} kernels of a profile, {slot.learnt_kernels} learnt")
 
 
 def _read_report(path: Path | None) -> "nsight_compute.Report | None":
     from orion.cli.profiling import nsight_compute
 
     return nsight_compute.read_report(path) if path else None
+
+
+def _count(command: list[str]) -> "nsight_compute.Report | None":
+    from orion.cli.profiling import counters
+
+    with tempfile.TemporaryDirectory(prefix="orion-counters-") as folder:
+        found = counters.read_counters(command, Path(folder))
+    if not isinstance(found, str):
+        return found
+    typer.echo(f"orion: note: no hardware counters, so classes are unknown: {found}", err=True)
+    return None
 
 
 def _classified(profile: "GPUProfile", report: "nsight_compute.Report | None") -> "GPUProfile":
@@ -140,20 +203,9 @@ def _classified(profile: "GPUProfile", report: "nsight_compute.Report | None") -
     return classified
 
 
-def _load(path: Path) -> "GPUProfile":
-    from orion.crds.profile import ProfileError, parse_profile
-
-    try:
-        return parse_profile(path.read_text(), str(path))
-    except ProfileError as error:
-        raise Refused(str(error)) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}") from error
-
-
 def _put(profile: "GPUProfile", path: Path | None) -> None:
     """Write a profile to its file and say so, or show it."""
-    from orion.crds.profile import format_profile
+    from orion.crds.profile_file import format_profile
 
     if path is None:
         _show(profile, TABLE_ROWS)

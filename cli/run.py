@@ -10,7 +10,7 @@ import shutil
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -36,34 +36,41 @@ def _size(text: str) -> int:
         raise typer.BadParameter(str(error)) from error
 
 
+Command = Annotated[list[str], typer.Argument(help="The program and its arguments, after --.", metavar="CMD")]
+Memory = Annotated[
+    int | None,
+    typer.Option(
+        parser=_size,
+        metavar="SIZE",
+        help="Device memory that each process may have, such as 8GiB.",
+        show_default="no limit",
+    ),
+]
+Gpu = Annotated[
+    str,
+    typer.Option(metavar="UUID|INDEX|all", help="The GPU to sit on; with one of several, the program sees it alone."),
+]
+Weight = Annotated[
+    float | None,
+    typer.Option(min=0.01, max=100, help="be: its part of what be gets is in proportion to this.", show_default="1"),
+]
+Profile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.yaml", help="What is known of the program's kernels: see `orion profile kernels`."),
+]
+
+
 def run(
-    command: Annotated[list[str], typer.Argument(help="The program and its arguments, after --.", metavar="CMD")],
+    command: Command,
     priority: Annotated[Priority, typer.Option(help="hp: latency matters. be: gets the time that hp leaves.")],
-    memory: Annotated[
-        int | None,
-        typer.Option(
-            parser=_size,
-            metavar="SIZE",
-            help="Device memory that each process may have, such as 8GiB.",
-            show_default="no limit",
-        ),
-    ] = None,
-    gpu: Annotated[
-        str,
-        typer.Option(
-            metavar="UUID|INDEX|all", help="The GPU to sit on; with one of several, the program sees it alone."
-        ),
-    ] = "all",
-    weight: Annotated[
-        float | None,
-        typer.Option(
-            min=0.01, max=100, help="be: its part of what be gets is in proportion to this.", show_default="1"
-        ),
-    ] = None,
+    memory: Memory = None,
+    gpu: Gpu = "all",
+    weight: Weight = None,
     policy: options.Policy = None,
     max_slowdown: options.MaxSlowdown = None,
     sharing_cost: options.SharingCost = None,
     minimum_share: options.MinimumShare = None,
+    profile: Profile = None,
     root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
     simulated: Annotated[bool, typer.Option("--simulated", help="Run on the simulated GPU.")] = False,
 ) -> None:
@@ -86,21 +93,26 @@ def run(
     program = shutil.which(command[0])
     if program is None:
         raise Refused(f"{command[0]}: there is no such program", status=127)  # as a shell does
+    rows = _rows(profile)
     place = (root or roots.default_root()).absolute()
     library = hook.library()
     snapshot = agents.find_or_start(place, simulated)
     gpus = seating.choose_gpus(snapshot, gpu)
     on_simulated = _kind(gpus, simulated, place)
-    client_root = seating.take_seats(place, gpus, priority.value, memory or 0, weight or 0.0, changes)
+    client_root = seating.take_seats(place, gpus, priority.value, memory or 0, weight or 0.0, changes, rows)
     driver = hook.simulated_driver() if on_simulated else None
     environment = launching.client_environment(os.environ, client_root, library, driver)
     if gpu != "all":
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(each.uuid for each in gpus)
-    sys.stdout.flush()
-    try:
-        os.execve(program, command, environment)
-    except OSError as error:
-        raise Refused(f"{program} cannot be run: {error.strerror}", status=126) from error
+    _become(program, command, environment)
+
+
+def _rows(profile: Path | None) -> "list[agent_pb2.ProfileRow]":
+    if profile is None:
+        return []
+    from orion.cli.profiling import loading
+
+    return loading.read_rows(profile)
 
 
 def _belongs(priority: Priority, weight: float | None, changes: dict[str, Any]) -> None:
@@ -117,3 +129,11 @@ def _kind(gpus: "list[agent_pb2.Gpu]", simulated: bool, root: Path) -> bool:
     if simulated and not all(gpu.simulated for gpu in gpus):
         raise Refused(f"the agent at {root} manages real GPUs; give --simulated another --root")
     return any(gpu.simulated for gpu in gpus)
+
+
+def _become(program: str, command: list[str], environment: dict[str, str]) -> NoReturn:
+    sys.stdout.flush()
+    try:
+        os.execve(program, command, environment)
+    except OSError as error:
+        raise Refused(f"{program} cannot be run: {error.strerror}", status=126) from error

@@ -9,7 +9,7 @@ clients' folders, so one lock over looking and taking keeps two `orion run` from
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ def take_seats(
     memory_limit: int,
     weight: float = 0.0,
     policy: Mapping[str, Any] | None = None,
+    profile: Sequence[agent_pb2.ProfileRow] = (),
 ) -> Path:
     """Take a slot on each GPU for this process and return the folder that its ORION_ROOT names.
 
@@ -49,6 +50,7 @@ def take_seats(
         memory_limit: bytes for each process of the slot; 0 for none.
         weight: of the slot among be slots; 0 for the usual one.
         policy: changes of the GPUs' policies, as `AgentClient.set_policy` takes them.
+        profile: rows for the slots; none leaves the profile that they have.
     """
     role = agent_pb2.HP if priority == "hp" else agent_pb2.BE
     with _one_at_a_time(root), agents.asking(root) as agent:
@@ -64,6 +66,8 @@ def take_seats(
             )
             for uuid, name in names.items()
         ]
+        for slot in taken if profile else []:
+            agent.set_profile(slot.gpu, slot.name, profile)
         return launching.make_client_root(root, os.getpid(), {slot.gpu: slot.directory for slot in taken})
 
 

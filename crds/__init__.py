@@ -1,4 +1,9 @@
 """The API types of `orion.gpu/v1alpha1`, one file a kind; README.md says what this room must not know.
 
-profile     GPUProfile: what was measured of a workload's kernels
+share       GPUShare: how a set of pods shares GPUs (its rules: share_rules; what is said of it: share_status)
+device      GPUDevice: one physical GPU
+profile     GPUProfile: what was measured of a workload (as a file: profile_file)
+annotations names of annotations, labels and resources; what a pod's annotations say
+grant       what a pod's containers may do, as an annotation carries it
+generate    the definitions for the API server, made from all of these
 """

@@ -1,33 +1,30 @@
-"""GPUProfile: what was measured of a workload's kernels, as a file that people read and machines check.
+"""GPUProfile: what was measured of a workload's kernels, as an object of the API and as a file (profile_file.py).
 
 A kernel is known by name, grid, block and dynamic shared memory, never by its position in a sequence (Orion's CSV goes
 by position: a changed batch size makes such a profile lie). Times are nanoseconds, memory is bytes.
-
-    profile = parse_profile(Path("profile.yaml").read_text(), "profile.yaml")
-    rows = board_rows(profile)
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
-API_VERSION = "orion.gpu/v1alpha1"
-KIND = "GPUProfile"
+from orion.crds.kinds import AGE, Column, Kind
+from orion.crds.metadata import Metadata
+from orion.crds.model import Model
+from orion.crds.quantities import Quantity
+
+KERNELS_MAX = 16_384
+NAME_MAX = 65_536
 
 Positive = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
 Nanoseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Shape = tuple[Positive, Positive, Positive]
-
-
-class ProfileError(ValueError):
-    """A file is no GPUProfile; the text is a sentence with the file, the line and what is expected."""
+Word = Annotated[int, Field(ge=1, lt=2**32)]
+Line = Annotated[str, Field(max_length=NAME_MAX)]
+Shape = tuple[Word, Word, Word]
 
 
 class KernelClass(StrEnum):
@@ -43,109 +40,172 @@ class KernelClass(StrEnum):
         return {"unknown": 0, "compute": 1, "memory": 2}[self.value]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+class GPU(Model):
+    """The GPU that was measured on."""
 
+    model: Annotated[str | None, Field(max_length=128)] = None
+    """ As the driver names it. """
 
-class GPU(_Part):
-    """The GPU that was measured on.
-
-    Args:
-        model: as the driver names it.
-        sms: its number of SMs.
-        compute_capability: such as "9.0".
-    """
-
-    model: str | None = None
     sms: Positive | None = None
-    compute_capability: str | None = None
+    """ Its number of SMs. """
+
+    compute_capability: Annotated[str | None, Field(max_length=16)] = None
+    """ Such as "9.0". """
 
 
-class Source(_Part):
-    """Where the figures come from.
-
-    Args:
-        kind: traced by CUPTI, or read from a CSV file of Orion's.
-        command: the program and its arguments, where it was traced.
-        processes: how many of its processes ran kernels.
-        warnings: sentences on what may be wrong with the figures.
-    """
+class Source(Model):
+    """Where the figures come from."""
 
     kind: Literal["cupti", "orionCsv"]
-    command: list[str] = []
+    """ cupti: traced. orionCsv: read from a CSV file of Orion's. """
+
+    command: Annotated[list[Line], Field(max_length=1_024)] = Field(default_factory=list)
+    """ The program and its arguments, where it was traced. """
+
     processes: NotNegative = 0
-    warnings: list[str] = []
+    """ How many of its processes ran kernels. """
+
+    warnings: Annotated[list[Line], Field(max_length=256)] = Field(default_factory=list)
+    """ Sentences on what may be wrong with the figures. """
 
 
-class SharedMemory(_Part):
-    """Shared memory of one block, bytes."""
+class SharedMemory(Model):
+    """Shared memory of one block."""
 
     static: NotNegative = 0
+    """ Declared in the kernel. Unit: bytes. """
+
     dynamic: NotNegative = 0
+    """ Asked for by the launch. Unit: bytes. """
 
 
-class Duration(_Part):
-    """Time of one launch on the GPU, nanoseconds."""
+class Duration(Model):
+    """Time of one launch on the GPU."""
 
     median: Nanoseconds
+    """ Unit: nanoseconds. """
+
     p95: Nanoseconds
+    """ The 95th percentile. Unit: nanoseconds. """
 
 
-class Kernel(_Part):
-    """One kernel at one shape.
+class Kernel(Model):
+    """One kernel at one shape."""
 
-    Args:
-        name: demangled.
-        mangled_name: as the driver knows it; None where it is not known.
-        identity: the hook's identity of such a launch, 16 hexadecimal digits, where it is known.
-        grid: blocks; None in a profile from Orion's CSV, as block, shared_memory and registers.
-        block: threads.
-        registers: of one thread.
-        launches: how many were seen.
-        total_share: its share of the GPU time of all kernels, 0 to 1.
-        sms_needed: SMs that its whole grid fills at once, at most as many as there are; None where limits are unknown.
-        sms_needed_uncapped: the same without that bound; above it, the grid runs in several waves.
-        kernel_class: what it is short of.
-    """
+    name: Annotated[str, Field(max_length=NAME_MAX)]
+    """ Demangled. """
 
-    name: str
-    mangled_name: str | None = None
-    identity: Annotated[str, Field(pattern="^[0-9a-f]{16}$")] | None = None
+    mangled_name: Annotated[str | None, Field(max_length=NAME_MAX)] = None
+    """ As the driver knows it; absent where it is not known. """
+
+    identity: Annotated[str | None, Field(pattern="^[0-9a-f]{16}$", max_length=16)] = None
+    """ The hook's identity of such a launch, 16 hexadecimal digits; absent where it is not known. """
+
     grid: Shape | None = None
+    """ Blocks, in three dimensions; absent in a profile from Orion's CSV, as block, sharedMemory and registers. """
+
     block: Shape | None = None
+    """ Threads of a block, in three dimensions. """
+
     shared_memory: SharedMemory | None = None
+    """ Of one block. """
+
     registers: NotNegative | None = None
+    """ Of one thread. """
+
     launches: Positive
+    """ How many were seen. """
+
     duration_ns: Duration
+    """ Time of one launch on the GPU. Unit: nanoseconds. """
+
     total_share: Share
+    """ Its share of the GPU time of all kernels, 0 to 1. """
+
     sms_needed: Positive | None = None
+    """ SMs that its whole grid fills at once, at most as many as there are; absent where limits are unknown. """
+
     sms_needed_uncapped: Positive | None = None
+    """ The same without that bound; above it, the grid runs in several waves. """
+
     kernel_class: Annotated[KernelClass, Field(alias="class")] = KernelClass.UNKNOWN
+    """ What it is short of: compute, memory or unknown. """
 
 
-class Metadata(_Part):
-    """What Kubernetes asks of every object, as far as a file needs it."""
+class Latency(Model):
+    """What a request took at one batch size and SM share."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    batch: Positive
+    """ Requests in one batch. """
 
-    name: Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+    sm_share: Share
+    """ The part of the GPU's SMs that it had, 0 to 1. """
+
+    median_ns: Nanoseconds
+    """ Unit: nanoseconds. """
+
+    p99_ns: Nanoseconds
+    """ The 99th percentile. Unit: nanoseconds. """
 
 
-class ProfileSpec(_Part):
-    """GPU, source and kernels, those with the most GPU time first."""
+class Sensitivity(Model):
+    """What the workload reached with an amount of CPU or memory."""
+
+    amount: Quantity
+    """ CPU: cores; memory: bytes. """
+
+    throughput: Share
+    """ Of what it reaches with as much as it wants, 0 to 1. """
+
+
+Sensitivities = Annotated[list[Sensitivity] | None, Field(max_length=64)]
+
+
+class ProfileSpec(Model):
+    """What was measured, on which GPU and how."""
 
     gpu: GPU
+    """ The GPU that was measured on. """
+
     source: Source
-    kernels: list[Kernel]
+    """ Where the figures come from. """
+
+    kernels: Annotated[list[Kernel], Field(max_length=KERNELS_MAX)]
+    """ The kernels, those with the most GPU time first. """
+
+    latency: Annotated[list[Latency] | None, Field(max_length=1_024)] = None
+    """ What a request took, by batch size and SM share; absent: not measured. """
+
+    cpu: Sensitivities = None
+    """ Throughput by CPU cores; absent: not measured. """
+
+    memory: Sensitivities = None
+    """ Throughput by the host's memory; absent: not measured. """
 
 
-class GPUProfile(_Part):
-    """One profile."""
+class GPUProfile(Model):
+    """What was measured of a workload."""
 
     api_version: Literal["orion.gpu/v1alpha1"] = "orion.gpu/v1alpha1"
     kind: Literal["GPUProfile"] = "GPUProfile"
     metadata: Metadata
     spec: ProfileSpec
+
+
+KIND = Kind(
+    GPUProfile,
+    plural="gpuprofiles",
+    singular="gpuprofile",
+    short=("gprof",),
+    scope="Namespaced",
+    columns=(
+        Column("GPU", ".spec.gpu.model", "string", "The GPU that was measured on."),
+        Column("Source", ".spec.source.kind", "string", "Where the figures come from."),
+        Column("Kernel", ".spec.kernels[0].name", "string", "The kernel with the most GPU time.", wide=True),
+        AGE,
+    ),
+    status=False,
+)
 
 
 @dataclass(frozen=True)
@@ -189,65 +249,3 @@ def board_rows(profile: GPUProfile) -> list[BoardRow]:
         for kernel in sorted(profile.spec.kernels, key=lambda kernel: -kernel.total_share)
         if kernel.grid is not None and kernel.block is not None
     ]
-
-
-def format_profile(profile: GPUProfile) -> str:
-    """Return a profile as YAML; what is not known is left out."""
-    plain = profile.model_dump(mode="json", by_alias=True, exclude_none=True)
-    text: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, width=4096, allow_unicode=True)
-    return text
-
-
-def parse_profile(text: str, place: str) -> GPUProfile:
-    """Return the profile that YAML says.
-
-    Args:
-        text: the YAML.
-        place: the file's name, for errors.
-
-    Raises:
-        ProfileError: it is no GPUProfile.
-    """
-    try:
-        plain = yaml.load(text, Loader=_LOADER)
-        return GPUProfile.model_validate(plain)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or "it cannot be read"
-        raise ProfileError(f"{place}:{mark.line + 1 if mark else 1}: expected YAML: {problem}") from None
-    except ValidationError as error:
-        # A misspelt field is an extra and a missing one: the first says more.
-        first = min(error.errors(include_url=False), key=lambda each: each["type"] == "missing")
-        path = [part for part in first["loc"] if not (isinstance(part, str) and part.startswith("constrained-"))]
-        field = ".".join(str(part) for part in path) or "the document"
-        was = f", is {first['input']!r}"[:80] if first["type"] not in ("missing", "model_type") else ""
-        raise ProfileError(f"{place}:{_line(text, path)}: {field}: {first['msg']}{was}") from None
-
-
-def _line(text: str, path: Sequence[int | str]) -> int:
-    """Return the line, from 1, on which the deepest part of a path begins that is there."""
-    node: Any = yaml.compose(text, Loader=_LOADER)
-    line = 1
-    for part in path:
-        if isinstance(node, yaml.MappingNode):
-            found = [(key, value) for key, value in node.value if key.value == part]
-            if not found:
-                break
-            line, node = found[0][0].start_mark.line + 1, found[0][1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-            node = node.value[part]
-            line = node.start_mark.line + 1
-        else:
-            break
-    return line
-
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Lists of numbers on one line: a grid is read as one thing."""
-
-    def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:
-        numbers = bool(sequence) and all(isinstance(item, int | float) for item in sequence)
-        return super().represent_sequence(tag, sequence, flow_style=numbers or flow_style)

@@ -246,7 +246,8 @@ class RecordPage(LittleEndianStructure):
         ("shares_context", c_uint64),
         ("long_kernel_ns", c_uint64),
         ("long_kernel_name", c_char * 128),
-        ("unused", c_uint8 * 3400),
+        ("fault", c_uint64),
+        ("unused", c_uint8 * 3392),
     ]
 
 

@@ -6,7 +6,7 @@ import logging
 import time
 
 from orion.hook import layout
-from orion.node_agent import descriptors, pages
+from orion.node_agent import descriptors, knowledge, pages
 from orion.node_agent.errors import Conflict, NotFound
 from orion.node_agent.gpus.interface import Gpu, GpuSource
 from orion.node_agent.gpus.usage import MemoryUsage
@@ -237,6 +237,7 @@ class Agent:
         )
         board = served.board
         self.gpus[gpu.uuid] = served
+        knowledge.sweep(self.root.knowledge(gpu.uuid), _SLOTS_MAX)
         for each in before.slots if before else []:
             slot = self._open(served, each.name, each.role, each.permanent)
             slot.set(memory_limit_bytes=each.memory_limit_bytes, weight_milli=each.weight_milli)
@@ -256,7 +257,7 @@ class Agent:
 
     def _open(self, gpu: ServedGpu, name: str, role: layout.Role, permanent: bool) -> Slot:
         uuid = gpu.board.gpu.uuid
-        slot = Slot(uuid, name, role, self.root.slot(uuid, name), self.root.knowledge(uuid, name), permanent)
+        slot = Slot(uuid, name, role, self.root.slot(uuid, name), self.root.knowledge(uuid) / name, permanent)
         gpu.board.slots[name] = slot
         gpu.joining.open(slot)
         gpu.activity.share_out()

@@ -58,6 +58,8 @@ def slot(view: snapshots.SlotView) -> agent_pb2.Slot:
         clients=[_client(client) for client in view.clients],
         weight=view.grant.weight_milli / 1_000,
         held=bool(view.grant.held),
+        profile_kernels=view.profile_kernels,
+        learnt_kernels=view.learnt_kernels,
     )
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orion.node_agent import policies
+from orion.node_agent import faults, policies
 from orion.node_agent.boards import Board
 from orion.node_agent.clients import Client, Seat
 from orion.node_agent.rates import TokenBucket
@@ -92,6 +92,8 @@ def of_client(client: Client) -> dict[str, str]:
     found = {}
     if client.condition:
         found["Reported"] = client.condition
+    if client.record.fault:
+        found["ContextLost"] = faults.of_client(client.record.fault)
     long_ns, name = client.record.long_kernel()
     if long_ns:
         shown = name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 3]}..."
@@ -108,6 +110,9 @@ def of_gpu(board: Board, now_ns: int) -> dict[str, str]:
     ]
     sharing = sum(each.record.shares_context for each in settled)
     found = {}
+    lost = [each.record.fault for each in settled if each.record.shares_context and each.record.fault]
+    if len(lost) > 1:
+        found["SharedFault"] = faults.of_shared(lost, sharing)
     if 0 < sharing < len(settled):
         found["MixedContexts"] = (
             f"{sharing} of {len(settled)} clients share a context (MPS), the others do not: they run by turns, and "

@@ -6,7 +6,7 @@ add a profile's rows. All of it outlives the agent in a file of the slot's own, 
 
 Whoever uses a slot can tell nonsense to those that use it later: they take it as hearsay and measure it at their first
 launches, so it costs them and hp some milliseconds once. For that price a slot keeps what it knows when it is made
-ready for another container, which most often is the same one, started again.
+ready for another container, and when it is closed and opened again: most often it is the same program, once more.
 
 Refused: knowledge of a whole GPU (one tenant could then mislead the others, and learn what kernels they run).
 """
@@ -39,23 +39,11 @@ GPU_ENTRIES = 1 << 16
 
 
 class Row(Protocol):
-    """What a profile says of one kernel; `orion.crds.profile.BoardRow` is one."""
+    """What a profile says of one kernel; `orion.node_agent.profiles` makes them of a GPUProfile."""
 
     @property
-    def name(self) -> str:
-        """Mangled, as the driver tells it."""
-
-    @property
-    def grid(self) -> tuple[int, int, int]:
-        """Blocks."""
-
-    @property
-    def block(self) -> tuple[int, int, int]:
-        """Threads."""
-
-    @property
-    def shared_bytes(self) -> int:
-        """Dynamic shared memory."""
+    def identity(self) -> int:
+        """The plain one of `orion.hook.identity`."""
 
     @property
     def duration_ns(self) -> int:
@@ -70,20 +58,32 @@ class Row(Protocol):
         """A `layout.KernelClass`."""
 
 
-def entry_of(row: Row) -> tuple[int, bytes]:
-    """Return a profile's row as clients read it: its identity, and the entry.
+def entry_of(row: Row) -> bytes:
+    """Return a profile's row as clients read it.
 
     Raises:
         ValueError: a number that no kernel has.
     """
-    if not all(0 < number < 2**32 for number in (*row.grid, *row.block)) or not 0 <= row.shared_bytes < 2**32:
-        raise ValueError(f"kernel {row.name[:80]!r} cannot be launched with grid {row.grid} and block {row.block}")
+    if not identity.is_told(row.identity):
+        raise ValueError(f"{row.identity:#018x} is no identity of a kernel")
     if row.duration_ns < 0 or row.sms < 0:
-        raise ValueError(f"kernel {row.name[:80]!r} cannot take {row.duration_ns} ns on {row.sms} SMs")
-    key = identity.kernel_identity(row.name.encode(), row.grid, row.block, row.shared_bytes)
+        raise ValueError(f"kernel {row.identity:016x} cannot take {row.duration_ns} ns on {row.sms} SMs")
     duration = min(_LONGEST_100NS, -(-row.duration_ns // 100))
     sms = min(_MOST_SMS, row.sms)
-    return key, _ENTRY.pack(key, duration, sms, layout.KernelClass(row.kernel_class), layout.KNOWN_PROFILE)
+    return _ENTRY.pack(row.identity, duration, sms, layout.KernelClass(row.kernel_class), layout.KNOWN_PROFILE)
+
+
+def sweep(folder: Path, most: int) -> None:
+    """Remove all but the newest files of a GPU's slots; those of slots that are gone stay for whoever opens them again.
+
+    Args:
+        folder: holds one file a slot; need not be there.
+        most: files to keep.
+    """
+    with contextlib.suppress(OSError):
+        files = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in files[most:]:
+            path.unlink()
 
 
 def _is_plausible(key: int, duration_100ns: int, sms: int, kernel_class: int, flags: int) -> bool:
@@ -114,6 +114,16 @@ class Knowledge:
         """Return how many entries there are."""
         return len(self._learnt) + len(self._profile)
 
+    @property
+    def profiled(self) -> int:
+        """How many of them are a profile's."""
+        return len(self._profile)
+
+    @property
+    def learnt(self) -> int:
+        """How many of them clients told."""
+        return len(self._learnt)
+
     def merge(self, message: layout.Learnt, limit: int = layout.KNOWLEDGE_ENTRIES) -> int:
         """Take what a client learnt, as far as it is plausible.
 
@@ -138,15 +148,14 @@ class Knowledge:
         return taken
 
     def set_profile(self, rows: Iterable[Row]) -> None:
-        """Replace the administrators' rows; of rows for one launch the first counts, and what is too much is left out.
+        """Replace the administrators' rows; of rows for one identity the first counts, what is too much is left out.
 
         Raises:
             ValueError: a number that no kernel has.
         """
         entries: dict[int, bytes] = {}
         for row in rows:
-            key, entry = entry_of(row)
-            entries.setdefault(key, entry)
+            entries.setdefault(row.identity, entry_of(row))
             if len(entries) == layout.KNOWLEDGE_ENTRIES:
                 break
         self._profile = entries
@@ -155,13 +164,14 @@ class Knowledge:
         self._table_made = 0.0
 
     def table(self) -> int:
-        """Return the descriptor of a sealed table of everything, which stays this object's; -1: nothing is known.
+        """Return the descriptor of a sealed table of everything, which stays this object's; -1: nothing ever was known.
 
         Raises:
             OSError: no descriptors or no memory are left.
         """
         now = time.monotonic()
-        if len(self) and self._table_stale and (self._table < 0 or now - self._table_made > _TABLE_SECONDS):
+        known = len(self) > 0 or self._table >= 0  # an empty table takes a profile away
+        if known and self._table_stale and (self._table < 0 or now - self._table_made > _TABLE_SECONDS):
             made = descriptors.sealed_file("orion-knowledge", self._bytes())
             self._drop_table()
             self._table, self._table_stale, self._table_made = made, False, now
@@ -186,13 +196,6 @@ class Knowledge:
         """Save, and give back the descriptor."""
         self.save(wait=False)
         self._drop_table()
-
-    def remove(self) -> None:
-        """Forget everything, the file included."""
-        self._unsaved_since = None
-        self._drop_table()
-        with contextlib.suppress(OSError):
-            self._path.unlink()
 
     def _change(self) -> None:
         self._table_stale = True

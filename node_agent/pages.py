@@ -238,6 +238,7 @@ class RecordPage:
     _gpu: ClassVar[int] = layout.offset(layout.RecordPage, "gpu_ns") // 8
     _shares: ClassVar[int] = layout.offset(layout.RecordPage, "shares_context") // 8
     _last: ClassVar[int] = layout.offset(layout.RecordPage, LATER_RECORD_FIELDS[-1]) // 8
+    _fault: ClassVar[int] = layout.offset(layout.RecordPage, "fault") // 8
     _name: ClassVar[int] = layout.offset(layout.RecordPage, "long_kernel_name")
     _name_size: ClassVar[int] = layout.RecordPage.long_kernel_name.size
 
@@ -269,6 +270,11 @@ class RecordPage:
     def shares_context(self) -> bool:
         """Whether the client runs under MPS."""
         return self._words[self._shares] == 1
+
+    @property
+    def fault(self) -> int:
+        """The CUDA error with which the client lost its context; 0: it has not."""
+        return self._words[self._fault]
 
     def busy_ns(self, now_ns: int) -> int:
         """Return the time spent busy, the open busy period included."""

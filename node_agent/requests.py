@@ -1,8 +1,9 @@
 """What administrators may ask, checked before anything acts on it."""
 
+import reprlib
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from orion.hook import layout
 from orion.node_agent.errors import Invalid
@@ -68,6 +69,23 @@ class SetPolicyRequest(_Request):
     orion_2024_duration_us: _Microseconds = None
 
 
+class ProfileRow(BaseModel):
+    """What a profile says of one kernel; a `knowledge.Row`."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    identity: int = Field(ge=0, le=_U64)
+    duration_ns: int = Field(ge=0, le=_U64)
+    sms: int = Field(ge=0, lt=2**32)
+    kernel_class: layout.KernelClass
+
+
+class SetProfileRequest(SlotRequest):
+    """Replaces what a slot's clients are told of kernels."""
+
+    rows: Annotated[list[ProfileRow], BeforeValidator(list), Field(max_length=layout.KNOWLEDGE_ENTRIES)]
+
+
 class SnapshotRequest(_Request):
     """Asks for everything, once or again and again."""
 
@@ -89,4 +107,7 @@ def check(model: type[Request], message: Any) -> Request:
         return model.model_validate({name: getattr(message, name) for name in said})
     except ValidationError as error:
         first = error.errors()[0]
-        raise Invalid(f"{'.'.join(map(str, first['loc']))}: {first['msg']}, not {first['input']!r}") from None
+        # Short: gRPC puts it into a header, which has a bound.
+        raise Invalid(
+            f"{'.'.join(map(str, first['loc']))}: {first['msg']}, not {reprlib.repr(first['input'])}"
+        ) from None

@@ -40,9 +40,9 @@ class Root:
         """What the next agent needs."""
         return self.path / "state.json"
 
-    def knowledge(self, gpu: str, name: str) -> Path:
-        """Return the file of what a slot's clients learnt; nothing of it is a container's to see."""
-        return self.path / "knowledge" / gpu / name
+    def knowledge(self, gpu: str) -> Path:
+        """Return the directory of what clients learnt, a file for each slot; nothing of it is a container's to see."""
+        return self.path / "knowledge" / gpu
 
     def slot(self, gpu: str, name: str) -> Path:
         """Return the directory of a slot.

@@ -113,6 +113,13 @@ class AgentService(agent_pb2_grpc.AgentServicer):
         served = self._agent.set_policy(asked.gpu, policies.changed(board.policy, asked))
         return answers.gpu(snapshots.of_gpu(served, self._agent.usage.known(board.gpu)))
 
+    @_answering
+    async def SetProfile(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802
+        """Tell a slot's clients of kernels."""
+        asked = requests.check(requests.SetProfileRequest, request)
+        self._agent.gpu(asked.gpu).set_profile(asked.name, asked.rows)
+        return self._slot(asked.gpu, asked.name)
+
     def _slot(self, gpu: str, name: str) -> agent_pb2.Slot:
         served = self._agent.gpu(gpu)
         return answers.slot(snapshots.of_slot(served, served.board.slot(name)))

@@ -76,9 +76,9 @@ class Slot:
         return True
 
     def remove(self) -> None:
-        """Take away the directory and the page."""
+        """Take away the directory and the page; what its clients learnt stays in the file."""
         self.page.close()
-        self.knowledge.remove()
+        self.knowledge.close()
         with contextlib.suppress(OSError):
             os.unlink(self.directory / SOCKET)
         shutil.rmtree(self.directory, ignore_errors=True)

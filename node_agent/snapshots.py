@@ -43,6 +43,8 @@ class SlotView:
     role: layout.Role
     directory: str
     grant: pages.Grant
+    profile_kernels: int
+    learnt_kernels: int
     clients: tuple[ClientView, ...]
 
 
@@ -104,6 +106,8 @@ def of_slot(served: ServedGpu, slot: Slot) -> SlotView:
         role=slot.role,
         directory=str(slot.directory),
         grant=slot.grant,
+        profile_kernels=slot.knowledge.profiled,
+        learnt_kernels=slot.knowledge.learnt,
         clients=tuple(_of_client(served, client, now) for client in clients),
     )
 

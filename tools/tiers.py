@@ -21,9 +21,10 @@ def main() -> int:
     """Print the line; `make` comes here only when what it says has passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--selection", default="", help="what pytest was told to leave out or pick, if anything")
-    selection = parser.parse_args().selection
-    ran = f"unit and host only in part ({selection})" if selection else "unit passed, host passed"
-    print(f"tiers: {ran}, C sanitizers passed; cluster not run (not built yet); {gpu()}")
+    parser.add_argument("--cluster", required=True, help="what became of the cluster tier, as cluster/tier.py wrote it")
+    options = parser.parse_args()
+    ran = f"unit and host only in part ({options.selection})" if options.selection else "unit passed, host passed"
+    print(f"tiers: {ran}, C sanitizers passed; cluster {options.cluster}; {gpu()}")
     return 0
 
 

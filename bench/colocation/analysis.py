@@ -13,7 +13,7 @@ import numpy as np
 
 from orion.bench.colocation import ceilings, rates
 from orion.bench.colocation.run_files import SUFFIX, Run, RunFolder, Workload
-from orion.bench.colocation.summary import Client, Figure, PairFigures, SystemFigures
+from orion.bench.colocation.summary import Client, ClientShare, Figure, PairFigures, SystemFigures
 from orion.bench.estimates import (
     Estimate,
     Pair,
@@ -164,6 +164,9 @@ def _measured(folder: RunFolder, rounds: Sequence[Round], be: str, system: str, 
         run = folder.load(path)
         if run is None:
             continue
+        if run.gpu_uuid != each.alone.gpu_uuid:
+            name = str(path.relative_to(folder.root)).removesuffix(SUFFIX)
+            folder.failures[f"{name} elsewhere"] = f"{name} counts, but was made on another GPU than alone of its round"
         if refusal := _refusal(run, each.alone):
             name = str(path.relative_to(folder.root))
             folder.failures[name] = f"{name.removesuffix(SUFFIX)} does not count: {refusal}"
@@ -207,6 +210,7 @@ def _figures(name: str, runs: Sequence[Measured], modelled: ceilings.Modelled) -
         ),
         total=_rate_figure((one.total, [1.0]) for one in runs if one.total is not None),
         unfairness=_figure(median_of_rounds, _known([unfairness(one) for one in runs])),
+        be_clients=_client_shares(runs),
         of_ceiling=_figure(median_of_rounds, modelled.fractions(spec.overlap_mode, _points(runs))),
     )  # fmt: skip
 
@@ -219,6 +223,25 @@ def unfairness(one: Measured) -> float | None:
     weights = np.asarray([client.weight for client in one.run.be])
     fair = got.sum() * weights / weights.sum()
     return float(np.max(np.abs(got / fair - 1))) if got.sum() > 0 else 1.0
+
+
+def _client_shares(runs: Sequence[Measured]) -> list[ClientShare]:
+    """Return what each of several be clients got in the rounds that have their work alone."""
+    rows = [[share.mean() for share in one.shares] for one in runs if one.shares is not None]
+    clients = runs[0].run.be
+    if not rows or len(clients) < 2 or any(len(row) != len(clients) for row in rows):
+        return []
+    weights = sum(client.weight for client in clients)
+    return [
+        ClientShare(
+            id=client.id,
+            weight=client.weight,
+            gpu_time=[row[place] for row in rows],
+            part=[row[place] / max(sum(row), 1e-12) for row in rows],
+            fair=client.weight / weights,
+        )
+        for place, client in enumerate(clients)
+    ]
 
 
 def _points(runs: Sequence[Measured]) -> list[tuple[int, float, float]]:

@@ -68,14 +68,14 @@ def _present() -> list[Device]:
     return devices
 
 
-def free_share(device: Device) -> float:
-    """Return which part of the GPU's memory is free; infinity where nothing is known."""
+def free_gib(device: Device) -> float:
+    """Return how much of the GPU's memory is free; infinity where nothing is known."""
     if not device.uuid:
         return math.inf
     try:
         with _nvml() as nvml:
             memory = nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByUUID(device.uuid))
-            return float(memory.free) / float(memory.total)
+            return float(memory.free) / 2**30
     except NoGPU:
         return math.inf
 

@@ -5,6 +5,7 @@ only fail is refused in a sentence. A run that fails later is noted, and the nex
 """
 
 import json
+import math
 import signal
 import sys
 import threading
@@ -39,6 +40,10 @@ class Options:
     requests: int | None = None
     only: str | None = None
     gpus: str | None = None
+    stop_after: float = math.inf
+    """ Seconds: what would not end within them is not begun. """
+
+    no_report: bool = False
     dry_run: bool = False
     as_json: bool = False
 
@@ -55,7 +60,7 @@ def run(options: Options) -> int:
     except (ScenarioError, WorkloadError, NoGPU, FileNotFoundError) as error:
         print(f"orion bench: {error}", file=sys.stderr)
         return 2
-    measurement = Measurement(scenario, plan, results, devices, options.simulated)
+    measurement = Measurement(scenario, plan, results, devices, options.simulated, options.stop_after)
     if options.dry_run:
         _show_plan(measurement, options.as_json)
         return 0
@@ -69,7 +74,7 @@ def run(options: Options) -> int:
                 file=sys.stderr,
             )
             return 130
-    return _concluded(outcome, options.as_json)
+    return _concluded(outcome, options)
 
 
 def _prepared(options: Options) -> tuple[Scenario, Plan, Results, list[Device]]:
@@ -106,47 +111,57 @@ def _check(run: PlannedRun, simulated: bool) -> None:
 
 def _show_plan(measurement: Measurement, as_json: bool) -> None:
     """Print what would be measured."""
-    seconds = sum(map(measurement.seconds, measurement.missing))
+    seconds = {gpus: measurement.expected_seconds(gpus) for gpus in (1, 2, 4, 8)}
     if as_json:
         paths = [planned.path for planned in measurement.missing]
-        print(json.dumps({"output": str(measurement.results.folder), "runs": paths, "seconds": round(seconds)}))
+        rounded = {str(gpus): round(expected) for gpus, expected in seconds.items()}
+        print(json.dumps({"output": str(measurement.results.folder), "runs": paths, "seconds_by_gpus": rounded}))
         return
     for planned in measurement.missing:
         print(f"{measurement.seconds(planned):7.1f} s  {planned.hp_id}/{planned.be_id or '-'}/{planned.system}"
               f"  round {planned.round + 1}")  # fmt: skip
     print(
-        f"{len(measurement.missing)} runs, about {minutes(seconds)} on one GPU and the start of the processes on top, "
-        "if requests take as long as on an H200. Nothing was started."
+        f"{len(measurement.missing)} runs, with the start of processes about "
+        + ", ".join(f"{minutes(expected)} on {gpus}" for gpus, expected in seconds.items())
+        + " GPUs, if requests take as long as on an H200. Nothing was started."
     )
 
 
-def _concluded(outcome: Outcome, as_json: bool) -> int:
+def _concluded(outcome: Outcome, options: Options) -> int:
     """Make the report, and tell."""
-    told: str | None = None
-    try:
-        from orion.bench.colocation import report
-
-        report.write(outcome.output)
-    except ImportError as error:
-        told = f"no report, since {error.name} is not installed: install it, then `orion bench report {outcome.output}`"
-    except (ValueError, OSError) as error:
-        told = f"no report: {error}"
-    if as_json:
-        summary = outcome.output / "summary.json"
-        found = json.loads(summary.read_text()) if told is None and summary.exists() else None
+    told = None if options.no_report else _report(outcome.output)
+    has_report = told is None and not options.no_report
+    if options.as_json:
+        found = json.loads((outcome.output / "summary.json").read_text()) if has_report else None
         print(json.dumps({
             "output": str(outcome.output), "runs": outcome.made, "reused": outcome.reused,
-            "failed": outcome.failed, "summary": found,
+            "left": outcome.left, "failed": outcome.failed, "summary": found,
         }))  # fmt: skip
-    elif told is None:
+    elif has_report:
         print(f"Report: {outcome.output / 'report.md'}")
     if told:
         print(f"orion bench: {told}", file=sys.stderr)
+    if outcome.left:
+        print(f"orion bench: {outcome.left} runs would not have ended in time; the same command goes on with them",
+              file=sys.stderr)  # fmt: skip
     if outcome.failed:
         print(f"orion bench: {len(outcome.failed)} runs failed; the same command tries them again:", file=sys.stderr)
         for sentence in outcome.failed.values():
             print(f"  {' '.join(sentence.split())}", file=sys.stderr)
     return 1 if outcome.failed or told else 0
+
+
+def _report(output: Path) -> str | None:
+    """Make the report; say why there is none."""
+    try:
+        from orion.bench.colocation import report
+
+        report.write(output)
+    except ImportError as error:
+        return f"no report, since {error.name} is not installed: install it, then `orion bench report {output}`"
+    except (ValueError, OSError) as error:
+        return f"no report: {error}"
+    return None
 
 
 @contextmanager

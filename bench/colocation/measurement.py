@@ -1,10 +1,11 @@
-"""A plan's runs, spread over GPUs: each has a thread that takes hp workloads off one list.
+"""A plan's runs, spread over GPUs: each has a thread that takes rounds of hp workloads off one list.
 
 The main thread only waits, and is the one that Ctrl-C meets; the others end at their next tick.
 """
 
-import queue
+import math
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from orion.bench.colocation.runner import LOOP_LEAD, PAUSE, TAIL, Runner
 from orion.bench.colocation.scenario import Scenario
 from orion.bench.colocation.schedule import expected_seconds
 from orion.bench.colocation.systems import needs_mps
+from orion.bench.colocation.work_list import START_SECONDS, Took, WorkList
+from orion.bench.colocation.work_list import expected_seconds as expected_for_gpus
 from orion.bench.estimates import completed_between
 from orion.bench.workloads import check
 from orion.bench.workloads import load as resolve
@@ -36,6 +39,8 @@ class Outcome:
     output: Path
     made: int = 0
     reused: int = 0
+    left: int = 0
+    """Runs that would not have ended in time."""
     failed: dict[str, str] = field(default_factory=dict)
     """Sentences by the run's file."""
 
@@ -44,9 +49,15 @@ class Measurement:
     """All runs of a plan, spread over GPUs."""
 
     def __init__(
-        self, scenario: Scenario, plan: Plan, results: Results, devices: list[Device], simulated: bool
+        self,
+        scenario: Scenario,
+        plan: Plan,
+        results: Results,
+        devices: list[Device],
+        simulated: bool,
+        stop_after: float = math.inf,
     ) -> None:
-        """Prepare; `run` does it."""
+        """Prepare; `run` does it, and begins nothing that would not end within `stop_after` seconds."""
         self.results = results
         self._scenario = scenario
         self._plan = plan
@@ -57,9 +68,9 @@ class Measurement:
         self._outcome = Outcome(results.folder)
         self._claimed: set[str] = set()
         self.missing = self._missing()
-        self._waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
-        for unit in plan.units:
-            self._waiting.put(unit)
+        self._wanted = {run.path for run in self.missing}
+        self._work_list = WorkList(plan.units, self._unit_seconds)
+        self._stop_after, self._deadline = stop_after, math.inf
         self._devices = devices[: max(1, len(plan.units))]
         self._broken: list[BaseException] = []
         self._display: Display
@@ -71,10 +82,8 @@ class Measurement:
             KeyboardInterrupt: After everything that was started has ended.
         """
         self.results.open(self._scenario, self._devices, self._simulated)
-        shares: dict[Device, list[PlannedRun]] = {device: [] for device in self._devices}
-        for number, planned in enumerate(self.missing):
-            shares[self._devices[number % len(self._devices)]].append(planned)  # about: hp workloads are taken by turns
-        with Display(len(self.missing), self.seconds, shares) as self._display:
+        self._deadline = time.monotonic() + self._stop_after
+        with Display(self.missing, self.seconds, len(self._devices)) as self._display:
             self._say_first()
             ends = {device: threading.Event() for device in self._devices}
             for device, end in ends.items():
@@ -90,6 +99,7 @@ class Measurement:
                     end.wait()
         if self._broken:
             raise self._broken[0]
+        self._outcome.left = len(self.missing) - self._outcome.made
         return self._outcome
 
     def seconds(self, run: PlannedRun) -> float:
@@ -101,6 +111,13 @@ class Measurement:
             return overhead + LOOP_LEAD + self._scenario.be_alone_seconds
         step = self._step(run)
         return overhead + expected_seconds(run.experiment.arrivals, run.requests, self._scenario.lead_seconds, step)
+
+    def expected_seconds(self, gpus: int) -> float:
+        """Return about how long it all takes on so many GPUs."""
+        return expected_for_gpus(self._plan.units, self._unit_seconds, gpus)
+
+    def _unit_seconds(self, unit: Unit) -> float:
+        return sum(self.seconds(run) for run in unit.runs if run.path in self._wanted)
 
     def begins(self, device: Device, run: PlannedRun) -> None:
         """Pass it on; see `Watcher`."""
@@ -134,12 +151,11 @@ class Measurement:
         """Be the thread of one GPU."""
         try:
             with Runner(device, self._scenario, self.results, self._simulated, self._tick, self) as runner:
-                while True:
-                    try:
-                        unit = self._waiting.get_nowait()
-                    except queue.Empty:
-                        return
-                    runner.measure(unit, self._claim)
+                before = None
+                while (took := self._work_list.take(before)) is not None:
+                    if self._worth_starting(took):
+                        before = took.unit.hp_id
+                        runner.measure(took.unit, self._claim, self._in_time)
         except Stopped:
             pass
         except BaseException as error:  # a fault of this program: told by the thread that everybody waits for
@@ -148,14 +164,23 @@ class Measurement:
         finally:
             end.set()
 
+    def _in_time(self, run: PlannedRun) -> bool:
+        return time.monotonic() + self.seconds(run) <= self._deadline
+
+    def _worth_starting(self, took: Took) -> bool:
+        """Say whether processes are worth starting: the longest run of the unit would end in time, too."""
+        runs = [run for run in took.unit.runs if run.path in self._wanted]
+        needed = max(map(self.seconds, runs), default=0.0) + START_SECONDS * took.fresh
+        return time.monotonic() + needed <= self._deadline
+
     def _tick(self) -> None:
         if self._stop.is_set():
             raise Stopped
 
     def _step(self, run: PlannedRun) -> float:
-        """Return seconds of one request: as measured in the first round, before that as the simulated GPU has it."""
+        """Return seconds of one request: as first measured, before that as the simulated GPU has it."""
         if run.hp_id not in self._steps:
-            first = self.results.read(f"runs/{run.hp_id}/0/hp-closed-loop.json.gz")
+            first = self.results.read(f"runs/{run.hp_id}/{run.round}/hp-closed-loop.json.gz")
             if first is None:
                 _, simulated = resolve(run.experiment.hp.workload, run.experiment.hp.options, simulated=True)
                 options = check("simulated-inference", simulated).model_dump()

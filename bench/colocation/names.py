@@ -40,6 +40,11 @@ def of_hp(load: Load, arrivals: Arrivals) -> str:
     return slug("-".join([*_load(load), *_arrivals(arrivals)]))
 
 
+def of_load(load: Load) -> str:
+    """Return the name of a workload."""
+    return slug("-".join(_load(load)))
+
+
 def of_be(entry: BestEffort) -> str:
     """Return the name of an entry of be."""
     words = _load(entry)

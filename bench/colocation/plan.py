@@ -3,7 +3,8 @@
     runs/<hp>/<round>/hp-closed-loop.json.gz    hp alone as fast as it can: its capacity, and its service time
     runs/<hp>/<round>/alone.json.gz             hp alone, its requests
     runs/<hp>/<round>/<be>/<system>.json.gz     hp beside be
-    runs/be/<be>/<round>.json.gz                be alone as fast as it can; one process of it, whatever its count
+    runs/<hp>/<round>/be-alone/<workload>.json.gz
+                                                be alone as fast as it can; one process of it, whatever its count
 
 and where an experiment asks for a ceiling, what its model is made from:
 
@@ -12,8 +13,9 @@ and where an experiment asks for a ceiling, what its model is made from:
     runs/<hp>/<round>/<be>/closed-overlap-<system>.json.gz, threads-closed-overlap-<system>.json.gz
                                                 hp and be as fast as they can
 
-All systems of a pair run in turn, in random order, and the rounds follow each other: drift of clocks and temperature
-meets all of them alike. `alone` is shuffled into one of the pairs of its round.
+A round of an hp, with all that it is held to, stays on one GPU: GPUs of one model differ by more than what is to be
+told apart. All systems of a pair run in turn, in random order, so drift of clocks and temperature meets all of them
+alike. `alone` is shuffled into one of the pairs of its round.
 """
 
 import fnmatch
@@ -70,9 +72,10 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Unit:
-    """All runs of one hp workload: they stay on one GPU, since they are held to each other."""
+    """All runs of one round of an hp workload: they stay on one GPU, since they are held to each other."""
 
     hp_id: str
+    round: int
     runs: tuple[PlannedRun, ...]
 
 
@@ -92,10 +95,17 @@ class Plan:
         self._be_names = names.told_apart(
             [(names.of_be(entry), entry.model_dump()) for each in scenario.experiments for entry in each.be]
         )
+        self._workload_names = names.told_apart(
+            [
+                (names.of_load(entry), entry.model_dump(include={"workload", "options"}))
+                for each in scenario.experiments
+                for entry in each.be
+            ]
+        )
         grouped: dict[str, list[Experiment]] = {}
         for experiment in scenario.experiments:
             grouped.setdefault(self.hp_id(experiment), []).append(experiment)
-        self.units = [Unit(hp_id, tuple(self._runs_of(hp_id, same))) for hp_id, same in grouped.items()]
+        self.units = [unit for hp_id, same in grouped.items() for unit in self._units_of(hp_id, same)]
 
     def hp_id(self, experiment: Experiment) -> str:
         """Return the name of an experiment's hp."""
@@ -104,6 +114,10 @@ class Plan:
     def be_id(self, entry: BestEffort) -> str:
         """Return the name of an entry of be."""
         return self._be_names[json.dumps(entry.model_dump(), sort_keys=True)]
+
+    def _workload_id(self, entry: BestEffort) -> str:
+        """Return the name of what one process of an entry runs."""
+        return self._workload_names[json.dumps(entry.model_dump(include={"workload", "options"}), sort_keys=True)]
 
     def only(self, pattern: str) -> None:
         """Keep the runs whose hp/be/system matches a glob pattern, and the references that they are held to.
@@ -115,7 +129,7 @@ class Plan:
         if not self.units:
             raise ScenarioError(f"--only {pattern} matches no run; runs are named hp/be/system (see --dry-run)")
 
-    def _runs_of(self, hp_id: str, same: list[Experiment]) -> Iterator[PlannedRun]:
+    def _units_of(self, hp_id: str, same: list[Experiment]) -> Iterator[Unit]:
         requests = {each.requests or self.scenario.requests for each in same}
         pairs = [(each, entry) for each in same for entry in each.be]
         if len({self.be_id(entry) for _, entry in pairs}) < len(pairs):
@@ -123,7 +137,10 @@ class Plan:
         if len(requests) > 1:
             raise ScenarioError(f"experiments: {hp_id} is asked for with different requests: {sorted(requests)}")
         for number in range(self.scenario.rounds):
-            yield from self._round(hp_id, pairs, requests.copy().pop(), number)
+            left = [pair for pair in pairs if number < (pair[0].rounds or self.scenario.rounds)]
+            systems = [name for each, _ in left for name in (*each.systems, *each.ceiling)]
+            if any(self._specs(systems, number)) or set(systems) == {"alone"}:
+                yield Unit(hp_id, number, tuple(self._round(hp_id, left, max(requests), number)))
 
     def _round(self, hp_id: str, pairs: list[Pair], requests: int, number: int) -> Iterator[PlannedRun]:
         draw = random.Random(f"{self.scenario.seed}/{hp_id}/{number}")
@@ -137,11 +154,15 @@ class Plan:
 
         unhooked = STANDARD["alone"]
         yield planned("hp-closed-loop", f"{folder}/hp-closed-loop", pairs[0], "hp-closed-loop", unhooked, f"{number}")
+        referenced: set[str] = set()
         has_alone = draw.randrange(len(pairs))
         for place, pair in enumerate(draw.sample(pairs, len(pairs))):
             be_id = self.be_id(pair[1])
             block = f"{number}/{be_id}"
-            runs = [planned("be-alone", f"runs/be/{be_id}/{number}", pair, "be-alone", unhooked, block)]
+            runs = []
+            if (reference := f"{folder}/be-alone/{self._workload_id(pair[1])}") not in referenced:
+                referenced.add(reference)
+                runs.append(planned("be-alone", reference, pair, "be-alone", unhooked, block))
             if place == has_alone:
                 runs.append(planned("alone", f"{folder}/alone", pair, "alone", unhooked, block))
                 modes = dict.fromkeys(self._threads(name) for each, _ in pairs for name in each.ceiling)
@@ -174,12 +195,18 @@ def _hp_fields(experiment: Experiment) -> dict[str, Any]:
 def _matching(unit: Unit, pattern: str) -> Unit:
     beside = [run for run in unit.runs if fnmatch.fnmatch(f"{run.hp_id}/{run.be_id}/{run.system}", pattern)]
     chosen = {run.path for run in beside if run.kind in PAIRED}
-    pairs = {(run.be_id, run.round) for run in beside if run.kind in PAIRED}
-    rounds = {number for _, number in pairs}
+    ceiling = any(run.kind == "closed-overlap" for run in beside)
+    loads = {json.dumps(_be_load(run)) for run in beside if run.kind in PAIRED}
 
     def kept(run: PlannedRun) -> bool:
         if run.kind == "be-alone":
-            return (run.be_id, run.round) in pairs
-        return run.path in chosen or (run.kind not in PAIRED and run.round in rounds)
+            return json.dumps(_be_load(run)) in loads
+        if run.kind == "mode-closed-loop":
+            return ceiling
+        return run.path in chosen or (run.kind not in PAIRED and bool(chosen))
 
-    return Unit(unit.hp_id, tuple(run for run in unit.runs if kept(run)))
+    return Unit(unit.hp_id, unit.round, tuple(run for run in unit.runs if kept(run)))
+
+
+def _be_load(run: PlannedRun) -> Any:
+    return run.entry and [run.entry.workload, run.entry.options]

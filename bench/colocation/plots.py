@@ -26,6 +26,7 @@ FAMILIES = {
     "alone": ("#000000", "o"),
     "time-slicing": ("#E69F00", "s"),
     "MPS": ("#D55E00", "^"),
+    "plain streams": ("#F0E442", "<"),
     "Orion, time-slicing": ("#0072B2", "o"),
     "Orion, MPS": ("#009E73", "D"),
     "Orion, threads": ("#56B4E9", "v"),
@@ -69,7 +70,9 @@ def family(spec: SystemSpec) -> str:
         modes = {"mps": "Orion, MPS", "threads": "Orion, threads"}
         own = spec.policy in OWN_POLICIES
         return modes.get(spec.mode or "", "Orion, time-slicing") if own else "re-implemented"
-    return {"alone": "alone", "timeslice": "time-slicing", "mps": "MPS"}.get(spec.kind, "foreign")
+    return {"alone": "alone", "timeslice": "time-slicing", "mps": "MPS", "plain-streams": "plain streams"}.get(
+        spec.kind, "foreign"
+    )
 
 
 def _distribution(pair: PairFigures, latencies: Mapping[str, Samples]) -> Picture:

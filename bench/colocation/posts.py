@@ -5,12 +5,14 @@ Equal posts are filled by the same process, so a process that several systems ca
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from orion.bench.colocation.plan import PlannedRun
 from orion.bench.colocation.scenario import Load
 from orion.bench.colocation.systems import Foreign, Mps, Orion, Side, in_threads, needs_mps
 from orion.bench.workloads import load as resolve
+
+TRAINING_GIB, OTHERS_GIB = 24.0, 5.0
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,23 @@ class Post:
     weight: float
     """Of the slot; 0: the agent's default."""
     clients: tuple[Client, ...]
-    threads: bool
+    threads: Literal["no", "plain", "scheduled"]
+    """Whether its clients are threads, and if so whether of Orion's scheduler."""
     environment: tuple[tuple[str, str], ...]
     prefix: tuple[str, ...]
     service: tuple[str, ...]
 
     @property
+    def memory_gib(self) -> float:
+        """Return what it may need of the GPU's memory, generously."""
+        return sum(TRAINING_GIB if client.kind.endswith("-training") else OTHERS_GIB for client in self.clients)
+
+    @property
     def name(self) -> str:
         """For messages."""
-        if self.threads:
-            return f"with threads {', '.join(f'{client.role} {client.kind}' for client in self.clients)}"
+        if self.threads != "no":
+            loads = ", ".join(f"{client.role} {client.kind}" for client in self.clients)
+            return f"with {'threads' if self.threads == 'scheduled' else 'plain threads'} {loads}"
         number = f" {self.index}" if self.index else ""
         hooked = "" if self.domain is None else " under the hook"
         return f"{self.role}{number} {self.clients[0].kind}{hooked}{' in mps' if self.mode == 'mps' else ''}"
@@ -88,7 +97,7 @@ def _post(run: PlannedRun, role: str, index: int, simulated: bool) -> Post:
         index=index,
         weight=weights[index] if weights else 0.0,
         clients=(_client(run, role, simulated),),
-        threads=False,
+        threads="no",
         environment=_environment(spec, side, role),
         prefix=tuple(side.prefix),
         service=tuple(spec.service) if isinstance(spec, Foreign) else (),
@@ -100,7 +109,8 @@ def _threads(run: PlannedRun, simulated: bool) -> Post:
     clients = [_client(run, "hp", simulated)] + [_client(run, "be", simulated)] * count
     return Post(
         mode="timeslice", domain=None, role="hp", index=0, weight=0.0,
-        clients=tuple(clients), threads=True, environment=_environment(run.spec, run.spec.hp, "hp"),
+        clients=tuple(clients), threads="scheduled" if isinstance(run.spec, Orion) else "plain",
+        environment=_environment(run.spec, run.spec.hp, "hp"),
         prefix=tuple(run.spec.hp.prefix), service=(),
     )  # fmt: skip
 

@@ -49,20 +49,18 @@ def figures(run: dict[str, Any]) -> str:
 class Display:
     """A `Watcher` for people; a context manager."""
 
-    def __init__(
-        self, total: int, seconds: Callable[[PlannedRun], float], by_gpu: dict[Device, list[PlannedRun]]
-    ) -> None:
+    def __init__(self, runs: list[PlannedRun], seconds: Callable[[PlannedRun], float], gpus: int) -> None:
         """Prepare.
 
         Args:
-            total: Runs to be made.
+            runs: To be made.
             seconds: Expected length of a run, as known at the moment.
-            by_gpu: The runs that each GPU has before it.
+            gpus: How many share them.
         """
         self._console = Console(stderr=True)
-        self._total = total
+        self._total = len(runs)
         self._seconds = seconds
-        self._left = {device: list(runs) for device, runs in by_gpu.items()}
+        self._left, self._gpus = list(runs), gpus
         self._lock = threading.Lock()
         self._made = 0
         self._expected, self._began = 0.0, time.monotonic()
@@ -70,7 +68,7 @@ class Display:
             TextColumn("{task.completed}/{task.total}"), BarColumn(), TextColumn("{task.description}", markup=False),
             console=self._console, disable=not self._console.is_terminal, refresh_per_second=2, transient=True,
         )  # fmt: skip
-        self._task = self._bars.add_task("starting", total=total)
+        self._task = self._bars.add_task("starting", total=len(runs))
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -89,11 +87,10 @@ class Display:
         with self._lock:
             self._made += 1
             self._expected += self._seconds(run)
-            left = self._left[device]
-            if run in left:
-                left.remove(run)
+            if run in self._left:
+                self._left.remove(run)
             self._bars.update(self._task, completed=self._made, description=f"{self._time_left()} left")
-            where = f" on GPU {device.index}" if len(self._left) > 1 else ""
+            where = f" on GPU {device.index}" if self._gpus > 1 else ""
             told = figures({**measured, "error": (measured["error"] or "").removeprefix(f"{run}: ")})
             self.say(f"[{self._made}/{self._total}]{where} {run}: {told} ({self._time_left()} left)")
 
@@ -103,8 +100,8 @@ class Display:
         self._console.print(Text(line, style="red" if ": FAILED" in text else ""), soft_wrap=True)
 
     def _time_left(self) -> str:
-        longest = max((sum(map(self._seconds, runs)) for runs in self._left.values()), default=0.0)
+        left = sum(map(self._seconds, self._left)) / self._gpus
         slower = OVERHEAD
         if self._expected > 20:
-            slower = max(1.0, (time.monotonic() - self._began) * len(self._left) / self._expected)
-        return minutes(longest * slower)
+            slower = max(1.0, (time.monotonic() - self._began) * self._gpus / self._expected)
+        return minutes(left * slower)

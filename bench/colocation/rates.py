@@ -53,10 +53,10 @@ def be_bins(run: Run, client: BestEffort) -> Samples:
     return np.asarray(binned_rates(client.ends, *run.window, _bins(run))) * client.amount
 
 
-def be_solos(folder: RunFolder) -> Solos:
-    """Read what be does alone."""
+def be_solos(folder: RunFolder, hp: str) -> Solos:
+    """Read what be does alone in the rounds of an hp."""
     found: Solos = {}
-    for path in folder.be_alone():
+    for path in folder.be_alone(hp):
         run = folder.load(path)
         if run is None or len({client.likeness for client in run.be}) != 1:
             continue

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from orion.bench.colocation import analysis, rates, tables, targets
+from orion.bench.colocation import analysis, rates, tables, targets, threads_verdict
 from orion.bench.colocation.run_files import RunFolder
 from orion.bench.colocation.summary import PairFigures, Summary
 
@@ -48,7 +48,7 @@ def write(output: Path) -> Summary:
         machine=machine,
         simulated=simulated,
         pairs=pairs,
-        verdicts=targets.judge_all([] if simulated else pairs),
+        verdicts=[*targets.judge_all([] if simulated else pairs), threads_verdict.verdict(output)],
         failures=list(folder.failures.values()),
         without_plots=without,
     )
@@ -59,9 +59,9 @@ def write(output: Path) -> Summary:
 
 def _pairs(folder: RunFolder, plots: ModuleType | None) -> list[PairFigures]:
     """Analyse pair by pair, and draw each while its requests are in memory."""
-    solos = rates.be_solos(folder)
     pairs = []
     for hp in folder.hp_ids():
+        solos = rates.be_solos(folder, hp)
         for be in folder.be_ids(hp):
             pair = analysis.analyse(folder, hp, be, solos)
             if pair is not None and plots is not None:

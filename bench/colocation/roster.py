@@ -1,7 +1,7 @@
 """The processes of one GPU, by post: started when first needed, kept while needed, started again when one fails.
 
-Processes whose turn it is not have nothing on the GPU, but their memory stays there. Where little is left, those that
-have waited longest for their turn end before a new one is started.
+Processes whose turn it is not have nothing on the GPU, but their memory stays there. Where there is too little for one
+more, those that have waited longest for their turn end before it is started.
 """
 
 import contextlib
@@ -16,7 +16,6 @@ from orion.bench.colocation.posts import Post
 from orion.bench.colocation.shared_gpu import Environment, SharedGPU
 from orion.bench.crew import Crew, Worker, WorkerError
 
-KEEP_FREE = 0.3  # of the GPU's memory, for each process before it is started: what the largest workloads need
 SERVICE_SECONDS = 1.0  # that a service has to get ready; one that ends within is a failure
 TRIES = 3  # a post whose process failed to start so often is given up
 
@@ -25,7 +24,7 @@ class Roster:
     """A context manager; leaving it ends everything."""
 
     def __init__(self, crew: Crew, gpus: Mapping[str, SharedGPU], free: Callable[[], float]) -> None:
-        """Args: gpus is by mode; free says which part of the GPU's memory is free."""
+        """Args: gpus is by mode; free says how many GiB of the GPU's memory are free."""
         self._crew = crew
         self._gpus = gpus
         self._free = free
@@ -52,8 +51,10 @@ class Roster:
             if post in self._filled and not all(worker.alive() for worker in self._filled[post]):
                 self.dismiss([post])
         fresh = [post for post in wanted if post not in self._filled]
-        for started, post in enumerate(fresh):
-            self._make_room(wanted, started)
+        needed = 0.0  # of those that were started here: what they take does not show yet
+        for post in fresh:
+            needed += post.memory_gib
+            self._make_room(wanted, needed)
             self._hire(post)
         for post in fresh:
             self._welcome(post)
@@ -64,20 +65,20 @@ class Roster:
     def prepare(self, posts: Iterable[Post]) -> None:
         """Start what will be needed soon, all at once; what fails is left to be tried again, and told, in its turn."""
         started: list[Post] = []
+        room = self._free()
         for post in dict.fromkeys(posts):
-            room = self._free() >= KEEP_FREE * (1 + len(started))
-            if post not in self._filled and not self._failures.get(post) and room:
+            if post not in self._filled and not self._failures.get(post) and room >= post.memory_gib:
                 with contextlib.suppress(WorkerError, RuntimeError, OSError):
                     self._hire(post)
                     started.append(post)
+                    room -= post.memory_gib
         for post in started:
             with contextlib.suppress(WorkerError, RuntimeError, OSError):
                 self._welcome(post)
 
     def dismiss(self, posts: Iterable[Post]) -> None:
         """End the processes of posts, and services that nobody is left to use."""
-        for post in posts:
-            self._crew.dismiss(self._filled.pop(post, []))
+        self._crew.dismiss([worker for post in list(posts) for worker in self._filled.pop(post, [])])
         for command in [each for each in self._services if all(post.service != each for post in self._filled)]:
             self._services.pop(command).end()
 
@@ -90,9 +91,9 @@ class Roster:
         environment = {**self._environment(post, gpu), **dict(post.environment)}
         if post.service and post.service not in self._services:
             self._services[post.service] = _Service(post.service, environment)
-        if post.threads:
-            clients = [client.to_json() for client in post.clients]
-            self._filled[post] = self._crew.hire_threads(post.name, clients, environment, post.prefix)
+        if post.threads != "no":
+            clients, scheduled = [client.to_json() for client in post.clients], post.threads == "scheduled"
+            self._filled[post] = self._crew.hire_threads(post.name, clients, environment, post.prefix, scheduled)
             return
         client = post.clients[0].to_json()
         self._filled[post] = [
@@ -100,7 +101,7 @@ class Roster:
         ]  # fmt: skip
 
     def _environment(self, post: Post, gpu: SharedGPU) -> Environment:
-        if post.threads:
+        if post.threads == "scheduled":
             return gpu.preloaded_environment()
         if post.domain is None:
             return gpu.environment()
@@ -118,9 +119,9 @@ class Roster:
             raise
         self._failures.pop(post, None)
 
-    def _make_room(self, wanted: list[Post], started: int) -> None:
-        """End processes whose turn is over until there is room for one more than have just been started."""
-        while self._free() < min(0.9, KEEP_FREE * (1 + started)):
+    def _make_room(self, wanted: list[Post], needed: float) -> None:
+        """End processes whose turn it is not until so many GiB are free."""
+        while self._free() < needed:
             idle = next((post for post in self._filled if post not in wanted), None)
             if idle is None:
                 return

@@ -3,7 +3,7 @@
     runs/<hp>/<round>/alone.json.gz               hp without neighbours: the reference of its round
     runs/<hp>/<round>/hp-closed-loop.json.gz      hp as fast as it can: its capacity
     runs/<hp>/<round>/<be>/<system>.json.gz       hp beside be
-    runs/be/<be>/<round>.json.gz                  be without neighbours, closed loop
+    runs/<hp>/<round>/be-alone/<name>.json.gz     be without neighbours, closed loop
 
 Every file stands for itself, so that a colocation that was cut short can be read, and resumed. Times are seconds from
 the run's begin.
@@ -23,6 +23,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from orion.bench.estimates import Samples
 
 SUFFIX = ".json.gz"
+BE_ALONE = "be-alone"
+"""Folder of a round, of the runs without hp."""
 
 
 class BrokenRunFile(ValueError):
@@ -38,7 +40,7 @@ class _Record(BaseModel):
 class SystemSpec(_Record):
     """What shared the GPU, apart from its name."""
 
-    kind: Literal["alone", "timeslice", "mps", "orion", "foreign"]
+    kind: Literal["alone", "timeslice", "mps", "orion", "plain-streams", "foreign"]
     mode: Literal["timeslice", "mps", "threads"] | None = None
     policy: str | None = None
     max_slowdown: float | None = Field(default=None, ge=1.0)
@@ -46,7 +48,7 @@ class SystemSpec(_Record):
     @property
     def overlap_mode(self) -> str | None:
         """Return the GPU mode if hp and be can run at the same moment in it."""
-        mode = "mps" if self.kind == "mps" else self.mode
+        mode = {"mps": "mps", "plain-streams": "threads"}.get(self.kind, self.mode)
         return mode if mode in ("mps", "threads") else None
 
 
@@ -95,6 +97,7 @@ class Run(_Record):
     starts: list[float] = []
     ends: list[float] = []
     window: tuple[float, float]
+    device: dict[str, Any] = {}
     error: str | None = None
 
     @model_validator(mode="after")
@@ -114,6 +117,11 @@ class Run(_Record):
     def _sequences(self) -> Iterator[tuple[str, list[float]]]:
         yield from (("arrivals", self.arrivals), ("starts", self.starts), ("ends", self.ends))
         yield from ((f"be {client.id}'s ends", client.ends) for client in self.be)
+
+    @property
+    def gpu_uuid(self) -> str:
+        """Where it was made; empty where that is not known, or simulated."""
+        return str(self.device.get("uuid", ""))
 
     @property
     def seconds(self) -> float:
@@ -180,7 +188,7 @@ class RunFolder:
 
     def hp_ids(self) -> list[str]:
         """Names of the hp sides, sorted."""
-        return [path.name for path in _folders(self.root / "runs") if path.name != "be"]
+        return [path.name for path in _folders(self.root / "runs")]
 
     def rounds(self, hp: str) -> list[Path]:
         """Folders of an hp's rounds, in order."""
@@ -188,15 +196,15 @@ class RunFolder:
 
     def be_ids(self, hp: str) -> list[str]:
         """Names of what ran beside an hp, sorted."""
-        return sorted({be.name for folder in self.rounds(hp) for be in _folders(folder)})
+        return sorted({be.name for folder in self.rounds(hp) for be in _folders(folder)} - {BE_ALONE})
 
     def systems(self, hp: str, be: str) -> list[str]:
         """Names of the systems beside an hp and a be in any round, sorted."""
         return sorted({_stem(path) for folder in self.rounds(hp) for path in (folder / be).glob(f"*{SUFFIX}")})
 
-    def be_alone(self) -> list[Path]:
-        """Files of be alone."""
-        return sorted((self.root / "runs" / "be").glob(f"*/*{SUFFIX}"))
+    def be_alone(self, hp: str) -> list[Path]:
+        """Files of be alone in the rounds of an hp."""
+        return sorted((self.root / "runs" / hp).glob(f"*/{BE_ALONE}/*{SUFFIX}"))
 
     def load(self, path: Path) -> Run | None:
         """Return a run that can be analysed; None for one that is missing, failed or broken."""

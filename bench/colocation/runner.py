@@ -12,14 +12,14 @@ from google.protobuf.json_format import MessageToDict
 from orion.bench import raw_data
 from orion.bench.colocation import gpus
 from orion.bench.colocation.mps import MpsError
-from orion.bench.colocation.plan import PlannedRun, Unit
+from orion.bench.colocation.plan import PAIRED, PlannedRun, Unit
 from orion.bench.colocation.posts import Client, Post, posts_of
 from orion.bench.colocation.results import Results
 from orion.bench.colocation.roster import Roster
 from orion.bench.colocation.scenario import Scenario
 from orion.bench.colocation.schedule import Schedule, TooFast, rate_of, schedule
 from orion.bench.colocation.shared_gpu import SharedGPU
-from orion.bench.colocation.systems import Orion, in_threads
+from orion.bench.colocation.systems import Orion
 from orion.bench.crew import Crew, Tick, Worker, WorkerError
 from orion.bench.estimates import completed_between
 from orion.bench.managed import AgentError
@@ -56,7 +56,7 @@ class Runner:
         self._stack = ExitStack()
         self._shared = {mode: SharedGPU(device, mode, simulated) for mode in ("timeslice", "mps")}
         self._crew = Crew(tick)
-        self._roster = Roster(self._crew, self._shared, lambda: gpus.free_share(device))
+        self._roster = Roster(self._crew, self._shared, lambda: gpus.free_gib(device))
         named = (spec.policy_fields() for spec in scenario.systems.values() if isinstance(spec, Orion))
         self._policy_names = {name for fields in named for name in fields}
 
@@ -70,27 +70,31 @@ class Runner:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stack.close()
 
-    def measure(self, unit: Unit, claim: Callable[[PlannedRun], bool]) -> None:
+    def measure(self, unit: Unit, claim: Callable[[PlannedRun], bool], in_time: Callable[[PlannedRun], bool]) -> None:
         """Make all runs of a unit that are not there yet.
+
+        All processes of the unit are started at once, as far as the GPU's memory goes, and stay until another unit
+        has no use for them: starting one takes longer than most runs.
 
         Args:
             unit: The runs.
             claim: Says whether a run is this runner's to make; called once for each.
+            in_time: Says whether a run would end in time if it began now; else it is left out.
         """
         runs = [run for run in unit.runs if claim(run)]
-        last: dict[Post, int] = {
-            post: number for number, run in enumerate(runs) for post in posts_of(run, self._simulated)
-        }
+        posts = list(dict.fromkeys(self._posts(runs)))
+        self._roster.keep(lambda post: post in posts)
         block = ""
         for number, run in enumerate(runs):
+            if not in_time(run):
+                continue
             if run.block != block:
                 block = run.block
-                self._roster.prepare(self._posts(each for each in runs if each.block == block))
+                self._roster.prepare(self._posts(runs[number:]))
             self._watcher.begins(self._device, run)
             measured = self._attempt(run)
             self._results.write(run.path, measured)
             self._watcher.ended(self._device, run, measured)
-            self._roster.keep(lambda post, now=number: last.get(post, -1) > now)  # type: ignore[misc]
 
     def _posts(self, runs: Iterable[PlannedRun]) -> Iterator[Post]:
         for run in runs:
@@ -130,7 +134,7 @@ class Runner:
         if not isinstance(run.spec, Orion):
             return
         fields = run.spec.policy_fields()
-        if in_threads(run.spec):
+        if run.spec.mode == "threads":
             process = workers[0].whole_process()
             process.command(do="policy", policy=fields["policy"], max_slowdown=fields.get("max_slowdown", 1.0))
             self._crew.gather(process, seconds=30)
@@ -150,10 +154,10 @@ class Runner:
         return schedule(arrivals, rate, run.requests, lead, 1 / capacity, seed)
 
     def _capacity(self, run: PlannedRun) -> float:
-        """Return requests a second of hp's closed loop in the first round: one figure, so that all rounds agree."""
-        first = self._results.read(f"runs/{run.hp_id}/0/hp-closed-loop.json.gz")
+        """Return requests a second of hp's closed loop in the same round, so on the same GPU."""
+        first = self._results.read(f"runs/{run.hp_id}/{run.round}/hp-closed-loop.json.gz")
         if first is None:
-            raise TooFast("hp's capacity is not known, since its closed loop of the first round failed")
+            raise TooFast("hp's capacity is not known, since its closed loop of this round failed")
         begin, end = first["window"]
         capacity: float = completed_between(first["ends"], begin, end) / (end - begin)
         if capacity <= 0:
@@ -195,7 +199,7 @@ class Runner:
             measured["arrivals"] = raw_data.rounded(planned.arrivals or [])
             measured["starts"] = raw_data.rounded(reply.get("starts", [0.0, *ends[:-1]]))
             measured["ends"] = ends
-        if isinstance(run.spec, Orion) and not in_threads(run.spec):
+        if isinstance(run.spec, Orion) and run.spec.mode != "threads":
             mode = "mps" if run.spec.mode == "mps" else "timeslice"
             measured["gpu"] = MessageToDict(self._shared[mode].agent(run.spec.mode).snapshot())
         return measured
@@ -206,6 +210,5 @@ class Runner:
         several = f"#{number}" if run.entry.count > 1 and run.kind != "be-alone" else ""
         name = f"{run.be_id}{several}"
         told = {"id": name, **load, "about": worker.about, "ends": ends, "amount": worker.about["amount"]}
-        if run.entry.weights and run.kind == "beside":
-            told["weight"] = run.entry.weights[number]
+        told["weight"] = run.entry.weights[number] if run.entry.weights and run.kind in PAIRED else 1.0
         return told

@@ -47,7 +47,7 @@ class BestEffort(Load):
 
 class _OpenLoop(_Strict):
     load: float | None = Field(default=None, gt=0, lt=1)
-    """ Share of hp's solo capacity, as its closed loop shows it in the first round. """
+    """ Share of hp's solo capacity, as its closed loop shows it in the same round. """
 
     rate: float | None = Field(default=None, gt=0)
     """ Requests a second. """
@@ -105,6 +105,9 @@ class Experiment(_Strict):
     arrivals: Arrivals
     requests: int | None = Field(default=None, ge=1)
     """ In place of the scenario's. """
+
+    rounds: int | None = Field(default=None, ge=1)
+    """ Only so many of the scenario's. """
 
     be: list[BestEffort] = Field(min_length=1)
     systems: list[str] = Field(min_length=1)
@@ -223,7 +226,7 @@ def read(path: Path) -> Scenario:
 def _first(error: ValidationError) -> str:
     """Say what is wrong first, by the field's path as it stands in the file."""
     first = error.errors()[0]
-    kinds = {"alone", "timeslice", "mps", "orion", "foreign", "poisson", "uniform", "trace", "closed"}
+    kinds = {"alone", "timeslice", "mps", "orion", "plain-streams", "foreign", "poisson", "uniform", "trace", "closed"}
     place = ""
     for depth, part in enumerate(first["loc"]):
         tag = part in kinds and depth > 0 and not (depth == 1 and first["loc"][0] == "systems")

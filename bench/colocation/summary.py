@@ -41,6 +41,19 @@ class Client(_Model):
     gpu: str | None
 
 
+class ClientShare(_Model):
+    """What one of several be clients got; lists hold one value a round."""
+
+    id: str
+    weight: float
+    gpu_time: list[float]
+    """Its throughput over that of its work alone: how much of the GPU's time it had."""
+    part: list[float]
+    """Its part of what all be clients had."""
+    fair: float
+    """The part that its weight gives it."""
+
+
 class SystemFigures(_Model):
     """One system beside one be; lists hold one value a round, in the order of `rounds`."""
 
@@ -67,6 +80,8 @@ class SystemFigures(_Model):
     """hp_throughput + be."""
     unfairness: Figure | None
     """Largest deviation of a be client from its fair share, as a part of that share; with two clients or more."""
+    be_clients: list[ClientShare] = []
+    """Where there are several be clients, what each of them got."""
     of_ceiling: Figure | None
     """hp + be over the ceiling at the same hp p99; where the runs that a ceiling needs were made."""
 

@@ -90,6 +90,12 @@ class Orion(_System):
         return dict(others)
 
 
+class PlainStreams(_System):
+    """Threads of one process, each on a stream of its own, unhooked: what threads give by themselves."""
+
+    kind: Literal["plain-streams"]
+
+
 class Foreign(_System):
     """Somebody else's scheduler: `hp` and `be` say how each side is started under it."""
 
@@ -98,7 +104,7 @@ class Foreign(_System):
     """ A command that runs as long as the system's processes do; empty: none. """
 
 
-System = Annotated[Alone | Timeslice | Mps | Orion | Foreign, Field(discriminator="kind")]
+System = Annotated[Alone | Timeslice | Mps | Orion | PlainStreams | Foreign, Field(discriminator="kind")]
 ADAPTER: TypeAdapter[System] = TypeAdapter(System)
 
 _DEFINED: dict[str, dict[str, Any]] = {
@@ -113,11 +119,21 @@ _DEFINED: dict[str, dict[str, Any]] = {
     "streams": {"kind": "orion", "policy": "streams"},
     "reef": {"kind": "orion", "policy": "reef"},
     "ticktock": {"kind": "orion", "policy": "ticktock"},
+    "orion-2024": {"kind": "orion", "policy": "orion-2024"},
     "gate-in-mps": {"kind": "orion", "mode": "mps", "policy": "gate"},
     "orion-in-mps": {"kind": "orion", "mode": "mps", "policy": "orion"},
+    "streams-in-mps": {"kind": "orion", "mode": "mps", "policy": "streams"},
+    "reef-in-mps": {"kind": "orion", "mode": "mps", "policy": "reef"},
+    "ticktock-in-mps": {"kind": "orion", "mode": "mps", "policy": "ticktock"},
+    "orion-2024-in-mps": {"kind": "orion", "mode": "mps", "policy": "orion-2024"},
+    "plain-streams": {"kind": "plain-streams"},
     "none-in-threads": {"kind": "orion", "mode": "threads", "policy": "none"},
     "gate-in-threads": {"kind": "orion", "mode": "threads", "policy": "gate"},
     "orion-in-threads": {"kind": "orion", "mode": "threads", "policy": "orion"},
+    "streams-in-threads": {"kind": "orion", "mode": "threads", "policy": "streams"},
+    "reef-in-threads": {"kind": "orion", "mode": "threads", "policy": "reef"},
+    "ticktock-in-threads": {"kind": "orion", "mode": "threads", "policy": "ticktock"},
+    "orion-2024-in-threads": {"kind": "orion", "mode": "threads", "policy": "orion-2024"},
 }
 STANDARD: dict[str, System] = {name: ADAPTER.validate_python(fields) for name, fields in _DEFINED.items()}
 """Systems that every scenario may name without defining them."""
@@ -130,4 +146,4 @@ def needs_mps(system: System) -> bool:
 
 def in_threads(system: System) -> bool:
     """Say whether hp and be are threads of one process."""
-    return isinstance(system, Orion) and system.mode == "threads"
+    return isinstance(system, PlainStreams) or (isinstance(system, Orion) and system.mode == "threads")

@@ -14,7 +14,8 @@ over blocks of consecutive requests. Latency counts from the scheduled arrival. 
 * **be / bound**: be over 0.97 x (1 - hp share - busy periods per second x 0.15 ms), what hp leaves it;
 * **hp + be**: both throughputs, each over its own capacity alone;
 * **hp GPU time**: what the same requests took from start to end, queueing left out;
-* **unfairness**: the largest deviation of a be client from its fair share;
+* **unfairness**: the largest deviation of a be client from its fair share of be's GPU time; GPU time is throughput
+  over that of the same work alone, and a fair share is in proportion to the weight;
 * **of the ceiling**: hp + be over what a queueing model gives at the same hp p99, from closed loops of the same
   round.
 """
@@ -75,6 +76,20 @@ def _pair(pair: PairFigures) -> list[str]:
         cells = [system.system, *(_cell(figure(system)) for _, figure in columns)]
         p99 = ", ".join(_digits(value) for value in system.latency_ms["p99"])
         lines.append(f"| {' | '.join(cells)} | {p99} | {len(system.rounds)} x {system.requests} |")
+    return [*lines, "", *_shares(pair)]
+
+
+def _shares(pair: PairFigures) -> list[str]:
+    """Say what each of several be clients got."""
+    several = [system for system in pair.systems if system.be_clients]
+    if not several:
+        return []
+    lines = ["| system | be client | weight | GPU time | part of be's | fair part | off by |", "|---" * 7 + "|"]
+    for system in several:
+        for client in system.be_clients:
+            off = [100 * (part / client.fair - 1) for part in client.part]
+            cells = [system.system, client.id, f"{client.weight:g}", _range(client.gpu_time), _range(client.part)]
+            lines.append(f"| {' | '.join(cells)} | {client.fair:.3g} | {min(off):+.1f} to {max(off):+.1f} % |")
     return [*lines, ""]
 
 

@@ -7,7 +7,9 @@ from pathlib import PurePath
 from orion.cli.profiling.collected import Collected, CollectedKernel, DeviceLine
 from orion.cli.profiling.names import demangle
 from orion.cli.profiling.occupancy import Limits, sms_needed
-from orion.crds.profile import GPU, Duration, GPUProfile, Kernel, Metadata, ProfileSpec, SharedMemory, Source
+from orion.crds.metadata import Metadata
+from orion.crds.profile import GPU, Duration, GPUProfile, Kernel, ProfileSpec, SharedMemory, Source
+from orion.hook.identity import kernel_identity
 
 
 def object_name(text: str) -> str:
@@ -31,6 +33,7 @@ def _kernel(kernel: CollectedKernel, all_ns: int) -> Kernel:
     return Kernel(
         name=demangle(line.name),
         mangled_name=line.name,
+        identity=f"{kernel_identity(line.name.encode(), line.grid, line.block, line.dynamic_shared):016x}",
         grid=line.grid,
         block=line.block,
         shared_memory=SharedMemory(static=line.static_shared, dynamic=line.dynamic_shared),

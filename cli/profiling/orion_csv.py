@@ -15,13 +15,16 @@ from orion.cli.profiling.building import object_name
 from orion.cli.profiling.collected import Collected
 from orion.cli.profiling.names import base_name
 from orion.cli.profiling.units import Unit
-from orion.crds.profile import GPU, Duration, GPUProfile, Kernel, KernelClass, Metadata, ProfileSpec, Source
+from orion.crds.metadata import Metadata
+from orion.crds.profile import GPU, Duration, GPUProfile, Kernel, KernelClass, ProfileSpec, Source
 
 HEADER = "Name,Profile,Memory_footprint,SM_usage,Duration"
 _PROFILES = {KernelClass.COMPUTE: 1, KernelClass.MEMORY: 0, KernelClass.UNKNOWN: -1}
 _CLASSES = {number: kernel_class for kernel_class, number in _PROFILES.items()}
 _TOO_SHORT_NS = 500
 """ No kernel is as short as this; a file whose typical one is was written in another unit. """
+_TOO_LONG_NS = 20_000_000
+""" Hardly a program's typical kernel is as long as this. """
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class Row:
 
 
 def _row_text(row: Row) -> str:
-    return f"{row.name.replace(',', ';')},{_PROFILES[row.kernel_class]},0,{row.sms},{row.duration_ns:.0f}"
+    name = "".join(letter if letter.isprintable() else " " for letter in row.name.replace(",", ";")).strip()
+    return f"{name},{_PROFILES[row.kernel_class]},0,{row.sms},{row.duration_ns:.0f}"
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> int:
@@ -46,7 +50,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> int:
     """
     texts = [_row_text(row) for row in rows]
     try:
-        path.write_text("\n".join([HEADER, *texts, ""]))
+        path.write_text("\n".join([HEADER, *texts, ""]), encoding="utf-8", errors="replace")
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error.strerror}") from error
     return len(texts)
@@ -80,7 +84,7 @@ def read_rows(path: Path, unit: Unit) -> list[Row]:
         Refused: it cannot be read, or a row is none.
     """
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}") from error
     if not lines or [cell.strip() for cell in lines[0].split(",")] != HEADER.split(","):
@@ -150,4 +154,6 @@ def _doubts(rows: list[Row]) -> list[str]:
     typical = statistics.median(row.duration_ns for row in rows)
     if typical < _TOO_SHORT_NS:
         doubts.append(f"the median duration would be {typical:.0f} ns, shorter than any kernel: try --unit us")
+    if typical > _TOO_LONG_NS:
+        doubts.append(f"the median duration would be {typical / 1e6:.0f} ms, longer than most kernels: try --unit ns")
     return doubts

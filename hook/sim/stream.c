@@ -126,10 +126,22 @@ CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags) {
     return cuStreamCreateWithPriority(stream, flags, 0);
 }
 
+/* What it has queued is still its context's: waits for the context, and events of it, wait for that. */
+static void leave_to_context(struct CUstream_st *stream) {
+    struct sim_position position;
+    sim_enter();
+    position = sim_stream_position(stream);
+    sim_leave();
+    sim_submit_wait(stream->context->everything, &position);
+    if (stream->green)
+        sim_submit_wait(stream->green->everything, &position);
+}
+
 CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle) {
     SIM_READY();
     SIM_REFUSE(!sim_handle_is(handle, SIM_STREAM) || handle->legacy || handle->per_thread, CUDA_ERROR_INVALID_HANDLE);
     sim_capture_leave(handle);
+    leave_to_context(handle);
     sim_stream_forget(handle);
     return CUDA_SUCCESS;
 }

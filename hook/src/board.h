@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "baselines.h"
 #include "budget.h"
 #include "linger.h"
 #include "orion/pages.h"
@@ -63,6 +64,7 @@ struct orion_board {
     _Atomic uint32_t sharing;          /* enum orion_sharing of policy.h */
     struct orion_valve valve;          /* be: see valve.c */
     struct orion_partition partition;  /* be: see partition.c */
+    struct orion_baseline baseline;    /* see baselines.c */
 
     /* be: see window.c */
     _Atomic uint64_t in_flight_ns;

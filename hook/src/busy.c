@@ -47,11 +47,12 @@ void orion_busy_began(struct orion_process *process, struct orion_board *board, 
     atomic_store_explicit(&board->record->busy_since_ns, now, memory_order_relaxed);
     atomic_store_explicit(&board->busy->beat_ns, now, memory_order_relaxed);
     bool budgeted = board->budget.open || orion_policy_overlaps(board);
+    uint64_t begun = budgeted ? work_begun(process, board) - 1 : 0; /* the launch that begins it is part of it */
     if (change == ORION_BUSY_RESUMED) {
-        if (budgeted) orion_budget_resumed(board, now, work_begun(process, board));
+        if (budgeted) orion_budget_resumed(board, now, begun);
         return;
     }
-    if (budgeted) orion_budget_opened(board, now, work_begun(process, board));
+    if (budgeted) orion_budget_opened(board, now, begun);
     note_period(board, drained);
     atomic_store_explicit(&board->busy->busy_since_ns, now, memory_order_relaxed);
 }

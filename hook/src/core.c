@@ -2,11 +2,14 @@
  * lifetimes.c). */
 #include "core.h"
 
+#include "baselines.h"
 #include "board.h"
 #include "busy.h"
 #include "capture.h"
+#include "collective.h"
 #include "gate.h"
 #include "facts.h"
+#include "faults.h"
 #include "generated/driver.h"
 #include "identity.h"
 #include "overlap.h"
@@ -22,6 +25,17 @@ enum { TIMED = 1u << 8, PARTITIONED = 1u << 9 }; /* flags of a be launch; an hp 
 
 /* -- Work ------------------------------------------------------------------------------------------------------------ */
 
+static bool is_held(struct orion_process *process, struct orion_board *board, const struct orion_work *work)
+{
+    return work->collective != 0 ? orion_collective_held(process, board, work->collective) : orion_gate_closed(board);
+}
+
+/* The peer of a collective that another GPU has been given already goes without waiting for room. */
+static uint64_t limit_of(struct orion_process *process, struct orion_board *board, const struct orion_work *work, uint64_t limit)
+{
+    return work->collective != 0 && orion_collective_follows(process, board, work->collective) ? UINT64_MAX : limit;
+}
+
 /* One try to let a be launch through where contexts take turns: behind the valve where the GPU can wait by itself, else
  * when hp is idle and the window holds the launch (the last look at hp is behind the wait for the window). Sets
  * work->expected_ns if it may go. */
@@ -29,21 +43,24 @@ static bool enter_by_turns(struct orion_process *process, struct orion_lane *lan
 {
     struct orion_board *board = lane->board;
     uint64_t share = orion_window_share(board), past_valve = orion_window_narrowed(board);
-    bool ahead = orion_valve_ready(process, lane);
+    bool ahead = orion_valve_ready(process, lane) && (work->collective == 0 || orion_collective_ready(process));
     bool unprotected = atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) == 0;
     /* An unknown piece of work goes alone; behind the valve, with a wait before it and behind it. */
     if (expected == 0) expected = ahead ? 2 * share : ORION_WINDOW_ALONE;
-    if (!ahead && orion_gate_closed(board)) orion_gate_wait(process, board);
-    if (!orion_window_enter(process, lane, expected, ahead || unprotected ? ORION_RUN_AHEAD * share : past_valve)) {
+    if (!ahead && work->collective != 0) orion_collective_wait(process, board, work->collective);
+    else if (!ahead && orion_gate_closed(board)) orion_gate_wait(process, board);
+    uint64_t limit = ahead || unprotected ? ORION_RUN_AHEAD * share : past_valve;
+    if (!orion_window_enter(process, lane, expected, limit_of(process, board, work, limit))) {
         if (ahead && orion_gate_closed(board)) orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);
         return false;
     }
-    if (ahead && !orion_valve_pass(process, lane, expected, past_valve)) ahead = false;
-    if (!ahead && orion_gate_closed(board)) {
+    if (ahead && !orion_valve_pass(process, lane, expected, past_valve, work->collective)) ahead = false;
+    if (!ahead && is_held(process, board, work)) {
         orion_window_leave(board, expected);
         orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);
         return false;
     }
+    if (!ahead && work->collective != 0) orion_collective_go(process, board, work->collective);
     work->expected_ns = expected;
     return true;
 }
@@ -67,20 +84,24 @@ static bool enter_beside(struct orion_process *process, struct orion_lane *lane,
 {
     struct orion_board *board = lane->board;
     uint64_t share = orion_window_share(board);
-    bool busy = orion_gate_closed(board);
-    if (busy && !orion_overlap_allows(process, board, work, expected)) {
+    if (work->collective != 0) orion_collective_wait(process, board, work->collective); /* it runs beside no hp */
+    bool busy = is_held(process, board, work);
+    if (busy && (work->collective != 0 || !orion_overlap_allows(process, board, work, expected))) {
+        if (work->collective != 0) return false;
         wait_for_leave(process, board, work, expected);
         return false;
     }
     uint64_t cost = expected != 0 ? expected : ORION_WINDOW_ALONE;
-    if (!orion_window_enter(process, lane, cost, busy ? share : orion_overlap_reach(board, share))) return false;
-    if (!busy && orion_gate_closed(board)) {
+    uint64_t limit = busy ? share : orion_overlap_reach(board, share);
+    if (!orion_window_enter(process, lane, cost, limit_of(process, board, work, limit))) return false;
+    if (!busy && is_held(process, board, work)) {
         busy = true; /* hp came during the wait for the window */
-        if (!orion_overlap_allows(process, board, work, expected)) {
+        if (work->collective != 0 || !orion_overlap_allows(process, board, work, expected)) {
             orion_window_leave(board, cost);
             return false;
         }
     }
+    if (work->collective != 0) orion_collective_go(process, board, work->collective);
     work->expected_ns = cost;
     if (!busy) return true;
     if (work->movable && work->launch.graph == NULL) work->flags |= PARTITIONED;
@@ -91,6 +112,11 @@ static bool enter_beside(struct orion_process *process, struct orion_lane *lane,
 
 static bool enter(struct orion_process *process, struct orion_lane *lane, struct orion_work *work, uint64_t expected)
 {
+    if (orion_policy_is_baseline(orion_board_policy(lane->board))) {
+        bool entered = orion_baseline_enter(process, lane, work, expected);
+        if (entered && work->collective != 0) orion_collective_go(process, lane->board, work->collective);
+        return entered;
+    }
     return orion_policy_overlaps(lane->board) ? enter_beside(process, lane, work, expected)
                                               : enter_by_turns(process, lane, work, expected);
 }
@@ -107,6 +133,12 @@ static void place(struct orion_process *process, struct orion_lane *lane, struct
     atomic_fetch_add_explicit(&lane->board->record->partitioned_launches, 1, memory_order_relaxed);
 }
 
+static bool is_collective(struct orion_process *process, const struct orion_launch *launch)
+{
+    if (launch->function != NULL) return orion_kernel_is_collective(&process->kernels, launch->function);
+    return launch->graph != NULL && orion_graph_is_collective(&process->graphs, launch->graph);
+}
+
 static void admit(struct orion_process *process, struct orion_lane *lane, struct orion_work *work)
 {
     struct orion_board *board = lane->board;
@@ -115,8 +147,9 @@ static void admit(struct orion_process *process, struct orion_lane *lane, struct
     /* What others measured or a profile says may have been found by the name only now. */
     if (sample && orion_kernel_note(process, work->identity, &work->launch))
         expected = orion_duration_expect(&process->durations, work->identity, &sample);
+    work->collective = is_collective(process, &work->launch) ? orion_collective_begin(process, board) : 0;
     while (!enter(process, lane, work, expected)) {
-        if (!orion_policy_gates(orion_board_policy(board))) return; /* changed while this launch waited */
+        if (!orion_policy_admits(orion_board_policy(board))) return; /* changed while this launch waited */
         if (!waited) atomic_fetch_add_explicit(&board->record->window_waits, 1, memory_order_relaxed);
         waited = true;
     }
@@ -138,13 +171,13 @@ void orion_work_begin(struct orion_work *work)
     work->flags = 0;
     work->elsewhere = NULL;
     uint32_t role = atomic_load_explicit(&board->role, memory_order_relaxed);
-    if (role == ORION_ROLE_BE && orion_policy_gates(orion_board_policy(board))) admit(process, lane, work);
+    if (role == ORION_ROLE_BE && orion_policy_admits(orion_board_policy(board))) admit(process, lane, work);
     work->lane = lane;
     atomic_fetch_add(&lane->begun, 1);
     if (role != ORION_ROLE_HP) return;
     work->flags = orion_busy_set(board);
     if (__builtin_expect(work->flags != ORION_BUSY_SAME, 0)) orion_busy_began(process, board, work->flags);
-    if (__builtin_expect(orion_policy_overlaps(board), 0)) orion_overlap_tell(process, board, work);
+    if (__builtin_expect(orion_policy_asks(board), 0)) orion_overlap_tell(process, board, work);
 }
 
 void orion_work_end(struct orion_work *work, CUresult result)
@@ -154,6 +187,7 @@ void orion_work_end(struct orion_work *work, CUresult result)
     struct orion_board *board = lane->board;
     if (work->elsewhere != NULL) orion_partition_join(lane);
     atomic_fetch_add(&lane->returned, 1);
+    if (__builtin_expect(result != CUDA_SUCCESS, 0)) orion_fault_seen(orion_the_process, lane, result);
     if (work->expected_ns == 0) {
         /* A system call, and so behind the launch: the GPU is at work meanwhile. */
         if (work->flags == ORION_BUSY_OPENED) orion_thread_wake_by(board, 0);
@@ -201,8 +235,10 @@ static void sleep_instead_of_spinning(struct orion_process *process, const struc
     if (board == NULL || atomic_load_explicit(&board->role, memory_order_relaxed) != ORION_ROLE_BE) return;
     if (!orion_valve_would_block(board)) return;
     atomic_store_explicit(&board->record->waiting_since_ns, orion_now(), memory_order_relaxed);
-    while (orion_valve_would_block(board) && atomic_load(&process->captures) == 0 && !is_done(proof, lane))
-        orion_gate_sleep(process, board, ORION_MILLISECOND);
+    while (orion_valve_would_block(board) && atomic_load(&process->captures) == 0 && !is_done(proof, lane)) {
+        struct orion_board *other = orion_collective_stands(process, board); /* whose hp is waited for */
+        orion_gate_sleep(process, other != NULL ? other : board, ORION_MILLISECOND);
+    }
     atomic_store_explicit(&board->record->waiting_since_ns, 0, memory_order_relaxed);
 }
 
@@ -238,11 +274,22 @@ static void proven(struct orion_process *process, struct orion_lane *lane, uint6
     else if (role == ORION_ROLE_BE && atomic_load(&lane->drained) == atomic_load(&lane->begun)) orion_window_drained(process, lane);
 }
 
+static void synchronised(struct orion_process *process, struct orion_board *board)
+{
+    if (board == NULL || atomic_load_explicit(&board->role, memory_order_relaxed) == ORION_ROLE_NONE) return;
+    if (orion_board_policy(board)->kind == ORION_POLICY_TICKTOCK) orion_baseline_synchronised(process, board);
+}
+
 void orion_proof_end(struct orion_proof *proof, CUresult result)
 {
     struct orion_process *process = orion_the_process;
     if (proof->counted) atomic_fetch_sub(&process->blocked_proofs, 1);
-    if (process == NULL || result != CUDA_SUCCESS) return;
+    if (process == NULL) return;
+    if (__builtin_expect(result != CUDA_SUCCESS, 0)) {
+        struct orion_lane *lane = proof->scope == ORION_PROOF_CONTEXT && mark_count > 0 ? marks[0].lane : proof->lane;
+        if (lane != NULL) orion_fault_seen(process, lane, result);
+        return;
+    }
     /* An event recorded again meanwhile: which recording was waited for cannot be told. */
     uint32_t index;
     uint64_t returned;
@@ -251,11 +298,16 @@ void orion_proof_end(struct orion_proof *proof, CUresult result)
           &process->lanes.lane[index % ORION_LANES] == proof->lane))
         return;
     if (proof->scope != ORION_PROOF_CONTEXT) {
-        if (proof->lane != NULL) proven(process, proof->lane, proof->returned);
+        if (proof->lane == NULL) return;
+        proven(process, proof->lane, proof->returned);
+        if (proof->blocks) synchronised(process, proof->lane->board);
         return;
     }
     for (uint32_t i = 0; i < mark_count; i++) proven(process, marks[i].lane, marks[i].returned);
     mark_count = 0;
+    /* Of all GPUs, since marks may be gone that were proven meanwhile: no more than an iteration too many elsewhere. */
+    for (uint32_t i = 0; proof->blocks && i < atomic_load(&process->board_count) && i < ORION_BOARDS; i++)
+        synchronised(process, &process->boards[i]);
 }
 
 /* -- Events ---------------------------------------------------------------------------------------------------------- */

@@ -45,6 +45,7 @@ struct orion_work {
     struct orion_lane *lane;  /* NULL: not managed, or being captured */
     uint64_t expected_ns;
     uint32_t flags;
+    uint32_t collective;      /* its number; 0: none. See collective.h */
     CUstream elsewhere;       /* a stream of the hook's own, joined with `stream` before and after; see partition.h */
 };
 void orion_work_begin(struct orion_work *work);                 /* before the driver's; may wait at the gate */

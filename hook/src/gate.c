@@ -49,7 +49,7 @@ static bool is_stopped(const struct orion_board *board, const struct orion_busy_
 static bool floor_is_open(const struct orion_policy *policy, const struct orion_busy_page *page)
 {
     uint64_t share = policy->minimum_share_milli < 1000 ? policy->minimum_share_milli : 1000;
-    if (share == 0) return false;
+    if (share == 0 || !orion_policy_gates(policy)) return false;
     uint64_t since = atomic_load_explicit(&page->busy_since_ns, memory_order_relaxed), now = orion_now();
     return since != 0 && now > since && (now - since) % FLOOR_CYCLE_NS >= FLOOR_CYCLE_NS / 1000 * (1000 - share);
 }
@@ -60,7 +60,8 @@ static uint32_t state_to_wait_for(const struct orion_board *board, const struct 
     uint32_t state = atomic_load(&page->state);
     if (__builtin_expect(state == ORION_IDLE, 1)) return ORION_IDLE;
     const struct orion_policy *policy = orion_board_policy(board);
-    if (!orion_policy_gates(policy) || floor_is_open(policy, page)) return ORION_IDLE; /* changed while somebody waits */
+    if (!orion_policy_admits(policy) || floor_is_open(policy, page)) return ORION_IDLE; /* changed while somebody waits */
+    if (state == ORION_LINGER && orion_policy_is_baseline(policy)) return ORION_IDLE;
     if (is_dead(page) || was_given_up_on(board, page, place)) return ORION_IDLE;
     if (is_stopped(board, page, place, orion_now())) return ORION_IDLE;
     return state;
@@ -74,9 +75,8 @@ bool orion_gate_held(const struct orion_board *board)
     return (int32_t)(until_ms - (uint32_t)(orion_now() / ORION_MILLISECOND)) > 0;
 }
 
-bool orion_gate_closed(const struct orion_board *board)
+bool orion_gate_hp_works(const struct orion_board *board)
 {
-    if (orion_gate_held(board)) return true;
     uint32_t count = atomic_load_explicit(&board->hp_count, memory_order_acquire);
     for (uint32_t i = 0; i < count && i < ORION_PLACES; i++) {
         uint32_t place;
@@ -84,6 +84,11 @@ bool orion_gate_closed(const struct orion_board *board)
         if (state_to_wait_for(board, page, place) != ORION_IDLE) return true;
     }
     return false;
+}
+
+bool orion_gate_closed(const struct orion_board *board)
+{
+    return orion_gate_held(board) || (orion_gate_hp_works(board) && orion_policy_gates(orion_board_policy(board)));
 }
 
 bool orion_gate_touched_since(const struct orion_board *board, uint64_t since_ns)

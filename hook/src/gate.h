@@ -18,6 +18,7 @@
 struct orion_process;
 
 bool orion_gate_closed(const struct orion_board *board); /* whether some hp client has to be waited for now */
+bool orion_gate_hp_works(const struct orion_board *board); /* whether one does; the baselines' rules say what then */
 bool orion_gate_held(const struct orion_board *board);   /* ahead of its peers: as if hp were busy */
 void orion_gate_wait(struct orion_process *process, struct orion_board *board); /* until it has not */
 

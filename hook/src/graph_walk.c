@@ -55,6 +55,7 @@ static bool add_kernel(struct walker *walker, CUgraphNode node)
     uint32_t threads = kernel.blockDimX * kernel.blockDimY * kernel.blockDimZ;
     walk->sum += orion_graph_part(identity);
     walk->local |= orion_identity_is_local(identity);
+    walk->collective |= orion_kernel_is_collective(&walker->process->kernels, function);
     walk->kernels++;
     walk->needs += need_of(walker, function, blocks, threads, kernel.sharedMemBytes);
     walk->of_class[class_of(walker->process, identity, key.mark)]++;

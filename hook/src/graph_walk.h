@@ -13,6 +13,7 @@ struct orion_graph_walk {
     uint64_t sum;             /* of the nodes' parts */
     bool whole;               /* every node says what will run */
     bool local;               /* some kernel has no name */
+    bool collective;          /* some kernel is one: see collective.h */
     uint64_t kernels, needs;  /* needs: the sum of the SMs that each kernel fills */
     uint64_t of_class[3];     /* kernels by enum orion_kernel_class */
     uint64_t largest, name;   /* threads of the largest kernel, and its name's hash */

@@ -40,6 +40,12 @@ uint64_t orion_graph_identity(struct orion_graphs *graphs, const void *exec)
     return __builtin_expect(same, 1) ? identity : identity_by_handle(word_of(exec));
 }
 
+bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec)
+{
+    struct orion_graph *entry = find(graphs, word_of(exec));
+    return entry != NULL && atomic_load_explicit(&entry->collective, memory_order_relaxed);
+}
+
 /* -- Changes, under the lock ----------------------------------------------------------------------------------------- */
 
 static bool take_lock(struct orion_graphs *graphs)
@@ -101,6 +107,7 @@ static void enter(struct orion_graphs *graphs, uint64_t exec, const struct orion
     entry->sum = walk->sum;
     entry->whole = walk->whole;
     entry->local = walk->local;
+    entry->collective = walk->collective;
     entry->name = walk->name;
     entry->sms = walk->kernels > 0 ? (uint32_t)((walk->needs + walk->kernels / 2) / walk->kernels) : 0;
     entry->kernel_class = walk->of_class[ORION_CLASS_COMPUTE] * 2 > walk->kernels  ? ORION_CLASS_COMPUTE

@@ -33,6 +33,7 @@ struct orion_graph {
     uint32_t kernel_class;       /* of most of its kernels */
     uint32_t made;               /* the clock then */
     bool local, whole;           /* made of handles; all nodes are known */
+    _Atomic bool collective;     /* some kernel is one; read on the launch path */
 };
 
 struct orion_graph_node { uint64_t exec, node, part; bool enabled; }; /* exec 0: free; what the node adds to the sum now */
@@ -47,6 +48,9 @@ struct orion_graphs {
 
 /* The identity of a launch of the graph. */
 uint64_t orion_graph_identity(struct orion_graphs *graphs, const void *exec);
+
+/* Whether it has a collective, see collective.h. */
+bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec);
 
 /* What a graph is made of, for orion_kernel_note. False: it is not known. */
 struct orion_graph_facts { uint64_t name; uint32_t sms, kernel_class; };

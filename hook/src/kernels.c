@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "collective.h"
 #include "generated/driver.h"
 
 #define NEIGHBOURHOOD 8u
@@ -79,6 +80,9 @@ static void remember(struct orion_kernels *kernels, const void *function, uint64
     atomic_store_explicit(&entry->name, 0, memory_order_release);
     for (unsigned i = 0; i < ORION_KERNEL_NAME / 8; i++)
         atomic_store_explicit(&kernels->text[entry - kernels->entry][i], words[i], memory_order_release);
+    uint32_t collective = orion_collective_is_name(text);
+    if (collective) atomic_store_explicit(&kernels->collectives, 1, memory_order_relaxed);
+    atomic_store_explicit(&entry->collective, collective, memory_order_release);
     atomic_store_explicit(&entry->mark, key.mark, memory_order_release);
     atomic_store_explicit(&entry->used, atomic_fetch_add(&kernels->clock, 1) + 1, memory_order_relaxed);
     atomic_store_explicit(&entry->name, key.name, memory_order_release);
@@ -103,6 +107,18 @@ struct orion_kernel_key orion_kernel_ask(struct orion_kernels *kernels, const vo
     }
     if (word > WRITING) remember(kernels, function, word, key, name);
     return key;
+}
+
+bool orion_kernel_is_remembered_collective(struct orion_kernels *kernels, const void *function)
+{
+    struct orion_kernel_key key;
+    uint64_t word = orion_kernel_word(kernels, function);
+    for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
+        struct orion_kernel *entry = &kernels->entry[(orion_kernel_home(function) + i) & (ORION_KERNELS - 1)];
+        uint32_t collective = atomic_load_explicit(&entry->collective, memory_order_acquire);
+        if (orion_kernel_read(kernels, entry, word, &key)) return collective;
+    }
+    return false;
 }
 
 bool orion_kernel_text(struct orion_kernels *kernels, uint64_t name, char *text, size_t size)

@@ -24,11 +24,13 @@ struct orion_kernel {
     _Atomic uint64_t word;         /* handle and epoch; 0: free; 1: being written */
     _Atomic uint64_t name, mark;   /* see orion_identity_shape */
     _Atomic uint32_t used;         /* the clock when it was last launched */
+    _Atomic uint32_t collective;   /* 1: see collective.h */
 };
 
 struct orion_kernels {
     _Atomic uint32_t epoch;        /* of the code loaded now */
     _Atomic uint32_t clock;        /* grows with every kernel that is newly remembered */
+    _Atomic uint32_t collectives;  /* 1: a collective has been met; until then no launch asks whether it is one */
     struct orion_kernel entry[ORION_KERNELS];
     _Atomic uint64_t text[ORION_KERNELS][ORION_KERNEL_NAME / 8]; /* by entry: how the name begins; whole while its hash stays */
 };
@@ -69,6 +71,14 @@ static inline struct orion_kernel_key orion_kernel_key(struct orion_kernels *ker
     struct orion_kernel *home = &kernels->entry[orion_kernel_home(function)];
     if (__builtin_expect(orion_kernel_read(kernels, home, orion_kernel_word(kernels, function), &key), 1)) return key;
     return orion_kernel_ask(kernels, function);
+}
+
+/* Whether a kernel is a collective by its name; of one that was just asked about. */
+bool orion_kernel_is_remembered_collective(struct orion_kernels *kernels, const void *function);
+static inline bool orion_kernel_is_collective(struct orion_kernels *kernels, const void *function)
+{
+    if (__builtin_expect(atomic_load_explicit(&kernels->collectives, memory_order_relaxed) == 0, 1)) return false;
+    return orion_kernel_is_remembered_collective(kernels, function);
 }
 
 /* Before code is unloaded, and before a context ends with the code that it loaded. */

@@ -37,6 +37,21 @@ static bool take_entry(struct orion_durations *durations, const struct orion_kno
     return true;
 }
 
+/* A table's rows are all that count: those of an earlier profile end, with the classes that they gave. */
+static bool withdraw_rows(struct orion_durations *durations)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < ORION_DURATIONS; i++) {
+        struct orion_duration *entry = &durations->entry[i];
+        uint32_t flags = orion_facts_flags(atomic_load_explicit(&entry->facts, memory_order_relaxed));
+        if (!(flags & (ORION_FACTS_PROFILE | ORION_FACTS_CLASS_GIVEN))) continue;
+        if (flags & ORION_FACTS_CLASS_GIVEN) orion_facts_set_class(entry, ORION_CLASS_UNKNOWN);
+        orion_facts_clear_flags(entry, ORION_FACTS_PROFILE | ORION_FACTS_CLASS_GIVEN);
+        any = true;
+    }
+    return any;
+}
+
 /* Rows are looked for when a kernel is noted: those that were noted before the rows came are to be once more. */
 static void note_all_again(struct orion_durations *durations)
 {
@@ -50,9 +65,9 @@ uint32_t orion_knowledge_take(struct orion_durations *durations, int table)
     struct orion_knowledge_header header;
     struct orion_knowledge_entry part[ENTRIES_AT_ONCE];
     uint32_t taken = 0;
-    bool rows = false;
     if (pread(table, &header, sizeof header, 0) != (ssize_t)sizeof header) return 0;
     if (header.magic != ORION_KNOWLEDGE_MAGIC || header.layout != ORION_KNOWLEDGE_LAYOUT || header.count > ORION_KNOWLEDGE_ENTRIES) return 0;
+    bool rows = withdraw_rows(durations);
     for (uint32_t first = 0; first < header.count; first += ENTRIES_AT_ONCE) {
         uint32_t count = header.count - first < ENTRIES_AT_ONCE ? header.count - first : ENTRIES_AT_ONCE;
         ssize_t bytes = (ssize_t)(count * sizeof *part);

@@ -23,8 +23,6 @@ static uint32_t neighbours(const struct orion_board *board)
     return count < ORION_PLACES ? count : ORION_PLACES;
 }
 
-static uint32_t class_of(uint64_t current) { return (uint32_t)(current >> 16) & 0xff; }
-
 /* What both are short of, neither gets more of by running together. Kernels that are short of the SMs' arithmetic run on
  * SMs of their own, and get along. */
 static bool compete(uint32_t hp_class, uint32_t be_class)
@@ -39,7 +37,7 @@ static bool every_hp_gives_leave(const struct orion_board *board, uint32_t be_cl
         const struct orion_busy_page *hp = neighbour(board, i);
         if (atomic_load_explicit(&hp->state, memory_order_relaxed) == ORION_IDLE) continue;
         if (now >= atomic_load_explicit(&hp->overlap_until_ns, memory_order_relaxed)) return false;
-        if (compete(class_of(atomic_load_explicit(&hp->current, memory_order_relaxed)), be_class)) return false;
+        if (compete(orion_current_class(atomic_load_explicit(&hp->current, memory_order_relaxed)), be_class)) return false;
     }
     return true;
 }
@@ -62,7 +60,10 @@ void orion_overlap_tell(struct orion_process *process, struct orion_board *board
         orion_kernel_note(process, work->identity, &work->launch);
         orion_kernel_facts(&process->durations, work->identity, &facts);
     }
-    atomic_store_explicit(&board->busy->current, orion_pack_current(facts.sms, facts.kernel_class, facts.expected_ns),
+    /* Two threads at once may give one number to two launches: to be, as if it had looked late. */
+    uint32_t launch = atomic_load_explicit(&board->baseline.told, memory_order_relaxed) + 1;
+    atomic_store_explicit(&board->baseline.told, launch, memory_order_relaxed);
+    atomic_store_explicit(&board->busy->current, orion_pack_current(facts.sms, facts.kernel_class, launch, facts.expected_ns),
                           memory_order_relaxed);
 }
 

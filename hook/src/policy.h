@@ -21,9 +21,16 @@ static inline bool orion_policy_gates(const struct orion_policy *policy)
     return policy->kind == ORION_POLICY_GATE || policy->kind == ORION_POLICY_ORION;
 }
 
+/* Of the baselines, those that hold be launches back (not STREAMS). */
 static inline bool orion_policy_is_baseline(const struct orion_policy *policy)
 {
-    return policy->kind >= ORION_POLICY_STREAMS && policy->kind <= ORION_POLICY_ORION_2024;
+    return policy->kind > ORION_POLICY_STREAMS && policy->kind <= ORION_POLICY_ORION_2024;
+}
+
+/* Whether a be launch has to wait for anything. */
+static inline bool orion_policy_admits(const struct orion_policy *policy)
+{
+    return orion_policy_gates(policy) || orion_policy_is_baseline(policy);
 }
 
 static inline bool orion_runs_together(const struct orion_board *board)
@@ -45,6 +52,13 @@ static inline bool orion_policy_overlaps(const struct orion_board *board)
     const struct orion_policy *policy = orion_board_policy(board);
     return policy->kind == ORION_POLICY_ORION && policy->max_slowdown_milli > 1000 && orion_runs_together(board) &&
            orion_policy_budget(policy) > 1000;
+}
+
+/* Whether be wants to know of each launch of hp what it is. */
+static inline bool orion_policy_asks(const struct orion_board *board)
+{
+    uint32_t kind = orion_board_policy(board)->kind;
+    return kind == ORION_POLICY_REEF || kind == ORION_POLICY_ORION_2024 || orion_policy_overlaps(board);
 }
 
 #endif

@@ -12,7 +12,8 @@
 static bool orders_by_priority(const struct orion_board *board)
 {
     const struct orion_policy *policy = orion_board_policy(board);
-    return policy->kind == ORION_POLICY_STREAMS || (policy->kind == ORION_POLICY_ORION && orion_runs_together(board));
+    if (policy->kind == ORION_POLICY_STREAMS || policy->kind == ORION_POLICY_ORION_2024) return true;
+    return policy->kind == ORION_POLICY_ORION && orion_runs_together(board);
 }
 
 int orion_stream_priority(int priority)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "board.h"
+#include "collective.h"
 #include "durations.h"
 #include "graphs.h"
 #include "kernels.h"
@@ -37,6 +38,7 @@ struct orion_process {
 
     struct orion_board boards[ORION_BOARDS];
     struct orion_lanes lanes;
+    struct orion_collectives collectives;
     struct orion_recordings recordings;
     struct orion_durations durations;
     struct orion_kernels kernels;

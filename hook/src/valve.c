@@ -1,11 +1,11 @@
 #include "valve.h"
 
-#include <sys/mman.h>
 #include <sys/prctl.h>
 
 #include "board.h"
 #include "capture.h"
 #include "chunks.h"
+#include "collective.h"
 #include "gate.h"
 #include "generated/driver.h"
 #include "lanes.h"
@@ -26,52 +26,27 @@ enum { WATCHED = 1, ON_TIME = 2, STARTING = 3 }; /* 0: no watcher yet */
 
 /* -- The word -------------------------------------------------------------------------------------------------------- */
 
-static void set_open(struct orion_valve *valve) { atomic_store(valve->word, 0); }
+static void set_open(struct orion_valve *valve) { atomic_store(valve->page.words, 0); }
 
 /* Not while a context ends: its streams must come to their end. */
 static void set_closed(struct orion_process *process, struct orion_valve *valve)
 {
     if (atomic_load(&process->untouchable) > 0) return;
     uint32_t closed = atomic_fetch_add(&valve->closings, 2) | 1; /* never 0, and not what a watcher may have just read */
-    uint32_t before = atomic_load(valve->word);
+    uint32_t before = atomic_load(valve->page.words);
     do { /* the epoch first: who finds the valve closed must find that its lane has not waited since */
         if (before == 0) atomic_fetch_add(&valve->epoch, 1);
-    } while (!atomic_compare_exchange_weak(valve->word, &before, closed));
+    } while (!atomic_compare_exchange_weak(valve->page.words, &before, closed));
     if (atomic_load(&process->untouchable) > 0) set_open(valve); /* a context began to end between the two looks */
 }
 
 /* Opens it where hp is idle, unless somebody has found hp busy since this look began. False: hp is busy. */
 static bool open_if_idle(struct orion_board *board)
 {
-    uint32_t closed = board->valve.word != NULL ? atomic_load(board->valve.word) : 0;
+    _Atomic uint32_t *word = board->valve.page.words;
+    uint32_t closed = word != NULL ? atomic_load(word) : 0;
     if (orion_gate_closed(board)) return false;
-    if (closed != 0) atomic_compare_exchange_strong(board->valve.word, &closed, 0);
-    return true;
-}
-
-static bool page_ready(struct orion_valve *valve)
-{
-    if (valve->word != NULL) return true;
-    /* Shared: a pinned private page would be copied away from the GPU by the first write after a fork. */
-    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) return false;
-    madvise(page, 4096, MADV_DONTFORK);
-    valve->word = page;
-    return true;
-}
-
-/* Pins the page for every context of the process. Again after a context has ended: it may have been the one that held
- * the registration. */
-static bool pinned(struct orion_process *process, struct orion_valve *valve)
-{
-    uint32_t epoch = atomic_load(&process->context_epoch) + 1; /* never 0, which says not yet */
-    if (valve->context_epoch == epoch) return true;
-    if (orion_driver.cuMemHostRegister_v2 == NULL || orion_driver.cuStreamWaitValue32_v2 == NULL || !page_ready(valve)) return false;
-    void *page = (void *)(uintptr_t)valve->word;
-    CUresult result = orion_driver.cuMemHostRegister_v2(page, 4096, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return false;
-    if (orion_driver.cuMemHostGetDevicePointer_v2(&valve->address, page, 0) != CUDA_SUCCESS) return false;
-    valve->context_epoch = epoch;
+    if (closed != 0) atomic_compare_exchange_strong(word, &closed, 0);
     return true;
 }
 
@@ -113,8 +88,9 @@ static uint64_t close_while_hp_is_busy(struct orion_process *process, struct ori
     uint64_t began = orion_now(), now = began;
     while (!open_if_idle(board)) {
         set_closed(process, &board->valve);
+        bool settled = !orion_collective_attend(process);
         if (has_work(board)) atomic_store_explicit(&board->record->waiting_since_ns, began, memory_order_relaxed);
-        orion_gate_sleep(process, board, patience(now - began, typical));
+        orion_gate_sleep(process, board, settled ? patience(now - began, typical) : WATCH_NS);
         now = orion_now();
     }
     atomic_store_explicit(&board->record->waiting_since_ns, 0, memory_order_relaxed);
@@ -134,6 +110,7 @@ static void *watch(void *argument)
     atomic_store(&valve->watched, ON_TIME); /* trusted at once: nothing says yet that it would be late */
     for (;;) {
         if (!open_if_idle(board)) typical = close_while_hp_is_busy(orion_the_process, board, typical);
+        orion_collective_attend(orion_the_process);
         if (!is_needed(board)) park(board);
         uint64_t before = orion_now();
         orion_sleep_precisely(WATCH_NS);
@@ -179,10 +156,10 @@ bool orion_valve_ready(struct orion_process *process, struct orion_lane *lane)
     if (atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) == 0) return false;
     uint32_t watched = atomic_load_explicit(&valve->watched, memory_order_relaxed);
     if (watched == WATCHED || watched == STARTING || atomic_load(&process->untouchable) > 0) return false;
-    if (__builtin_expect(watched == ON_TIME && valve->context_epoch == atomic_load(&process->context_epoch) + 1, 1)) return true;
+    if (__builtin_expect(watched == ON_TIME && valve->page.context_epoch == atomic_load(&process->context_epoch) + 1, 1)) return true;
     /* Pinning is no business of a time when some stream is being captured. */
     if (atomic_load(&process->captures) > 0 || !orion_ledger_take(board)) return false;
-    bool ready = pinned(process, valve);
+    bool ready = orion_pinned_page_pin(process, &valve->page);
     if (!ready) atomic_store(&valve->refused, 1);
     else start_threads(board);
     orion_ledger_give(board);
@@ -194,7 +171,7 @@ static bool put_wait(struct orion_lane *lane)
     struct orion_valve *valve = &lane->board->valve;
     uint32_t epoch = atomic_load(&valve->epoch);
     struct orion_relaxed relaxed = orion_capture_relax();
-    CUresult result = orion_driver.cuStreamWaitValue32_v2(orion_lane_handle(lane), valve->address, 0, CU_STREAM_WAIT_VALUE_EQ);
+    CUresult result = orion_driver.cuStreamWaitValue32_v2(orion_lane_handle(lane), valve->page.address, 0, CU_STREAM_WAIT_VALUE_EQ);
     orion_capture_unrelax(&relaxed);
     if (result != CUDA_SUCCESS) atomic_store(&valve->refused, 1);
     lane->valve_epoch = epoch;
@@ -202,7 +179,8 @@ static bool put_wait(struct orion_lane *lane)
     return result == CUDA_SUCCESS;
 }
 
-bool orion_valve_pass(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t share_ns)
+bool orion_valve_pass(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t share_ns,
+                      uint32_t collective)
 {
     struct orion_board *board = lane->board;
     struct orion_valve *valve = &board->valve;
@@ -211,7 +189,8 @@ bool orion_valve_pass(struct orion_process *process, struct orion_lane *lane, ui
     lane->past_valve_ns += expected_ns;
     uint64_t lanes = board->lanes_at_work > 1 ? board->lanes_at_work : 1; /* the share is the board's, not a lane's */
     bool due = lane->past_valve_ns > share_ns / lanes || lane->valve_epoch != atomic_load(&valve->epoch), stands = true;
-    if (due) stands = put_wait(lane), lane->past_valve_ns = expected_ns;
+    if (collective != 0) stands = orion_collective_pass(process, lane, collective);
+    else if (due) stands = put_wait(lane), lane->past_valve_ns = expected_ns;
     orion_ledger_give(board);
     atomic_store_explicit(&valve->in_use, 1, memory_order_relaxed);
     if (atomic_load(&valve->parked)) {
@@ -224,11 +203,13 @@ bool orion_valve_pass(struct orion_process *process, struct orion_lane *lane, ui
 
 bool orion_valve_would_block(struct orion_board *board)
 {
-    return atomic_load(&board->valve.in_use) && has_work(board) && orion_gate_closed(board);
+    return atomic_load(&board->valve.in_use) && has_work(board) &&
+           (orion_gate_closed(board) || orion_collective_stands(orion_the_process, board) != NULL);
 }
 
 void orion_valve_open_all(struct orion_process *process)
 {
     for (uint32_t i = 0; i < atomic_load(&process->board_count) && i < ORION_BOARDS; i++)
-        if (process->boards[i].valve.word != NULL) set_open(&process->boards[i].valve);
+        if (process->boards[i].valve.page.words != NULL) set_open(&process->boards[i].valve);
+    orion_collective_open(process);
 }

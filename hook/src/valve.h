@@ -18,14 +18,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "pinned_page.h"
+
 struct orion_board;
 struct orion_lane;
 struct orion_process;
 
 struct orion_valve {
-    _Atomic uint32_t *word;      /* 0: open, else closed; pinned, in a page of its own that no child inherits */
-    CUdeviceptr address;         /* of the word, for the GPU */
-    uint32_t context_epoch;      /* guarded by the ledger: the process's when the page was pinned */
+    struct orion_pinned_page page; /* guarded by the ledger; its first word: 0: open, else closed */
     _Atomic uint32_t refused;    /* this device or driver has no such wait */
     _Atomic uint32_t closings;   /* closed is another odd number each time */
     _Atomic uint32_t epoch;      /* grows with each closing: a lane that has not waited since must */
@@ -40,9 +40,11 @@ struct orion_valve {
 /* Whether the next launch of the lane can be put behind the valve; sets the valve up at first use. */
 bool orion_valve_ready(struct orion_process *process, struct orion_lane *lane);
 
-/* Before a launch: puts a wait into the stream where one is due, and sees that the watcher watches. False: it could not,
- * and the launch has to be gated as if there were no valve. */
-bool orion_valve_pass(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t share_ns);
+/* Before a launch: puts a wait into the stream where one is due, and sees that the watcher watches. A collective's (not 0:
+ * its number, see collective.h) is another wait, and always due. False: it could not, and the launch has to be gated as if
+ * there were no valve. */
+bool orion_valve_pass(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t share_ns,
+                      uint32_t collective);
 
 /* Whether a call that waits for this process's work would spin in the driver until hp is idle. */
 bool orion_valve_would_block(struct orion_board *board);

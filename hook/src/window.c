@@ -4,8 +4,10 @@
 #include "board.h"
 #include "capture.h"
 #include "chunks.h"
+#include "collective.h"
 #include "gate.h"
 #include "lanes.h"
+#include "policy.h"
 #include "process.h"
 #include "system.h"
 
@@ -115,7 +117,9 @@ static void wait_once(struct orion_process *process, struct orion_lane *lane, ui
     struct orion_relaxed relaxed = orion_capture_relax();
     unsigned retired = look(process, board, now);
     if (retired == 0 && lane->chunks.open_ns > 0) orion_chunks_close(process, lane);
-    if (retired > 0 || now > board->waited_ns + NEW_WAIT_NS || orion_gate_closed(board)) board->moved_ns = now;
+    if (retired > 0 || now > board->waited_ns + NEW_WAIT_NS || orion_gate_closed(board) ||
+        orion_collective_stands(process, board) != NULL)
+        board->moved_ns = now;
     board->waited_ns = now;
     if (now > board->moved_ns + STUCK_NS) forget_all(process, board), retired = 1;
     orion_capture_unrelax(&relaxed);
@@ -161,6 +165,7 @@ void orion_window_launched(struct orion_process *process, struct orion_lane *lan
                  atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) == 0;
     uint64_t enough = ahead ? share : share / CHUNKS_A_WINDOW;
     if (enough < CHUNK_LEAST_NS) enough = CHUNK_LEAST_NS;
+    if (orion_policy_is_baseline(orion_board_policy(board))) enough = 0; /* drains wait for every lane's last launch */
     bool ended = timed && orion_chunks_sampled(lane); /* its chunk, with it */
     if (!ended && chunks->open_ns >= enough) orion_chunks_close(process, lane);
     orion_ledger_give(board);

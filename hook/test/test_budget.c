@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "budget.h"
+#include "core.h"
 #include "fake_driver.h"
 #include "policy.h"
 #include "system.h"
@@ -120,6 +121,25 @@ static void a_period_without_end_is_cut_into_slices(struct orion_board *board)
     CHECK(spent / alone > 1.08);
 }
 
+/* A server whose every request is one launch, such as a graph: its periods count, too. */
+static void periods_of_one_launch_count(struct orion_board *board)
+{
+    const struct orion_stream_name stream = {(CUstream)0x5000, false};
+    uint64_t before = atomic_load(&board->record->control_periods);
+    grant(board, 1200);
+    for (unsigned i = 0; i < 200; i++) {
+        struct orion_work launched = {.stream = stream, .identity = 1};
+        struct orion_proof proof = {.scope = ORION_PROOF_STREAM, .blocks = true, .stream = stream};
+        orion_work_begin(&launched);
+        orion_work_end(&launched, CUDA_SUCCESS);
+        orion_proof_begin(&proof);
+        orion_proof_end(&proof, CUDA_SUCCESS);
+        atomic_store(&board->busy->state, ORION_IDLE); /* the linger is over */
+    }
+    CHECK(atomic_load(&board->record->control_periods) > before + 4);
+    CHECK(atomic_load(&board->record->slowdown_milli) > 0);
+}
+
 int main(void)
 {
     struct orion_board *board = fake_board(ORION_ROLE_HP);
@@ -129,5 +149,6 @@ int main(void)
     an_exceeded_budget_is_left_within_a_few_periods(board);
     what_sharing_costs_comes_off_the_budget(board);
     a_period_without_end_is_cut_into_slices(board);
+    periods_of_one_launch_count(board);
     return 0;
 }

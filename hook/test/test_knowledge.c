@@ -52,6 +52,39 @@ static void a_table_is_hearsay(void)
     CHECK(expected_of(kernel(1)) == 450000); /* it fits: blended */
 }
 
+static uint32_t class_of(uint64_t identity)
+{
+    struct orion_kernel_facts facts;
+    orion_kernel_facts(&durations, identity, &facts);
+    return facts.kernel_class;
+}
+
+static void a_profile_takes_the_place_of_the_last(void)
+{
+    struct orion_knowledge_header header = {ORION_KNOWLEDGE_MAGIC, ORION_KNOWLEDGE_LAYOUT, 2};
+    struct orion_knowledge_entry first[] = {
+        {kernel(50), 9000, 132, ORION_CLASS_COMPUTE, ORION_KNOWN_PROFILE},
+        {kernel(51), 9000, 132, ORION_CLASS_MEMORY, ORION_KNOWN_PROFILE},
+    };
+    struct orion_knowledge_entry second[] = {{kernel(50), 9000, 132, ORION_CLASS_MEMORY, ORION_KNOWN_PROFILE}};
+    durations.multiprocessors = 132;
+    CHECK(take(&header, first, 2) == 2);
+    CHECK(class_of(kernel(50)) == ORION_CLASS_COMPUTE && class_of(kernel(51)) == ORION_CLASS_MEMORY);
+    for (int i = 0; i < 20; i++) { /* a given class is not learnt */
+        orion_duration_learn(&durations, kernel(51), 900000, ORION_SAMPLE_CLEAN);
+        orion_duration_learn_partitioned(&durations, kernel(51), 1800000, 500);
+    }
+    CHECK(class_of(kernel(51)) == ORION_CLASS_MEMORY);
+    header.count = 1;
+    CHECK(take(&header, second, 1) == 1);
+    CHECK(class_of(kernel(50)) == ORION_CLASS_MEMORY && class_of(kernel(51)) == ORION_CLASS_UNKNOWN);
+    for (int i = 0; i < 20; i++) orion_duration_learn_partitioned(&durations, kernel(51), 1800000, 500);
+    CHECK(class_of(kernel(51)) == ORION_CLASS_COMPUTE); /* now it is */
+    header.count = 0;
+    CHECK(take(&header, second, 0) == 0);
+    CHECK(class_of(kernel(50)) == ORION_CLASS_UNKNOWN && class_of(kernel(51)) == ORION_CLASS_COMPUTE);
+}
+
 static void malformed_tables_are_not_taken(void)
 {
     struct orion_knowledge_entry entries[] = {{kernel(100), 5000, 12, 0, 0}, {kernel(101), 5000, 12, 0, 0}};
@@ -146,6 +179,7 @@ static void telling_is_paced_and_starts_anew_with_another_agent(void)
 int main(void)
 {
     a_table_is_hearsay();
+    a_profile_takes_the_place_of_the_last();
     malformed_tables_are_not_taken();
     what_is_new_is_told_once();
     telling_is_paced_and_starts_anew_with_another_agent();

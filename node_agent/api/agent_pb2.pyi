@@ -12,9 +12,18 @@ class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ROLE_UNSPECIFIED: _ClassVar[Role]
     HP: _ClassVar[Role]
     BE: _ClassVar[Role]
+
+class KernelClass(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    UNKNOWN: _ClassVar[KernelClass]
+    COMPUTE: _ClassVar[KernelClass]
+    MEMORY: _ClassVar[KernelClass]
 ROLE_UNSPECIFIED: Role
 HP: Role
 BE: Role
+UNKNOWN: KernelClass
+COMPUTE: KernelClass
+MEMORY: KernelClass
 
 class Empty(_message.Message):
     __slots__ = ()
@@ -61,6 +70,28 @@ class SetGrantRequest(_message.Message):
     memory_limit_bytes: int
     weight: float
     def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., weight: _Optional[float] = ...) -> None: ...
+
+class ProfileRow(_message.Message):
+    __slots__ = ("identity", "duration_ns", "sms", "kernel_class")
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    DURATION_NS_FIELD_NUMBER: _ClassVar[int]
+    SMS_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_CLASS_FIELD_NUMBER: _ClassVar[int]
+    identity: int
+    duration_ns: int
+    sms: int
+    kernel_class: KernelClass
+    def __init__(self, identity: _Optional[int] = ..., duration_ns: _Optional[int] = ..., sms: _Optional[int] = ..., kernel_class: _Optional[_Union[KernelClass, str]] = ...) -> None: ...
+
+class SetProfileRequest(_message.Message):
+    __slots__ = ("gpu", "name", "rows")
+    GPU_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    gpu: str
+    name: str
+    rows: _containers.RepeatedCompositeFieldContainer[ProfileRow]
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., rows: _Optional[_Iterable[_Union[ProfileRow, _Mapping]]] = ...) -> None: ...
 
 class SetPolicyRequest(_message.Message):
     __slots__ = ("gpu", "policy", "window_us", "linger_floor_us", "linger_ceiling_us", "max_slowdown", "sharing_cost", "overlap_sms", "minimum_share", "long_kernel_us", "reef_depth", "orion_2024_sms", "orion_2024_duration_us")
@@ -171,7 +202,7 @@ class Gpu(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., policy: _Optional[str] = ..., window_us: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., memory_used_bytes: _Optional[int] = ..., settings: _Optional[_Union[Policy, _Mapping]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ...) -> None: ...
 
 class Slot(_message.Message):
-    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients", "weight", "held")
+    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients", "weight", "held", "profile_kernels", "learnt_kernels")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -181,6 +212,8 @@ class Slot(_message.Message):
     CLIENTS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_KERNELS_FIELD_NUMBER: _ClassVar[int]
+    LEARNT_KERNELS_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
     role: Role
@@ -190,7 +223,9 @@ class Slot(_message.Message):
     clients: _containers.RepeatedCompositeFieldContainer[Client]
     weight: float
     held: bool
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., weight: _Optional[float] = ..., held: _Optional[bool] = ...) -> None: ...
+    profile_kernels: int
+    learnt_kernels: int
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., weight: _Optional[float] = ..., held: _Optional[bool] = ..., profile_kernels: _Optional[int] = ..., learnt_kernels: _Optional[int] = ...) -> None: ...
 
 class Client(_message.Message):
     __slots__ = ("place", "generation", "process_id", "command", "state", "launches", "gated_launches", "gated_seconds", "busy_seconds", "linger_us", "in_flight_us", "memory_bytes", "condition", "joined_seconds_ago", "gpu_seconds", "overlapped_launches", "overlapped_seconds", "partitioned_launches", "slowdown", "overlap_us", "control_periods", "shares_context", "long_kernel", "long_kernel_seconds", "conditions")

@@ -69,6 +69,11 @@ class AgentStub:
                 request_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.SetPolicyRequest.SerializeToString,
                 response_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Gpu.FromString,
                 _registered_method=True)
+        self.SetProfile = channel.unary_unary(
+                '/orion.agent.v1.Agent/SetProfile',
+                request_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.SetProfileRequest.SerializeToString,
+                response_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.FromString,
+                _registered_method=True)
 
 
 class AgentServicer:
@@ -123,6 +128,13 @@ class AgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetProfile(self, request, context):
+        """Replaces what a slot's clients are told of kernels before they have measured them; running clients hear of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -160,6 +172,11 @@ def add_AgentServicer_to_server(servicer, server):
                     servicer.SetPolicy,
                     request_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.SetPolicyRequest.FromString,
                     response_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Gpu.SerializeToString,
+            ),
+            'SetProfile': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetProfile,
+                    request_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.SetProfileRequest.FromString,
+                    response_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -351,6 +368,33 @@ class Agent:
             '/orion.agent.v1.Agent/SetPolicy',
             orion_dot_node__agent_dot_api_dot_agent__pb2.SetPolicyRequest.SerializeToString,
             orion_dot_node__agent_dot_api_dot_agent__pb2.Gpu.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetProfile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orion.agent.v1.Agent/SetProfile',
+            orion_dot_node__agent_dot_api_dot_agent__pb2.SetProfileRequest.SerializeToString,
+            orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.FromString,
             options,
             channel_credentials,
             insecure,

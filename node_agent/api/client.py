@@ -1,7 +1,7 @@
 """Asking the agent: a typed client that blocks, for command lines, the device plugin's threads and tests."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -139,6 +139,12 @@ class AgentClient:
             orion_2024_duration_us=orion_2024_duration_us,
         )
         return self._ask(self._stub.SetPolicy, request, agent_pb2.Gpu)
+
+    def set_profile(self, gpu: str, name: str, rows: Iterable[agent_pb2.ProfileRow]) -> agent_pb2.Slot:
+        """Replace what a slot's clients are told of kernels; `orion.node_agent.profiles` makes rows of a GPUProfile."""
+        return self._ask(
+            self._stub.SetProfile, agent_pb2.SetProfileRequest(gpu=gpu, name=name, rows=rows), agent_pb2.Slot
+        )
 
     def close(self) -> None:
         """End the connection."""

@@ -64,7 +64,7 @@ class ColocationFolder:
                 **{**about, "window": (0.5, 3.5)}, ends=self._steps(1 / service, 4.0),
             )  # fmt: skip
             self._beside(f"{hp['id']}/{number}/alone", about, arrivals, service, None, [])
-            self._be_alone(be, number)
+            self._be_alone(hp, be, number)
             for name, system in (SYSTEMS if systems is None else systems).items():
                 path = f"{hp['id']}/{number}/{be['id']}/{name}"
                 self._beside(path, about, arrivals, service, system, self._clients(be, clients))
@@ -80,7 +80,7 @@ class ColocationFolder:
             ends = self._steps(1 / service, window[1] + 0.2)
             path = f"{hp['id']}/{number}"
             self.write(f"{path}/alone.json.gz", system="alone", system_spec={"kind": "alone"}, **about, ends=ends)
-            self._be_alone(be, number)
+            self._be_alone(hp, be, number)
             for name, (spec, speeds, _) in systems.items():
                 client = {**be, "amount": 8.0, "ends": self._steps(100 * speeds.be_overlapped, window[1] + 0.2)}
                 ends = self._steps(speeds.overlapped / service, window[1] + 0.2)
@@ -107,11 +107,11 @@ class ColocationFolder:
                     **about, ends=self._steps(speeds.alone / service, 5.7),
                 )  # fmt: skip
 
-    def _be_alone(self, be: dict[str, Any], number: int) -> None:
+    def _be_alone(self, hp: dict[str, Any], be: dict[str, Any], number: int) -> None:
         client = {**be, "amount": 8.0, "ends": self._steps(100, 6.2)}
         self.write(
-            f"be/{be['id']}/{number}.json.gz", system="be-alone", system_spec={"kind": "alone"}, round=number,
-            window=(LEAD, 6.0), be=[client],
+            f"{hp['id']}/{number}/be-alone/{be['id']}.json.gz", system="be-alone", system_spec={"kind": "alone"},
+            round=number, window=(LEAD, 6.0), be=[client],
         )  # fmt: skip
 
     def _clients(self, be: dict[str, Any], count: int) -> list[dict[str, Any]]:

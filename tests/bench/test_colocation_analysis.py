@@ -20,7 +20,7 @@ NEVER = float("inf")
 
 
 def analysed(folder: RunFolder, hp: str = "decode", be: str = "gemm") -> PairFigures:
-    pair = analysis.analyse(folder, hp, be, rates.be_solos(folder))
+    pair = analysis.analyse(folder, hp, be, rates.be_solos(folder, hp))
     assert pair is not None
     return pair
 
@@ -105,7 +105,7 @@ def test_a_round_without_its_own_alone_does_not_count(measured: tuple[Colocation
 def test_a_round_without_be_alone_has_hps_figures_and_not_bes(
     measured: tuple[ColocationFolder, RunFolder],
 ) -> None:
-    (measured[0].root / "runs/be/gemm/1.json.gz").unlink()
+    (measured[0].root / "runs/decode/1/be-alone/gemm.json.gz").unlink()
     gate = system(analysed(measured[1]), "gate")
     assert gate.rounds == [0, 1, 2]
     assert gate.be is not None

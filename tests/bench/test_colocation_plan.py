@@ -33,8 +33,8 @@ def runs(plan: Plan) -> list[PlannedRun]:
 def test_a_round_has_its_references_once_and_each_system_beside_each_be() -> None:
     first = sorted(run.path for run in runs(planned()) if run.round == 0)
     assert first == sorted([
-        "runs/be/gemm-size-2048/0.json.gz",
-        "runs/be/simulated-training/0.json.gz",
+        f"runs/{HP_ID}/0/be-alone/gemm-size-2048.json.gz",
+        f"runs/{HP_ID}/0/be-alone/simulated-training.json.gz",
         *(f"runs/{HP_ID}/0/{name}.json.gz" for name in ("alone", "hp-closed-loop")),
         *(f"runs/{HP_ID}/0/{be}/{system}.json.gz"
           for be in ("gemm-size-2048", "simulated-training") for system in ("gate", "mps")),
@@ -63,6 +63,14 @@ def test_a_system_may_be_measured_in_fewer_rounds() -> None:
     assert ("gate", 1) in found
 
 
+def test_an_experiment_may_be_measured_in_fewer_rounds() -> None:
+    once = experiment(be=BE[:1], rounds=1)
+    found = {(run.be_id, run.round) for run in runs(planned(once, experiment(be=BE[1:])))}
+    assert {("simulated-training", 0), ("gemm-size-2048", 1), (None, 1)} < found
+    assert ("simulated-training", 1) not in found
+    assert {run.round for run in runs(planned(once))} == {0}
+
+
 def test_a_ceiling_asks_for_closed_loops() -> None:
     found = {run.path for run in runs(planned(experiment(ceiling=["mps", "none-in-threads"], be=BE[:1]), rounds=1))}
     beside = f"runs/{HP_ID}/0/simulated-training"
@@ -74,7 +82,7 @@ def test_a_ceiling_asks_for_closed_loops() -> None:
 
 def test_experiments_of_one_hp_share_its_references() -> None:
     plan = planned(experiment(be=BE[:1]), experiment(be=BE[1:]))
-    assert len(plan.units) == 1
+    assert [unit.round for unit in plan.units] == [0, 1]
     paths = [run.path for run in runs(plan)]
     assert len(paths) == len(set(paths))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orion.bench import colocation
+from orion.bench import colocation, raw_data
 from orion.bench.colocation import report, targets
 from orion.bench.colocation.ceiling import Speeds
 from orion.bench.colocation.summary import Summary, Verdict
@@ -82,13 +82,13 @@ def test_what_failed_is_named_wherever_it_is(tmp_path: Path) -> None:
     failed: dict[str, Any] = {"system": "mps", "system_spec": {"kind": "mps"}, "window": (1.0, 2.0)}
     made.write("decode/0/gemm/mps.json.gz", **failed, error="there is no nvidia-cuda-mps-control")
     made.write("lost/0/gemm/mps.json.gz", **failed, error="hp hung for 60 s")
-    (tmp_path / "runs/be/gemm/1.json.gz").write_bytes(b"\x1f\x8b")
+    (tmp_path / "runs/decode/1/be-alone/gemm.json.gz").write_bytes(b"\x1f\x8b")
     summary = report.write(tmp_path)
     text = (tmp_path / "report.md").read_text()
     for sentence in (
         "runs/decode/0/gemm/mps failed: there is no nvidia-cuda-mps-control",
         "runs/lost/0/gemm/mps failed: hp hung for 60 s",
-        "runs/be/gemm/1.json.gz is broken",
+        "runs/decode/1/be-alone/gemm.json.gz is broken",
     ):
         assert any(failure.startswith(sentence) for failure in summary.failures)
         assert sentence in text
@@ -185,6 +185,20 @@ def test_training_and_fairness_are_judged(tmp_path: Path) -> None:
     assert "0.97 of the stall" in judged["hp training"].figures
     assert judged["fairness"].status == "met"
     assert "beside one" in judged["fairness"].figures
+    text = (tmp_path / "report.md").read_text()
+    assert "| system | be client | weight | GPU time | part of be's | fair part | off by |" in text
+    assert "| orion | four-0 | 1 | " in text
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_what_was_made_on_another_gpu_is_told(tmp_path: Path) -> None:
+    made = ColocationFolder(tmp_path)
+    made.pair(DECODE, GEMM, chosen("gate"), rounds=1, requests=50)
+    path = tmp_path / "runs/decode/0/gemm/gate.json.gz"
+    raw_data.write(path, {**raw_data.read(path), "device": {"uuid": "GPU-2"}})
+    summary = report.write(tmp_path)
+    assert summary.failures == ["runs/decode/0/gemm/gate counts, but was made on another GPU than alone of its round"]
+    assert len(summary.pairs) == 1
 
 
 @pytest.mark.usefixtures("without_plots")
@@ -195,7 +209,19 @@ def test_long_kernels_are_judged_at_the_rates_of_the_facts(tmp_path: Path) -> No
     judged = verdicts(report.write(tmp_path))
     assert judged["long kernels"].status == "incomplete"
     assert "ResNet-50 b64" in judged["long kernels"].figures
+    assert "a gate's 54.9 ms elsewhere" in judged["long kernels"].figures
     assert judged["long kernels under MPS"].status == "not measured"
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_long_kernels_are_held_to_the_gate_of_the_same_rounds(tmp_path: Path) -> None:
+    made = ColocationFolder(tmp_path)
+    long = workload("long", "long-kernel", ms=50)
+    slow: System = ({"kind": "orion", "mode": "timeslice", "policy": "orion"}, Speeds(0.8, 0.8, 0.0), 0.0)
+    made.pair(RESNET, long, {**chosen("gate"), "orion": slow}, load=0.258, service=0.0043, requests=300)
+    verdict = verdicts(report.write(tmp_path))["long kernels"]
+    assert verdict.status == "missed"
+    assert "x gate (orion)" in verdict.figures
 
 
 def test_targets_have_names_of_their_own() -> None:

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from orion.bench.colocation import measure, runner
+from orion.bench.colocation import gpus, measure, measurement, mps, runner, shared_gpu
 from orion.bench.colocation import scenario as scenarios
+from orion.bench.colocation.plan import PlannedRun
 
 SMOKE = Path(scenarios.__file__).resolve().parent.parent / "scenarios" / "smoke.yaml"
 QUICK = {"rounds": 1, "requests": 40, "lead_seconds": 0.1, "closed_loop_seconds": 0.4, "be_alone_seconds": 0.4}
@@ -60,7 +61,11 @@ def test_the_smoke_scenario_runs_through_and_reports(tmp_path: Path, capsys: pyt
     assert all(sum(due >= run["window"][0] for due in run["arrivals"]) >= 150 for run in served)
     orion = next(run for run in served if run["system"] == "orion")
     assert sum(len(slot["clients"]) for slot in orion["gpu"]["slots"]) >= 2
-    assert (tmp_path / "out" / "report.md").exists()
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "| orion-1.5 | " in text
+    plots = list((tmp_path / "out").rglob("*.png"))
+    assert len(plots) >= 2
+    assert all(f"]({plot.relative_to(tmp_path / 'out')})" in text for plot in plots)
     assert "hostname" not in json.loads((tmp_path / "out" / "machine.json").read_text())
 
 
@@ -87,11 +92,63 @@ def test_a_run_that_fails_is_named_the_others_are_kept_and_it_is_tried_again(
 
 
 @pytest.mark.timeout(200)
+def test_without_mps_its_runs_fail_in_a_sentence_and_the_others_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = shared_gpu.SharedGPU._sharing
+
+    def sharing(gpu: shared_gpu.SharedGPU) -> dict[str, str]:
+        if gpu._mode == "mps":  # a simulated GPU needs no daemon; here it does
+            with mps.MpsDaemon({}, "GPU-1"):
+                pass
+        return real(gpu)
+
+    monkeypatch.setattr(shared_gpu.SharedGPU, "_sharing", sharing)
+    monkeypatch.setattr(mps, "CONTROL", "no-mps-control-here")
+    assert measured(scenario(tmp_path, ["mps", "timeslice", "gate-in-mps"]), tmp_path / "out") == 1
+    said = capsys.readouterr().err
+    assert "2 runs failed" in said
+    assert "system mps, round 1: MPS needs no-mps-control-here" in said
+    assert read(tmp_path / "out" / PAIR / "simulated-training" / "timeslice.json.gz")["error"] is None
+    assert "MPS needs no-mps-control-here" in (tmp_path / "out" / "report.md").read_text()
+
+
+@pytest.mark.timeout(200)
+def test_nothing_is_begun_that_would_not_end_in_time_and_the_same_command_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = scenario(tmp_path, ["timeslice"])
+    monkeypatch.setattr(measurement.Measurement, "_worth_starting", lambda self, took: True)
+    monkeypatch.setattr(measurement.Measurement, "_in_time", lambda self, run: run.closed or run.kind == "be-alone")
+    assert measured(path, tmp_path / "out", stop_after=2.0, as_json=True) == 0
+    shown = capsys.readouterr()
+    told = json.loads(shown.out)
+    assert (told["runs"], told["left"]) == (2, 2)
+    assert "2 runs would not have ended in time; the same command goes on with them" in shown.err
+    monkeypatch.undo()
+    assert measured(path, tmp_path / "out", stop_after=1.0, no_report=True, as_json=True) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["runs"], told["left"], told["summary"]) == (0, 2, None)
+    assert measured(path, tmp_path / "out", as_json=True) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["runs"], told["reused"], told["left"]) == (2, 2, 0)
+
+
+@pytest.mark.timeout(200)
 def test_a_process_that_hangs_fails_its_run_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "PATIENCE", 1.0)
-    defined = {"hanging": {"kind": "foreign", "be": {"prefix": ["timeout", "--signal=STOP", "1.5"]}}}
+    marker, begins = tmp_path / "begun", measurement.Measurement.begins
+
+    def begun(self: measurement.Measurement, device: gpus.Device, run: PlannedRun) -> None:
+        begins(self, device, run)
+        if run.system == "hanging":
+            marker.touch()
+
+    monkeypatch.setattr(measurement.Measurement, "begins", begun)
+    stopper = f"for i in $(seq 2000); do [ -e {marker} ] && break; sleep 0.05; done; kill -STOP $$"
+    defined = {"hanging": {"kind": "foreign", "be": {"prefix": ["sh", "-c", f'({stopper}) & exec "$@"', "sh"]}}}
     assert measured(scenario(tmp_path, ["hanging", "timeslice"], defined, requests=150), tmp_path / "out") == 1
     said = capsys.readouterr().err
     assert "system hanging, round 1: worker be simulated-training gave no answer" in said
@@ -103,14 +160,14 @@ def test_several_be_in_slots_with_weights_and_training_as_hp_and_threads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = scenario(
-        tmp_path, ["orion", "gate-in-threads"], hp={"workload": "simulated-training", "options": {"stall_ms": 2}},
-        arrivals={"kind": "closed"}, be=[{**BE, "count": 2, "weights": [2, 1]}],
+        tmp_path, ["orion", "gate-in-threads", "plain-streams"], arrivals={"kind": "closed"},
+        hp={"workload": "simulated-training", "options": {"stall_ms": 2}}, be=[{**BE, "count": 2, "weights": [2, 1]}],
     )  # fmt: skip
     assert measured(path, tmp_path / "out") == 0, capsys.readouterr().err
     folder = tmp_path / "out" / "runs" / "simulated-training-stall-ms-2-closed" / "0"
-    for system in ("orion", "gate-in-threads"):
+    for system in ("orion", "gate-in-threads", "plain-streams"):
         (run,) = (read(found) for found in folder.rglob(f"{system}.json.gz"))
-        assert len(run["be"]) == 2
+        assert [be["weight"] for be in run["be"]] == [2, 1]
         assert all(be["ends"] for be in run["be"])
         assert run["arrivals"] == []
         assert len(run["ends"]) == len(run["starts"]) >= 20
@@ -182,7 +239,7 @@ def test_a_plan_is_shown_without_starting_anything(tmp_path: Path, capsys: pytes
     assert measured(scenario(tmp_path, ["timeslice"]), tmp_path / "out", dry_run=True, as_json=True) == 0
     plan = json.loads(capsys.readouterr().out)
     assert f"{PAIR}/simulated-training/timeslice.json.gz" in plan["runs"]
-    assert plan["seconds"] > 0
+    assert plan["seconds_by_gpus"]["1"] >= plan["seconds_by_gpus"]["4"] > 0
     assert not (tmp_path / "out").exists()
 
 

@@ -1,5 +1,6 @@
 """`orion bench`: what it says without a measurement; measurements are tests/bench's."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -22,3 +23,22 @@ def test_a_scenario_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Ca
 def test_a_folder_without_runs_gives_no_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "report", str(tmp_path)]) == 1
     assert "holds no runs" in capsys.readouterr().err
+
+
+def test_workloads_are_listed_with_their_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "workloads"]) == 0
+    shown = capsys.readouterr().out
+    assert "gpt-decode: it generates" in shown
+    assert "    batch (integer; 1 by default): sequences generated together" in shown
+    assert main(["bench", "workloads", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["workloads"]
+    assert told["gemm"]["options"][0] == {
+        "name": "size", "default": 8192, "allowed": "integer",
+        "meaning": "rows and columns; 2048, 4096, 8192 are the usual",
+    }  # fmt: skip
+
+
+def test_the_cost_of_threads_needs_torch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["bench", "threads"]) == 1
+    assert "torch is not installed" in capsys.readouterr().err

@@ -1,35 +1,14 @@
 """`orion policy` and the policy's options of `orion run`, against a real agent of the simulated GPU."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from orion.cli import agents
-from orion.cli.errors import NoAgent
-
 ORION = [sys.executable, "-m", "orion.cli"]
 DEADLINE = 30.0
-
-
-@pytest.fixture
-def root(socket_folder: Path) -> Iterator[Path]:
-    yield socket_folder
-    try:
-        agent = agents.ask(socket_folder).agent_process_id
-    except NoAgent:
-        return
-    os.kill(agent, signal.SIGTERM)
-    deadline = time.monotonic() + DEADLINE
-    while (socket_folder / "agent.sock").exists():
-        assert time.monotonic() < deadline, "the agent does not end"
-        time.sleep(0.01)
 
 
 def orion(*arguments: str) -> subprocess.CompletedProcess[str]:

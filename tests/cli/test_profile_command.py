@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from orion.cli.main import main
-from orion.crds.profile import GPUProfile, parse_profile
+from orion.crds.profile import GPUProfile
+from orion.crds.profile_file import parse_profile
 
 DEADLINE = 30.0
 ADD = "_Z3addPi"
@@ -121,6 +122,17 @@ def test_an_injection_that_is_set_already_is_refused(
     monkeypatch.setenv("CUDA_INJECTION64_PATH", "/opt/other.so")
     assert main(["profile", "kernels", "--", "true"]) == 1
     assert "/opt/other.so" in capfd.readouterr().err
+
+
+def test_without_counters_classes_are_unknown_and_why_is_said(
+    profile: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert profile("--counters", "-o", "profile.yaml", lines=("kernel a 1 1 1 32 1 1 0 0 16 5000",)) == 0
+    assert "no hardware counters, so classes are unknown: ncu (Nsight Compute) is not on" in capfd.readouterr().err
+    (kernel,) = _read(tmp_path / "profile.yaml").spec.kernels
+    assert (kernel.kernel_class.value, len(kernel.identity or "")) == ("unknown", 16)
+    assert main(["profile", "kernels", "--counters", "--ncu", "x.csv", "--", "true"]) == 2
 
 
 def test_a_program_that_is_not_there_is_127(machine: Path) -> None:

@@ -13,7 +13,8 @@ from orion.cli.main import main
 from orion.cli.profiling import names, nsight_compute, orion_csv
 from orion.cli.profiling.occupancy import Limits, blocks_per_sm, sms_needed
 from orion.cli.profiling.units import Unit
-from orion.crds.profile import KernelClass, format_profile, parse_profile
+from orion.crds.profile import KernelClass
+from orion.crds.profile_file import format_profile, parse_profile
 
 HOPPER = Limits(
     sms=132,
@@ -201,12 +202,45 @@ def test_microseconds_are_asked_for_and_suspected(tmp_path: Path) -> None:
     assert _rows(tmp_path, text, Unit.US)[0].duration_ns == 100_500
     suspicious = orion_csv.to_profile(_rows(tmp_path, text), "x", None)
     assert any("--unit us" in warning for warning in suspicious.spec.source.warnings)
+    others = orion_csv.to_profile(_rows(tmp_path, HEADER + "gemm,1,0,98,100480\n", Unit.US), "x", None)
+    assert any("100 ms, longer than most kernels: try --unit ns" in warning for warning in others.spec.source.warnings)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     rows = [orion_csv.Row("a;b", KernelClass.MEMORY, 3, 1000.0), orion_csv.Row("c", KernelClass.UNKNOWN, 0, 5.0)]
     orion_csv.write_rows(tmp_path / "out.csv", rows)
     assert orion_csv.read_rows(tmp_path / "out.csv", Unit.NS) == rows
+
+
+ROWS = st.builds(
+    orion_csv.Row,
+    st.text(st.characters()),  # surrogates too
+    st.sampled_from(KernelClass),
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 10**15 - 1).map(float),
+)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=20))
+def test_whatever_names_hold_rows_keep_their_place(rows: list[orion_csv.Row]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "out.csv")
+        assert orion_csv.write_rows(path, rows) == len(rows)
+        # As Orion reads it: five cells a row, split at every comma.
+        assert all(line.count(",") == 4 for line in path.read_text().splitlines())
+        read = orion_csv.read_rows(path, Unit.NS)
+    assert [(row.kernel_class, row.sms, row.duration_ns) for row in read] == [
+        (row.kernel_class, row.sms, row.duration_ns) for row in rows
+    ]
+
+
+@given(st.text())
+def test_no_text_breaks_the_reader_of_orions_files(text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "orion.csv")
+        path.write_text(HEADER + text)
+        with contextlib.suppress(Refused):
+            orion_csv.to_profile(orion_csv.read_rows(path, Unit.NS), "x", 132)
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,19 @@
 
 import pytest
 
+from orion.crds.metadata import Metadata
 from orion.crds.profile import (
     GPU,
     Duration,
     GPUProfile,
     Kernel,
     KernelClass,
-    Metadata,
-    ProfileError,
     ProfileSpec,
     SharedMemory,
     Source,
     board_rows,
-    format_profile,
-    parse_profile,
 )
+from orion.crds.profile_file import ProfileError, format_profile, parse_profile
 from orion.hook import layout
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from orion.cli.profiling.occupancy import Limits, blocks_per_sm
-from orion.crds.profile import GPUProfile, Kernel, parse_profile
+from orion.crds.profile import GPUProfile, Kernel
+from orion.crds.profile_file import parse_profile
 
 pytestmark = pytest.mark.gpu
 SECONDS = 180

@@ -4,6 +4,7 @@ Nothing sleeps and hopes: a test waits for a client's answer or for what the age
 """
 
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -13,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Self
 
+from orion.hook import layout
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient
 from tests.hook.scripted_client import DEADLINE, MILLISECOND, Client, busy, eventually
@@ -56,6 +58,11 @@ class Machine:
     @property
     def program(self) -> Path:
         return self.build / "test" / "client_scripted"
+
+    def run_contexts_together(self) -> None:
+        """Let the GPUs run several processes' work at a time, as under MPS; before anything has used them."""
+        shutil.rmtree(self.folder / "sim", ignore_errors=True)
+        self.environment["ORION_SIM_MODE"] = "mps"
 
     # -- The agent -----------------------------------------------------------------------------------------------------
 
@@ -182,6 +189,17 @@ class Machine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def record_word(client: Client, field: str) -> int:
+    """Read a word of the record page in the client's own memory."""
+    maps = Path(f"/proc/{client.pid}/maps").read_text()
+    start = re.search(r"^([0-9a-f]+)-.*memfd:orion-record", maps, re.MULTILINE)
+    if start is None:
+        return 0
+    with open(f"/proc/{client.pid}/mem", "rb") as memory:
+        memory.seek(int(start[1], 16) + layout.offset(layout.RecordPage, field))
+        return int.from_bytes(memory.read(8), "little")
 
 
 def percentile(values: list[float], of_hundred: float) -> float:

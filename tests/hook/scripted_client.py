@@ -1,4 +1,4 @@
-"""A client process that does what a test tells it; hook/test/client_scripted.c has the commands.
+"""A client process that does what a test tells it; hook/test/client_scripted/main.c has the commands.
 
 It stamps what it does with CLOCK_MONOTONIC, which is `time.monotonic_ns` here, so a test compares times of several
 processes.

@@ -1,25 +1,12 @@
 """What a process learnt of its kernels outlives it, and the agent: the next one of its slot begins warm."""
 
-import re
 import signal
-from pathlib import Path
 
 from orion.hook import identity, layout
-from tests.hook.harness import Machine
+from tests.hook.harness import Machine, record_word
 from tests.hook.scripted_client import Client, eventually
 
 _SHAPES = range(100, 130)
-
-
-def record_word(client: Client, field: str) -> int:
-    """Read a word of the record page in the client's own memory."""
-    maps = Path(f"/proc/{client.pid}/maps").read_text()
-    start = re.search(r"^([0-9a-f]+)-.*memfd:orion-record", maps, re.MULTILINE)
-    if start is None:
-        return 0
-    with open(f"/proc/{client.pid}/mem", "rb") as memory:
-        memory.seek(int(start[1], 16) + layout.offset(layout.RecordPage, field))
-        return int.from_bytes(memory.read(8), "little")
 
 
 def learn(be: Client) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.hook.harness import Machine
+from tests.hook.harness import Machine, record_word
 from tests.hook.ordered_program import Operation, Program, Runner, Seen, check, fresh_folder, programs
 
 EXAMPLES = 60
@@ -72,6 +72,24 @@ def test_the_order_is_kept_beside_a_busy_hp(machine: Machine, tmp_path: Path) ->
     with hooked(machine, tmp_path, "be-0") as runner:
         hp.send("serve 100000 500 20000 1")
         keeps_order(runner)
+
+
+def test_the_order_is_kept_where_kernels_are_moved_to_a_partition(bare_machine: Machine, tmp_path: Path) -> None:
+    # A kernel known to be long leaves SMs to hp even while that is idle; beside a busy hp all that go are moved.
+    bare_machine.run_contexts_together()
+    bare_machine.start_agent()
+    bare_machine.agent.set_policy(bare_machine.uuids[0], policy="orion", max_slowdown=100, long_kernel_us=1000)
+    hp = bare_machine.start("hp-0")
+    with hooked(bare_machine, tmp_path, "be-0") as runner:
+        keeps_order(runner, kernel_us=(2000, 6000))  # the same programs twice: their kernels are known the second time
+        while_idle = record_word(runner.client, "partitioned_launches")
+        hp.send("serve 100000 4000 8000 1")
+        keeps_order(runner, kernel_us=(2000, 6000))
+        beside = record_word(runner.client, "overlapped_launches")
+        assert while_idle > 5
+        assert beside > 5
+        assert record_word(runner.client, "partitioned_launches") > while_idle
+        assert runner.client.said == []
 
 
 def launch(stream: int) -> Operation:

@@ -1,4 +1,4 @@
-"""Clients as threads of one process, by the C entry points: each scenario of hook/test/client_threads.c in turn."""
+"""Clients as threads of one process, by the C entry points: each scenario of hook/test/client_threads/ in turn."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 from tests.hook.harness import Machine
 
-SOURCE = Path(__file__).parents[2] / "hook" / "test" / "client_threads.c"
+SOURCE = Path(__file__).parents[2] / "hook" / "test" / "client_threads" / "scenarios.h"
 SCENARIOS = sorted(set(re.findall(r"SCENARIO\((\w+)\)", SOURCE.read_text())) - {"name"})
 SECONDS = 60
 

@@ -86,3 +86,25 @@ def test_overlap_by_turns_is_said_to_have_no_effect(agent: AgentProcess) -> None
         for client in (hp, be):
             client.record.set(layout.RecordPage, "shares_context", 1)
         only("BudgetBelowSharingCost", "ask for at least 1.1")
+
+
+def test_lost_contexts_are_said_of_clients_and_of_what_they_share(agent: AgentProcess) -> None:
+    with (
+        ProtocolClient(agent.slot("hp-0")).join() as hp,
+        ProtocolClient(agent.slot("be-0")).join() as be,
+        AgentClient(agent.root) as administrator,
+    ):
+        be.hear_until({hp.seat})
+        for client in (hp, be):
+            client.record.set(layout.RecordPage, "launches", 1)
+            client.record.set(layout.RecordPage, "shares_context", 1)
+        be.record.set(layout.RecordPage, "fault", 700)
+        shown = client_of(administrator, "be-0").condition
+        assert shown.startswith("lost its context: CUDA error 700 (illegal address)")
+        hp.record.set(layout.RecordPage, "fault", 2**64 - 1)  # what a hostile page may say
+        assert "CUDA error 4294967295;" in client_of(administrator, "hp-0").condition
+        hp.record.set(layout.RecordPage, "fault", 806)
+        eventually(lambda: "SharedFault" in gpu_conditions(administrator), "the shared fault is said")
+        sentence = gpu_conditions(administrator)["SharedFault"]
+        assert sentence.startswith("2 of 2 clients that share a context (MPS) lost it: CUDA error 700 (illegal")
+        assert "restart these clients, and the MPS daemon" in sentence

@@ -11,6 +11,8 @@ import pytest
 
 from orion.hook import identity, layout
 from orion.node_agent import knowledge
+from orion.node_agent.api import agent_pb2
+from orion.node_agent.api.client import AgentClient, RequestRefused
 from orion.node_agent.knowledge import Knowledge
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient, head
@@ -21,10 +23,7 @@ Entry = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True)
 class Kernel:
-    name: str = "gemm"
-    grid: tuple[int, int, int] = (132, 1, 1)
-    block: tuple[int, int, int] = (256, 1, 1)
-    shared_bytes: int = 0
+    identity: int
     duration_ns: int = 1_800_000
     sms: int = 132
     kernel_class: int = layout.KernelClass.COMPUTE
@@ -100,20 +99,27 @@ def test_a_table_is_sealed_and_follows_what_is_new(tmp_path: Path, monkeypatch: 
 def test_rows_of_a_profile(tmp_path: Path) -> None:
     known = Knowledge(tmp_path / "be-0")
     known.merge(learnt((key(1), 50, 1, 0, 0)))
-    known.set_profile([Kernel(), Kernel(duration_ns=5), Kernel(name="gemv", sms=0, duration_ns=0)])
-    gemm = identity.kernel_identity(b"gemm", (132, 1, 1), (256, 1, 1), 0)
-    gemv = identity.kernel_identity(b"gemv", (132, 1, 1), (256, 1, 1), 0)
+    gemm, gemv = key(100), key(101)
+    known.set_profile([Kernel(gemm), Kernel(gemm, duration_ns=5), Kernel(gemv, sms=0, duration_ns=0)])
     assert entries_in(table_of(known)) == [
         (gemm, 18_000, 132, layout.KernelClass.COMPUTE, layout.KNOWN_PROFILE),
         (gemv, 0, 0, layout.KernelClass.COMPUTE, layout.KNOWN_PROFILE),
         (key(1), 50, 1, 0, 0),
     ]
+    assert (known.profiled, known.learnt) == (2, 1)
+    for wrong in (
+        Kernel(0),
+        Kernel(gemm | identity.LOCAL),
+        Kernel(gemm, duration_ns=-1),
+        Kernel(gemm, sms=-1),
+        Kernel(gemm, kernel_class=9),
+    ):
+        with pytest.raises(ValueError, match=r"kernel|KernelClass"):
+            known.set_profile([Kernel(gemv), wrong])
+    assert known.profiled == 2  # as before
     known.set_profile([])
     assert len(known) == 1
-    for wrong in (Kernel(grid=(0, 1, 1)), Kernel(block=(2**32, 1, 1)), Kernel(duration_ns=-1), Kernel(kernel_class=9)):
-        with pytest.raises(ValueError, match=r"kernel|KernelClass"):
-            known.set_profile([wrong])
-    known.set_profile(Kernel(name=f"kernel_{number}") for number in range(20_000))
+    known.set_profile(Kernel(key(number)) for number in range(20_000))
     assert len(known) == layout.KNOWLEDGE_ENTRIES
 
 
@@ -121,7 +127,7 @@ def test_it_is_saved_now_and_then_and_loaded(tmp_path: Path, monkeypatch: pytest
     path = tmp_path / "deep" / "be-0"
     known = Knowledge(path)
     known.merge(learnt((key(1), 50, 1, 0, 0)))
-    known.set_profile([Kernel()])
+    known.set_profile([Kernel(key(100))])
     known.save()
     assert not path.exists()  # it is news since just now
     monkeypatch.setattr(knowledge, "_SAVE_SECONDS", 0.0)
@@ -135,8 +141,17 @@ def test_it_is_saved_now_and_then_and_loaded(tmp_path: Path, monkeypatch: pytest
     known.merge(learnt((key(2), 50, 1, 0, 0)))
     known.close()
     assert len(Knowledge(path)) == 3
-    again.remove()
-    assert not path.exists()
+
+
+def test_the_files_of_slots_that_are_gone_are_bounded(tmp_path: Path) -> None:
+    for number in range(6):
+        known = Knowledge(tmp_path / "GPU-x" / f"be-{number}")
+        known.merge(learnt((key(1), 50, 1, 0, 0)))
+        known.close()
+        os.utime(tmp_path / "GPU-x" / f"be-{number}", (number, number))
+    knowledge.sweep(tmp_path / "GPU-x", most=4)
+    assert sorted(path.name for path in (tmp_path / "GPU-x").iterdir()) == ["be-2", "be-3", "be-4", "be-5"]
+    knowledge.sweep(tmp_path / "none", most=4)
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", b"x" * 100, None])
@@ -195,3 +210,60 @@ def test_a_burst_of_messages_is_read_and_kept(agent: AgentProcess) -> None:
             tell(client, *((key(number), 50, 1, 0, 0) for number in range(first, first + 250)))
         eventually(lambda: (key(7499), 50, 1, 0, 0) in taught(agent, "be-0"), "all was read")
     assert len(taught(agent, "be-0")) == min(7500, knowledge.GPU_ENTRIES // _slots(agent))
+
+
+def test_a_slot_that_is_opened_again_knows_what_it_knew(agent: AgentProcess) -> None:
+    with AgentClient(agent.root) as administrator:
+        name = administrator.open_slot(GPU, agent_pb2.BE).name
+        with ProtocolClient(agent.slot(name)).join() as client:
+            client.hear()
+            tell(client, (key(1), 50, 1, 0, 0))
+            eventually(lambda: taught(agent, name) == [(key(1), 50, 1, 0, 0)], "what was told is known")
+        administrator.close_slot(GPU, name)
+        assert administrator.open_slot(GPU, agent_pb2.BE).name == name
+        assert taught(agent, name) == [(key(1), 50, 1, 0, 0)]
+
+
+def row(number: int, **more: int) -> agent_pb2.ProfileRow:
+    values = {"duration_ns": 1_800_000, "sms": 132} | more
+    return agent_pb2.ProfileRow(identity=key(number), kernel_class=agent_pb2.COMPUTE, **values)
+
+
+def test_administrators_give_a_profile(agent: AgentProcess) -> None:
+    rows = [row(1), row(2, duration_ns=0, sms=0)]
+    told = [
+        (key(1), 18_000, 132, layout.KernelClass.COMPUTE, layout.KNOWN_PROFILE),
+        (key(2), 0, 0, layout.KernelClass.COMPUTE, layout.KNOWN_PROFILE),
+    ]
+    with ProtocolClient(agent.slot("be-0")).join() as client, AgentClient(agent.root) as administrator:
+        while not isinstance(client.hear(), layout.Neighbours):
+            pass
+        slot = administrator.set_profile(GPU, "be-0", rows)
+        assert (slot.name, slot.profile_kernels, slot.learnt_kernels) == ("be-0", 2, 0)
+        client.hear()  # one that runs already is told at once
+        assert client.knowledge is not None
+        assert entries_in(client.knowledge) == told
+    assert taught(agent, "be-1") == []
+    agent.terminate()
+    agent.start()
+    assert taught(agent, "be-0") == told
+    with AgentClient(agent.root) as administrator:
+        assert administrator.set_profile(GPU, "be-0", []).profile_kernels == 0
+    assert taught(agent, "be-0") == []
+
+
+@pytest.mark.parametrize(
+    ("slot", "rows", "sentence"),
+    [
+        ("be-77", [row(1)], "no slot 'be-77'"),
+        ("be-0", [agent_pb2.ProfileRow()], "is no identity"),
+        ("be-0", [agent_pb2.ProfileRow(identity=key(1), kernel_class=7)], "kernel_class"),  # type: ignore[arg-type]
+        ("be-0", [row(number) for number in range(layout.KNOWLEDGE_ENTRIES + 1)], "at most 8192"),
+    ],
+    ids=["slot", "identity", "class", "many"],
+)
+def test_a_profile_that_cannot_be_is_refused(
+    agent: AgentProcess, slot: str, rows: list[agent_pb2.ProfileRow], sentence: str
+) -> None:
+    with AgentClient(agent.root) as administrator, pytest.raises(RequestRefused, match=sentence):
+        administrator.set_profile(GPU, slot, rows)

@@ -66,6 +66,23 @@ def the_higher_priority_starts_first() -> None:
     near(gpu.between(start, gpu.mark(low)), 2100)
 
 
+def what_a_destroyed_stream_has_queued_is_the_contexts() -> None:
+    gpu = Device()
+    start = gpu.mark(gpu.stream())
+    for _ in range(2):
+        gone = gpu.stream()
+        gpu.launch(gone, 1000)
+        ok(cuda.cuStreamDestroy(gone))
+    all_of_it = ok(cuda.cuEventCreate(0))
+    ok(cuda.cuCtxRecordEvent(ok(cuda.cuCtxGetCurrent()), all_of_it))
+    near(gpu.between(start, all_of_it), 2000)
+    gone = gpu.stream()
+    gpu.launch(gone, 1000)
+    ok(cuda.cuStreamDestroy(gone))
+    ok(cuda.cuCtxSynchronize())
+    near(gpu.between(start, gpu.mark(gpu.stream())), 3000)
+
+
 def events_order_streams() -> None:
     gpu = Device()
     one, two = gpu.stream(), gpu.stream()

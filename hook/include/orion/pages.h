@@ -126,8 +126,8 @@ struct orion_busy_page {
     _Atomic uint64_t drained_ns; /* when the last busy period drained */
     _Atomic uint64_t busy_since_ns;    /* when the open busy period began */
     _Atomic uint64_t overlap_until_ns; /* hp's leave: be may overlap until then; 0: not in this busy period */
-    _Atomic uint64_t current;          /* the latest launch, packed by orion_pack_current; 0: unknown */
-    _Atomic uint64_t iterations;       /* synchronising calls that proved work: ends of iterations, requests, tokens */
+    _Atomic uint64_t current;          /* the latest launch, packed by orion_pack_current; 0: unknown, or nobody asks for it */
+    _Atomic uint64_t iterations;       /* TICKTOCK: synchronising calls after some work: ends of iterations, requests, tokens */
     _Atomic uint64_t typical_ns;       /* what this client's busy periods usually last */
     uint8_t unused[3960];
 };
@@ -167,15 +167,21 @@ struct orion_record_page {
     _Atomic uint64_t shares_context;      /* 1: under MPS, contexts run together */
     _Atomic uint64_t long_kernel_ns;      /* be: the longest kernel known that is longer than the policy's long_kernel_ns */
     char long_kernel_name[128];           /* be: its name, NUL-padded; written before long_kernel_ns */
-    uint8_t unused[3400];
+    _Atomic uint64_t fault;               /* the CUresult with which the client lost its context first; 0: none */
+    uint8_t unused[3392];
 };
 
-/* SMs (16 bits), class (8), expected duration in 100 ns (32, saturating), of one launch of hp. */
-static inline uint64_t orion_pack_current(uint32_t sms, uint32_t kernel_class, uint64_t expected_ns)
+/* One launch of hp: SMs (16 bits), class (8), the number of the launch (8, so that like ones can be told apart), expected
+ * duration in 100 ns (32, saturating). What is unknown is 0. */
+static inline uint64_t orion_pack_current(uint32_t sms, uint32_t kernel_class, uint32_t launch, uint64_t expected_ns)
 {
     uint64_t hundreds = expected_ns / 100 > UINT32_MAX ? UINT32_MAX : expected_ns / 100;
-    return (uint64_t)(sms & 0xffff) | (uint64_t)(kernel_class & 0xff) << 16 | hundreds << 32;
+    return (uint64_t)(sms & 0xffff) | (uint64_t)(kernel_class & 0xff) << 16 | (uint64_t)(launch & 0xff) << 24 | hundreds << 32;
 }
+static inline uint32_t orion_current_sms(uint64_t current) { return (uint32_t)current & 0xffff; }
+static inline uint32_t orion_current_class(uint64_t current) { return (uint32_t)(current >> 16) & 0xff; }
+static inline uint32_t orion_current_launch(uint64_t current) { return (uint32_t)(current >> 24) & 0xff; }
+static inline uint64_t orion_current_ns(uint64_t current) { return (current >> 32) * 100; }
 
 _Static_assert(sizeof(struct orion_page_header) == 64, "header");
 _Static_assert(sizeof(struct orion_policy) == 128, "policy");

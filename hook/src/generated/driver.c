@@ -64,5 +64,6 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuStreamSynchronize);
     FILL(cuStreamWaitEvent);
     FILL(cuStreamWaitValue32_v2);
+    FILL(cuStreamWriteValue32_v2);
     FILL(cuThreadExchangeStreamCaptureMode);
 }

@@ -64,6 +64,7 @@ struct orion_driver {
     __typeof__(cuStreamSynchronize) *cuStreamSynchronize;
     __typeof__(cuStreamWaitEvent) *cuStreamWaitEvent;
     __typeof__(cuStreamWaitValue32_v2) *cuStreamWaitValue32_v2;
+    __typeof__(cuStreamWriteValue32_v2) *cuStreamWriteValue32_v2;
     __typeof__(cuThreadExchangeStreamCaptureMode) *cuThreadExchangeStreamCaptureMode;
 };
 extern struct orion_driver orion_driver;

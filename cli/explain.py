@@ -1,0 +1,124 @@
+"""`orion explain`: what admission would do to a pod, and why, without making it."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orion.cli.errors import Refused
+
+if TYPE_CHECKING:
+    from orion.cli.pod_sources import Source
+    from orion.operator.webhook.decisions import Decision
+
+app = typer.Typer(no_args_is_help=True, help="Say what Orion would do to a pod, and why.")
+
+
+@app.callback()
+def explain() -> None:
+    """Say what Orion would do to a pod, and why."""
+
+
+@app.command()
+def pod(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A pod; with -f also a Deployment, Job, ... of that name."),
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Its namespace.", show_default="the context's")
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", "-f", help="YAML with the pod or what makes it, and GPUShares if you like; repeatable."),
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Ask no cluster; with -f only.")] = False,
+    require_share: Annotated[
+        bool, typer.Option("--require-share", help="As if the webhook ran with this option.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show as a diff what the webhook would change in a pod, and why. Exit 1 if it would refuse the pod.
+
+    [bold]orion explain pod -f deployment.yaml[/bold]
+
+    Nothing is made or changed. Of a pod that exists it shows what would become of it if it were made anew.
+    """
+    from pydantic import ValidationError
+
+    from orion.cli import pod_sources
+    from orion.operator.webhook.admitting import admit
+    from orion.operator.webhook.decisions import Outcome
+    from orion.operator.webhook.defaults import Defaults
+
+    source = pod_sources.find(name, namespace, file or (), offline)
+    try:
+        decision = admit(source.pod, source.cluster, Defaults(require_share=require_share))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Refused(f"{source.what} is no pod: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if as_json:
+        print(json.dumps(_plain(source, decision)))
+    else:
+        _show(source, decision)
+    raise typer.Exit(1 if decision.outcome is Outcome.REFUSED else 0)
+
+
+def _plain(source: "Source", decision: "Decision") -> dict[str, Any]:
+    from orion.operator.webhook.patching import difference
+
+    return {
+        "what": source.what,
+        "namespace": source.namespace,
+        "outcome": str(decision.outcome),
+        "reason": str(decision.reason),
+        "sentence": decision.sentence,
+        "because": list(decision.because),
+        "cautions": list(decision.cautions),
+        "share": decision.share,
+        "patch": difference(source.pod, decision.pod),
+    }
+
+
+def _show(source: "Source", decision: "Decision") -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(highlight=False, soft_wrap=True)
+    where = f"{source.what} in namespace {source.namespace}"
+    for line in _headlines(where, decision):
+        console.print(line)
+    for sentence in decision.because:
+        console.print(f"  {escape(sentence)}")
+    for caution in decision.cautions:
+        console.print(f"  [yellow]! {escape(caution)}[/yellow]")
+    for line in _diff(source.pod, decision.pod):
+        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+        console.print(f"[{style}]{escape(line)}[/{style}]" if style else escape(line))
+
+
+def _headlines(where: str, decision: "Decision") -> list[str]:
+    from rich.markup import escape
+
+    from orion.operator.webhook.decisions import Outcome, Reason
+
+    if decision.outcome is Outcome.REFUSED:
+        return [f"[bold red]refused[/bold red]: {escape(where)}", f"  {escape(decision.sentence)}"]
+    if decision.reason is Reason.NOT_OURS:
+        return [
+            f"[bold]not managed[/bold]: {escape(where)}",
+            "  it has no annotation orion/priority and asks for no slot (orion.gpu/hp, orion.gpu/be)",
+        ]
+    word = "[bold]unchanged[/bold]" if decision.outcome is Outcome.UNCHANGED else "[bold green]changed[/bold green]"
+    return [f"{word}: {escape(where)}"]
+
+
+def _diff(before: Any, after: Any) -> list[str]:
+    """Return what differs, as YAML people compare it; the grant is one long line and stays one."""
+    import difflib
+
+    import yaml
+
+    old, new = (yaml.safe_dump(each, sort_keys=False, width=4_000).splitlines() for each in (before, after))
+    return list(difflib.unified_diff(old, new, lineterm=""))[2:]

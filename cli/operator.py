@@ -1,0 +1,64 @@
+"""`orion operator`: run the reconciler in the foreground."""
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orion.cli.errors import Refused
+
+
+def operator(
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="The way to the API server.", show_default="the pod's service account, or yours")
+    ] = None,
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option(help="Look after pods and shares of this namespace only; may be repeated.", show_default="all"),
+    ] = None,
+    address: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics are; empty: nowhere.")
+    ] = "0.0.0.0:8080",
+    lease_namespace: Annotated[
+        str | None, typer.Option(help="Where the Lease is that decides who writes.", show_default="this pod's")
+    ] = None,
+    lease_name: Annotated[str, typer.Option(help="The name of that Lease.")] = "orion-operator",
+    elect: Annotated[bool, typer.Option(help="Whether a Lease decides which of several operators writes.")] = True,
+    concurrency: Annotated[int, typer.Option(min=1, max=256, help="Objects written at the same time.")] = 16,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log what kopf does, too.")] = False,
+) -> None:
+    """Run the operator: what GPUShare objects say becomes true of pods, and what is true becomes their status.
+
+    Several may run; the one that holds the Lease writes, the others stand by with all objects known.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("kopf").setLevel(logging.DEBUG if verbose else logging.WARNING)
+    told: dict[str, object] = {
+        "kubeconfig": kubeconfig,
+        "namespaces": tuple(namespace or ()),
+        "address": address,
+        "lease_name": lease_name,
+        "elect": elect,
+        "concurrency": concurrency,
+    }
+    _run(told | ({"lease_namespace": lease_namespace} if lease_namespace else {}))
+
+
+def _run(told: dict[str, object]) -> None:
+    from pydantic import ValidationError
+
+    from orion.operator.reconciler.connection import NoCredentials
+    from orion.operator.reconciler.serving import Stopped, run
+    from orion.operator.reconciler.settings import ReconcilerSettings
+
+    try:
+        settings = ReconcilerSettings.model_validate(told)
+    except ValidationError as error:
+        first = error.errors()[0]
+        flag = f"--{str(first['loc'][0]).replace('_', '-')}"
+        raise Refused(f"{flag} cannot be {first['input']!r}: {first['msg']}", status=2) from error
+    try:
+        run(settings)
+    except (NoCredentials, Stopped, OSError) as error:
+        raise Refused(str(error)) from error

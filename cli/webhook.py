@@ -1,0 +1,84 @@
+"""`orion webhook`: run the admission server in the foreground, as its Deployment does."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orion.cli.errors import Refused
+
+if TYPE_CHECKING:
+    from orion.operator.webhook.serving import Webhook
+
+
+def webhook(
+    certificates: Annotated[
+        Path,
+        typer.Option(help="A folder with tls.crt and tls.key, as a TLS secret has them; changes are taken in at once."),
+    ] = Path("/etc/orion/webhook"),
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the API server asks.")] = "0.0.0.0:9443",
+    health: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Health and metrics in plain HTTP; empty: nowhere.")
+    ] = "0.0.0.0:8080",
+    require_share: Annotated[
+        bool, typer.Option("--require-share", help="Refuse pods that no GPUShare governs.")
+    ] = False,
+    leave_seconds: Annotated[
+        float, typer.Option(min=0, max=600, help="How long reviews are still taken after SIGTERM.")
+    ] = 5.0,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="How to reach the API server.", show_default="the pod's, else $KUBECONFIG")
+    ] = None,
+    log_level: Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Run the webhook: it gives slots and the hook to pods that ask, and refuses what cannot work.
+
+    It keeps no state; run two of it. `orion explain pod` says what it would do to a pod.
+    """
+    level = logging.getLevelNamesMapping().get(log_level.upper())
+    if level is None:
+        raise Refused(f"--log-level is debug, info, warning or error, not {log_level!r}", status=2)
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _run(certificates, _address("--listen", listen), health, require_share, leave_seconds, kubeconfig)
+
+
+def _run(
+    folder: Path,
+    listen: tuple[str, int],
+    health: str,
+    require_share: bool,
+    leave_s: float,
+    kubeconfig: Path | None,
+) -> None:
+    from orion.operator.webhook.api_server import NoCluster, find_access
+    from orion.operator.webhook.defaults import Defaults
+    from orion.operator.webhook.serving import Listening, Webhook
+    from orion.operator.webhook.tls import CERTIFICATE, KEY, BadCertificate
+
+    plain = _address("--health", health) if health else None
+    listening = Listening(
+        *listen,
+        certificate=folder / CERTIFICATE,
+        key=folder / KEY,
+        health_address=plain[0] if plain else "",
+        health_port=plain[1] if plain else None,
+        leave_s=leave_s,
+    )
+    try:
+        server = Webhook(find_access(kubeconfig), Defaults(require_share=require_share), listening)
+        asyncio.run(server.run(started=_say))
+    except (NoCluster, BadCertificate, OSError) as error:
+        raise Refused(str(error)) from error
+
+
+def _say(server: "Webhook") -> None:
+    logging.getLogger(__name__).info("reviews on port %d, health on port %d", server.port, server.health_port)
+
+
+def _address(option: str, text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
+        raise Refused(f"{option} is HOST:PORT, such as 0.0.0.0:9443, not {text!r}", status=2)
+    return host.strip("[]"), int(port)

@@ -1,0 +1,85 @@
+"""Names of annotations, labels and resources, all in one place, and what a pod's annotations say."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from orion.crds.errors import Unreadable
+from orion.crds.grant import PodGrant
+from orion.crds.metadata import ObjectName
+from orion.crds.model import GROUP, Model
+from orion.crds.policy import Priority
+
+PREFIX = "orion/"
+""" Of every annotation and label of ours on pods and nodes; tenants may set the first three, and only at creation. """
+
+PRIORITY = "orion/priority"
+""" On a pod, by its owner: hp or be. """
+
+SHARE = "orion/share"
+""" On a pod, by its owner: the name of the GPUShare that governs it, in its namespace. """
+
+CONTAINERS = "orion/containers"
+""" On a pod, by its owner: the containers that get slots, separated by commas; absent: all that ask for a GPU. """
+
+GRANT = "orion/grant"
+""" On a pod, by webhook and reconciler alone: what its containers may do, as JSON (`PodGrant`). """
+
+SIMULATED = "orion/simulated"
+""" On a node, by the operator: "true" where its GPUs are simulated. """
+
+GPUS = "orion/gpus"
+""" On a node, by the operator: how many GPUs it offers. """
+
+MODEL = "orion/gpu-model"
+""" On a node, by the operator: the model of its GPUs, in the form of a label. """
+
+MODE = "orion/mode"
+""" On a node, by the operator: timeslice or mps where all of its GPUs are in that mode, else mixed. """
+
+RESOURCE_PREFIX = f"{GROUP}/"
+RESOURCES = {priority: f"{GROUP}/{priority}" for priority in Priority}
+""" What a container asks for: slots. """
+
+
+class PodMarks(Model):
+    """What a pod's owner says of it in annotations."""
+
+    priority: Annotated[Priority | None, Field(alias=PRIORITY)] = None
+    """ None: not said. """
+
+    share: Annotated[ObjectName | None, Field(alias=SHARE)] = None
+    """ None: the share whose selector matches. """
+
+    containers: Annotated[tuple[str, ...] | None, Field(alias=CONTAINERS)] = None
+    """ None: all that ask for a GPU. """
+
+
+def read_marks(annotations: Mapping[str, str]) -> PodMarks:
+    """Return what a pod's owner said.
+
+    Raises:
+        Unreadable: an annotation of ours has no meaning; the sentence names it.
+    """
+    priority = annotations.get(PRIORITY)
+    if priority is not None and priority not in list(Priority):
+        raise Unreadable(f"annotation {PRIORITY} must be hp or be, not {priority[:63]!r}")
+    containers = annotations.get(CONTAINERS)
+    names = None if containers is None else tuple(name.strip() for name in containers.split(","))
+    if names is not None and (not all(names) or len(set(names)) < len(names)):
+        raise Unreadable(
+            f"annotation {CONTAINERS} must be names of containers separated by commas, each once, not {containers!r}"
+        )
+    marks = {PRIORITY: priority, SHARE: annotations.get(SHARE), CONTAINERS: names}
+    return PodMarks.read({name: value for name, value in marks.items() if value is not None}, "annotation")
+
+
+def read_grant(annotations: Mapping[str, str]) -> PodGrant | None:
+    """Return the grant that a pod carries, or None.
+
+    Raises:
+        Unreadable: there is one, and it is no grant.
+    """
+    text = annotations.get(GRANT)
+    return None if text is None else PodGrant.from_json(text, f"annotation {GRANT}")

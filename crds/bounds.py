@@ -1,0 +1,56 @@
+"""Bounds of durations and quantities: one sentence for a wrong form and for a wrong size, in CEL as in Python."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from orion.crds.durations import Duration
+from orion.crds.quantities import Quantity
+from orion.crds.rules import FIELD, Rule, add_rules
+
+
+@dataclass(frozen=True)
+class Between:
+    """Bounds, both allowed, of a `Duration` or a `Quantity`, for ``Annotated``.
+
+    Args:
+        least: such as ``Duration("50us")``.
+        most: of the same type.
+        what: what the value is called in the sentence.
+        example: what a good one looks like; part of the sentence.
+    """
+
+    least: Duration | Quantity
+    most: Duration | Quantity
+    what: str
+    example: str
+
+    @property
+    def _must(self) -> str:
+        return f"must be {self.what} from {self.least} to {self.most}, such as {self.example}"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        kind = type(self.least)
+
+        def check(value: object) -> Duration | Quantity:
+            try:
+                read = kind.read(value)
+            except ValueError:
+                raise ValueError(f"{self._must}; not {value!r}") from None
+            if not self.least.value <= read.value <= self.most.value:
+                raise ValueError(f"{self._must}; not {value}")
+            return read
+
+        return core_schema.no_info_before_validator_function(check, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = dict(handler(core))
+        schema.pop("pattern", None)  # the rule's sentence says it better, and the API server would give both
+        kind = type(self.least)
+        least = kind.cel_compare(kind.cel("self"), ">=", self.least.cel_literal)
+        most = kind.cel_compare(kind.cel("self"), "<=", self.most.cel_literal)
+        cel = f"{kind.cel_valid('self')} && {least} && {most}"
+        return add_rules(schema, Rule(cel, f"{FIELD} {self._must}"))

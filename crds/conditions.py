@@ -1,0 +1,93 @@
+"""Conditions as Kubernetes writes them (metav1.Condition), and changing one without touching its time needlessly."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from orion.crds.model import Model
+
+MESSAGE_MAX = 1_024
+
+
+class ConditionType(StrEnum):
+    """What is said of shares and GPUs; each kind uses some of them."""
+
+    READY = "Ready"
+    HOOK_INJECTED = "HookInjected"
+    POLICY_CONFLICT = "PolicyConflict"
+    DEGRADED = "Degraded"
+    MODE_PENDING = "ModePending"
+
+
+class Condition(Model):
+    """One thing that is so, is not so, or is not known."""
+
+    type: Annotated[str, Field(min_length=1, max_length=316, pattern="^[A-Za-z]([-A-Za-z0-9_./]*[A-Za-z0-9])?$")]
+    """ What the condition is about, such as Ready. """
+
+    status: Literal["True", "False", "Unknown"]
+    """ Whether it is so. """
+
+    observed_generation: Annotated[int | None, Field(ge=0)] = None
+    """ The metadata.generation that the condition was found for; an older one may be out of date. """
+
+    last_transition_time: Annotated[str, Field(max_length=40, json_schema_extra={"format": "date-time"})]
+    """ When the status last changed, as RFC 3339. """
+
+    reason: Annotated[str, Field(min_length=1, max_length=256, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
+    """ Why, in one CamelCase word for programs. """
+
+    message: Annotated[str, Field(max_length=MESSAGE_MAX)] = ""
+    """ Why, in a sentence for people. """
+
+
+Conditions = Annotated[
+    list[Condition],
+    Field(
+        max_length=16,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    ),
+]
+
+
+def with_condition(
+    before: Sequence[Condition],
+    kind: ConditionType,
+    status: bool | None,
+    reason: str,
+    message: str = "",
+    generation: int | None = None,
+    now: datetime | None = None,
+) -> list[Condition]:
+    """Return conditions with one of them set; the others, and the order, stay.
+
+    Args:
+        before: the conditions so far.
+        kind: which to set.
+        status: None: not known.
+        reason: one CamelCase word.
+        message: cut where it is longer than the API takes.
+        generation: of the object that was looked at.
+        now: the time, for tests; it is used only where the status changes.
+    """
+    word: Literal["True", "False", "Unknown"] = "Unknown" if status is None else "True" if status else "False"
+    old = next((each for each in before if each.type == kind), None)
+    since = old.last_transition_time if old and old.status == word else timestamp(now or datetime.now(UTC))
+    text = message if len(message) <= MESSAGE_MAX else f"{message[: MESSAGE_MAX - 3]}..."
+    new = Condition(
+        type=kind.value,
+        status=word,
+        observed_generation=generation,
+        last_transition_time=since,
+        reason=reason,
+        message=text,
+    )
+    return [new if each.type == kind else each for each in before] + ([] if old else [new])
+
+
+def timestamp(moment: datetime) -> str:
+    """Return a time as the API server writes it: RFC 3339, UTC, whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,113 @@
+"""Quantities as Kubernetes writes them: "8Gi" of memory, "1.3" or "1300m" of anything.
+
+Every decimal of the API is such a quantity. A JSON number is read as a binary fraction, of a width that depends on the
+reader, so Kubernetes' conventions advise against numbers with a fraction; an integer percentage would need its unit in
+each field's name, and memory a second type still. A quantity is exact, is what people know from CPU ("500m"), and the
+API server compares it in CEL. Numbers without a fraction may go without quotes.
+"""
+
+import re
+from decimal import ROUND_CEILING, Decimal
+from typing import Any, Self
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+MAX_LENGTH = 32
+PATTERN = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?[0-9]{1,2})?$"
+
+_WHOLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,2})|([KMGTPE]i|[numkMGTPE]))?")
+_UNITS: dict[str, Decimal] = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
+_UNITS |= {letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)}
+_UNITS |= {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)}
+_BINARY = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
+
+
+class Quantity(str):
+    """An amount, as text.
+
+    Raises:
+        ValueError: the text is no quantity.
+    """
+
+    __slots__ = ("value",)
+
+    value: Decimal
+    """ Exact. """
+
+    def __new__(cls, text: str) -> Self:  # noqa: D102 - the class says it
+        match = _WHOLE.fullmatch(text) if len(text) <= MAX_LENGTH else None
+        if match is None:
+            raise ValueError(f"must be a quantity such as 8Gi, 500m or 1.3; not {text[:MAX_LENGTH]!r}")
+        made = super().__new__(cls, text)
+        number, exponent, unit = match.groups()
+        made.value = Decimal(number + (exponent or "")) * _UNITS.get(unit, Decimal(1))
+        return made
+
+    @classmethod
+    def read(cls, value: object) -> Self:
+        """Return what JSON holds as a quantity: text, or a whole number.
+
+        Raises:
+            ValueError: it is none.
+        """
+        if isinstance(value, float):
+            raise ValueError(f"must be a quantity in quotes, such as '{value:g}'; not the number {value!r}")
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise ValueError(f"must be a quantity such as 8Gi, 500m or 1.3; not {value!r}")
+        return cls(str(value))
+
+    @classmethod
+    def of_bytes(cls, amount: int) -> Self:
+        """Return a number of bytes in the largest binary unit that leaves it whole."""
+        for power, unit in zip(range(6, 0, -1), _BINARY, strict=True):
+            if amount and amount % 1024**power == 0:
+                return cls(f"{amount // 1024**power}{unit}")
+        return cls(str(amount))
+
+    @classmethod
+    def of_milli(cls, thousandths: int) -> Self:
+        """Return a number of thousandths as a decimal."""
+        return cls(f"{(Decimal(thousandths) / 1000).normalize():f}")
+
+    @property
+    def bytes(self) -> int:
+        """A whole number, rounded up as Kubernetes does."""
+        return int(self.value.to_integral_value(ROUND_CEILING))
+
+    @property
+    def milli(self) -> int:
+        """Thousandths, the unit of the shared pages, rounded to the nearest."""
+        return int((self.value * 1000).to_integral_value())
+
+    @staticmethod
+    def cel_valid(name: str) -> str:
+        """Return the CEL expression that says whether a string or integer is a quantity."""
+        return f"isQuantity(string({name}))"
+
+    @staticmethod
+    def cel(name: str) -> str:
+        """Return the CEL expression of the value that a string or an integer names."""
+        return f"quantity(string({name}))"
+
+    @property
+    def cel_literal(self) -> str:
+        """The same of this one."""
+        return f"quantity('{self}')"
+
+    @staticmethod
+    def cel_compare(left: str, sign: str, right: str) -> str:
+        """Return the CEL expression that compares two values."""
+        return f"{left}.compareTo({right}) {sign} 0"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls.read, serialization=core_schema.plain_serializer_function_ser_schema(str)
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        either: list[dict[str, str]] = [{"type": "integer"}, {"type": "string"}]
+        return {"anyOf": either, "x-kubernetes-int-or-string": True, "maxLength": MAX_LENGTH, "pattern": PATTERN}

@@ -1,0 +1,198 @@
+/* A CUDA program that trains on several GPUs from one process, as it is told, one command a line; answers as those of
+ * client_scripted. It knows nothing of Orion. Its kernels are compute_gpuG and ncclDevKernel_AllReduce_gpuG, so when
+ * they ran on which GPU is in the simulated GPU's trace. A collective ends together on all GPUs as far as what comes
+ * after it can tell; it does not spin until its peers run, which the simulated GPU's kernels cannot.
+ *
+ *   init N            contexts, modules and streams on GPUs 0 to N-1
+ *   compute GPU US    a kernel there
+ *   collective US     a collective on all GPUs, launched by this thread, one GPU after the other
+ *   graph US          the same as a graph a GPU, captured before
+ *   apart GPU US      the collective of that GPU alone; its peers' are commands of their own
+ *   train N COMPUTE_US COLLECTIVE_US   N steps of both, by this thread
+ *   threads N COMPUTE_US COLLECTIVE_US the same, by one thread a GPU
+ *   sync              cuStreamSynchronize of each GPU
+ *   query GPU         cuStreamQuery
+ *   end               cuDevicePrimaryCtxReset of each GPU, with work under way */
+#include <cuda.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define GPUS 4
+
+struct gpu {
+    CUcontext context;
+    CUstream stream;
+    CUfunction compute, collective;
+    CUevent done;
+};
+
+static struct gpu gpus[GPUS];
+static unsigned gpu_count;
+static pthread_barrier_t barrier; /* of threads that train */
+
+static uint64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static CUresult initialise(unsigned index)
+{
+    struct gpu *gpu = &gpus[index];
+    char image[256], name[64];
+    CUdevice device;
+    CUmodule module;
+    CUresult result;
+    snprintf(image, sizeof image,
+             "orion-sim 1\nkernel compute_gpu%u duration_us=@0 sms=60 params=8\n"
+             "kernel ncclDevKernel_AllReduce_gpu%u duration_us=@0 sms=20 params=8\n", index, index);
+    if ((result = cuDeviceGet(&device, (int)index)) || (result = cuDevicePrimaryCtxRetain(&gpu->context, device)) ||
+        (result = cuCtxSetCurrent(gpu->context)) || (result = cuModuleLoadData(&module, image)) ||
+        (result = cuStreamCreate(&gpu->stream, CU_STREAM_NON_BLOCKING)) ||
+        (result = cuEventCreate(&gpu->done, CU_EVENT_DISABLE_TIMING)))
+        return result;
+    snprintf(name, sizeof name, "compute_gpu%u", index);
+    if ((result = cuModuleGetFunction(&gpu->compute, module, name))) return result;
+    snprintf(name, sizeof name, "ncclDevKernel_AllReduce_gpu%u", index);
+    return cuModuleGetFunction(&gpu->collective, module, name);
+}
+
+static CUresult launch(struct gpu *gpu, CUfunction function, uint64_t microseconds)
+{
+    void *parameters[] = {&microseconds};
+    CUresult result = cuCtxSetCurrent(gpu->context);
+    if (result != CUDA_SUCCESS) return result;
+    return cuLaunchKernel(function, 20, 1 + (unsigned)(microseconds % 60000), 1, 256, 1, 1, 0, gpu->stream, parameters, NULL);
+}
+
+static CUresult join(void)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned i = 0; i < gpu_count && !result; i++)
+        if (!(result = cuCtxSetCurrent(gpus[i].context))) result = cuEventRecord(gpus[i].done, gpus[i].stream);
+    for (unsigned i = 0; i < gpu_count && !result; i++)
+        for (unsigned j = 0; j < gpu_count && !result; j++)
+            if (j != i && !(result = cuCtxSetCurrent(gpus[i].context))) result = cuStreamWaitEvent(gpus[i].stream, gpus[j].done, 0);
+    return result;
+}
+
+static CUresult collective(uint64_t microseconds)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned i = 0; i < gpu_count && !result; i++) result = launch(&gpus[i], gpus[i].collective, microseconds);
+    return result ? result : join();
+}
+
+static CUresult graph(uint64_t microseconds)
+{
+    CUgraphExec graphs[GPUS];
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned i = 0; i < gpu_count && !result; i++) {
+        CUgraph captured;
+        if ((result = cuCtxSetCurrent(gpus[i].context)) ||
+            (result = cuStreamBeginCapture(gpus[i].stream, CU_STREAM_CAPTURE_MODE_RELAXED)) ||
+            (result = launch(&gpus[i], gpus[i].compute, 10)) || (result = launch(&gpus[i], gpus[i].collective, microseconds)) ||
+            (result = cuStreamEndCapture(gpus[i].stream, &captured)))
+            break;
+        result = cuGraphInstantiate(&graphs[i], captured, 0);
+    }
+    for (unsigned i = 0; i < gpu_count && !result; i++)
+        if (!(result = cuCtxSetCurrent(gpus[i].context))) result = cuGraphLaunch(graphs[i], gpus[i].stream);
+    return result ? result : join();
+}
+
+static CUresult train(unsigned steps, uint64_t compute, uint64_t collective_us)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned step = 0; step < steps && !result; step++) {
+        for (unsigned i = 0; i < gpu_count && !result; i++) result = launch(&gpus[i], gpus[i].compute, compute);
+        if (!result) result = collective(collective_us);
+    }
+    return result;
+}
+
+struct worker { pthread_t thread; struct gpu *gpu; unsigned steps; uint64_t compute, collective; CUresult result; };
+
+static void *work(void *argument)
+{
+    struct worker *self = argument;
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned step = 0; step < self->steps; step++) {
+        if (!result) result = launch(self->gpu, self->gpu->compute, self->compute);
+        if (!result) result = launch(self->gpu, self->gpu->collective, self->collective);
+        if (!result) result = cuEventRecord(self->gpu->done, self->gpu->stream);
+        pthread_barrier_wait(&barrier);
+        for (unsigned i = 0; i < gpu_count && !result; i++)
+            if (&gpus[i] != self->gpu) result = cuStreamWaitEvent(self->gpu->stream, gpus[i].done, 0);
+        pthread_barrier_wait(&barrier);
+    }
+    self->result = result;
+    return NULL;
+}
+
+static CUresult train_by_threads(unsigned steps, uint64_t compute, uint64_t collective_us)
+{
+    struct worker workers[GPUS];
+    CUresult result = CUDA_SUCCESS;
+    pthread_barrier_init(&barrier, NULL, gpu_count);
+    for (unsigned i = 0; i < gpu_count; i++) {
+        workers[i] = (struct worker){.gpu = &gpus[i], .steps = steps, .compute = compute, .collective = collective_us};
+        pthread_create(&workers[i].thread, NULL, work, &workers[i]);
+    }
+    for (unsigned i = 0; i < gpu_count; i++) {
+        pthread_join(workers[i].thread, NULL);
+        if (workers[i].result != CUDA_SUCCESS) result = workers[i].result;
+    }
+    pthread_barrier_destroy(&barrier);
+    return result;
+}
+
+static CUresult synchronise(void)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned i = 0; i < gpu_count && !result; i++)
+        if (!(result = cuCtxSetCurrent(gpus[i].context))) result = cuStreamSynchronize(gpus[i].stream);
+    return result;
+}
+
+static CUresult obey(const char *name, unsigned long a, unsigned long b, unsigned long c)
+{
+    struct gpu *gpu = &gpus[a % GPUS];
+    if (!strcmp(name, "init")) {
+        CUresult result = cuInit(0);
+        for (gpu_count = 0; gpu_count < a && gpu_count < GPUS && !result; gpu_count++) result = initialise(gpu_count);
+        return result;
+    }
+    if (!strcmp(name, "compute")) return launch(gpu, gpu->compute, b);
+    if (!strcmp(name, "apart")) return launch(gpu, gpu->collective, b);
+    if (!strcmp(name, "collective")) return collective(a);
+    if (!strcmp(name, "graph")) return graph(a);
+    if (!strcmp(name, "train")) return train((unsigned)a, b, c);
+    if (!strcmp(name, "threads")) return train_by_threads((unsigned)a, b, c);
+    if (!strcmp(name, "sync")) return synchronise();
+    if (!strcmp(name, "end")) {
+        CUresult result = CUDA_SUCCESS;
+        for (unsigned i = 0; i < gpu_count && !result; i++) result = cuDevicePrimaryCtxReset((CUdevice)i);
+        return result;
+    }
+    if (!strcmp(name, "query")) return cuStreamQuery(gpu->stream);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+int main(void)
+{
+    char line[256], name[32];
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        unsigned long a = 0, b = 0, c = 0;
+        if (sscanf(line, "%31s %lu %lu %lu", name, &a, &b, &c) < 1) continue;
+        uint64_t began = now();
+        CUresult result = obey(name, a, b, c);
+        printf("ok %s %llu %llu %d\n", name, (unsigned long long)began, (unsigned long long)now(), (int)result);
+        fflush(stdout);
+    }
+    return 0;
+}

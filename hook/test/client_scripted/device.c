@@ -1,0 +1,90 @@
+/* The device that commands use: made ready, launched on, and waited for in every way that programs do. */
+#include "scripted.h"
+
+#define DEVICES 4
+
+static struct used_device devices[DEVICES];
+struct used_device *used = devices;
+
+CUresult load(CUfunction *function)
+{
+    static const char module_text[] = "orion-sim 1\nkernel timed duration_us=@0 sms=@1 params=8,4\n";
+    CUmodule module;
+    CUresult result = cuModuleLoadData(&module, module_text);
+    return result != CUDA_SUCCESS ? result : cuModuleGetFunction(function, module, "timed");
+}
+
+double initialise(const struct arguments *at)
+{
+    CUdevice device;
+    CUresult result;
+    used = &devices[(unsigned)at->a % DEVICES];
+    used->streams[3] = CU_STREAM_PER_THREAD;
+    if ((result = cuInit(0)) || (result = cuDeviceGet(&device, (int)at->a)) ||
+        (result = cuDevicePrimaryCtxRetain(&used->context, device)) || (result = cuCtxSetCurrent(used->context)) ||
+        (result = load(&used->timed)) || (result = cuEventCreate(&used->event, CU_EVENT_DISABLE_TIMING)) ||
+        (result = cuStreamCreate(&used->streams[1], CU_STREAM_NON_BLOCKING)))
+        return result;
+    return cuStreamCreate(&used->streams[2], CU_STREAM_NON_BLOCKING);
+}
+
+double use(const struct arguments *at)
+{
+    used = &devices[(unsigned)at->a % DEVICES];
+    return cuCtxSetCurrent(used->context);
+}
+
+/* As with real kernels, one of another length has another grid; `like` lets it look like one of another length. */
+static CUresult launch_as(CUfunction function, CUstream stream, uint64_t microseconds, uint64_t like)
+{
+    uint32_t sms = stream == NULL ? 132 : 60;
+    void *parameters[] = {&microseconds, &sms};
+    return cuLaunchKernel(function, 132, 1 + (unsigned)(like % 60000), 1, 256, 1, 1, 0, stream, parameters, NULL);
+}
+CUresult launch_on(CUfunction function, CUstream stream, uint64_t microseconds)
+{
+    return launch_as(function, stream, microseconds, microseconds);
+}
+
+CUstream stream_of(double number) { return used->streams[(unsigned)number % STREAMS]; }
+CUresult launch(uint64_t microseconds, double stream) { return launch_on(used->timed, stream_of(stream), microseconds); }
+
+double launches(const struct arguments *at)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (long i = 0; i < (long)at->a && result == CUDA_SUCCESS; i++)
+        result = launch_as(used->timed, stream_of(at->c), (uint64_t)at->b, (uint64_t)(at->d > 0 ? at->d : at->b));
+    return result;
+}
+
+double synchronise(const struct arguments *at) { return cuStreamSynchronize(stream_of(at->a)); }
+double run(const struct arguments *at)
+{
+    const struct arguments stream = {at->c, 0, 0, 0};
+    double result = launches(at);
+    return result != CUDA_SUCCESS ? result : synchronise(&stream);
+}
+double synchronise_context(const struct arguments *at) { (void)at; return cuCtxSynchronize(); }
+
+double synchronise_event(const struct arguments *at)
+{
+    CUresult result = cuEventRecord(used->event, stream_of(at->a));
+    return result != CUDA_SUCCESS ? result : cuEventSynchronize(used->event);
+}
+
+double query(const struct arguments *at)
+{
+    CUresult result;
+    while ((result = cuStreamQuery(stream_of(at->a))) == CUDA_ERROR_NOT_READY) sleep_until(now() + 20000);
+    return result;
+}
+
+double query_event(const struct arguments *at)
+{
+    CUresult result = cuEventRecord(used->event, stream_of(at->a));
+    while (result == CUDA_SUCCESS && (result = cuEventQuery(used->event)) == CUDA_ERROR_NOT_READY) {
+        sleep_until(now() + 20000);
+        result = CUDA_SUCCESS;
+    }
+    return result;
+}

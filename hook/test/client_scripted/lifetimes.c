@@ -1,0 +1,46 @@
+/* Streams and contexts that come and go with work on them. */
+#include "scripted.h"
+
+double streams(const struct arguments *at)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (long i = 0; i < (long)at->a && result == CUDA_SUCCESS; i++) {
+        CUstream stream;
+        if ((result = cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING)) != CUDA_SUCCESS) break;
+        result = launch_on(used->timed, stream, (uint64_t)at->b);
+        cuStreamDestroy(stream);
+    }
+    return result;
+}
+
+double crowd(const struct arguments *at)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned i = 4; i < 4 + (unsigned)at->a && i < STREAMS && result == CUDA_SUCCESS; i++)
+        if ((result = cuStreamCreate(&used->streams[i], CU_STREAM_NON_BLOCKING)) == CUDA_SUCCESS) result = launch(1, i);
+    return result;
+}
+
+double reset(const struct arguments *at)
+{
+    CUdevice device;
+    (void)at;
+    CUresult result = cuCtxGetDevice(&device);
+    if (result == CUDA_SUCCESS) result = cuDevicePrimaryCtxReset(device);
+    if (result != CUDA_SUCCESS) return result;
+    const struct arguments same = {(double)device, 0, 0, 0};
+    return initialise(&same);
+}
+
+double another_context(const struct arguments *at)
+{
+    CUdevice device;
+    CUcontext context;
+    CUfunction function;
+    CUresult result;
+    if ((result = cuCtxGetDevice(&device)) || (result = cuCtxCreate(&context, NULL, 0, device))) return result;
+    if ((result = load(&function)) == CUDA_SUCCESS) result = launch_on(function, NULL, (uint64_t)at->a);
+    CUresult ended = cuCtxDestroy(context);
+    cuCtxSetCurrent(used->context);
+    return result != CUDA_SUCCESS ? result : ended;
+}

@@ -1,0 +1,98 @@
+/* A CUDA program that does what it is told, one command a line on standard input, one answer a line on standard output.
+ * It knows nothing of Orion; tests run it under the hook and without. Answers: "ok NAME BEGAN ENDED RESULT [MORE...]";
+ * the times are CLOCK_MONOTONIC nanoseconds around the command, RESULT is a CUDA result unless said otherwise. STREAM
+ * is 0 (legacy), 1 or 2 (non-blocking), 3 (the thread's default stream). Kernels take every SM on the legacy stream and
+ * fewer than half elsewhere, so that two of those run side by side.
+ *
+ *   init DEVICE            cuInit, primary context, module, streams; that device is used from here on
+ *   use DEVICE             goes back to one that was initialised
+ *   launch N US [STREAM [LIKE]]  N kernels of US microseconds; of the grid that kernels of LIKE microseconds have
+ *   run N US [STREAM [LIKE]]     the same, and cuStreamSynchronize
+ *   sync [STREAM]          cuStreamSynchronize
+ *   ctxsync                cuCtxSynchronize
+ *   event [STREAM]         cuEventRecord, cuEventSynchronize
+ *   query [STREAM]         cuStreamQuery until it is not CUDA_ERROR_NOT_READY
+ *   equery [STREAM]        cuEventRecord, cuEventQuery until it is not CUDA_ERROR_NOT_READY
+ *   loop SECONDS US K      closed loop: K kernels of US, synchronise; RESULT: iterations; MORE: CPU seconds
+ *   stamps SECONDS US      closed loop of single kernels; RESULT: launches; MORE: began and synchronised of each
+ *   flood SECONDS US       closed loop without any synchronise; RESULT: launches
+ *   serve N US GAP_US K    N requests every GAP_US, each K kernels of US and a synchronise; RESULT: their number; MORE:
+ *                          latency of each from its scheduled arrival, nanoseconds
+ *   threads N SECONDS US   N threads, each on a stream of its own, launching and synchronising at random; RESULT: launches
+ *   streams N US           N times: a stream is created, launched on, destroyed
+ *   crowd N                N streams are created and kept, numbered from 4 on; each has one short kernel
+ *   reset                  cuDevicePrimaryCtxReset with work under way, then all anew
+ *   context US             another context is created, launched on, destroyed
+ *   touch GIB              makes that much memory resident
+ *   alloc BYTES            cuMemAlloc
+ *   info                   cuMemGetInfo; RESULT: total bytes
+ *   fork SECONDS           forks a child that sleeps; RESULT: its process id
+ *   forklaunch             forks a child that tries to launch; RESULT: the child's CUDA result
+ *   spawn                  fork and exec of this program, which uses the device; RESULT: its exit status
+ *   exec                   this program again, in this process
+ *   dlclose                dlopen of the driver, a look-up, dlclose
+ *   closefds               closes every descriptor from 3 on
+ *   exit, _exit            ends, with and without handlers */
+#include "scripted.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define SHOWN 60000
+
+static unsigned long long shown[SHOWN]; /* MORE */
+static unsigned shown_count;
+static double shown_cpu = -1;
+
+uint64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+void sleep_until(uint64_t when)
+{
+    struct timespec time = {.tv_sec = (time_t)(when / 1000000000u), .tv_nsec = (long)(when % 1000000000u)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) != 0) {}
+}
+
+void show(uint64_t number) { if (shown_count < SHOWN) shown[shown_count++] = number; }
+unsigned shown_so_far(void) { return shown_count; }
+void show_cpu(double seconds) { shown_cpu = seconds; }
+
+static const struct { const char *name; command *obey; } commands[] = {
+    {"init", initialise}, {"use", use}, {"launch", launches}, {"run", run}, {"sync", synchronise}, {"ctxsync", synchronise_context},
+    {"event", synchronise_event}, {"query", query}, {"equery", query_event}, {"loop", loop}, {"stamps", stamps},
+    {"flood", flood}, {"serve", serve}, {"threads", threads}, {"streams", streams}, {"crowd", crowd}, {"reset", reset},
+    {"context", another_context}, {"touch", touch}, {"alloc", allocate}, {"info", information}, {"fork", forks},
+    {"forklaunch", fork_and_launch}, {"spawn", spawn}, {"exec", replace}, {"dlclose", open_and_close},
+    {"closefds", close_descriptors}, {"exit", leave}, {"_exit", leave_at_once},
+};
+
+static double obey(const char *name, const struct arguments *at)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (!strcmp(name, commands[i].name)) return commands[i].obey(at);
+    return -1;
+}
+
+int main(void)
+{
+    char line[256], name[32];
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        struct arguments at = {0};
+        if (sscanf(line, "%31s %lf %lf %lf %lf", name, &at.a, &at.b, &at.c, &at.d) < 1) continue;
+        shown_count = 0;
+        shown_cpu = -1;
+        uint64_t began = now();
+        double answer = obey(name, &at);
+        printf("ok %s %llu %llu %.0f", name, (unsigned long long)began, (unsigned long long)now(), answer);
+        if (shown_cpu >= 0) printf(" %.6f", shown_cpu);
+        for (unsigned i = 0; i < shown_count; i++) printf(" %llu", shown[i]);
+        printf("\n");
+        fflush(stdout);
+    }
+    return 0;
+}

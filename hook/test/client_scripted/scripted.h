@@ -1,0 +1,39 @@
+/* A CUDA program that does what it is told: what its files share. main.c has the commands. */
+#ifndef CLIENT_SCRIPTED_H
+#define CLIENT_SCRIPTED_H
+
+#include <cuda.h>
+#include <stdint.h>
+
+#define STREAMS 2048
+
+struct arguments { double a, b, c, d; };
+
+/* A command returns RESULT: a CUDA result unless main.c says otherwise. */
+typedef double command(const struct arguments *at);
+
+/* -- device.c: the device that commands use, launches, and ways to wait for them ----------------------------------------- */
+
+struct used_device { CUcontext context; CUfunction timed; CUevent event; CUstream streams[STREAMS]; };
+extern struct used_device *used;
+
+CUresult load(CUfunction *function); /* the kernel, into the current context */
+CUresult launch_on(CUfunction function, CUstream stream, uint64_t microseconds);
+CUresult launch(uint64_t microseconds, double stream);
+command initialise, use, launches, run, synchronise, synchronise_context, synchronise_event, query, query_event;
+
+/* -- loops.c: work for a while; lifetimes.c: streams and contexts; processes.c: what a process does around CUDA ---------- */
+
+command loop, stamps, flood, serve, threads;
+command streams, crowd, reset, another_context;
+command touch, allocate, information, forks, fork_and_launch, spawn, replace, open_and_close, close_descriptors, leave, leave_at_once;
+
+/* -- main.c: what is told ------------------------------------------------------------------------------------------------ */
+
+uint64_t now(void);                /* CLOCK_MONOTONIC, nanoseconds */
+void sleep_until(uint64_t when);
+void show(uint64_t number);        /* adds to MORE */
+unsigned shown_so_far(void);
+void show_cpu(double seconds);     /* before MORE */
+
+#endif

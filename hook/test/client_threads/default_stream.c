@@ -1,0 +1,127 @@
+/* What programs rely on of the default stream, on the streams that stand for it: order, events, captures. */
+#include "scenarios.h"
+#include "threads.h"
+
+static void copies_and_kernels_keep_their_order(void)
+{
+    CUdeviceptr memory;
+    uint32_t seen = 0, sent = 7;
+    DONE(cuMemAlloc(&memory, 4096));
+    for (uint32_t i = 1; i <= 20; i++) {
+        launch(NULL, 1);
+        DONE(cuMemsetD32Async(memory, i, 1024, i % 2 ? NULL : CU_STREAM_LEGACY));
+        DONE(cuMemcpyDtoH(&seen, memory + 4092, 4));
+        CHECK(seen == i);
+        launch(CU_STREAM_PER_THREAD, 1);
+        DONE(cuMemsetD32(memory, i + 100, 1024));
+        DONE(cuMemcpyAsync((CUdeviceptr)(uintptr_t)&seen, memory, 4, NULL));
+        DONE(cuStreamSynchronize(NULL));
+        CHECK(seen == i + 100);
+        DONE(cuMemcpyHtoD(memory, &sent, 4));
+        DONE(cuMemcpyDtoD(memory + 8, memory, 4));
+        DONE(cuMemcpy((CUdeviceptr)(uintptr_t)&seen, memory + 8, 4));
+        CHECK(seen == 7);
+    }
+    DONE(cuMemFree(memory));
+}
+void a_client_has_one_order(void)
+{
+    CHECK(start(2) == 0);
+    pthread_t be = in_thread(BE, copies_and_kernels_keep_their_order);
+    all_of(HP, copies_and_kernels_keep_their_order);
+    pthread_join(be, NULL);
+}
+
+static CUdeviceptr shared_word;
+static void read_shared_word(void)
+{
+    uint32_t seen = 0;
+    DONE(cuMemcpyDtoHAsync(&seen, shared_word, 4, NULL));
+    DONE(cuStreamSynchronize(NULL));
+    CHECK(seen == 42);
+    launch(NULL, 10);
+    DONE(cuMemsetD32Async(shared_word, 43, 1, NULL));
+    CHECK(bind_to(-1) == 0);
+}
+void binding_hands_over(void)
+{
+    uint32_t seen = 0;
+    CHECK(start(2) == 0);
+    DONE(cuMemAlloc(&shared_word, 4));
+    launch(NULL, 10); /* this thread's legacy stream; the client's is behind it from the binding on */
+    DONE(cuMemsetD32Async(shared_word, 42, 1, NULL));
+    all_of(HP, read_shared_word);
+    DONE(cuMemcpyDtoH(&seen, shared_word, 4)); /* and ahead of it from the unbinding on */
+    CHECK(seen == 43);
+}
+
+static void be_synchronises_context(void)
+{
+    launch(NULL, 1);
+    DONE(cuCtxSynchronize());
+    marks[0] = now();
+}
+void a_context_synchronise_is_the_clients_own(void)
+{
+    CHECK(start(2) == 0);
+    CHECK(set_policy(ORION_SCHEDULER_NONE, 1000) == 0);
+    all_of(HP, hp_begins);
+    all_of(BE, be_synchronises_context);
+    all_of(HP, hp_ends);
+    CHECK(marks[0] < marks[1]);
+    CHECK(set_policy(ORION_SCHEDULER_GATE, 1000) == 0);
+    all_of(HP, hp_begins);
+    pthread_t be = in_thread(BE, be_synchronises_context);
+    all_of(HP, hp_ends);
+    pthread_join(be, NULL);
+    CHECK(marks[0] > hp_worked_until);
+}
+
+static CUevent event;
+static void record(void)
+{
+    launch(NULL, 10);
+    DONE(cuEventRecord(event, NULL));
+    marks[2] = now();
+}
+static void wait_for_event(void)
+{
+    DONE(cuStreamWaitEvent(NULL, event, 0));
+    launch(NULL, 1);
+    DONE(cuStreamSynchronize(NULL));
+    marks[0] = now();
+}
+void events_order_clients(void)
+{
+    CHECK(start(2) == 0);
+    CHECK(set_policy(ORION_SCHEDULER_NONE, 1000) == 0);
+    DONE(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    all_of(BE, record);
+    all_of(HP, wait_for_event);
+    DONE(cuEventQuery(event));
+    CHECK(marks[0] > marks[2] + 8 * MS);
+}
+
+static void capture_and_replay(void)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CUstreamCaptureStatus status;
+    DONE(cuStreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    DONE(cuStreamIsCapturing(NULL, &status));
+    CHECK(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    launch(CU_STREAM_PER_THREAD, 5);
+    launch(NULL, 5);
+    DONE(cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph));
+    DONE(cuGraphInstantiate(&exec, graph, 0));
+    uint64_t began = now();
+    DONE(cuGraphLaunch(exec, NULL));
+    DONE(cuStreamSynchronize(NULL));
+    CHECK(now() > began + 9 * MS);
+}
+void captures_are_the_clients_own(void)
+{
+    CHECK(start(2) == 0);
+    all_of(BE, capture_and_replay);
+    CHECK(figures(BE).launches == 1);
+}

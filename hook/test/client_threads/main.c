@@ -1,0 +1,40 @@
+/* Clients as threads of one process: runs the scenario that the command line names, one of `list`, under the hook, without
+ * an agent, on the simulated GPU. */
+#include "scenarios.h"
+#include "threads.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SCENARIO(name) {#name, name},
+static const struct { const char *name; void (*body)(void); } scenarios[] = {SCENARIOS};
+#define SCENARIOS_COUNT (sizeof scenarios / sizeof scenarios[0])
+
+/* For a count of instructions: 0 without a scheduler, 1 on a client's default stream, 2 on a stream of the client's. */
+static CUstream counted;
+static void launches(void)
+{
+    for (int i = 0; i < 20000; i++) launch(counted, 0);
+    DONE(cuStreamSynchronize(counted));
+}
+static void cost(const char *where)
+{
+    if (where[0] != '0') CHECK(start(1) == 0);
+    if (where[0] == '2') counted = stream_of(0);
+    all_of(where[0] == '0' ? -1 : 0, launches);
+}
+
+int main(int count, char **arguments)
+{
+    CHECK(count > 1);
+    if (strcmp(arguments[1], "list") == 0) {
+        for (unsigned i = 0; i < SCENARIOS_COUNT; i++) puts(scenarios[i].name);
+        return 0;
+    }
+    look_up();
+    initialise();
+    if (strcmp(arguments[1], "cost") == 0) return cost(arguments[2]), 0;
+    for (unsigned i = 0; i < SCENARIOS_COUNT; i++)
+        if (strcmp(arguments[1], scenarios[i].name) == 0) return scenarios[i].body(), 0;
+    CHECK(!"such a scenario");
+}

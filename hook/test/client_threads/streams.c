@@ -1,0 +1,72 @@
+/* Whose a stream is, and the priority of the streams that a scheduler makes. */
+#include "scenarios.h"
+#include "threads.h"
+
+#include <string.h>
+
+static CUstream made;
+
+/* As autograd's backward does: a thread that is bound to nobody, on a stream that is a client's. */
+static CUstream of_be;
+static void launch_on_bes(void)
+{
+    launch(of_be, 1);
+    DONE(cuStreamSynchronize(of_be));
+    marks[0] = now();
+}
+static void launch_on_made(void)
+{
+    launch(made, 1);
+    DONE(cuStreamSynchronize(made));
+}
+static void make_and_use(void)
+{
+    DONE(cuStreamCreate(&made, CU_STREAM_NON_BLOCKING));
+    launch(made, 1);
+    DONE(cuStreamSynchronize(made));
+}
+static void make(void) { DONE(cuStreamCreate(&made, CU_STREAM_NON_BLOCKING)); launch(made, 1); }
+void a_stream_keeps_its_client(void)
+{
+    CHECK(start(2) == 0);
+    of_be = stream_of(BE);
+    CHECK(of_be != NULL && of_be == stream_of(BE) && of_be != stream_of(HP));
+    all_of(HP, hp_begins);
+    pthread_t backward = in_thread(-1, launch_on_bes);
+    all_of(HP, hp_ends);
+    pthread_join(backward, NULL);
+    CHECK(marks[0] > hp_worked_until);
+    CHECK(figures(BE).launches == 1 && figures(BE).gated_launches >= 1);
+    all_of(BE, make_and_use); /* a stream that the program made: its first client's */
+    all_of(-1, launch_on_made);
+    all_of(HP, launch_on_made);
+    CHECK(figures(BE).launches == 4 && figures(HP).launches == 1);
+    all_of(-1, make); /* nobody's, until a client uses it */
+    all_of(-1, launch_on_made);
+    CHECK(figures(BE).launches == 4);
+    all_of(HP, launch_on_made);
+    all_of(-1, launch_on_made);
+    CHECK(figures(HP).launches == 3);
+}
+
+static void note_priority(void)
+{
+    int priority;
+    DONE(cuStreamGetPriority(NULL, &priority));
+    marks[0] = (uint64_t)(int64_t)priority;
+}
+void own_streams_have_priorities(void)
+{
+    int least, greatest;
+    CHECK(start(3) == 0);
+    CHECK(set_role(0, ORION_CLIENT_HP) == 0);
+    DONE(cuCtxGetStreamPriorityRange(&least, &greatest));
+    CHECK(greatest < least);
+    int expected[] = {greatest, least, greatest};
+    for (int i = 0; i < 3; i++) {
+        all_of(i, note_priority);
+        CHECK((int64_t)marks[0] == expected[i]);
+    }
+    all_of(0, be_runs);
+    CHECK(set_role(0, ORION_CLIENT_BE) == -1 && strstr(last_error(), "begun") != NULL);
+}

@@ -1,0 +1,45 @@
+/* An hp process that lives on after its context is lost is not busy for ever, and says what happened. */
+#include "check.h"
+
+#include "core.h"
+#include "fake_driver.h"
+#include "faults.h"
+#include "lanes.h"
+
+static void launch(struct orion_work *work, CUresult result)
+{
+    *work = (struct orion_work){.stream = {(CUstream)0x20, false}, .identity = 0x500};
+    orion_work_begin(work);
+    orion_work_end(work, result);
+}
+
+static bool is_busy(const struct orion_board *board) { return atomic_load(&board->busy->state) == ORION_BUSY; }
+
+static void synchronise(CUresult result)
+{
+    struct orion_proof proof = {.scope = ORION_PROOF_STREAM, .blocks = true, .stream = {(CUstream)0x20, false}};
+    orion_proof_begin(&proof);
+    orion_proof_end(&proof, result);
+}
+
+int main(void)
+{
+    struct orion_board *board = fake_board(ORION_ROLE_HP);
+    struct orion_work work;
+    CHECK(!orion_fault_is_final(CUDA_SUCCESS) && !orion_fault_is_final(CUDA_ERROR_NOT_READY));
+    CHECK(!orion_fault_is_final(CUDA_ERROR_OUT_OF_MEMORY) && !orion_fault_is_final(CUDA_ERROR_INVALID_VALUE));
+
+    launch(&work, CUDA_SUCCESS);
+    CHECK(is_busy(board));
+    synchronise(CUDA_ERROR_INVALID_HANDLE); /* proves nothing, and ends nothing */
+    CHECK(is_busy(board) && atomic_load(&board->record->fault) == 0);
+    synchronise(CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(!is_busy(board));
+    CHECK(atomic_load(&board->record->fault) == CUDA_ERROR_ILLEGAL_ADDRESS);
+
+    launch(&work, CUDA_ERROR_LAUNCH_FAILED); /* every call fails from now on; the first error is the cause */
+    CHECK(!is_busy(board));
+    CHECK(atomic_load(&board->record->fault) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    puts("faults: ok");
+    return 0;
+}

@@ -1,0 +1,185 @@
+"""Carries out what `decisions` decide: takes objects from the queue, writes, and takes in what the API server answers.
+
+The answer of a write goes into the state at once, so the object is not written again while the watch has not told of
+it. What fails is looked at again, with the state as it is then; nothing is remembered of what was to be written.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from orion.crds.model import API_VERSION
+from orion.operator.reconciler import records
+from orion.operator.reconciler.api_server import STRATEGIC_PATCH, ApiError, ApiServer
+from orion.operator.reconciler.decisions import decide
+from orion.operator.reconciler.metrics import Metrics
+from orion.operator.reconciler.state import Key, Kind, State
+from orion.operator.reconciler.work_queue import WorkQueue
+from orion.operator.reconciler.writes import Again, EvictPod, PatchNode, PatchPod, PatchShare, PostEvent, Write
+
+_LOG = logging.getLogger(__name__)
+
+SETTLE = {Kind.POD: 0.0, Kind.SHARE: 0.5, Kind.NODE: 0.2, Kind.NAMESPACE: 0.1}
+""" How long an object may wait for further changes; seconds. A share's status changes with each of its pods. """
+
+_TOO_MANY = 429
+""" Also what an eviction is answered that a disruption budget forbids. """
+_EVICT_AGAIN = 10.0
+_GONE = (404, 410)
+_CONFLICT = 409
+
+
+class Leader(Protocol):
+    """Says whether this process may write."""
+
+    taken: asyncio.Event
+
+    def mine(self) -> bool:
+        """Return whether it may now."""
+
+
+class Controller:
+    """Brings objects to where they are to be.
+
+    Args:
+        state: what is known; changed by what writes answer.
+        api: where it writes.
+        leader: whether it may.
+        metrics: what it did.
+        identity: of this process, in Events.
+    """
+
+    def __init__(self, state: State, api: ApiServer, leader: Leader, metrics: Metrics, identity: str) -> None:
+        self.state, self.queue = state, WorkQueue[Key]()
+        self._api, self._leader, self._metrics, self._identity = api, leader, metrics, identity
+        self._begun = asyncio.Event()
+
+    def changed(self, keys: Iterable[Key]) -> None:
+        """Have objects looked at that a change may concern."""
+        for key in keys:
+            self.queue.add([key], SETTLE[key.kind])
+
+    def begin(self) -> None:
+        """Let work begin: all objects are known, so what is not there is not there."""
+        self._begun.set()
+        self.queue.add(self.state.everything())
+
+    async def work(self) -> None:
+        """Look at one object after the other, while this process may write, until cancelled."""
+        while True:
+            await self._begun.wait()
+            await self._leader.taken.wait()
+            key = await self.queue.take()
+            try:
+                await self._reconcile(key)
+            except ApiError as error:
+                delay = self.queue.failed(key)
+                self._metrics.failures.labels(key.kind).inc()
+                level = logging.DEBUG if error.status == _CONFLICT else logging.WARNING
+                _LOG.log(level, "%s %s: %s; again in %.1f s", key.kind, "/".join(key.at), error, delay)
+            except BaseException:
+                self.queue.failed(key)
+                raise
+            else:
+                self.queue.done(key)
+            self._metrics.waiting.set(len(self.queue))
+
+    async def _reconcile(self, key: Key) -> None:
+        self._metrics.reconciled.labels(key.kind).inc()
+        if key.kind is Kind.NAMESPACE:
+            self.changed(self.state.moved(key.at.namespace))
+            return
+        for write in decide(self.state, key, datetime.now(UTC), time.monotonic()):
+            if isinstance(write, Again):
+                self.queue.add([key], write.seconds)
+                return
+            if not self._leader.mine():
+                self.queue.add([key])  # whoever holds the Lease does it; this process looks again if it gets it back
+                return
+            await self._carry_out(key, write)
+
+    async def _carry_out(self, key: Key, write: Write) -> None:
+        what, outcome = type(write).__name__, "failed"
+        try:
+            await self._write(key, write)
+            outcome = "done"
+        except ApiError as error:
+            if error.status in _GONE:
+                outcome = "gone"  # the watch tells, or the count does
+                return
+            raise
+        finally:
+            self._metrics.writes.labels(what, outcome).inc()
+
+    async def _write(self, key: Key, write: Write) -> None:
+        if isinstance(write, PatchPod):
+            path = f"/api/v1/namespaces/{write.at.namespace}/pods/{write.at.name}/status"
+            self._take_pod(await self._api.patch(path, write.patch, STRATEGIC_PATCH))
+        elif isinstance(write, PatchShare):
+            path = f"/apis/{API_VERSION}/namespaces/{write.at.namespace}/gpushares/{write.at.name}/status"
+            self._take_share(await self._api.patch(path, write.patch))
+        elif isinstance(write, PatchNode):
+            body = await self._api.patch(f"/api/v1/nodes/{write.at.name}", write.patch)
+            self.state.put_node(records.node_record(body))
+        elif isinstance(write, PostEvent):
+            await self._post(write)
+        elif isinstance(write, EvictPod):
+            await self._evict(key, write)
+
+    def _take_pod(self, body: dict[str, Any]) -> None:
+        keys = self.state.put_pod(records.pod_record(body))
+        self.changed(key for key in keys if key.kind is Kind.SHARE)
+
+    def _take_share(self, body: dict[str, Any]) -> None:
+        record = records.share_record(body)
+        self.changed(key for key in self.state.put_share(record) if key.kind is not Kind.SHARE)
+        known = self.state.share(record.at)
+        if known is not None:
+            known.written = time.monotonic()
+
+    async def _post(self, event: PostEvent) -> None:
+        body = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": event.name, "namespace": event.namespace},
+            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "type": "Warning" if event.warning else "Normal",
+            "reason": event.reason,
+            "action": event.action,
+            "note": event.note[:1_024],
+            "regarding": dict(event.regarding),
+            "reportingController": "orion.gpu/operator",
+            "reportingInstance": self._identity,
+        }
+        try:
+            await self._api.post(f"/apis/events.k8s.io/v1/namespaces/{event.namespace}/events", body)
+        except ApiError as error:
+            if error.status == _CONFLICT:
+                return  # it has been said
+            if error.status in (0, _TOO_MANY) or error.status >= 500:
+                raise
+            _LOG.warning("an Event could not be posted, and what it is about goes on: %s", error)
+
+    async def _evict(self, key: Key, write: EvictPod) -> None:
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": write.at.name, "namespace": write.at.namespace},
+            "deleteOptions": {"preconditions": {"uid": write.uid}},
+        }
+        try:
+            await self._api.post(f"/api/v1/namespaces/{write.at.namespace}/pods/{write.at.name}/eviction", eviction)
+        except ApiError as error:
+            if error.status != _TOO_MANY:
+                raise
+            _LOG.info("pod %s: its disruption budget forbids the eviction for now", "/".join(write.at))
+            self.queue.add([key], _EVICT_AGAIN)
+        else:
+            # Until the watch tells that the pod is leaving, it is not evicted again.
+            pod = self.state.pod(write.at)
+            if pod is not None and pod.uid == write.uid:
+                pod.leaving = True
+                self.changed(self.state.put_pod(pod))

@@ -1,0 +1,137 @@
+"""Which of several processes may write: the one that holds a Lease, as for every Kubernetes controller.
+
+All of them watch, so that the next one is ready at once. Refused: kopf's peering, which is no lock (equal priorities
+freeze all peers) and needs a CRD of its own.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from orion.operator.reconciler.api_server import ApiError, ApiServer
+from orion.operator.reconciler.metrics import Metrics
+from orion.operator.reconciler.settings import ReconcilerSettings
+
+_LOG = logging.getLogger(__name__)
+
+
+class Leadership:
+    """Holds the Lease, or waits for it.
+
+    A holder stops before its time is over: it counts from the moment before its last renewal was sent, while others
+    count from when they saw it, by their own clocks; no clocks are compared.
+    """
+
+    def __init__(self, api: ApiServer, settings: ReconcilerSettings, metrics: Metrics) -> None:
+        self._api, self._metrics = api, metrics
+        self._identity, self._seconds = settings.identity, settings.lease_seconds
+        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{settings.lease_namespace}/leases"
+        self._name = settings.lease_name
+        self._until = float("-inf")
+        self._held: dict[str, Any] | None = None
+        """ The Lease as this process last wrote it, so that a renewal needs no reading. """
+        self._seen: tuple[str, str] = ("", "")
+        """ Holder and time of renewal, as last read. """
+        self._seen_at = 0.0
+        self.taken = asyncio.Event()
+        """ Set while this process is the one. """
+
+    def mine(self) -> bool:
+        """Return whether this process may write now."""
+        return time.monotonic() < self._until
+
+    async def keep(self) -> None:
+        """Take the Lease when it is free and renew it, until cancelled."""
+        while True:
+            try:
+                await asyncio.wait_for(self._round(), self._seconds / 2)
+            except (ApiError, TimeoutError) as error:
+                if not isinstance(error, ApiError) or error.status != 409:
+                    _LOG.warning("the Lease could not be read or renewed: %s", str(error) or "no answer in time")
+            self._tell()
+            await asyncio.sleep(self._seconds / 3 if self.mine() else min(1.0, self._seconds / 3))
+
+    async def watch_end(self) -> None:
+        """Notice at once when the time is over, until cancelled."""
+        while True:
+            await self.taken.wait()
+            await asyncio.sleep(max(0.01, self._until - time.monotonic()))
+            self._tell()
+
+    async def release(self) -> None:
+        """Give the Lease back, so that the next process need not wait for its end."""
+        if not self.mine():
+            return
+        self._until = float("-inf")
+        self._tell()
+        with contextlib.suppress(ApiError):
+            lease = await self._api.get(f"{self._folder}/{self._name}")
+            if lease["spec"].get("holderIdentity") == self._identity:
+                lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+                await self._api.put(f"{self._folder}/{self._name}", lease)
+
+    def _tell(self) -> None:
+        mine = self.mine()
+        if mine != self.taken.is_set():
+            _LOG.info("this process %s", "holds the Lease and writes" if mine else "no longer holds the Lease")
+        (self.taken.set if mine else self.taken.clear)()
+        self._metrics.leader.set(mine)
+
+    async def _round(self) -> None:
+        began, held, self._held = time.monotonic(), self._held, None
+        try:
+            lease = held or await self._api.get(f"{self._folder}/{self._name}")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            self._held = await self._api.post(self._folder, self._lease({}))
+            self._until = began + self._seconds
+            return
+        if self._free(lease.get("spec") or {}):
+            self._held = await self._api.put(f"{self._folder}/{self._name}", self._lease(lease))
+            self._until = began + self._seconds
+
+    def _free(self, spec: Mapping[str, Any]) -> bool:
+        """Return whether the Lease is this process's to take: its own, given back, or not renewed for its length."""
+        holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime") or ""
+        if holder in ("", self._identity):
+            return True
+        if (holder, renewed) != self._seen:
+            self._seen, self._seen_at = (holder, renewed), time.monotonic()
+        return time.monotonic() > self._seen_at + float(spec.get("leaseDurationSeconds") or self._seconds)
+
+    def _lease(self, old: Mapping[str, Any]) -> dict[str, Any]:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = dict(old.get("spec") or {})
+        if spec.get("holderIdentity") != self._identity:
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = spec.get("leaseTransitions", -1) + 1
+        spec |= {"holderIdentity": self._identity, "renewTime": now, "leaseDurationSeconds": round(self._seconds)}
+        metadata = old.get("metadata") or {"name": self._name}
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+
+class Alone:
+    """In the place of a Lease: this process always writes."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.taken = asyncio.Event()
+        self.taken.set()
+        metrics.leader.set(1)
+
+    def mine(self) -> bool:
+        """Return whether this process may write now."""
+        return True
+
+    async def keep(self) -> None:
+        """Wait until cancelled."""
+        await asyncio.Event().wait()
+
+    watch_end = keep
+
+    async def release(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,36 @@
+"""Labels of nodes, made of their GPUDevices: for node selectors and for people."""
+
+import re
+from collections.abc import Sequence
+
+from orion.crds import annotations
+from orion.operator.reconciler.records import NODE_LABELS, DeviceRecord, NodeRecord
+
+MIXED = "mixed"
+_LABEL_MAX = 63
+
+
+def desired_labels(devices: Sequence[DeviceRecord]) -> dict[str, str]:
+    """Return the labels that a node with these GPUs is to have; none of ours without GPUs."""
+    if not devices:
+        return {}
+    labels = {annotations.GPUS: str(sum(not device.cordon for device in devices))}
+    modes = {device.status.mode.value for device in devices if device.status.mode}
+    models = {_as_label(device.status.model) for device in devices if device.status.model} - {""}
+    for key, values in ((annotations.MODE, modes), (annotations.MODEL, models)):
+        if values:
+            labels[key] = values.pop() if len(values) == 1 else MIXED
+    if any(device.status.simulated for device in devices):
+        labels[annotations.SIMULATED] = "true"
+    return labels
+
+
+def label_changes(node: NodeRecord, devices: Sequence[DeviceRecord]) -> dict[str, str | None]:
+    """Return what has to change: the new value of each label, None for one that goes."""
+    desired = desired_labels(devices)
+    return {key: desired.get(key) for key in NODE_LABELS if node.labels.get(key) != desired.get(key)}
+
+
+def _as_label(model: str) -> str:
+    """Return a driver's name of a GPU as a label's value: "NVIDIA H200" becomes NVIDIA-H200."""
+    return re.sub("[^A-Za-z0-9]+$|^[^A-Za-z0-9]+", "", re.sub("[^A-Za-z0-9_.]+", "-", model)[:_LABEL_MAX])

@@ -1,0 +1,189 @@
+"""What is kept of each watched object: the fields that decisions read, and no more.
+
+A pod's body is tens of kilobytes as Python objects, its record below one; with thousands of pods that is the
+difference between 60 MB and a gigabyte. Equal texts (labels, grants) are one object in memory.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from orion.crds import annotations
+from orion.crds.device import GPUDeviceStatus
+from orion.crds.errors import Unreadable
+from orion.crds.policy import Mode, Priority
+from orion.crds.share import GPUShare
+
+ENDED = ("Succeeded", "Failed")
+
+GOVERNED = "orion.gpu/Governed"
+""" The pod condition that says that no share's grant can be given now; absent where all is well. """
+
+NODE_LABELS = (annotations.GPUS, annotations.MODEL, annotations.MODE, annotations.SIMULATED)
+
+
+class Named(NamedTuple):
+    """An object within its kind; the namespace of a cluster-wide one is empty."""
+
+    namespace: str
+    name: str
+
+
+class Complaint(NamedTuple):
+    """What the condition `GOVERNED` says: a word for programs, a sentence for people."""
+
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class PodRecord:
+    """A pod that has not ended."""
+
+    at: Named
+    uid: str
+    version: int
+    labels: Mapping[str, str]
+    priority: Priority | None
+    """ None: it is not managed. """
+    share: str | None
+    """ What its annotation names. """
+    slots: tuple[tuple[str, int], ...]
+    """ Containers that ask for slots of its priority, and how many. """
+    grant: str | None
+    """ The annotation's text. """
+    complaint: Complaint | None
+    running: bool
+    leaving: bool
+    """ Its deletion has begun: nothing is written to it any more. """
+    unreadable: str = ""
+    """ What is wrong with its owner's annotations. """
+
+
+@dataclass(slots=True)
+class ShareRecord:
+    """A GPUShare; `share` is without its status, None where this version cannot read it."""
+
+    at: Named
+    uid: str
+    version: int
+    generation: int
+    share: GPUShare | None
+    status: dict[str, Any]
+    unreadable: str = ""
+    written: float = float("-inf")
+    """ When this process last wrote the status; monotonic seconds. """
+    grants: dict[tuple[tuple[str, int], ...], str] = field(default_factory=dict)
+    """ Grants made of it, by the slots asked for: pods of one Deployment share one text. """
+
+
+@dataclass(slots=True)
+class DeviceRecord:
+    """A GPUDevice."""
+
+    name: str
+    uid: str
+    version: int
+    cordon: bool
+    mode: Mode | None
+    status: GPUDeviceStatus
+
+
+@dataclass(slots=True)
+class NodeRecord:
+    """A node; of its labels those that are ours."""
+
+    name: str
+    uid: str
+    version: int
+    labels: dict[str, str]
+
+
+def _identity(body: Mapping[str, Any]) -> tuple[Named, str, int]:
+    meta = body["metadata"]
+    version = meta.get("resourceVersion", "0")
+    return Named(meta.get("namespace", ""), meta["name"]), meta["uid"], int(version) if version.isdigit() else 0
+
+
+def pod_record(body: Mapping[str, Any]) -> PodRecord:
+    """Return what is kept of a pod."""
+    at, uid, version = _identity(body)
+    meta, status = body["metadata"], body.get("status") or {}
+    marks = meta.get("annotations") or {}
+    labels = {sys.intern(key): sys.intern(value) for key, value in (meta.get("labels") or {}).items()}
+    grant = marks.get(annotations.GRANT)
+    asked = {priority: tuple(_slots(body.get("spec") or {}, resource)) for priority, resource in _RESOURCES}
+    unreadable, priority, share = "", None, None
+    try:
+        read = annotations.read_marks(marks)
+        priority, share = read.priority, read.share
+    except Unreadable as error:
+        unreadable = str(error)
+    if priority is None and not unreadable:
+        priority = next((each for each, slots in asked.items() if slots), None)
+    complaint = next((each for each in status.get("conditions") or () if each.get("type") == GOVERNED), None)
+    return PodRecord(
+        at=at,
+        uid=uid,
+        version=version,
+        labels=labels,
+        priority=priority,
+        share=share,
+        slots=asked[priority] if priority else (),
+        grant=sys.intern(grant) if isinstance(grant, str) else None,
+        complaint=Complaint(complaint.get("reason", ""), complaint.get("message", "")) if complaint else None,
+        running=status.get("phase") == "Running",
+        leaving="deletionTimestamp" in meta or status.get("phase") in ENDED,
+        unreadable=unreadable,
+    )
+
+
+_RESOURCES = tuple(annotations.RESOURCES.items())
+
+
+def _slots(spec: Mapping[str, Any], resource: str) -> Iterator[tuple[str, int]]:
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        resources = container.get("resources") or {}
+        asked = (resources.get("limits") or {}).get(resource) or (resources.get("requests") or {}).get(resource)
+        if asked is not None and str(asked).isdigit() and int(asked) > 0:
+            yield sys.intern(container["name"]), int(asked)
+
+
+def share_record(body: Mapping[str, Any]) -> ShareRecord:
+    """Return what is kept of a GPUShare."""
+    at, uid, version = _identity(body)
+    generation = body["metadata"].get("generation", 0)
+    meta = {"name": at.name, "namespace": at.namespace, "uid": uid, "generation": generation}
+    share, unreadable = None, ""
+    try:
+        share = GPUShare.read({"metadata": meta, "spec": body.get("spec")}, "GPUShare")
+    except Unreadable as error:
+        unreadable = str(error)
+    return ShareRecord(at, uid, version, generation, share, dict(body.get("status") or {}), unreadable)
+
+
+def device_record(body: Mapping[str, Any]) -> DeviceRecord:
+    """Return what is kept of a GPUDevice; a status that cannot be read counts as none."""
+    at, uid, version = _identity(body)
+    spec = body.get("spec") or {}
+    try:
+        status = GPUDeviceStatus.read(body.get("status") or {})
+    except Unreadable as error:
+        status = GPUDeviceStatus(message=f"the operator cannot read its status: {error}"[:512])
+    mode = spec.get("mode")
+    return DeviceRecord(
+        name=at.name,
+        uid=uid,
+        version=version,
+        cordon=bool(spec.get("cordon", False)),
+        mode=Mode(mode) if mode in list(Mode) else None,
+        status=status,
+    )
+
+
+def node_record(body: Mapping[str, Any]) -> NodeRecord:
+    """Return what is kept of a node."""
+    at, uid, version = _identity(body)
+    labels = body["metadata"].get("labels") or {}
+    return NodeRecord(at.name, uid, version, {key: labels[key] for key in NODE_LABELS if key in labels})

@@ -1,0 +1,189 @@
+"""Runs the reconciler: kopf's watches, the count of objects, the Lease, the workers, and a page for probes and metrics.
+
+All on one event loop, and nothing in it blocks. Whatever ends by itself ends the process with a sentence: Kubernetes
+starts it again, and everything that it knew is in the API server.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+import kopf
+from aiohttp import web
+from prometheus_client import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from orion.crds.model import API_VERSION
+from orion.operator.reconciler.api_server import ApiError, ApiServer
+from orion.operator.reconciler.census import Census
+from orion.operator.reconciler.connection import Connection
+from orion.operator.reconciler.controller import Controller
+from orion.operator.reconciler.lease import Alone, Leadership
+from orion.operator.reconciler.metrics import Metrics
+from orion.operator.reconciler.settings import ReconcilerSettings
+from orion.operator.reconciler.state import State
+from orion.operator.reconciler.watching import Intake, kopf_settings, registry
+
+_LOG = logging.getLogger(__name__)
+_TOKEN_SECONDS = 60.0
+
+
+class Stopped(Exception):
+    """The reconciler cannot go on; the text says why."""
+
+
+class Reconciler:
+    """All parts of one reconciler; to be made inside a running event loop."""
+
+    def __init__(self, settings: ReconcilerSettings) -> None:
+        self._settings = settings
+        self.metrics, self.state = Metrics(), State()
+        self._connection = Connection(settings)
+        self._api = ApiServer(self._connection, self.metrics, settings.concurrency, settings.request_seconds)
+        self._leader: Leadership | Alone = (
+            Leadership(self._api, settings, self.metrics) if settings.elect else Alone(self.metrics)
+        )
+        self._controller = Controller(self.state, self._api, self._leader, self.metrics, settings.identity)
+        self._intake = Intake(self.state, self._controller)
+        self._census = Census(self._api, self._intake, settings.namespaces)
+        self._ready = False
+
+    async def run(self) -> None:
+        """Run until cancelled or asked to end by a signal.
+
+        Raises:
+            Stopped: something that must not end has ended.
+            NoCredentials: there is no way to an API server.
+            OSError: the address of probes and metrics cannot be had.
+        """
+        self._connection.open()
+        try:
+            await self._check_kinds()
+            async with self._page():
+                await self._run_parts()
+        finally:
+            await self._connection.close()
+
+    async def _run_parts(self) -> None:
+        parts = [
+            self._leader.keep(),
+            self._leader.watch_end(),
+            self._count(),
+            self._keep_token(),
+            *(self._controller.work() for _ in range(self._settings.concurrency)),
+        ]
+        tasks = {asyncio.create_task(part) for part in parts}
+        watches = asyncio.create_task(self._watch(), name="watches")
+        try:
+            done, _ = await asyncio.wait({*tasks, watches}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            if watches not in done:
+                raise Stopped("a part of the reconciler has ended")
+        finally:
+            for task in {*tasks, watches}:
+                task.cancel()
+            await asyncio.gather(*tasks, watches, return_exceptions=True)
+            await self._leader.release()
+
+    async def _watch(self) -> None:
+        """Run kopf, which ends on SIGTERM and SIGINT."""
+        namespaces = self._settings.namespaces
+        try:
+            await kopf.operator(
+                registry=registry(self._intake, self._connection),
+                settings=kopf_settings(),
+                clusterwide=not namespaces,
+                namespaces=namespaces,
+                identity=None,
+            )
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            raise Stopped(f"the watches have ended: {error}") from error
+
+    async def _check_kinds(self) -> None:
+        """Refuse to run beside an API server that does not know our kinds: kopf would watch nothing, and be silent.
+
+        Raises:
+            Stopped: it does not, or cannot be asked.
+        """
+        try:
+            found = {each["name"] for each in (await self._api.get(f"/apis/{API_VERSION}")).get("resources", ())}
+        except ApiError as error:
+            if error.status != 404:
+                raise Stopped(f"the API server cannot be asked for its kinds: {error}") from error
+            found = set()
+        if missing := {"gpushares", "gpushares/status", "gpudevices"} - found:
+            raise Stopped(
+                f"the API server does not know {', '.join(sorted(missing))} of {API_VERSION}: apply charts/orion/crds"
+            )
+
+    async def _count(self) -> None:
+        """Let work begin once all is known, then count again and again."""
+        await self._census.until_all_is_known()
+        self._ready = True
+        self.metrics.ready.set(1)
+        self._controller.begin()
+        _LOG.info("all objects are known: %s", self.state.counts())
+        while True:
+            await asyncio.sleep(self._settings.census_seconds)
+            with contextlib.suppress(ApiError):
+                self._controller.changed(await self._census.drop_what_is_gone())
+
+    async def _keep_token(self) -> None:
+        while True:
+            await asyncio.sleep(_TOKEN_SECONDS)
+            self._connection.refresh_token()
+
+    @contextlib.asynccontextmanager
+    async def _page(self) -> AsyncIterator[None]:
+        """Serve probes and metrics. kopf's own page knows no readiness, and would be a second port."""
+        if not self._settings.address:
+            yield
+            return
+        application = web.Application()
+        application.add_routes([
+            web.get("/healthz", self._answer_alive),
+            web.get("/readyz", self._answer_ready),
+            web.get("/metrics", self._answer_metrics),
+        ])  # fmt: skip
+        runner = web.AppRunner(application, access_log=None)
+        await runner.setup()
+        try:
+            host, _, port = self._settings.address.rpartition(":")
+            await web.TCPSite(runner, host.strip("[]"), int(port)).start()
+            yield
+        finally:
+            await runner.cleanup()
+
+    async def _answer_alive(self, _: web.Request) -> web.Response:
+        """That this answers says that the loop runs; every part that must not end ends the process."""
+        return web.Response(text="ok\n")
+
+    async def _answer_ready(self, _: web.Request) -> web.Response:
+        if not self._ready:
+            return web.Response(status=503, text="not all objects are known yet\n")
+        return web.Response(text="ok\n")
+
+    async def _answer_metrics(self, _: web.Request) -> web.Response:
+        self.metrics.waiting.set(len(self._controller.queue))
+        for kind, count in self.state.counts().items():
+            self.metrics.objects.labels(kind).set(count)
+        return web.Response(body=generate_latest(self.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def run(settings: ReconcilerSettings) -> None:
+    """Run the reconciler in this process until it is asked to end.
+
+    Raises:
+        Stopped: it cannot go on.
+        NoCredentials: there is no way to an API server.
+        OSError: its address cannot be had.
+    """
+
+    async def main() -> None:
+        await Reconciler(settings).run()
+
+    asyncio.run(main())

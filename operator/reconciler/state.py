@@ -1,0 +1,290 @@
+"""What is known of the cluster, and which objects a change of it concerns.
+
+Records go in one by one, in any order; each change returns the keys of the objects whose decision it may change. Which
+share governs which pod is kept here, since everything asks for it; after a change of a share it is found anew for its
+namespace when it is next asked for, so that a thousand shares that come at once cost one pass and not a thousand.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import NamedTuple, TypeVar
+
+from orion.operator.reconciler.governance import Governance, How, Shares, govern
+from orion.operator.reconciler.grants import has_grant
+from orion.operator.reconciler.records import DeviceRecord, Named, NodeRecord, PodRecord, ShareRecord
+from orion.operator.reconciler.share_conditions import Governed
+from orion.operator.reconciler.usage import Usage, named_pods, usage
+
+_Key = TypeVar("_Key")
+
+
+class Kind(StrEnum):
+    """Of objects that are written to."""
+
+    POD = "pod"
+    SHARE = "share"
+    NODE = "node"
+    NAMESPACE = "namespace"
+    """ Not written to: all of its pods may be governed differently now. """
+
+
+class Key(NamedTuple):
+    """An object that may need a write."""
+
+    kind: Kind
+    at: Named
+
+
+class _Namespace:
+    """Pods and shares of one namespace, and who governs whom."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodRecord] = {}
+        self.records: dict[str, ShareRecord] = {}
+        self.shares = Shares()
+        self.governance: dict[str, Governance] = {}
+        self.concerned: dict[str, set[str]] = defaultdict(set)
+        """ By share: the pods whose governance names it. """
+        self.changed: set[str] = set()
+        """ Shares that have come, changed or gone since the last `refresh`. """
+        self.moved: set[str] = set()
+        """ Pods that this may concern, until somebody asks for them. """
+        self.lost: set[str] = set()
+        """ Shares that may have lost one of those pods, likewise. """
+
+    def refresh(self) -> None:
+        """Find who governs whom anew if shares have changed."""
+        if not self.changed:
+            return
+        changed, self.changed = self.changed, set()
+        self.shares = Shares(self.records.values())
+        for name, pod in self.pods.items():
+            if pod.leaving:
+                continue
+            before = self.governance.get(name)
+            self.govern(pod)
+            after = self.governance[name]
+            if before != after or not changed.isdisjoint(after.shares):
+                self.moved.add(name)
+                self.lost.update(before.shares if before else ())
+
+    def govern(self, pod: PodRecord) -> set[str]:
+        """Find who governs a pod; return the shares that this concerns, before and after."""
+        before, after = self.governance.get(pod.at.name), govern(pod, self.shares)
+        if before == after:
+            return set(after.shares)
+        self.forget(pod.at.name)
+        self.governance[pod.at.name] = after
+        for share in after.shares:
+            self.concerned[share].add(pod.at.name)
+        return {*(before.shares if before else ()), *after.shares}
+
+    def forget(self, pod: str) -> set[str]:
+        """Drop what is known of who governs a pod; return the shares that this concerned."""
+        governance = self.governance.pop(pod, None)
+        for share in governance.shares if governance else ():
+            self.concerned[share].discard(pod)
+            if not self.concerned[share]:
+                del self.concerned[share]
+        return set(governance.shares) if governance else set()
+
+
+class State:
+    """Everything watched."""
+
+    def __init__(self) -> None:
+        self.devices: dict[str, DeviceRecord] = {}
+        self.nodes: dict[str, NodeRecord] = {}
+        self._namespaces: dict[str, _Namespace] = defaultdict(_Namespace)
+        self._devices_of_pod: dict[Named, set[str]] = defaultdict(set)
+        self._devices_of_node: dict[str, set[str]] = defaultdict(set)
+
+    def pod(self, at: Named) -> PodRecord | None:
+        """Return a pod."""
+        space = self._namespaces.get(at.namespace)
+        return space.pods.get(at.name) if space else None
+
+    def share(self, at: Named) -> ShareRecord | None:
+        """Return a share."""
+        space = self._namespaces.get(at.namespace)
+        return space.records.get(at.name) if space else None
+
+    def shares(self, namespace: str) -> Shares:
+        """Return the shares of a namespace."""
+        space = self._namespaces[namespace]
+        space.refresh()
+        return space.shares
+
+    def governance(self, at: Named) -> Governance:
+        """Return what governs a pod that is there and not leaving."""
+        space = self._namespaces[at.namespace]
+        space.refresh()
+        return space.governance[at.name]
+
+    def put_pod(self, record: PodRecord) -> set[Key]:
+        """Take in a pod as it is now."""
+        space = self._namespaces[record.at.namespace]
+        space.pods[record.at.name] = record
+        shares = space.forget(record.at.name) if record.leaving else space.govern(record)
+        return {Key(Kind.POD, record.at), *_share_keys(record.at.namespace, shares)}
+
+    def drop_pod(self, at: Named) -> set[Key]:
+        """Take in that a pod is gone."""
+        space = self._namespaces[at.namespace]
+        if space.pods.pop(at.name, None) is None:
+            return set()
+        shares = space.forget(at.name)
+        self._drop_empty(at.namespace)
+        return _share_keys(at.namespace, shares)
+
+    def put_share(self, record: ShareRecord) -> set[Key]:
+        """Take in a share as it is now; what this process knows of its own writes stays."""
+        space = self._namespaces[record.at.namespace]
+        old = space.records.get(record.at.name)
+        keys = {Key(Kind.SHARE, record.at)}
+        if old is not None and old.uid == record.uid:
+            record.written = old.written
+            if old.generation == record.generation:
+                # Only its status has changed: grants and governance stay as they are.
+                old.status, old.version = record.status, record.version
+                return keys
+        space.records[record.at.name] = record
+        space.changed.add(record.at.name)
+        return keys | {Key(Kind.NAMESPACE, Named(record.at.namespace, ""))}
+
+    def drop_share(self, at: Named) -> set[Key]:
+        """Take in that a share is gone."""
+        space = self._namespaces[at.namespace]
+        if space.records.pop(at.name, None) is None:
+            return set()
+        space.changed.add(at.name)
+        self._drop_empty(at.namespace)
+        return {Key(Kind.NAMESPACE, Named(at.namespace, ""))}
+
+    def put_device(self, record: DeviceRecord) -> set[Key]:
+        """Take in a GPU as it is now."""
+        keys = self._forget_device(record.name)
+        self.devices[record.name] = record
+        for pod in named_pods(record):
+            self._devices_of_pod[pod].add(record.name)
+        if record.status.node:
+            self._devices_of_node[record.status.node].add(record.name)
+        return keys | self._device_keys(record)
+
+    def drop_device(self, name: str) -> set[Key]:
+        """Take in that a GPU is gone."""
+        return self._forget_device(name)
+
+    def put_node(self, record: NodeRecord) -> set[Key]:
+        """Take in a node as it is now."""
+        self.nodes[record.name] = record
+        return {Key(Kind.NODE, Named("", record.name))}
+
+    def drop_node(self, name: str) -> set[Key]:
+        """Take in that a node is gone."""
+        self.nodes.pop(name, None)
+        return set()
+
+    def moved(self, namespace: str) -> set[Key]:
+        """Return the objects that changes of a namespace's shares concern; each change is told once."""
+        space = self._namespaces.get(namespace)
+        if space is None:
+            return set()
+        space.refresh()
+        moved, space.moved = space.moved, set()
+        shares = {name for pod in moved if pod in space.governance for name in space.governance[pod].shares}
+        # A share that lost a pod to another one, or to none, is not among those; its status counts pods.
+        shares |= space.lost
+        space.lost = set()
+        return {Key(Kind.POD, Named(namespace, name)) for name in moved} | _share_keys(namespace, shares)
+
+    def pods_and_shares(self) -> Iterator[PodRecord | ShareRecord]:
+        """Yield all pods and shares."""
+        for space in self._namespaces.values():
+            yield from space.pods.values()
+            yield from space.records.values()
+
+    def counts(self) -> dict[str, int]:
+        """Return how many objects are known, by what they are."""
+        spaces = self._namespaces.values()
+        return {
+            "pods": sum(len(space.pods) for space in spaces),
+            "gpushares": sum(len(space.records) for space in spaces),
+            "gpudevices": len(self.devices),
+            "nodes": len(self.nodes),
+        }
+
+    def everything(self) -> set[Key]:
+        """Return the keys of all objects that may be written to."""
+        keys = {Key(Kind.NODE, Named("", name)) for name in self.nodes}
+        for namespace, space in self._namespaces.items():
+            keys |= {Key(Kind.POD, Named(namespace, name)) for name in space.pods}
+            keys |= _share_keys(namespace, set(space.records))
+        return keys
+
+    def governed(self, record: ShareRecord) -> Governed:
+        """Return the pods of a share."""
+        space = self._namespaces[record.at.namespace]
+        space.refresh()
+        found = Governed()
+        for name in sorted(space.concerned.get(record.at.name, ())):
+            pod, governance = space.pods[name], space.governance[name]
+            if governance.how is How.UNMANAGED:
+                found.unannotated.append(name)
+            elif governance.how is How.KEPT:
+                found.refused.append((name, governance))
+            else:
+                found.pods.append(pod)
+                if not pod.slots:
+                    found.not_admitted.append(name)
+                if not has_grant(pod, governance, space.shares):
+                    found.without_grant.append(name)
+        return found
+
+    def usage(self, pods: Iterable[PodRecord]) -> Usage:
+        """Return what node agents say of pods."""
+        wanted = list(pods)
+        names = sorted({name for pod in wanted for name in self._devices_of_pod.get(pod.at, ())})
+        return usage(wanted, [self.devices[name] for name in names])
+
+    def devices_of_node(self, node: str) -> list[DeviceRecord]:
+        """Return a node's GPUs."""
+        return [self.devices[name] for name in sorted(self._devices_of_node.get(node, ()))]
+
+    def _forget_device(self, name: str) -> set[Key]:
+        record = self.devices.pop(name, None)
+        if record is None:
+            return set()
+        for pod in named_pods(record):
+            _discard(self._devices_of_pod, pod, name)
+        if record.status.node:
+            _discard(self._devices_of_node, record.status.node, name)
+        return self._device_keys(record)
+
+    def _device_keys(self, record: DeviceRecord) -> set[Key]:
+        keys = {Key(Kind.NODE, Named("", record.status.node))} if record.status.node else set()
+        for at in named_pods(record):
+            space = self._namespaces.get(at.namespace)
+            governance = space.governance.get(at.name) if space else None
+            if governance:
+                keys |= _share_keys(at.namespace, set(governance.shares))
+        strangers = (row.pod for row in record.status.strangers or ())
+        return keys | {Key(Kind.POD, Named(pod.namespace, pod.name)) for pod in strangers if pod}
+
+    def _drop_empty(self, namespace: str) -> None:
+        space = self._namespaces[namespace]
+        if not space.pods and not space.records:
+            del self._namespaces[namespace]
+
+
+def _share_keys(namespace: str, names: Iterable[str]) -> set[Key]:
+    return {Key(Kind.SHARE, Named(namespace, name)) for name in names}
+
+
+def _discard(index: dict[_Key, set[str]], key: _Key, value: str) -> None:
+    found = index.get(key)
+    if found is not None:
+        found.discard(value)
+        if not found:
+            del index[key]

@@ -1,0 +1,78 @@
+"""What node agents report of one share's pods, gathered from the GPUDevices that they are on."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from orion.crds.clients import ClientRow, PodReference
+from orion.crds.device import SlotRow, Stranger
+from orion.operator.reconciler.records import DeviceRecord, Named, PodRecord
+
+STOPPED = "stopped"
+
+
+@dataclass(slots=True)
+class Usage:
+    """Rows of the GPUs that belong to a set of pods."""
+
+    devices: dict[str, DeviceRecord] = field(default_factory=dict)
+    """ Those where one of the pods holds a slot, by name. """
+    slots: list[tuple[DeviceRecord, SlotRow]] = field(default_factory=list)
+    clients: list[ClientRow] = field(default_factory=list)
+    """ With node and GPU filled in. """
+    strangers: list[tuple[DeviceRecord, Stranger]] = field(default_factory=list)
+
+    @property
+    def processes(self) -> int:
+        """Processes that have joined, as the slots count them: a GPU shows rows of at most 64."""
+        return max(sum(row.clients for _, row in self.slots), len(self.clients))
+
+
+def named_pods(device: DeviceRecord) -> set[Named]:
+    """Return the pods that a GPU's status speaks of."""
+    status = device.status
+    rows = (*(status.held_slots or ()), *(status.clients or ()), *(status.strangers or ()))
+    return {Named(row.pod.namespace, row.pod.name) for row in rows if row.pod is not None}
+
+
+def usage(pods: Iterable[PodRecord], devices: Iterable[DeviceRecord]) -> Usage:
+    """Gather what `devices` say of `pods`."""
+    uids = {pod.at: pod.uid for pod in pods}
+    found = Usage()
+    for device in devices:
+        status = device.status
+        for slot in status.held_slots or ():
+            if _is_one(slot.pod, uids):
+                found.devices[device.name] = device
+                found.slots.append((device, slot))
+        for row in status.clients or ():
+            if _is_one(row.pod, uids):
+                place = {"node": row.node or status.node, "gpu": row.gpu or status.uuid}
+                found.clients.append(row.model_copy(update=place))
+        for stranger in status.strangers or ():
+            if _is_one(stranger.pod, uids):
+                found.strangers.append((device, stranger))
+    return found
+
+
+def _is_one(pod: PodReference | None, uids: dict[Named, str]) -> bool:
+    """Return whether a row is of one of the pods; a namesake that was there before has another uid."""
+    if pod is None:
+        return False
+    uid = uids.get(Named(pod.namespace, pod.name))
+    return uid is not None and pod.uid in (None, uid)
+
+
+def worst_first(clients: Iterable[ClientRow]) -> list[ClientRow]:
+    """Return clients, those that fare worst first: told of, stopped, slowed down, waiting; then by name."""
+    return sorted(clients, key=_place)
+
+
+def _place(row: ClientRow) -> tuple[bool, bool, float, float, tuple[str, str, str, str, int]]:
+    pod = (row.pod.namespace, row.pod.name) if row.pod else ("", "")
+    return (
+        row.message is None,
+        row.state != STOPPED,
+        -float(row.slowdown.value) if row.slowdown else 0.0,
+        -float(row.gated_ratio.value) if row.gated_ratio else 0.0,
+        (*pod, row.gpu or "", row.slot, row.process_id),
+    )

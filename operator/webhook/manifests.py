@@ -1,0 +1,255 @@
+"""What the API server must know of admission: the webhook's configuration and the policies beside it.
+
+Made here, so that names of annotations and resources have one source; written without any template's syntax into
+charts/orion/files, and tests apply the same files. `python -m orion.operator.webhook.manifests` writes them, with
+--check it says that they are out of date.
+
+The webhook sees only pods that concern Orion (match conditions), so `failurePolicy: Fail` touches nobody else and no
+namespace needs to be left out. One that is left out would be a way around the webhook.
+
+The policies hold where the webhook does not look:
+  * pods that ask for slots must have been through it, after every other webhook too: the hook is still first;
+  * annotations `orion/...` of a pod stay as they were made. Only `orion/grant` may change, by whoever may *update
+    grants* in the whole cluster: RBAC decides who that is, on a resource `grants.orion.gpu` that exists for this
+    question alone. Asked without a namespace, so no Role of a namespace, however wide, allows it;
+  * neither can a Binding bring them, whose annotations the API server copies to the pod.
+
+Refused: naming the reconciler's service account in the policy. The name depends on the installation, and a text that
+must be edited before it is true is one that tests do not run.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orion.crds import device as device_kind
+from orion.crds import share as share_kind
+from orion.crds.annotations import CONTAINERS, GRANT, PREFIX, PRIORITY, RESOURCE_PREFIX, SHARE
+from orion.crds.model import GROUP
+from orion.operator.webhook.defaults import Defaults
+from orion.operator.webhook.serving import PATH
+
+FILES = Path("charts/orion/files")
+ROLE_FILE, WEBHOOK_FILE, POLICIES_FILE = "webhook-role.yaml", "webhook.yaml", "policies.yaml"
+TIMEOUT_S = 5
+GRANTS = "grants"
+""" The resource that the policies ask RBAC about: who may update it may change orion/grant. """
+
+_MARKS = ", ".join(f"'{name}'" for name in (PRIORITY, SHARE, CONTAINERS))
+_ANNOTATIONS = "object.metadata.?annotations.orValue({})"
+_CONTAINERS = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
+
+
+def _asks(container: str) -> str:
+    """Return the CEL expression that says whether a container asks for slots."""
+    kinds = (f"{container}.?resources.?{kind}.orValue({{}})" for kind in ("requests", "limits"))
+    return " || ".join(f"{kind}.exists(name, name.startsWith('{RESOURCE_PREFIX}'))" for kind in kinds)
+
+
+ASKS_FOR_SLOTS = f"{_CONTAINERS}.exists(c, {_asks('c')})"
+CONCERNS_ORION = f"{_ANNOTATIONS}.exists(name, name in [{_MARKS}]) || {ASKS_FOR_SLOTS}"
+
+
+def webhook(
+    client: Mapping[str, Any], name: str = "orion", namespaces: Mapping[str, Any] | None = None, policy: str = "Fail"
+) -> dict[str, Any]:
+    """Return the webhook's configuration.
+
+    Args:
+        client: how the API server reaches it: `service` or `url`, and `caBundle` once there is one.
+        name: the object's name.
+        namespaces: a selector; None: all namespaces.
+        policy: what becomes of Orion's pods when the webhook cannot be asked: Fail or Ignore.
+    """
+    hook = {
+        "name": f"pods.webhook.{GROUP}",
+        "clientConfig": dict(client),
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": policy,
+        "reinvocationPolicy": "IfNeeded",
+        "matchPolicy": "Equivalent",
+        "timeoutSeconds": TIMEOUT_S,
+        "rules": [_rule(["CREATE"], ["pods"]), _rule(["UPDATE"], ["pods/ephemeralcontainers"])],
+        "matchConditions": [{"name": "concerns-orion", "expression": CONCERNS_ORION}],
+        **({"namespaceSelector": dict(namespaces)} if namespaces else {}),
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "orion"}},
+        "webhooks": [hook],
+    }
+
+
+def policies(hook: str, prefix: str = "orion", namespaces: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Return the admission policies, each with its binding.
+
+    Args:
+        hook: the hook's path in a container.
+        prefix: of the objects' names.
+        namespaces: a selector; None: all namespaces.
+    """
+    made: list[dict[str, Any]] = []
+    for spec in (_through_the_webhook(hook), _marks_stay(), _bindings_bring_no_marks()):
+        name = f"{prefix}-{spec.pop('name')}"
+        labels = {"app.kubernetes.io/name": "orion"}
+        made.append(_object("ValidatingAdmissionPolicy", name, labels, {"failurePolicy": "Fail", **spec}))
+        binding: dict[str, Any] = {"policyName": name, "validationActions": ["Deny"]}
+        if namespaces:
+            binding["matchResources"] = {"namespaceSelector": dict(namespaces)}
+        made.append(_object("ValidatingAdmissionPolicyBinding", name, labels, binding))
+    return made
+
+
+def role() -> dict[str, Any]:
+    """Return all that the webhook's service account may do."""
+    kinds = [share_kind.KIND.plural, device_kind.KIND.plural]
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "orion-webhook", "labels": {"app.kubernetes.io/name": "orion"}},
+        "rules": [{"apiGroups": [GROUP], "resources": kinds, "verbs": ["list", "watch"]}],
+    }
+
+
+# -- Policies ----------------------------------------------------------------------------------------------------------
+
+
+def _through_the_webhook(hook: str) -> dict[str, Any]:
+    preloaded = (
+        f"c.?env.orValue([]).exists(v, v.name == 'LD_PRELOAD' && (v.?value.orValue('') == '{hook}' || "
+        f"v.?value.orValue('').startsWith('{hook}:')))"
+    )
+    return {
+        "name": "pods-have-been-admitted",
+        "matchConstraints": {"resourceRules": [_rule(["CREATE"], ["pods"])]},
+        "matchConditions": [
+            {"name": "slots-or-grant", "expression": f"'{GRANT}' in {_ANNOTATIONS} || {ASKS_FOR_SLOTS}"}
+        ],
+        "variables": [{"name": "seated", "expression": f"{_CONTAINERS}.filter(c, {_asks('c')})"}],
+        "validations": [
+            {
+                "expression": f"'{GRANT}' in {_ANNOTATIONS} && '{PRIORITY}' in {_ANNOTATIONS}",
+                "message": f"this pod asks for slots ({RESOURCE_PREFIX}...) but has not been through Orion's webhook, "
+                f"which writes {GRANT}; is the webhook running?",
+                "reason": "Forbidden",
+            },
+            {
+                "expression": "variables.seated.size() > 0",
+                "message": f"annotation {GRANT} is written by Orion's webhook only, for pods that ask for slots; "
+                "remove it",
+                "reason": "Forbidden",
+            },
+            {
+                "expression": f"variables.seated.all(c, {preloaded})",
+                "message": f"a container that asks for slots does not preload Orion's hook first ({hook}); another "
+                "webhook may have changed its LD_PRELOAD after Orion's",
+                "reason": "Forbidden",
+            },
+        ],
+    }
+
+
+def _marks_stay() -> dict[str, Any]:
+    def equal(of: str) -> str:
+        both = [f"{each}.metadata.?{of}.orValue({{}})" for each in ("object", "oldObject")]
+        same = f"(name in {both[0]}) && (name in {both[1]}) && {both[0]}[name] == {both[1]}[name]"
+        ours = f"name.startsWith('{PREFIX}') && name != '{GRANT}'"
+        return " && ".join(f"{each}.all(name, !({ours}) || ({same}))" for each in both)
+
+    now, before = (f"{each}.metadata.?annotations[?'{GRANT}'].orValue('')" for each in ("object", "oldObject"))
+    may = f"authorizer.group('{GROUP}').resource('{GRANTS}').check('update').allowed()"
+    resources = ["pods", "pods/status", "pods/ephemeralcontainers", "pods/resize"]
+    return {
+        "name": "pods-keep-their-marks",
+        "matchConstraints": {"resourceRules": [_rule(["UPDATE"], resources)]},
+        "validations": [
+            {
+                "expression": f"{equal('annotations')} && {equal('labels')}",
+                "message": f"annotations and labels {PREFIX}... of a pod cannot be changed once it exists; make "
+                "the pod anew",
+                "reason": "Forbidden",
+            },
+            {
+                "expression": f"{now} == {before} || {may}",
+                "message": f"annotation {GRANT} is changed by Orion's operator only; change the GPUShare instead",
+                "reason": "Forbidden",
+            },
+        ],
+    }
+
+
+def _bindings_bring_no_marks() -> dict[str, Any]:
+    none = f"!{_ANNOTATIONS}.exists(name, name.startsWith('{PREFIX}'))"
+    return {
+        "name": "bindings-bring-no-marks",
+        "matchConstraints": {"resourceRules": [_rule(["CREATE"], ["bindings", "pods/binding"])]},
+        "validations": [
+            {
+                "expression": none,
+                "message": f"a Binding cannot give annotations {PREFIX}... to a pod",
+                "reason": "Forbidden",
+            }
+        ],
+    }
+
+
+def _rule(operations: list[str], resources: list[str]) -> dict[str, Any]:
+    return {"apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": resources}
+
+
+def _object(kind: str, name: str, labels: Mapping[str, str], spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name, "labels": dict(labels)},
+        "spec": dict(spec),
+    }
+
+
+# -- Files -------------------------------------------------------------------------------------------------------------
+
+
+def files() -> dict[str, str]:
+    """Return the texts of the chart's files, by their names."""
+    service = {"name": "orion-webhook", "namespace": "orion-system", "path": PATH, "port": 443}
+    head = "# Made by `python -m orion.operator.webhook.manifests`, which says why it is as it is.\n"
+    return {
+        ROLE_FILE: head + _text([role()]),
+        WEBHOOK_FILE: f"{head}# The chart puts its own service and caBundle into clientConfig.\n"
+        + _text([webhook({"service": service})]),
+        POLICIES_FILE: head + _text(policies(Defaults().hook)),
+    }
+
+
+def _text(objects: list[dict[str, Any]]) -> str:
+    return yaml.safe_dump_all(objects, sort_keys=False, width=4_000)
+
+
+def main() -> int:
+    """Write the files, or with --check say that they are out of date."""
+    parser = argparse.ArgumentParser(description="Write the chart's admission manifests.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a file is out of date")
+    check = parser.parse_args().check
+    stale = False
+    for name, text in files().items():
+        path = FILES / name
+        if path.exists() and path.read_text() == text:
+            continue
+        if check:
+            print(f"{path} is out of date; run `python -m orion.operator.webhook.manifests`", file=sys.stderr)
+            stale = True
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    print("admission manifests: " + ("out of date" if stale else "current"))
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""The difference of two plain objects as a JSON patch (RFC 6902), as an admission response carries it.
+
+Only what differs is named, so that other webhooks' work beside ours is untouched. Lists are compared place by place:
+admission adds to their ends and changes members where they stand, and never reorders.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Operation = dict[str, Any]
+
+
+def difference(before: Any, after: Any) -> list[Operation]:
+    """Return the operations that make one object of the other, in an order in which they can be applied."""
+    return list(_compare("", before, after))
+
+
+def pointer(*parts: str | int) -> str:
+    """Return the JSON pointer of a path."""
+    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
+
+
+def _compare(path: str, before: Any, after: Any) -> Iterator[Operation]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        yield from _compare_mappings(path, before, after)
+    elif _is_list(before) and _is_list(after):
+        yield from _compare_lists(path, before, after)
+    elif type(before) is not type(after) or before != after:
+        yield {"op": "replace", "path": path, "value": after}
+
+
+def _compare_mappings(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Operation]:
+    for key in before:
+        if key not in after:
+            yield {"op": "remove", "path": path + pointer(key)}
+    for key, value in after.items():
+        if key in before:
+            yield from _compare(path + pointer(key), before[key], value)
+        else:
+            yield {"op": "add", "path": path + pointer(key), "value": value}
+
+
+def _compare_lists(path: str, before: Sequence[Any], after: Sequence[Any]) -> Iterator[Operation]:
+    common = min(len(before), len(after))
+    for index in range(common):
+        yield from _compare(path + pointer(index), before[index], after[index])
+    for index in range(len(before) - 1, common - 1, -1):  # from the end, so that earlier places stay what they are
+        yield {"op": "remove", "path": path + pointer(index)}
+    for value in after[common:]:
+        yield {"op": "add", "path": f"{path}/-", "value": value}
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)

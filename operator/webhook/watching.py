@@ -1,0 +1,156 @@
+"""Objects of one kind, kept current in memory by list and watch.
+
+The list comes in pages and replaces everything at once; then a watch brings changes from its resource version on, over
+ends, broken connections and restarts of the server, until the server has forgotten that version (410 Gone) and the list
+is taken anew. Bookmarks keep the version young where nothing happens, and prove that the connection lives.
+
+A change of a status only is passed over before anything is parsed: with a thousand shares most events are such. An
+object that cannot be read is left out and said once; the API server has validated it, so it is a newer version's.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+import aiohttp
+
+from orion.crds.errors import Unreadable
+from orion.operator.webhook import api_server
+from orion.operator.webhook.api_server import ApiError, ApiServer
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+PAGE = 500
+_WATCH_S = 240
+_SILENCE_S = 150.0
+""" Bookmarks come every minute; two that are missing mean a dead connection. """
+_BACKOFF_S = (0.1, 30.0)
+
+
+class Watched(Generic[T]):
+    """The objects of a kind, by namespace and name.
+
+    Args:
+        server: where they are.
+        path: of the list, such as /apis/orion.gpu/v1alpha1/gpushares.
+        read: makes of a plain object what is kept; may raise Unreadable.
+        by_generation: whether only a new generation, labels or annotations matter, not the status.
+    """
+
+    def __init__(
+        self, server: ApiServer, path: str, read: Callable[[Mapping[str, Any]], T], *, by_generation: bool
+    ) -> None:
+        self._server = server
+        self._path = path
+        self._read = read
+        self._by_generation = by_generation
+        self._objects: dict[str, dict[str, T]] = {}
+        self._seen: dict[tuple[str, str], object] = {}
+        self._version = ""
+        self._alive_at = 0.0
+        self.synced = asyncio.Event()
+        """ Set once the first list is here. """
+        self.lists = 0
+        self.events = 0
+        self.errors = 0
+
+    def of(self, namespace: str) -> Mapping[str, T]:
+        """Return the objects of a namespace by name; of the empty one: those of a kind without namespaces."""
+        return self._objects.get(namespace, {})
+
+    @property
+    def count(self) -> int:
+        """How many objects there are."""
+        return sum(len(each) for each in self._objects.values())
+
+    @property
+    def silent_s(self) -> float:
+        """How long ago the server said something."""
+        return time.monotonic() - self._alive_at
+
+    async def run(self) -> None:
+        """Keep the objects current until cancelled."""
+        delay = _BACKOFF_S[0]
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                    delay = _BACKOFF_S[0]
+                before = self.events
+                await self._watch()
+                delay = _BACKOFF_S[0] if self.events > before else delay
+                await api_server.pause(random.uniform(0, 0.1))  # a server that ends every watch at once is not flooded
+            except (ApiError, aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError) as error:
+                self.errors += 1
+                gone = isinstance(error, ApiError) and error.code == 410
+                if gone:
+                    self._version = ""
+                _log.log(logging.INFO if gone else logging.WARNING, "watch of %s: %r", self._path, error)
+                asked = error.retry_after_s if isinstance(error, ApiError) and error.retry_after_s else 0.0
+                await api_server.pause(max(asked, delay * random.uniform(0.5, 1)))
+                delay = min(delay * 2, _BACKOFF_S[1])
+
+    async def _list(self) -> None:
+        objects: dict[str, dict[str, T]] = {}
+        seen: dict[tuple[str, str], object] = {}
+        parameters = {"limit": str(PAGE)}
+        while True:
+            page = await self._server.get(self._path, parameters)
+            for plain in page["items"]:
+                self._take(plain, objects, seen)
+            metadata = page["metadata"]
+            if not metadata.get("continue"):
+                break
+            parameters["continue"] = metadata["continue"]
+        self._objects, self._seen, self._version = objects, seen, metadata["resourceVersion"]
+        self.lists += 1
+        self._alive_at = time.monotonic()
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        parameters = {
+            "resourceVersion": self._version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(round(_WATCH_S * random.uniform(0.8, 1.2))),  # replicas do not return together
+        }
+        async for event in self._server.events(self._path, parameters, _SILENCE_S):
+            self._alive_at = time.monotonic()
+            self.events += 1
+            self._apply(event["type"], event["object"])
+
+    def _apply(self, kind: str, plain: Mapping[str, Any]) -> None:
+        if kind == "ERROR":
+            raise ApiError(int(plain.get("code") or 500), str(plain.get("message")))
+        self._version = plain["metadata"]["resourceVersion"]
+        if kind == "DELETED":
+            self._drop(plain)
+        elif kind in ("ADDED", "MODIFIED"):
+            self._take(plain, self._objects, self._seen)
+
+    def _take(
+        self, plain: Mapping[str, Any], objects: dict[str, dict[str, T]], seen: dict[tuple[str, str], object]
+    ) -> None:
+        metadata = plain["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        if self._by_generation:
+            mark = (metadata.get("uid"), metadata.get("generation"))
+            if seen.get((namespace, name)) == mark:
+                return
+            seen[namespace, name] = mark
+        try:
+            objects.setdefault(namespace, {})[name] = self._read(plain)
+        except Unreadable as error:
+            objects[namespace].pop(name, None)
+            _log.warning("%s %s/%s is left out: %s", self._path, namespace, name, error)
+
+    def _drop(self, plain: Mapping[str, Any]) -> None:
+        namespace, name = plain["metadata"].get("namespace", ""), plain["metadata"]["name"]
+        self._seen.pop((namespace, name), None)
+        there = self._objects.get(namespace, {})
+        there.pop(name, None)
+        if not there:
+            self._objects.pop(namespace, None)

@@ -1,0 +1,43 @@
+"""docs/benchmarking.md: its scenarios can be planned, and it names what there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from orion.bench.colocation import scenario as scenarios
+from orion.bench.colocation.plan import Plan
+from orion.bench.colocation.posts import posts_of
+from orion.bench.colocation.systems import STANDARD
+from orion.cli.main import main
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+PAGE = (REPOSITORY / "docs" / "benchmarking.md").read_text()
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("text", EXAMPLES, ids=lambda text: text.split()[1])
+def test_its_scenarios_can_be_planned(text: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    plan = Plan(scenarios.read(tmp_path / "mine.yaml").resolved(tmp_path))
+    runs = [run for unit in plan.units for run in unit.runs]
+    assert runs
+    for run in runs:
+        assert posts_of(run, simulated=False)
+
+
+def test_it_names_every_standard_system_and_scenario() -> None:
+    for name in STANDARD:
+        assert f"`{name.removesuffix('-in-mps').removesuffix('-in-threads')}`" in PAGE
+    for path in (REPOSITORY / "bench" / "scenarios").glob("*.yaml"):
+        assert f"`{path.stem}`" in PAGE
+
+
+def test_its_options_exist(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = ""
+    for command in ("colocation", "report", "pack", "workloads", "threads"):
+        main(["bench", command, "--help"])
+        shown += capsys.readouterr().out
+    for option in set(re.findall(r"--[a-z][a-z-]+", PAGE)):
+        assert option in shown, option

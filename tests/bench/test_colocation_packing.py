@@ -1,0 +1,89 @@
+"""An output folder as one file, and the report that is made from it."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from orion.bench.colocation import packing, report, threads_verdict
+from orion.cli.main import main
+from tests.bench.colocation_folder import SYSTEMS, ColocationFolder, workload
+
+HP = workload("decode", "gpt-decode", batch=1)
+BE = workload("gemm", "gemm", size=8192)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = ColocationFolder(tmp_path / "out")
+    made.pair(HP, BE, {"gate": SYSTEMS["gate"]}, rounds=2, requests=200)
+    return tmp_path / "out"
+
+
+def test_a_packed_folder_gives_the_same_report(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report.write(folder)
+    before = (folder / "report.md").read_text()
+    assert main(["bench", "pack", str(folder), str(tmp_path / "kept" / "one.tgz")]) == 0
+    assert "MiB" in capsys.readouterr().out
+    again = tmp_path / "again"
+    assert main(["bench", "report", str(tmp_path / "kept" / "one.tgz"), "--output", str(again)]) == 0
+    assert (again / "report.md").read_text() == before
+    assert not (again / "runs" / "decode" / "0" / "report.md").exists()
+
+
+def test_only_raw_data_is_packed_and_equal_folders_give_equal_files(folder: Path, tmp_path: Path) -> None:
+    packing.pack(folder, tmp_path / "a.tgz")
+    report.write(folder)
+    shutil.copytree(folder, tmp_path / "copy")
+    packing.pack(tmp_path / "copy", tmp_path / "b.tgz")
+    assert (tmp_path / "a.tgz").read_bytes() == (tmp_path / "b.tgz").read_bytes()
+
+
+def test_a_run_takes_little_room(folder: Path, tmp_path: Path) -> None:
+    runs = len(list((folder / "runs").rglob("*.json.gz")))
+    assert packing.pack(folder, tmp_path / "a.tgz") / runs < 20_000  # 200 requests, some 600 steps of be
+
+
+def test_what_cannot_be_packed_or_unpacked_is_told_in_a_sentence(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(packing.PackingError, match="holds no runs"):
+        packing.pack(tmp_path / "nowhere", tmp_path / "a.tgz")
+    packing.pack(folder, tmp_path / "a.tgz")
+    with pytest.raises(packing.PackingError, match="is there already"):
+        packing.unpack(tmp_path / "a.tgz", folder)
+    (tmp_path / "broken.tgz").write_bytes(b"no archive")
+    with pytest.raises(packing.PackingError, match="nothing that `orion bench pack` wrote"):
+        packing.unpack(tmp_path / "broken.tgz", tmp_path / "x")
+
+
+MEDIANS = {
+    "launch_ns": {"plain": 3000.0, "be": 3600.0, "hp": 3400.0},
+    "products_ms": {"plain streams, bfloat16": 5.0, "two hp, bfloat16": 5.02, "be and hp, streams, bfloat16": 9.0},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({}, "met"),
+        ({"launch_ns": {"plain": 3000.0, "be": 4100.0}}, "missed"),
+        ({"products_ms": {"plain streams, bfloat16": 5.0, "two hp, bfloat16": 5.3}}, "missed"),
+        ({"products_ms": {"plain streams, bfloat16": 5.0}}, "incomplete"),
+        ({"launch_ns": {}}, "not measured"),
+    ],
+)
+def test_the_cost_of_threads_is_judged_from_its_own_file(
+    changes: dict[str, dict[str, float]], status: str, tmp_path: Path
+) -> None:
+    (tmp_path / threads_verdict.FILE).write_text(json.dumps({"medians": {**MEDIANS, **changes}}))
+    found = threads_verdict.verdict(tmp_path)
+    assert found.status == status
+    if status == "met":
+        assert "be +600 ns a launch" in found.figures
+        assert "two hp, bfloat16 1.004 x" in found.figures
+
+
+def test_without_the_file_it_was_not_measured(tmp_path: Path) -> None:
+    assert threads_verdict.verdict(tmp_path).status == "not measured"

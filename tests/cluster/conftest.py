@@ -1,0 +1,148 @@
+"""What a test of the cluster tier gets: a control plane, a namespace and nodes of its own, clients for both.
+
+One control plane a run is shared by all workers; what belongs to no namespace (CRDs, webhook configurations, cluster
+roles) is therefore seen by every test: name it after the test's namespace, or apply the same for all. A test that
+restarts or breaks components takes `own_control_plane`.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.cluster.waiting import eventually
+from tools.cluster import binaries, keeping
+from tools.cluster.access import Access
+from tools.cluster.control_plane import ControlPlane
+
+Kubectl = Callable[..., str]
+FakeNode = Callable[..., str]
+NODES_OF = "orion-test/namespace"  # a node's label: which namespace's pods it is for
+NODE_SELECTOR = "scheduler.alpha.kubernetes.io/node-selector"  # a namespace's annotation (PodNodeSelector)
+
+
+@pytest.fixture(scope="session")
+def control_plane(testrun_uid: str) -> Iterator[Access]:
+    """The way into the control plane of this run: started by the first test that asks, gone with the last worker."""
+    with keeping.shared(Path(tempfile.gettempdir()) / f"orion-cluster-{testrun_uid}") as access:
+        yield access
+
+
+@pytest.fixture(scope="session")
+def programs() -> dict[str, Path]:
+    """The control plane's binaries and kubectl, by name."""
+    return binaries.find_all()
+
+
+@pytest.fixture
+def own_control_plane(programs: dict[str, Path]) -> Iterator[ControlPlane]:
+    """A control plane for this test alone, whose components it may kill, stop and restart (5 s, 0.5 GB)."""
+    with (
+        tempfile.TemporaryDirectory(prefix="orion-control-plane-") as folder,
+        ControlPlane(Path(folder) / "plane", programs) as plane,
+    ):
+        yield plane
+
+
+def client_for(kubeconfig: Path) -> client.ApiClient:
+    """Return a client that speaks as whoever the kubeconfig is for."""
+    settings = client.Configuration()
+    config.load_kube_config(str(kubeconfig), client_configuration=settings)
+    settings.proxy = None  # the API server is on loopback
+    return client.ApiClient(settings)
+
+
+@pytest.fixture(scope="session")
+def api(control_plane: Access) -> Iterator[client.ApiClient]:
+    """The administrator's client, for `client.CoreV1Api(api)` and its like."""
+    with client_for(control_plane.kubeconfig) as administrator:
+        yield administrator
+
+
+@pytest.fixture
+def namespace(api: client.ApiClient) -> Iterator[str]:
+    """A namespace for this test alone, with its service account; its pods go to this test's `fake_node`s only."""
+    core, name = client.CoreV1Api(api), f"test-{uuid.uuid4().hex[:10]}"
+    annotations = {NODE_SELECTOR: f"{NODES_OF}={name}"}
+    core.create_namespace({"metadata": {"name": name, "annotations": annotations}})
+    selector = "metadata.name=default"
+    eventually(lambda: core.list_namespaced_service_account(name, field_selector=selector).items)
+    yield name
+    core.delete_namespace(name)
+    # No kubelet confirms the end of a pod that has a node, so the namespace would never go.
+    core.delete_collection_namespaced_pod(name, grace_period_seconds=0)
+
+
+@pytest.fixture
+def kubeconfig_for(control_plane: Access, namespace: str, tmp_path: Path) -> Callable[..., Path]:
+    """Makes a kubeconfig for any user: `kubeconfig_for("system:serviceaccount:NS:NAME", groups=[])`."""
+
+    def make(user: str, groups: list[str] | None = None) -> Path:
+        path = tmp_path / f"{uuid.uuid4().hex}.kubeconfig"
+        return control_plane.kubeconfig_for(user, groups or [], path, namespace)
+
+    return make
+
+
+@pytest.fixture
+def kubectl(programs: dict[str, Path], kubeconfig_for: Callable[..., Path]) -> Kubectl:
+    """Runs kubectl as the administrator in this test's namespace, and returns what it printed.
+
+    `kubectl("apply", "--server-side", "-f", path)`, `kubectl("create", "-f", "-", given=manifest_text_or_mapping)`;
+    `kubeconfig=` speaks as somebody else. A refusal is a CalledProcessError whose notes hold kubectl's own words.
+    """
+    administrator = kubeconfig_for("orion-administrator", ["system:masters"])
+
+    def run(*arguments: str | Path, given: str | Mapping[str, Any] = "", kubeconfig: Path = administrator) -> str:
+        text = given if isinstance(given, str) else json.dumps(given)
+        done = subprocess.run(
+            [programs["kubectl"], "--kubeconfig", kubeconfig, *arguments],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        if done.returncode != 0:
+            failure = subprocess.CalledProcessError(done.returncode, done.args, done.stdout, done.stderr)
+            failure.add_note(done.stderr)
+            raise failure
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def fake_node(api: client.ApiClient, namespace: str) -> Iterator[FakeNode]:
+    """Makes a Ready Node for this test's pods, without a kubelet: `fake_node("a", {"orion.gpu/be": "4"})` -> its name.
+
+    Its name begins with the namespace's, as nodes belong to no namespace. Pods are bound to it and stay Pending.
+    """
+    core, names = client.CoreV1Api(api), []
+
+    def make(name: str, allocatable: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None) -> str:
+        full = f"{namespace}-{name}"
+        amounts = {"cpu": "8", "memory": "64Gi", "pods": "110", **(allocatable or {})}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "no kubelet: a test's node"}
+        core.create_node(
+            {
+                "metadata": {"name": full, "labels": {NODES_OF: namespace, **(labels or {})}},
+                "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]},
+            }
+        )
+        names.append(full)
+        # The controllers take the taint of a new node away once they see it Ready.
+        eventually(lambda: not core.read_node(full).spec.taints)
+        return full
+
+    yield make
+    for name in names:
+        core.delete_node(name)

@@ -1,0 +1,171 @@
+"""The webhook as a process of its own, known to a control plane: for namespaces with a label of its own only."""
+
+import base64
+import contextlib
+import functools
+import os
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes import client
+
+from orion.operator.webhook import manifests
+from orion.operator.webhook.defaults import Defaults
+from tests.cluster.waiting import eventually
+from tools.cluster.access import Access
+
+LABEL = "orion-test/admission"
+SERVICE_ACCOUNT = "system:serviceaccount:orion-system:orion-webhook"
+
+
+@dataclass
+class RunningWebhook:
+    """A process under exactly the role that the chart ships, and what the API server knows of it.
+
+    Args:
+        access: the control plane.
+        folder: for its certificate and kubeconfig.
+        name: of everything cluster-wide that is made for it.
+        arguments: of the command.
+    """
+
+    access: Access
+    folder: Path
+    name: str
+    arguments: tuple[str, ...] = ()
+    port: int = 0
+    health: int = 0
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def selector(self) -> dict[str, Any]:
+        """The namespaces that it is for."""
+        return {"matchLabels": {LABEL: self.name}}
+
+    def issue(self) -> None:
+        """Write a new certificate into its folder."""
+        issued = self.access.authority.server("orion-webhook", ["127.0.0.1", "localhost"])
+        issued.write(self.folder, "tls")
+
+    def start(self) -> None:
+        """Start it, and return when it is ready."""
+        log = self.folder / "log"
+        kubeconfig = self.access.kubeconfig_for(SERVICE_ACCOUNT, [], self.folder / "kubeconfig")
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "orion.cli", "webhook", "--certificates", str(self.folder)),
+                    *("--listen", f"127.0.0.1:{self.port}", "--health", f"127.0.0.1:{self.health}"),
+                    *("--kubeconfig", str(kubeconfig), "--leave-seconds", "0.2", *self.arguments),
+                ],
+                stderr=output,
+                env={**os.environ, "NO_PROXY": "127.0.0.1"},
+            )
+        eventually(functools.partial(self._listens, log))
+        eventually(self.is_ready, otherwise=f"the webhook is not ready: {log.read_text()}")
+
+    def _listens(self, log: Path) -> bool:
+        """Say whether it has said where it listens; a free port of the first start is kept for later ones."""
+        assert self.process is not None
+        assert self.process.poll() is None, log.read_text()
+        said = re.findall(r"reviews on port (\d+), health on port (\d+)", log.read_text())
+        if said:
+            self.port, self.health = map(int, said[-1])
+        return bool(said)
+
+    def is_ready(self) -> bool:
+        """Say whether it serves."""
+        assert self.process is not None
+        assert self.process.poll() is None, (self.folder / "log").read_text()
+        with contextlib.suppress(OSError):
+            return self.read("readyz") == "ready"
+        return False
+
+    def read(self, path: str) -> str:
+        """Return what it says in plain HTTP."""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://127.0.0.1:{self.health}/{path}", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    def stop(self) -> int:
+        """End it as the kubelet does; return its status."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(timeout=20)
+
+    def configure(self, api: client.ApiClient, policy: str = "Fail") -> None:
+        """Make the webhook and the policies known to the API server, as the chart's files have them."""
+        admission = client.AdmissionregistrationV1Api(api)
+        reach = {
+            "url": f"https://127.0.0.1:{self.port}{manifests.PATH}",
+            "caBundle": base64.b64encode(self.access.authority.certificate).decode(),
+        }
+        admission.create_mutating_webhook_configuration(
+            manifests.webhook(reach, self.name, self.selector, policy), field_validation="Strict"
+        )
+        for made in manifests.policies(Defaults().hook, self.name, self.selector):
+            if made["kind"] == "ValidatingAdmissionPolicy":
+                admission.create_validating_admission_policy(made, field_validation="Strict")
+            else:
+                admission.create_validating_admission_policy_binding(made, field_validation="Strict")
+
+    def forget(self, api: client.ApiClient) -> None:
+        """Take back what `configure` made."""
+        admission = client.AdmissionregistrationV1Api(api)
+        admission.delete_mutating_webhook_configuration(self.name)
+        for made in manifests.policies(Defaults().hook, self.name, self.selector):
+            name = made["metadata"]["name"]
+            if made["kind"] == "ValidatingAdmissionPolicy":
+                admission.delete_validating_admission_policy(name)
+            else:
+                admission.delete_validating_admission_policy_binding(name)
+
+
+def allow(api: client.ApiClient, name: str) -> None:
+    """Give the webhook's service account the role that the chart ships; the same from several workers at once."""
+    authorization = client.RbacAuthorizationV1Api(api)
+    made = yaml.safe_load((Path(__file__).parents[2] / manifests.FILES / manifests.ROLE_FILE).read_text())
+    made["metadata"]["name"] = name
+    account, namespace = SERVICE_ACCOUNT.split(":")[3], SERVICE_ACCOUNT.split(":")[2]
+    binding = {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
+    authorization.create_cluster_role(made)
+    authorization.create_cluster_role_binding(binding)
+
+
+def disallow(api: client.ApiClient, name: str) -> None:
+    """Take it back."""
+    authorization = client.RbacAuthorizationV1Api(api)
+    authorization.delete_cluster_role_binding(name)
+    authorization.delete_cluster_role(name)
+
+
+@contextlib.contextmanager
+def running(
+    api: client.ApiClient, access: Access, folder: Path, name: str, policy: str = "Fail"
+) -> Iterator[RunningWebhook]:
+    """Run a webhook that the API server asks for namespaces with its label."""
+    webhook = RunningWebhook(access, folder, name)
+    webhook.issue()
+    allow(api, name)
+    try:
+        webhook.start()
+        webhook.configure(api, policy)
+        try:
+            yield webhook
+        finally:
+            webhook.forget(api)
+    finally:
+        disallow(api, name)
+        if webhook.process is not None:
+            webhook.stop()

@@ -1,0 +1,119 @@
+"""Which binaries make the control plane, and how missing ones come to be. Needs none of them: `go` is a stand-in."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tools.cluster import binaries, go_modules, tier
+from tools.cluster.binaries import BINARIES, Unavailable
+
+API_SERVER = BINARIES[0]
+# Answers as `go` does, as far as it is asked; a build writes a file, or fails for the package that REFUSED names.
+GO = """#!/bin/sh
+if [ "$1" = env ]; then echo go1.99.0; exit; fi
+for last; do :; done
+case "$last" in *"${REFUSED:-nothing}") echo "no such module" >&2; exit 1;; esac
+while [ "$1" != -o ]; do shift; done
+echo built > "$2"
+"""
+
+
+def write_program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without any of the binaries; returns a folder that is alone on PATH, beside the system's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.delenv("CI", raising=False)
+    (tmp_path / "bin").mkdir()
+    for needed in ("sh", "dirname"):
+        (tmp_path / "bin" / needed).symlink_to(f"/bin/{needed}")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return tmp_path / "bin"
+
+
+def tells(version: str) -> str:
+    return f"#!/bin/sh\necho Kubernetes v{version}\n"
+
+
+def test_versions_are_those_of_go_mod() -> None:
+    assert {binaries.minor(binary.version) for binary in BINARIES if binary.module == "kubernetes"} == {"1.34"}
+    assert {binaries.minor(binary.version) for binary in BINARIES if binary.module == "etcd"} == {"3.6"}
+
+
+def test_assets_come_before_path_and_path_before_the_cache(
+    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    assert binaries.find(API_SERVER, said.append) is None
+    cached = write_program(API_SERVER.cached(), tells(API_SERVER.version))
+    assert binaries.find(API_SERVER, said.append) == cached
+    on_path = write_program(bare / API_SERVER.name, tells(API_SERVER.version))
+    assert binaries.find(API_SERVER, said.append) == on_path
+    asset = write_program(tmp_path / "assets" / API_SERVER.name, tells("1.34.0"))
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(asset.parent))
+    assert binaries.find(API_SERVER, said.append) == asset
+    assert said == []
+
+
+@pytest.mark.parametrize(("text", "told"), [(tells("1.31.2"), "1.31.2"), ("#!/bin/sh\n", "of no known version")])
+def test_another_version_is_passed_over_and_said_so(bare: Path, text: str, told: str) -> None:
+    other, said = write_program(bare / API_SERVER.name, text), list[str]()
+    assert binaries.find(API_SERVER, said.append) is None
+    assert said == [f"kube-apiserver: {other} is {told}, 1.34 is needed"]
+
+
+def test_what_is_missing_is_named_with_the_next_step(bare: Path) -> None:
+    with pytest.raises(Unavailable, match=r"kube-apiserver, .*etcd not found.*make cluster-binaries"):
+        binaries.find_all()
+
+
+def test_missing_binaries_are_built_once_with_a_line_each(bare: Path) -> None:
+    write_program(bare / "go", GO)
+    said: list[str] = []
+    go_modules.build_missing(said.append)
+    assert set(binaries.find_all()) == {binary.name for binary in BINARIES}
+    for number, binary in enumerate(BINARIES, 1):
+        assert f"  {number} of 5: {binary.name} {binary.version} ..." in said
+    assert not (binaries.cache() / "scratch").exists()
+    (bare / "go").unlink()
+    go_modules.build_missing(said.append)  # nothing to do
+
+
+def test_a_failed_build_says_why_and_the_next_run_goes_on_from_there(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_program(bare / "go", GO)
+    monkeypatch.setenv("REFUSED", "kubectl")
+    with pytest.raises(
+        Unavailable, match=r"kubectl 1\.34\.\d+ could not be built: (.|\n)*no such module(.|\n)*GOPROXY"
+    ):
+        go_modules.build_missing(lambda line: None)
+    monkeypatch.delenv("REFUSED")
+    said: list[str] = []
+    go_modules.build_missing(said.append)
+    assert next(line for line in said if "1 of" in line).startswith("  1 of 2: kubectl")
+
+
+def unavailable(*_: object) -> None:
+    raise Unavailable("no Go here\nmore about it")
+
+
+@pytest.mark.parametrize(("ci", "status"), [("", 0), ("true", 1)])
+def test_a_tier_that_cannot_run_is_named_and_fails_in_ci(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, ci: str, status: int
+) -> None:
+    monkeypatch.setitem(os.environ, "CI", ci)
+    monkeypatch.setattr(go_modules, "build_missing", unavailable)
+    assert tier.run([]) == (status, "not run (no Go here)")
+
+
+def test_a_tier_that_is_left_out_is_named() -> None:
+    assert tier.run(["-m", "gpu"]) == (0, "not run (left out by -m gpu)")

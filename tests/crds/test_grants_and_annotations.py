@@ -1,0 +1,142 @@
+"""Grants and annotations: what the operator writes is what the node agent reads, also when it knows less."""
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orion.crds import annotations
+from orion.crds.errors import Unreadable
+from orion.crds.grant import FORMAT, ContainerGrant, GrantedPolicy, PodGrant, granted
+from orion.crds.policy import PolicyName, Priority
+from orion.crds.share import GPUShare
+
+HP = """
+metadata: {name: serve, uid: u-1, generation: 4}
+spec:
+  priority: hp
+  policy: orion
+  maxSlowdown: "1.3"
+  minimumShare: 50m
+  compute: {request: 300m, limit: "0.6"}
+  memory: {limit: 8Gi}
+  smShare: 1
+  failClosed: true
+  tuning: {window: 0.5ms, linger: {floor: 20us}, sharingCost: "1.07", overlapSMs: 66, longKernel: 5ms}
+"""
+BE = "{metadata: {name: train}, spec: {priority: be, weight: '2.5', memory: {request: 1Gi, limit: 2G}}}"
+
+
+def share(text: str) -> GPUShare:
+    return GPUShare.read_strictly(yaml.safe_load(text))
+
+
+def test_a_share_becomes_a_grant_in_the_units_of_the_pages() -> None:
+    assert granted(Priority.HP, share(HP), {"app": 2}) == PodGrant(
+        priority=Priority.HP,
+        share="serve",
+        share_uid="u-1",
+        share_generation=4,
+        fail_closed=True,
+        policy=GrantedPolicy(
+            policy=PolicyName.ORION,
+            max_slowdown_milli=1_300,
+            sharing_cost_milli=1_070,
+            minimum_share_milli=50,
+            window_us=500,
+            linger_floor_us=20,
+            linger_ceiling_us=2_000,
+            overlap_sms=66,
+            long_kernel_us=5_000,
+        ),
+        containers={
+            "app": ContainerGrant(
+                slots=2,
+                memory_limit_bytes=8 * 2**30,
+                memory_request_bytes=8 * 2**30,
+                compute_request_milli=300,
+                compute_limit_milli=600,
+                sm_share_milli=1_000,
+            )
+        },
+    )
+
+
+def test_a_be_grant_says_no_policy() -> None:
+    grant = granted(Priority.BE, share(BE), {"a": 1, "b": 1})
+    assert grant.policy is None
+    assert grant.containers["a"] == grant.containers["b"]
+    assert grant.containers["a"].weight_milli == 2_500
+    assert grant.containers["a"].memory_limit_bytes == 2 * 10**9
+    assert grant.containers["a"].memory_request_bytes == 2**30
+
+
+def test_without_a_share_a_grant_leaves_all_to_the_agent() -> None:
+    grant = granted(Priority.HP, None, {"app": 1})
+    assert json.loads(grant.as_json()) == {
+        "format": FORMAT, "priority": "hp", "failClosed": False, "containers": {"app": {"slots": 1}},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [HP, BE])
+def test_a_grant_is_read_as_it_was_written_and_equal_grants_are_equal_text(text: str) -> None:
+    made = share(text)
+    grant = granted(made.spec.priority, made, {"b": 1, "a": 2})
+    assert annotations.read_grant({annotations.GRANT: grant.as_json()}) == grant
+    assert granted(made.spec.priority, made, {"a": 2, "b": 1}).as_json() == grant.as_json()
+    assert "\n" not in grant.as_json()
+
+
+def test_what_a_later_operator_says_more_is_passed_over() -> None:
+    plain = json.loads(granted(Priority.HP, share(HP), {"app": 1}).as_json())
+    plain["colour"] = plain["policy"]["colour"] = plain["containers"]["app"]["colour"] = "red"
+    assert PodGrant.from_json(json.dumps(plain)) == granted(Priority.HP, share(HP), {"app": 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "it is not JSON"),
+        ("[" * 100_000, "it is not JSON"),
+        ("[]", "annotation orion/grant"),
+        ('{"priority":"mid"}', "annotation orion/grant: priority"),
+        ('{"priority":"hp","format":99}', "format 99 is later"),
+        ('{"priority":"hp","containers":{"a":{"slots":0}}}', "containers.a.slots"),
+        ('{"priority":"hp","policy":{"windowUs":1e9}}', "policy.windowUs"),
+    ],
+)
+def test_what_is_no_grant_is_a_sentence(text: str, said: str) -> None:
+    with pytest.raises(Unreadable) as refused:
+        annotations.read_grant({annotations.GRANT: text})
+    assert said in str(refused.value)
+
+
+MEMBERS = st.sampled_from(["priority", "containers", "policy", "app", "slots", "format"])
+ATOMS = st.none() | st.booleans() | st.integers() | st.text()
+JSON = st.recursive(ATOMS, lambda part: st.lists(part) | st.dictionaries(MEMBERS, part), max_leaves=8)
+
+
+@given(JSON)
+def test_any_json_is_a_grant_or_refused(plain: Any) -> None:
+    with contextlib.suppress(Unreadable):
+        assert PodGrant.from_json(json.dumps(plain)).priority in list(Priority)
+
+
+def test_what_a_pods_owner_says() -> None:
+    marks = annotations.read_marks({"orion/priority": "be", "orion/share": "train", "orion/containers": "a, b"})
+    assert (marks.priority, marks.share, marks.containers) == (Priority.BE, "train", ("a", "b"))
+    assert annotations.read_marks({"else": "x"}) == annotations.PodMarks()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("orion/priority", "high"), ("orion/priority", ""), ("orion/share", "Not A Name"), ("orion/share", ""),
+     ("orion/containers", "a,,b"), ("orion/containers", "a,a"), ("orion/containers", "")],
+)  # fmt: skip
+def test_an_annotation_without_a_meaning_is_named(name: str, value: str) -> None:
+    with pytest.raises(Unreadable, match=name):
+        annotations.read_marks({name: value})

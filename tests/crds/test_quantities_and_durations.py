@@ -1,0 +1,116 @@
+"""Quantities and durations: what Kubernetes and Go accept is read exactly, anything else is a sentence."""
+
+import contextlib
+import copy
+import pickle
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from orion.crds.durations import Duration
+from orion.crds.quantities import Quantity
+
+UNITS = {"": 1, "k": 10**3, "Ki": 2**10, "M": 10**6, "Mi": 2**20, "Gi": 2**30, "T": 10**12, "Ti": 2**40, "Ei": 2**60}
+TIMES = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+
+
+@given(st.integers(0, 10**9), st.sampled_from(sorted(UNITS)))
+def test_a_quantity_is_its_number_times_its_unit(number: int, unit: str) -> None:
+    assert Quantity(f"{number}{unit}").bytes == number * UNITS[unit]
+
+
+@given(st.decimals(-(10**6), 10**6, places=6))
+def test_a_decimal_quantity_is_exact(number: Decimal) -> None:
+    assert Quantity(f"{number:f}").value == number
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_bytes_are_written_and_read_again(amount: int) -> None:
+    text = Quantity.of_bytes(amount)
+    assert text.bytes == amount
+    assert Quantity.read(amount).bytes == amount
+
+
+@given(st.integers(0, 10**9))
+def test_thousandths_are_written_and_read_again(thousandths: int) -> None:
+    assert Quantity.of_milli(thousandths).milli == thousandths
+    assert Quantity(f"{thousandths}m").milli == thousandths
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e3", "1000"), ("1E3", "1000"), ("1E", "1e18"), ("5.", "5"), (".5", "0.5"), ("+1", "1"), ("-1", "-1"),
+     ("1e-3", "0.001"), ("100n", "1e-7"), ("1u", "1e-6"), ("0.5Gi", "536870912"), ("0", "0")],
+)  # fmt: skip
+def test_all_forms_of_kubernetes_are_read(text: str, value: str) -> None:
+    assert Quantity(text).value == Decimal(value)
+
+
+def test_a_fraction_of_a_byte_is_a_byte() -> None:
+    assert Quantity("100m").bytes == 1
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_quantity_or_refused(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        assert Quantity(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "Gi", "1GB", "8 Gi", "1_000", "0x10", "1\n", "٣", "1e", "1Kim", "--1", "9" * 33])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be a quantity such as 8Gi"):
+        Quantity(text)
+
+
+def test_a_number_with_a_fraction_is_to_be_quoted() -> None:
+    with pytest.raises(ValueError, match=r"in quotes, such as '1.3'"):
+        Quantity.read(1.3)
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.sampled_from(sorted(TIMES))), min_size=1, max_size=3))
+def test_a_duration_is_the_sum_of_its_parts(parts: list[tuple[int, str]]) -> None:
+    text = "".join(f"{number}{unit}" for number, unit in parts)
+    assert Duration(text).nanoseconds == sum(number * TIMES[unit] for number, unit in parts)
+
+
+@given(st.integers(0, 10**15))
+def test_nanoseconds_are_written_and_read_again(nanoseconds: int) -> None:
+    assert Duration.of(nanoseconds).nanoseconds == nanoseconds
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_duration_or_refused(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        assert Duration(text).nanoseconds >= 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "0", "ms", "-1ms", "1 ms", "1ms ", "1ms\n", "1d", ".5s", "1,5s", "٣s", "PT1"]
+)
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be a duration such as 400us"):
+        Duration(text)
+
+
+@pytest.mark.parametrize("value", [5, 1.5, True, None, [], b"1s"])
+def test_a_duration_has_a_unit_and_is_text(value: object) -> None:
+    with pytest.raises(ValueError, match="must be a duration"):
+        Duration.read(value)
+
+
+def test_durations_are_microseconds_rounded_up() -> None:
+    assert [Duration(text).microseconds for text in ("400us", "1.5us", "1ns", "0s")] == [400, 2, 1, 0]
+
+
+@pytest.mark.parametrize("value", [Quantity("1.50"), Duration("1m30s")])
+def test_the_text_is_kept(value: Quantity | Duration) -> None:
+    adapter = TypeAdapter(type(value))
+    assert adapter.dump_python(adapter.validate_python(str(value)), mode="json") == str(value)
+    assert adapter.validate_json(f'"{value}"').value == value.value
+    for copied in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert (copied, copied.value) == (value, value.value)
+    with pytest.raises(ValidationError):
+        adapter.validate_python({})

@@ -1,0 +1,75 @@
+"""Objects are read with what a later version says more, and written without a misspelt field; selectors; conditions."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from orion.crds.conditions import MESSAGE_MAX, ConditionType, with_condition
+from orion.crds.device import GPUDevice, device_name
+from orion.crds.errors import Unreadable
+from orion.crds.selectors import LabelSelector
+from orion.crds.share import GPUShare
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_unknown_fields_are_passed_over_on_reading_and_refused_on_writing() -> None:
+    plain = {"metadata": {"name": "a", "managedFields": []}, "spec": {"priority": "be", "colour": "red"}}
+    assert GPUShare.read(plain).spec.plain() == {"priority": "be", "failClosed": False}
+    with pytest.raises(Unreadable, match=r"^GPUShare a: spec\.colour: there is no such field$"):
+        GPUShare.read_strictly(plain, "GPUShare a")
+
+
+def test_metadata_keeps_what_it_does_not_know() -> None:
+    share = GPUShare.read({"metadata": {"name": "a", "finalizers": ["x"]}, "spec": {"priority": "be"}})
+    assert share.plain()["metadata"] == {"name": "a", "finalizers": ["x"]}
+
+
+@pytest.mark.parametrize("plain", [None, [], "x", {}, {"metadata": {"name": "a"}, "spec": []}, {"spec": {}}])
+def test_what_is_no_object_is_a_sentence(plain: object) -> None:
+    with pytest.raises(Unreadable) as refused:
+        GPUShare.read(plain)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_gpus_object_is_named_by_its_uuid_in_lower_case() -> None:
+    uuid = "GPU-5E4F6a2c-0d1b-4c3a-9f8e-7b6a5d4c3b2a"
+    assert GPUDevice.read({"metadata": {"name": device_name(uuid)}}).spec.mode == "timeslice"
+    with pytest.raises(Unreadable, match=r"^metadata\.name must be the GPU's UUID in lower case"):
+        GPUDevice.read({"metadata": {"name": "gpu-0"}})
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "matches"),
+    [
+        ({}, {}, True),
+        ({"matchLabels": {"app": "a"}}, {"app": "a", "x": "y"}, True),
+        ({"matchLabels": {"app": "a"}}, {"app": "b"}, False),
+        ({"matchLabels": {"app": ""}}, {}, False),
+        ({"matchExpressions": [{"key": "t", "operator": "In", "values": ["a", "b"]}]}, {"t": "b"}, True),
+        ({"matchExpressions": [{"key": "t", "operator": "In", "values": ["a"]}]}, {}, False),
+        ({"matchExpressions": [{"key": "t", "operator": "NotIn", "values": ["a"]}]}, {}, True),
+        ({"matchExpressions": [{"key": "t", "operator": "NotIn", "values": ["a"]}]}, {"t": "a"}, False),
+        ({"matchExpressions": [{"key": "t", "operator": "Exists"}]}, {"t": ""}, True),
+        ({"matchExpressions": [{"key": "t", "operator": "DoesNotExist"}]}, {"t": ""}, False),
+        ({"matchLabels": {"app": "a"}, "matchExpressions": [{"key": "t", "operator": "Exists"}]}, {"app": "a"}, False),
+    ],
+)
+def test_a_selector_matches_as_in_kubernetes(selector: object, labels: dict[str, str], matches: bool) -> None:
+    assert LabelSelector.read_strictly(selector).matches(labels) is matches
+
+
+def test_a_condition_keeps_its_time_and_its_place_while_its_status_stays() -> None:
+    first = with_condition([], ConditionType.READY, False, "Waiting", "no pod", 1, NOW)
+    both = with_condition(first, ConditionType.DEGRADED, None, "Unknown", now=NOW)
+    later = with_condition(both, ConditionType.READY, False, "NoPods", "none", 2, NOW + timedelta(hours=1))
+    assert [each.type for each in later] == ["Ready", "Degraded"]
+    assert (later[0].last_transition_time, later[0].reason) == ("2026-01-02T03:04:05Z", "NoPods")
+    turned = with_condition(later, ConditionType.READY, True, "Granted", "", 2, NOW + timedelta(hours=1))
+    assert turned[0].last_transition_time == "2026-01-02T04:04:05Z"
+    assert with_condition(turned, ConditionType.READY, True, "Granted", "", 2) == turned
+
+
+def test_a_long_message_is_cut() -> None:
+    (made,) = with_condition([], ConditionType.READY, True, "Granted", "x" * 5_000)
+    assert len(made.message) == MESSAGE_MAX

@@ -1,0 +1,167 @@
+"""A process that uses several GPUs: its collectives pass on all of them or on none, and its compute by each GPU's gate.
+
+When kernels ran is the simulated GPUs' own word (their trace), since nobody waits for them meanwhile.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.hook.harness import Machine, figure
+from tests.hook.scripted_client import MILLISECOND, Client, busy, eventually
+
+CLOSING = 5 * MILLISECOND
+""" Far more than a window and the watcher's look take; far less than hp is busy. """
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A be program on every GPU, beside one hp program on each."""
+
+    machine: Machine
+    be: Client
+    hps: list[Client]
+    trace: Path
+
+    def ran(self, kind: str, gpu: int) -> list[tuple[int, int]]:
+        """Return when kernels of that kind ran on a GPU: pieces, each with its begin and end."""
+        lines = [line.split() for line in self.trace.read_text().splitlines()] if self.trace.exists() else []
+        name = {"compute": "compute_gpu", "collective": "ncclDevKernel_AllReduce_gpu"}[kind] + str(gpu)
+        return sorted((int(line[1]), int(line[2])) for line in lines if line[4] == name)
+
+    def milliseconds(self, kind: str, gpu: int, began: int, ended: int) -> float:
+        """Return for how long kernels of that kind ran on a GPU between two times."""
+        return sum(max(0, min(end, ended) - max(start, began)) for start, end in self.ran(kind, gpu)) / MILLISECOND
+
+    def synchronised(self) -> None:
+        """Wait for all of be's work, and for what ran to be in the trace."""
+        self.be.must("sync")
+        last = self.be.must("compute 0 200").began
+        eventually(lambda: any(end > last for _, end in self.ran("compute", 0)), "the trace is whole")
+
+    def warm(self) -> None:
+        """Let durations be learnt, and both GPUs be tied."""
+        self.be.must("train 40 200 100")
+        self.be.must("sync")
+        for gpu in range(len(self.hps)):
+            for _ in range(8):
+                self.be.must(f"compute {gpu} 20000")
+        self.be.must("sync")
+
+
+def start(build: Path, gpus: int, hps: int) -> Iterator[Trained]:
+    with Machine(build, gpus=gpus) as machine:
+        machine.start_agent()
+        trace = machine.folder / "trace"
+        program = str(build / "test" / "client_collective")
+        clients = []
+        for gpu in range(hps):
+            hp = machine.start_in(machine.client_root(*["hp-0"] * gpus))
+            hp.must(f"init {gpu}")
+            machine.until_joined(hp, gpu=gpu)
+            clients.append(hp)
+        be = machine.start_in(machine.client_root(*["be-0"] * gpus), program, ORION_SIM_TRACE=str(trace))
+        be.must(f"init {gpus}")
+        for gpu in range(gpus):
+            machine.until_joined(be, gpu=gpu)
+        yield Trained(machine, be, clients, trace)
+
+
+@pytest.fixture
+def trained(c_build: Path) -> Iterator[Trained]:
+    yield from start(c_build, gpus=2, hps=2)
+
+
+@pytest.mark.parametrize("how", ["train", "threads"])
+def test_a_collective_is_held_on_every_gpu_while_hp_is_busy_on_one(trained: Trained, how: str) -> None:
+    trained.warm()
+    for gpu, hp in enumerate(trained.hps):
+        trained.be.send(f"{how} 300 300 200")  # 150 ms and more
+        with busy(hp, 150) as launched:
+            pass
+        assert trained.be.answer().result == 0
+        trained.synchronised()
+        began, ended = launched.began + CLOSING, launched.began + 145 * MILLISECOND
+        for each in range(2):
+            assert trained.milliseconds("collective", each, began, ended) == 0, (gpu, each)
+        counts = [trained.milliseconds("collective", each, 0, launched.began + 100 * MILLISECOND) for each in range(2)]
+        assert abs(counts[0] - counts[1]) < 0.15, counts  # none of 0.2 ms has begun on one GPU alone
+
+
+def test_compute_goes_on_where_hp_is_idle(trained: Trained) -> None:
+    trained.warm()
+    with busy(trained.hps[1], 150) as launched:
+        trained.be.must("compute 0 20000")
+        trained.be.must("collective 200")
+    trained.synchronised()
+    end = launched.began + 145 * MILLISECOND
+    assert trained.milliseconds("compute", 0, launched.began, end) > 19
+    for gpu in range(2):
+        assert trained.milliseconds("collective", gpu, launched.began, end) == 0
+
+
+def test_a_collective_that_has_begun_on_one_gpu_is_finished_on_the_others(trained: Trained) -> None:
+    trained.warm()
+    # The collective runs on GPU 0 at once, and on GPU 1 after 20 ms of compute. hp of GPU 0 comes in between.
+    trained.be.must("compute 1 20000")
+    trained.be.must("collective 100")
+    with busy(trained.hps[0], 200) as launched:
+        trained.be.send("collective 100")
+    assert trained.be.answer().result == 0
+    trained.synchronised()
+    first = [trained.ran("collective", gpu)[-2][0] for gpu in range(2)]
+    second = [trained.ran("collective", gpu)[-1][0] for gpu in range(2)]
+    figure("after hp came, the peer of a collective that had begun ran", [(first[1] - launched.began) / 1e6], "ms")
+    assert first[0] < launched.began + CLOSING
+    assert first[1] < launched.began + 100 * MILLISECOND
+    assert min(second) > launched.began + 195 * MILLISECOND
+
+
+def test_graphs_with_collectives_count(trained: Trained) -> None:
+    trained.warm()
+    for _ in range(10):
+        trained.be.must("graph 200")
+    trained.be.must("sync")
+    with busy(trained.hps[1], 150) as launched:
+        trained.be.send("graph 200")
+    assert trained.be.answer().result == 0
+    trained.synchronised()
+    for gpu in range(2):
+        assert trained.milliseconds("collective", gpu, launched.began, launched.began + 145 * MILLISECOND) == 0
+
+
+def test_hps_that_are_busy_by_turns_let_collectives_through_in_between(trained: Trained) -> None:
+    trained.warm()
+    for index, hp in enumerate(trained.hps):
+        hp.send(f"serve 60 3000 {20000 + 1700 * index} 1")
+    trained.be.must("train 200 300 200")
+    trained.synchronised()
+    counts = [trained.milliseconds("collective", gpu, 0, 1 << 62) for gpu in range(2)]
+    assert abs(counts[0] - counts[1]) < 5
+    for hp in trained.hps:
+        assert hp.answer().result == 60
+
+
+def test_a_gpu_without_hp_holds_nothing_and_is_not_held(c_build: Path) -> None:
+    for trained in start(c_build, gpus=2, hps=1):
+        trained.warm()
+        with busy(trained.hps[0], 150) as launched:
+            trained.be.must("apart 1 200")
+            trained.be.send("apart 0 200")
+        assert trained.be.answer().result == 0
+        trained.synchronised()
+        end = launched.began + 145 * MILLISECOND
+        assert trained.milliseconds("collective", 1, launched.began, end) > 0
+        assert trained.milliseconds("collective", 0, launched.began, end) == 0
+
+
+def test_a_context_that_ends_with_held_collectives_ends(trained: Trained) -> None:
+    trained.warm()
+    with busy(trained.hps[1], 150):
+        trained.be.must("collective 200")
+        trained.be.must("end", 10)
+    trained.be.must("init 2")
+    trained.be.must("train 20 200 100")
+    trained.synchronised()

@@ -1,0 +1,44 @@
+"""A profile that administrators give reaches what the hook decides by: before a kernel was ever measured."""
+
+from orion.crds.profile import BoardRow
+from orion.hook import layout
+from orion.node_agent import profiles
+from orion.node_agent.api import agent_pb2
+from tests.hook.harness import Machine, record_word
+from tests.hook.scripted_client import Client, eventually
+
+ALIKE_US = 100
+""" The grid of the launches below is that of kernels of so many microseconds. """
+
+
+def row(duration_ns: int) -> agent_pb2.ProfileRow:
+    shape = BoardRow("timed", (132, 1 + ALIKE_US, 1), (256, 1, 1), 0, duration_ns, 60, layout.KernelClass.COMPUTE)
+    return agent_pb2.ProfileRow(
+        identity=profiles.identity_of(shape), duration_ns=duration_ns, sms=60, kernel_class=agent_pb2.COMPUTE
+    )
+
+
+def in_flight_ms(machine: Machine, be: Client) -> float:
+    """Launch one kernel of 300 ms that looks like the profile's, and return what the hook expects to be in flight."""
+    be.must(f"launch 1 300000 1 {ALIKE_US}")
+    shown = machine.shown(be)
+    assert shown is not None
+    be.must("sync 1")
+    return shown.in_flight_us / 1000
+
+
+def test_a_profile_is_believed_until_it_is_measured(machine: Machine) -> None:
+    machine.start("be-0").close()
+    machine.agent.set_profile(machine.uuids[0], "be-0", [row(20_000_000)])
+    be = machine.start("be-0")
+    assert in_flight_ms(machine, be) == 20
+    eventually(lambda: in_flight_ms(machine, be) > 200, "it was measured")
+
+
+def test_a_profile_reaches_a_client_that_runs(machine: Machine) -> None:
+    be = machine.start("be-0")
+    be.must("run 1 50 1")
+    known = record_word(be, "kernels_known")
+    machine.agent.set_profile(machine.uuids[0], "be-0", [row(20_000_000)])
+    eventually(lambda: record_word(be, "kernels_known") == known + 1, "the row has come")
+    assert in_flight_ms(machine, be) == 20

@@ -1,0 +1,162 @@
+"""A fake API server of plain dicts, for tests of decisions: it takes the reconciler's writes, and counts versions.
+
+It knows what those writes rest on: a patch without effect makes no new version, a patch with an old version or another
+uid is a conflict, an Event's name is there once. Everything else is tested against the real one (tests/cluster).
+"""
+
+import copy
+import random
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from orion.operator.reconciler import records
+from orion.operator.reconciler.decisions import decide
+from orion.operator.reconciler.state import Key, Kind, State
+from orion.operator.reconciler.writes import Again, EvictPod, PatchNode, PatchPod, PatchShare, PostEvent, Write
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+Body = dict[str, Any]
+Place = tuple[str, str, str]  # kind, namespace, name
+
+
+class FakeCluster:
+    """Objects by kind, namespace and name; `events` by namespace and name."""
+
+    def __init__(self, bodies: Iterable[Body] = ()) -> None:
+        self.objects: dict[Place, Body] = {}
+        self.events: dict[tuple[str, str], PostEvent] = {}
+        self.writes = 0
+        self._version = 0
+        for body in bodies:
+            self.put(body)
+
+    def put(self, body: Mapping[str, Any]) -> Body:
+        """Create or replace an object; what its kind gives by itself is filled in."""
+        made = copy.deepcopy(dict(body))
+        place = place_of(made)
+        self._version += 1
+        old = self.objects.get(place)
+        meta = made["metadata"]
+        meta.setdefault("uid", old["metadata"]["uid"] if old else f"uid-{self._version}")
+        meta["resourceVersion"] = str(self._version)
+        changed = old is None or old.get("spec") != made.get("spec")
+        meta["generation"] = (old["metadata"]["generation"] if old else 0) + changed
+        if old is not None and "status" not in made and "status" in old:
+            made["status"] = old["status"]
+        self.objects[place] = made
+        return made
+
+    def delete(self, place: Place) -> None:
+        """Remove an object."""
+        del self.objects[place]
+
+    def carry_out(self, write: Write) -> Body | None:
+        """Take a write as the API server would; return the object, None where it is a conflict or gone."""
+        if isinstance(write, Again):
+            return None
+        self.writes += 1
+        if isinstance(write, PostEvent):
+            self.events.setdefault((write.namespace, write.name), write)
+            return None
+        kind = {PatchPod: "Pod", PatchShare: "GPUShare", PatchNode: "Node", EvictPod: "Pod"}[type(write)]
+        old = self.objects.get((kind, write.at.namespace, write.at.name))
+        if old is None:
+            return None
+        if isinstance(write, EvictPod):
+            patch: Mapping[str, Any] = {"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}}
+        else:
+            patch = write.patch
+            for key in ("uid", "resourceVersion"):
+                if patch.get("metadata", {}).get(key, old["metadata"][key]) != old["metadata"][key]:
+                    return None
+        new = _merged(old, patch, strategic=isinstance(write, PatchPod))
+        if new != old:
+            self._version += 1
+            new["metadata"]["resourceVersion"] = str(self._version)
+            self.objects[place_of(new)] = new
+        return new
+
+
+def place_of(body: Mapping[str, Any]) -> Place:
+    """Return where an object is."""
+    return body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"]
+
+
+def _merged(old: Body, patch: Mapping[str, Any], strategic: bool) -> Body:
+    """Apply a merge patch; a strategic one merges conditions by type."""
+    new = copy.deepcopy(old)
+    for key, value in patch.items():
+        if key == "conditions" and strategic:
+            types = {each["type"] for each in value}
+            kept = [each for each in old.get(key, []) if each["type"] not in types]
+            new[key] = kept + [copy.deepcopy(each) for each in value if each.get("$patch") != "delete"]
+        elif value is None:
+            new.pop(key, None)
+        elif isinstance(value, Mapping):
+            new[key] = _merged(new.get(key) or {}, value, strategic)
+        else:
+            new[key] = copy.deepcopy(value)
+    return new
+
+
+def take(state: State, body: Body) -> set[Key]:
+    """Put an object into a state."""
+    kind = body["kind"]
+    if kind == "Pod":
+        return state.put_pod(records.pod_record(body))
+    if kind == "GPUShare":
+        return state.put_share(records.share_record(body))
+    if kind == "GPUDevice":
+        return state.put_device(records.device_record(body))
+    return state.put_node(records.node_record(body))
+
+
+def forget(state: State, place: Place) -> set[Key]:
+    """Take an object out of a state."""
+    kind, at = place[0], records.Named(place[1], place[2])
+    if kind == "Pod":
+        return state.drop_pod(at)
+    if kind == "GPUShare":
+        return state.drop_share(at)
+    return state.drop_device(at.name) if kind == "GPUDevice" else state.drop_node(at.name)
+
+
+def state_of(cluster: FakeCluster, order: random.Random | None = None) -> State:
+    """Return what a reconciler knows after it has listed everything, in any order."""
+    state, bodies = State(), list(cluster.objects.values())
+    if order:
+        order.shuffle(bodies)
+    for body in bodies:
+        take(state, body)
+    return state
+
+
+class Reconciler:
+    """Decides and writes until nothing is left to write, or until it is killed after so many writes."""
+
+    def __init__(self, cluster: FakeCluster, state: State, order: random.Random | None = None) -> None:
+        self.cluster, self.state, self._order = cluster, state, order
+        self.time = 0.0
+
+    def run(self, keys: Iterable[Key] | None = None, killed_after: int | None = None) -> int:
+        """Work off keys (all of them by default) and what follows from them; return how many writes that took."""
+        queue = sorted(self.state.everything() if keys is None else keys)
+        before = self.cluster.writes
+        for _ in range(10_000):
+            if not queue:
+                return self.cluster.writes - before
+            if self._order:
+                self._order.shuffle(queue)
+            key = queue.pop()
+            if key.kind is Kind.NAMESPACE:
+                queue += self.state.moved(key.at.namespace)
+                continue
+            self.time += 60.0  # more than any status has to wait
+            for write in decide(self.state, key, NOW, self.time):
+                if killed_after is not None and self.cluster.writes - before >= killed_after:
+                    return self.cluster.writes - before
+                answer = self.cluster.carry_out(write)
+                if answer is not None:
+                    queue += take(self.state, answer) - {key}
+        raise AssertionError("it does not come to rest")

@@ -1,0 +1,179 @@
+"""The reconciler's decisions are level-triggered: at rest after one pass, whatever the order, the start or the kill."""
+
+import copy
+import random
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orion.crds.annotations import GRANT, PRIORITY, SHARE
+from orion.operator.reconciler import records
+from orion.operator.reconciler.governance import Shares
+from orion.operator.reconciler.state import State
+from orion.operator.webhook.governing import candidates
+from tests.operator.fake_cluster import Body, FakeCluster, Reconciler, forget, place_of, state_of, take
+
+NAMES = ("a", "b", "c")
+NAMESPACES = ("one", "two")
+LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["x", "y"]), max_size=2)
+
+
+@st.composite
+def shares(draw: st.DrawFn) -> Body:
+    spec: dict[str, Any] = {"priority": draw(st.sampled_from(["hp", "be"]))}
+    if draw(st.booleans()):
+        spec["selector"] = {"matchLabels": draw(LABELS)}
+        if draw(st.booleans()):
+            spec["selector"]["matchExpressions"] = [{"key": "tier", "operator": "DoesNotExist"}]
+    if draw(st.booleans()):
+        spec["memory"] = {"limit": draw(st.sampled_from(["8Gi", "1Gi"]))}
+    if draw(st.integers(0, 4)) == 0:
+        spec["failClosed"] = True
+    if draw(st.integers(0, 9)) == 0:
+        spec["priority"] = "neither"  # what a later version may allow
+    return {"kind": "GPUShare", "metadata": _meta(draw), "spec": spec}
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Body:
+    marks: dict[str, str] = {}
+    priority = draw(st.sampled_from(["hp", "be", "be", None, "wrong"]))
+    if priority:
+        marks[PRIORITY] = priority
+    if draw(st.integers(0, 2)) == 0:
+        marks[SHARE] = draw(st.sampled_from(NAMES))
+    if draw(st.integers(0, 4)) == 0:
+        marks[GRANT] = draw(st.sampled_from(["{}", "no JSON", '{"format":9,"priority":"be"}']))
+    amount = draw(st.integers(0, 2))
+    resources = {"limits": {f"orion.gpu/{priority}": str(amount)}} if amount and priority else {}
+    return {
+        "kind": "Pod",
+        "metadata": {**_meta(draw), "labels": draw(LABELS), "annotations": marks},
+        "spec": {"containers": [{"name": "main", "resources": resources}]},
+        "status": {"phase": draw(st.sampled_from(["Pending", "Running", "Succeeded"]))},
+    }
+
+
+@st.composite
+def devices(draw: st.DrawFn) -> Body:
+    number = draw(st.integers(0, 2))
+    uuid = f"GPU-0000000{number}-0000-4000-8000-000000000000"
+
+    def pod() -> Any:
+        return {"namespace": draw(st.sampled_from(NAMESPACES)), "name": draw(st.sampled_from(NAMES))}
+
+    ratio = draw(st.sampled_from(["0", "0.5", "0.98"]))
+    message = draw(st.sampled_from([None, "it is slow"]))
+    clients = [{"slot": "be-0", "priority": "be", "processId": 7, "pod": pod(), "gatedRatio": ratio}]
+    status: dict[str, Any] = {"node": draw(st.sampled_from(["n1", "n2"])), "uuid": uuid, "model": "NVIDIA H200"}
+    status |= {"mode": draw(st.sampled_from(["timeslice", "mps"])), "simulated": draw(st.booleans())}
+    status["heldSlots"] = [{"name": "be-0", "priority": "be", "pod": pod(), "clients": 1}]
+    status["clients"] = [{**clients[0], **({"message": message} if message else {})}]
+    if draw(st.booleans()):
+        status["strangers"] = [{"processId": 8, "command": "python", "pod": pod()}]
+        status["strangerCount"] = 1
+    return {
+        "kind": "GPUDevice",
+        "metadata": {"name": uuid.lower()},
+        "spec": {"cordon": draw(st.booleans())},
+        "status": status,
+    }
+
+
+def _meta(draw: st.DrawFn) -> dict[str, Any]:
+    return {"namespace": draw(st.sampled_from(NAMESPACES)), "name": draw(st.sampled_from(NAMES))}
+
+
+NODES = st.builds(lambda name: {"kind": "Node", "metadata": {"name": name}}, st.sampled_from(["n1", "n2"]))
+BODIES = st.one_of(shares(), pods(), devices(), NODES)
+CLUSTERS = st.lists(BODIES, max_size=20)
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def lasting(cluster: FakeCluster) -> dict[Any, Any]:
+    """Return the cluster without what counts writes."""
+    objects = copy.deepcopy(cluster.objects)
+    for body in objects.values():
+        body["metadata"].pop("resourceVersion")
+    return {"objects": objects, "events": cluster.events}
+
+
+@PATIENT
+@given(CLUSTERS)
+def test_a_second_pass_writes_nothing(bodies: list[Body]) -> None:
+    cluster = FakeCluster(bodies)
+    reconciler = Reconciler(cluster, state_of(cluster))
+    reconciler.run()
+    assert reconciler.run() == 0
+    assert Reconciler(cluster, state_of(cluster)).run() == 0
+
+
+@PATIENT
+@given(CLUSTERS, st.integers(0, 2**32))
+def test_the_order_of_events_and_of_work_does_not_matter(bodies: list[Body], seed: int) -> None:
+    order, straight, shuffled = random.Random(seed), FakeCluster(bodies), FakeCluster(bodies)
+    Reconciler(straight, state_of(straight)).run()
+    Reconciler(shuffled, state_of(shuffled, order), order).run()
+    assert lasting(straight)["objects"] == lasting(shuffled)["objects"]
+
+
+@PATIENT
+@given(CLUSTERS, st.lists(st.integers(0, 6), max_size=4))
+def test_killed_at_any_write_the_next_one_goes_on_to_the_same_end(bodies: list[Body], kills: list[int]) -> None:
+    undisturbed, cluster = FakeCluster(bodies), FakeCluster(bodies)
+    Reconciler(undisturbed, state_of(undisturbed)).run()
+    for after in kills:
+        Reconciler(cluster, state_of(cluster)).run(killed_after=after)
+    Reconciler(cluster, state_of(cluster)).run()
+    assert lasting(cluster)["objects"] == lasting(undisturbed)["objects"]
+
+
+@PATIENT
+@given(CLUSTERS, st.lists(st.tuples(BODIES, st.booleans()), max_size=15))
+def test_following_changes_knows_what_a_restart_would_find(
+    bodies: list[Body], changes: list[tuple[Body, bool]]
+) -> None:
+    cluster = FakeCluster(bodies)
+    state = state_of(cluster)
+    reconciler = Reconciler(cluster, state)
+    reconciler.run()
+    for body, goes in changes:
+        place = place_of(body)
+        if not goes:
+            keys = take(state, cluster.put(body))
+        elif place in cluster.objects:
+            cluster.delete(place)
+            keys = forget(state, place)
+        else:
+            continue
+        reconciler.run(keys)
+    assert Reconciler(cluster, state_of(cluster)).run() == 0
+
+
+@PATIENT
+@given(CLUSTERS)
+def test_two_reconcilers_by_mistake_say_the_same(bodies: list[Body]) -> None:
+    cluster = FakeCluster(bodies)
+    one, other = (Reconciler(cluster, state_of(cluster)) for _ in range(2))
+    one.run()
+    said = dict(cluster.events)
+    other.run()  # with what it knew before
+    for _ in range(3):
+        one, other = (Reconciler(cluster, state_of(cluster)) for _ in range(2))
+        assert one.run() == other.run() == 0
+    assert cluster.events == said
+
+
+@PATIENT
+@given(st.lists(shares(), max_size=8), LABELS)
+def test_webhook_and_reconciler_agree_which_shares_select_a_pod(bodies: list[Body], labels: dict[str, str]) -> None:
+    cluster = FakeCluster(bodies)
+    found = [records.share_record(body) for place, body in cluster.objects.items() if place[1] == "one"]
+    readable = [record.share for record in found if record.share]
+    claiming = [share.metadata.name for share in candidates(None, labels, readable)]
+    assert Shares(found).selecting(labels) == claiming
+
+
+def test_a_state_without_anything_has_nothing_to_write() -> None:
+    assert Reconciler(FakeCluster(), State()).run() == 0

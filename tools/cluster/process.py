@@ -1,0 +1,64 @@
+"""One component of a control plane as a child process: it never outlives its parent, and its output is in a file."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+TETHERED = Path(__file__).with_name("tethered.py")
+
+
+class Process:
+    """A component: its command, its log, and the child that runs it, if one does.
+
+    It is in a session of its own, so that a Ctrl-C on the terminal reaches only us, and we end it in order.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+        self.name, self.command, self.log = name, list(command), log
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; its output is added to the log."""
+        tether = [sys.executable, "-I", "-S", str(TETHERED), str(os.getpid())]
+        with self.log.open("ab") as output:
+            self._child = subprocess.Popen(
+                [*tether, *self.command], stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it is to run, even if it has ended by itself."""
+        return self._child.pid if self._child else None
+
+    def ended(self) -> str:
+        """Return how it ended by itself, with its last words, or an empty text."""
+        status = self._child.poll() if self._child else None
+        if status is None:
+            return ""
+        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        return f"{self.name} {how}; its last words in {self.log}:\n{self.last_words()}"
+
+    def last_words(self, lines: int = 8) -> str:
+        """Return the end of the log, indented."""
+        with self.log.open("rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - 8192))
+            text = log.read().decode(errors="replace")
+        return "\n".join(f"  {line}" for line in text.splitlines()[-lines:])
+
+    def stop(self, patience: float = 0) -> None:
+        """End it: asked politely for `patience` seconds if that is more than 0, then killed."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        try:
+            if patience > 0:
+                child.terminate()
+                child.wait(patience)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            child.kill()
+            child.wait()

@@ -1,0 +1,111 @@
+"""The process that keeps a control plane for others: for a person until told to end, for tests until the last user.
+
+    python -m tools.cluster.supervisor FOLDER [--users FILE]
+
+Whether it lives is told by a lock that it holds (FOLDER.lock, with its process id inside), never by a process id alone:
+the kernel lets go of the lock however the supervisor ends, and kills the components with it. Users hold a shared lock
+on FILE; when the last has let go, killed or not, it ends. One line on standard output: `ready`, or what failed.
+"""
+
+import argparse
+import fcntl
+import os
+import select
+import shutil
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tools.cluster import binaries
+from tools.cluster.control_plane import ControlPlane, Failed
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def lock_path(folder: Path) -> Path:
+    """Return the lock of the supervisor that keeps `folder`."""
+    return folder.with_name(folder.name + ".lock")
+
+
+def _end_with_the_last_user(users: Path) -> None:
+    """Wait for the lock that excludes all users, then end this process as SIGTERM does."""
+
+    def wait() -> None:
+        with users.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            os.kill(os.getpid(), signal.SIGTERM)
+            threading.Event().wait()  # keep the lock until the process is gone: a new user begins afresh
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)  # whoever started us stops listening here
+
+
+def _until_a_component_ends(plane: ControlPlane) -> None:
+    watched = select.poll()
+    for pid in plane.pids().values():
+        watched.register(os.pidfd_open(pid), select.POLLIN)
+    watched.poll()
+    sys.stderr.write(f"{plane.fault()}\nall is ended; `make cluster` starts it anew\n")
+
+
+def keep(folder: Path, users: Path | None) -> int:
+    """Keep a control plane in `folder` until a signal, the last user's leaving, or a component's end.
+
+    After the last user's leaving the folder that holds `users` goes too.
+    """
+    try:
+        with ControlPlane(folder, binaries.find_all()) as plane:
+            _say("ready")
+            if users:
+                _end_with_the_last_user(users)
+            _until_a_component_ends(plane)
+            plane.stop(keep_logs=True)
+            return 1
+    except SystemExit:
+        if users:
+            shutil.rmtree(users.parent)
+        raise
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    for further in SIGNALS:
+        signal.signal(further, signal.SIG_IGN)
+    raise SystemExit(0)
+
+
+def main() -> int:
+    """Take the lock, keep the control plane, and end in order on SIGTERM and SIGINT."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path, help="holds the control plane; made, and removed at the end")
+    parser.add_argument("--users", type=Path, help="file that users hold a shared lock on")
+    arguments = parser.parse_args()
+    for number in SIGNALS:
+        signal.signal(number, _leave)
+    with lock_path(arguments.folder).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say(f"another supervisor keeps {arguments.folder}")
+            return 1
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        try:
+            return keep(arguments.folder, arguments.users)
+        except (Failed, binaries.Unavailable) as failure:
+            _say(str(failure))
+            return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
