@@ -33,7 +33,7 @@ struct orion_graph {
     uint32_t kernel_class;       /* of most of its kernels */
     uint32_t made;               /* the clock then */
     bool local, whole;           /* made of handles; all nodes are known */
-    _Atomic bool collective;     /* some kernel is one; read on the launch path */
+    _Atomic bool collective;     /* some kernel was one when it was made; read on the launch path */
 };
 
 struct orion_graph_node { uint64_t exec, node, part; bool enabled; }; /* exec 0: free; what the node adds to the sum now */

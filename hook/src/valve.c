@@ -54,10 +54,11 @@ static bool open_if_idle(struct orion_board *board)
 
 static bool has_work(const struct orion_board *board) { return atomic_load(&board->in_flight_ns) > 0; }
 
-/* Whether hp has to be looked at: there is an hp, and work in flight that the valve can stop. */
+/* Whether hp has to be looked at: there is an hp, and work in flight that the valve can stop, or a held collective. */
 static bool is_needed(const struct orion_board *board)
 {
-    return has_work(board) && atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) > 0;
+    return (has_work(board) || orion_collective_stands(orion_the_process, board) != NULL) &&
+           atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) > 0;
 }
 
 static void park(struct orion_board *board)

@@ -55,6 +55,7 @@ static unsigned look(struct orion_process *process, struct orion_board *board, u
     unsigned retired = 0;
     uint32_t at_work = 0;
     uint64_t head = UINT64_MAX;
+    bool held = orion_gate_closed(board);
     uint32_t used = atomic_load(&process->lanes.high_water);
     for (uint32_t i = orion_lanes_begin(process); i < used; i++) {
         struct orion_lane *lane = &process->lanes.lane[i];
@@ -64,6 +65,8 @@ static unsigned look(struct orion_process *process, struct orion_board *board, u
         at_work += chunks->count > 0 || chunks->open_ns > 0;
         if (chunks->count > 0) {
             if (chunks->ring[chunks->first].begun_ns < head) head = chunks->ring[chunks->first].begun_ns;
+        } else if (chunks->open_ns > 0 && held) {
+            chunks->open_since_ns = now; /* it may stand behind the valve: that time is not its own */
         } else if (chunks->open_ns > 0 && now - chunks->open_since_ns > 4 * ORION_RUN_AHEAD * orion_window_share(board)) {
             orion_chunks_drop(lane); /* a tail without an event, long over by all that is known */
             retired++;

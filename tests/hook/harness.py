@@ -124,10 +124,15 @@ class Machine:
     def until_known(self, hp: Client, *clients: Client) -> None:
         """Wait until be clients that run already have heard of an hp client: the agent gathers news for 20 ms."""
 
+        def gated(be: Client) -> int:
+            shown = self.shown(be)
+            return shown.gated_launches if shown else 0
+
         def waits(be: Client) -> bool:
+            before = gated(be)
             with busy(hp, 5) as launched:
                 ran = be.must("run 1 10").ended
-            return ran >= launched.began + 5 * MILLISECOND
+            return ran >= launched.began + 5 * MILLISECOND and gated(be) > before
 
         for be in clients:
             eventually(lambda be=be: waits(be), f"{be.pid} waits for {hp.pid}")  # type: ignore[misc]

@@ -15,7 +15,7 @@ def test_nothing_that_be_launches_while_hp_is_busy_runs_before_hp_is_idle(pair: 
     # hp's kernels take 8 ms. A be kernel whose launch begins after hp's launch has returned is over after they are.
     hp, be = pair
     warm(be, 100)
-    be.send("stamps 1.5 100")
+    be.send("stamps 3 100")
     periods = []
     chance = random.Random(1)
     for _ in range(40):
@@ -30,7 +30,7 @@ def test_nothing_that_be_launches_while_hp_is_busy_runs_before_hp_is_idle(pair: 
             if hp_ended <= began < hp_began + 8 * MILLISECOND:
                 assert ended >= hp_began + 8 * MILLISECOND, f"ran {(ended - hp_ended) / 1e6} ms into hp's work"
                 waited += 1
-    assert waited >= 20, "the be client was hardly ever at the gate"
+    assert waited >= 10, "the be client was hardly ever at the gate"
     assert len(spans) > 300, "the be client did not run between hp's busy periods"
 
 
@@ -173,6 +173,19 @@ def test_policy_none_frees_a_launch_that_waits_at_the_gate(pair: Pair, machine: 
         machine.until(be, "gated")
         machine.agent.set_policy(machine.uuids[0], policy="none")
         assert be.answer().ended < launched.began + 900 * MILLISECOND
+
+
+def test_a_long_wait_is_shown_to_its_end(pair: Pair, machine: Machine) -> None:
+    # The kernel stands behind the valve without an event of its own: it must not be taken for one that is long over.
+    hp, be = pair
+    with busy(hp, 900):
+        be.send("run 1 10")
+        machine.until(be, "gated")
+        shown, end = [], time.monotonic() + 0.4
+        while time.monotonic() < end:
+            shown.append(machine.state_of(be))
+        assert set(shown) == {"gated"}
+    assert be.answer().result == 0
 
 
 def test_a_changed_memory_limit_reaches_a_running_client(pair: Pair, machine: Machine) -> None:
