@@ -1,6 +1,8 @@
 #include "linger.h"
 
 #define MICROSECOND UINT64_C(1000)
+#define CLEARLY 4u       /* a linger has to cost less than four fifths */
+#define CLEARLY_OF 5u
 #define GAPS_TO_TRUST 8u /* fewer say nothing yet */
 
 /* Upper edges of the buckets, microseconds: half octaves from 12 us to 8 ms. */
@@ -19,12 +21,14 @@ static uint64_t cheapest(const struct orion_linger *linger, uint64_t floor_ns, u
     uint64_t longer = 0;
     for (unsigned i = 0; i <= ORION_LINGER_BUCKETS; i++) longer += linger->weight[i];
     uint64_t best = floor_ns, covered_ns = 0;
-    uint64_t best_cost = longer * (floor_ns + ceiling_ns); /* no gap is waited through */
+    /* No gap is waited through, unless that costs clearly more: memoryless arrivals have gaps of all lengths, cost about
+     * the same whatever the linger, and be would lose a part of every gap to chance. */
+    uint64_t best_cost = longer * (floor_ns + ceiling_ns) / CLEARLY_OF * CLEARLY;
     for (unsigned i = 0; i < ORION_LINGER_BUCKETS; i++) {
         uint64_t linger_ns = edge_us[i] * MICROSECOND;
         if (linger_ns > ceiling_ns) break;
         longer -= linger->weight[i];
-        covered_ns += linger->weight[i] * linger_ns;
+        covered_ns += linger->weight[i] * (linger_ns + (i > 0 ? edge_us[i - 1] * MICROSECOND : 0)) / 2; /* on average */
         uint64_t cost = covered_ns + longer * (linger_ns + ceiling_ns);
         if (cost < best_cost) best = linger_ns, best_cost = cost;
     }

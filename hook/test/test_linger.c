@@ -34,6 +34,18 @@ static void sparse_requests_waste_nothing(void)
     CHECK(orion_linger_now(&linger, FLOOR, CEILING) <= 100 * US);
 }
 
+/* Random arrivals so frequent that waiting through every gap would cost about as much as waiting through none. */
+static void frequent_requests_waste_little(void)
+{
+    struct orion_linger linger = {0};
+    unsigned lingering = 0;
+    for (int i = 0; i < 20000; i++) {
+        orion_linger_learn(&linger, exponential(2200 * US), FLOOR, CEILING);
+        lingering += orion_linger_now(&linger, FLOOR, CEILING) > 2 * FLOOR;
+    }
+    CHECK(lingering < 20000 / 20);
+}
+
 static void a_new_habit_is_learnt(void)
 {
     struct orion_linger linger = {0};
@@ -61,6 +73,7 @@ int main(void)
     token_loop_is_covered(400 * US, 1000 * US);
     token_loop_is_covered(1200 * US, 2000 * US);
     sparse_requests_waste_nothing();
+    frequent_requests_waste_little();
     a_new_habit_is_learnt();
     any_gap_keeps_the_bounds();
     puts("linger: ok");
