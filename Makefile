@@ -56,6 +56,7 @@ generated: $(VENV)/built $(LINKS)
 	$(BIN)/python hook/sim/generate.py $(CUDA) --check
 	$(BIN)/python tools/generate_stubs.py --check
 	PYTHONPATH=build/import $(BIN)/python -m orion.crds.generate --check
+	PYTHONPATH=build/import $(BIN)/python -m orion.operator.webhook.manifests --check
 	$(BIN)/python tools/generate_map.py --check
 	$(BIN)/python tools/check_version.py
 
@@ -86,6 +87,7 @@ bench-hook: $(VENV)/built  ## What the hook costs a launch: in instructions here
 
 crds: $(VENV)/ready $(LINKS)  ## Write the definitions of the API types that the chart ships, from the models in crds/
 	PYTHONPATH=build/import $(BIN)/python -m orion.crds.generate
+	PYTHONPATH=build/import $(BIN)/python -m orion.operator.webhook.manifests
 
 generate: $(VENV)/ready $(LINKS) crds  ## Make the generated files anew: wrappers, stubs, API definitions, the map
 	PYTHONPATH=build/import $(BIN)/python -m orion.hook.generate --write
@@ -117,7 +119,7 @@ $(VENV)/ready: pyproject.toml | $(BIN)/python
 $(VENV)/built: $(VENV)/ready $(SOURCES)
 	@echo "installing orion-gpu into $(VENV), editable"
 	$(BIN)/python -m pip install --quiet --no-build-isolation --config-settings=build-dir=$(BUILD)/editable \
-	  --editable ".[demo]"
+	  --editable ".[demo,cluster]"
 	@touch $@
 
 # mypy, pyright and editors read files, not import hooks: give them a folder that has the package's name.

@@ -6,9 +6,10 @@ Where to look:
     colocation              `orion bench colocation`: hp beside be under every system of a scenario (see scenarios/)
     solo_overhead           throughput of a lone process with the hook on and off
     hook_cost               what one driver call costs with the hook: instructions (simulated GPU) or time (GPU)
-    report                  Markdown tables from the raw JSON of the above
+    report                  Markdown tables from the raw JSON of these two
+    busy_periods            from a colocation's raw data: stalls, waits at the head of busy periods, what be loses
 
-The last three are scripts (`python -m orion.bench.NAME`). Below them:
+The last four are scripts (`python -m orion.bench.NAME`). Below them:
 
     workload, workloads     what one process runs on the GPU; all kinds by name, their simulated stand-ins
     worker, worker_threads  the process that runs one or several of them on command; commands says which there are

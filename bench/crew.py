@@ -7,12 +7,14 @@ import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -130,6 +132,26 @@ class Worker:
         return self.process.running.poll() is None
 
 
+@contextlib.contextmanager
+def _interrupted_after() -> Iterator[None]:
+    """Put Ctrl-C and the like off to the end: in the middle of a start they would leave a process that nobody knows."""
+    if threading.current_thread() is not threading.main_thread():  # handlers run in the main one only
+        yield
+        return
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    replaced = {number: each for number, each in handlers.items() if each not in (signal.SIG_IGN, None)}
+    for number in replaced:
+        signal.signal(number, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in replaced.items():
+            signal.signal(number, handler)
+        for first in came[:1]:
+            signal.raise_signal(first)
+
+
 class Crew:
     """The workers of one experiment."""
 
@@ -162,7 +184,8 @@ class Crew:
             prefix: Words before the command.
         """
         words = [*prefix, sys.executable, "-m", "orion.bench.worker", kind, json.dumps(dict(options))]
-        self._workers.append(Worker(name, _Process(words, environment)))
+        with _interrupted_after():
+            self._workers.append(Worker(name, _Process(words, environment)))
         return self._workers[-1]
 
     def hire_threads(
@@ -184,9 +207,11 @@ class Crew:
         """
         more = json.dumps({} if scheduled else {"scheduler": None})
         told = json.dumps([dict(client) for client in clients])
-        process = _Process([*prefix, sys.executable, "-m", "orion.bench.worker", "--threads", told, more], environment)
-        workers = [Worker(f"{name} ({client['role']})", process, number) for number, client in enumerate(clients)]
-        self._workers += workers
+        words = [*prefix, sys.executable, "-m", "orion.bench.worker", "--threads", told, more]
+        with _interrupted_after():
+            process = _Process(words, environment)
+            workers = [Worker(f"{name} ({client['role']})", process, number) for number, client in enumerate(clients)]
+            self._workers += workers
         return workers
 
     def dismiss(self, workers: Iterable[Worker]) -> None:

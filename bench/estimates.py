@@ -88,11 +88,6 @@ def paired_percentile_ratios(
     return _ratios(_matched(pairs), _percentiles(ranks), paired=True, resamples=resamples, seed=seed)
 
 
-def paired_percentile_ratio(pairs: Sequence[Pair], rank: float, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
-    """Compare one latency percentile of two systems; see `paired_percentile_ratios`."""
-    return paired_percentile_ratios(pairs, [rank], resamples, seed)[0]
-
-
 def unpaired_percentile_ratios(
     pairs: Sequence[Pair], ranks: Sequence[float], resamples: int = RESAMPLES, seed: int = 0
 ) -> list[Estimate]:

@@ -13,6 +13,7 @@ import asyncio
 import json
 import os
 import platform
+import socket
 import sys
 import time
 import urllib.request
@@ -22,10 +23,8 @@ from typing import Any
 
 from orion.crds.annotations import GRANT
 from orion.crds.model import API_VERSION
-from orion.operator.reconciler.api_server import ApiError, ApiServer
-from orion.operator.reconciler.connection import Connection
-from orion.operator.reconciler.metrics import Metrics
-from orion.operator.reconciler.settings import ReconcilerSettings
+from orion.operator.api_server.credentials import find_access
+from orion.operator.api_server.requests import ApiError, ApiServer
 
 WIDE = "wide"
 WIDE_PODS = 1_000
@@ -33,7 +32,6 @@ NAMESPACES = 10
 PODS_OF_A_GPU = 8
 GPUS_OF_A_NODE = 8
 AT_ONCE = 32
-PORT = 18_099
 _SHARES = f"/apis/{API_VERSION}"
 
 
@@ -70,10 +68,13 @@ class Cluster:
         groups = [pods[first : first + PODS_OF_A_GPU] for first in range(0, len(pods), PODS_OF_A_GPU)]
         await _all(self._report(number, group, ratio) for number, group in enumerate(groups))
 
-    async def change_wide(self, memory: str) -> None:
-        """Change the memory limit of the share with the most pods."""
+    async def change_wide(self) -> int:
+        """Change the memory limit of the share with the most pods; return the new one in bytes."""
         path = f"{_SHARES}/namespaces/{_namespace(0)}/gpushares/{WIDE}"
-        await self.api.patch(path, {"spec": {"memory": {"limit": memory}}})
+        share = await self.api.get(path)
+        limit = share["metadata"]["generation"] + 4
+        await self.api.patch(path, {"spec": {"memory": {"limit": f"{limit}Gi"}}})
+        return int(limit) * 2**30
 
     async def with_memory(self, limit: int) -> int:
         """Return how many pods of that share have a grant with that limit; bytes."""
@@ -113,7 +114,13 @@ class Cluster:
             figures = {"memory": "3Gi", "busyRatio": "0.4", "gatedRatio": ratio}
             clients.append({**row, "processId": 1_000 + seat, "command": "python", "state": "running", **figures})
             slots.append({"name": f"be-{seat}", "priority": "be", "pod": row["pod"], "share": share, "clients": 1})
-        status = {"node": node, "uuid": uuid, "model": "NVIDIA H200", "mode": "timeslice", "health": "Healthy"}
+        status: dict[str, Any] = {
+            "node": node,
+            "uuid": uuid,
+            "model": "NVIDIA H200",
+            "mode": "timeslice",
+            "health": "Healthy",
+        }
         status |= {"heldSlots": slots, "clients": clients, "clientCount": len(clients)}
         path = f"{_SHARES}/gpudevices"
         await self._make(path, {"apiVersion": API_VERSION, "kind": "GPUDevice", **_object(uuid.lower()), "spec": {}})
@@ -124,8 +131,11 @@ class Operator:
     """The operator, as a process."""
 
     def __init__(self, kubeconfig: Path, log: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
         self._command = [sys.executable, "-m", "orion.cli", "operator", "--kubeconfig", str(kubeconfig)]
-        self._command += ["--address", f"127.0.0.1:{PORT}", "--lease-namespace", "default"]
+        self._command += ["--address", f"127.0.0.1:{self._port}", "--lease-namespace", "default"]
         self._log = log
         self.process: asyncio.subprocess.Process | None = None
 
@@ -156,7 +166,7 @@ class Operator:
 
     async def metrics(self) -> dict[str, float]:
         """Return its metrics by name and labels."""
-        text = await asyncio.to_thread(lambda: _get("/metrics"))
+        text = await asyncio.to_thread(self._get, "/metrics")
         lines = [line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#")]
         return {name: float(value) for name, value in lines}
 
@@ -169,6 +179,12 @@ class Operator:
         done["requests"] = sum(_sum(found, f'method="{each}"', "orion_operator_requests_total") for each in methods)
         return done
 
+    def cpu(self) -> float:
+        """Return the CPU time that it has used; seconds. Unlike times of the clock it knows no neighbours."""
+        assert self.process
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def memory(self) -> dict[str, int]:
         """Return resident memory now and at its highest; MiB."""
         assert self.process
@@ -176,12 +192,15 @@ class Operator:
         fields = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith(("VmRSS", "VmHWM"))}
         return {"now": int(fields["VmRSS"]) // 1024, "highest": int(fields["VmHWM"]) // 1024}
 
-    @staticmethod
-    def _ready() -> bool:
+    def _ready(self) -> bool:
         try:
-            return _get("/readyz") == "ok\n"
+            return self._get("/readyz") == "ok\n"
         except OSError:
             return False
+
+    def _get(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=30) as answer:
+            return str(answer.read().decode())
 
 
 async def measure(cluster: Cluster, operator: Operator, rest: float) -> dict[str, Any]:
@@ -194,7 +213,7 @@ async def measure(cluster: Cluster, operator: Operator, rest: float) -> dict[str
     for name, signal in (("restart", 15), ("restart_after_kill", 9)):
         await operator.stop(signal)
         ready = await operator.start()
-        found[name] = {"ready_s": ready, "settled_s": ready + await operator.settled()}
+        found[name] = {"ready_s": ready, "cpu_s": operator.cpu(), "settled_s": ready + await operator.settled()}
         found[name] |= {"writes": await operator.writes(), "memory_mib": operator.memory()}
         print(json.dumps({name: found[name]}), flush=True)
     found["at_rest"] = await _during(operator, rest, asyncio.sleep(rest))
@@ -208,11 +227,11 @@ async def measure(cluster: Cluster, operator: Operator, rest: float) -> dict[str
 
 
 async def _during(operator: Operator, seconds: float, work: Awaitable[Any]) -> dict[str, Any]:
-    before, began = await operator.writes(), time.monotonic()
+    before, began, spent = await operator.writes(), time.monotonic(), operator.cpu()
     await work
-    took = time.monotonic() - began
+    took, spent = time.monotonic() - began, operator.cpu() - spent
     after = await operator.writes()
-    return {"seconds": took, "writes": {key: after[key] - before[key] for key in after}}
+    return {"seconds": took, "cpu_s": spent, "writes": {key: after[key] - before[key] for key in after}}
 
 
 async def _move(cluster: Cluster, seconds: float) -> None:
@@ -225,17 +244,17 @@ async def _move(cluster: Cluster, seconds: float) -> None:
 
 async def _change(cluster: Cluster, operator: Operator) -> dict[str, Any]:
     wide = sum(share == WIDE for _, _, share in cluster.placed())
-    before, began = await operator.writes(), time.monotonic()
-    await cluster.change_wide("5Gi")
+    before, began, spent = await operator.writes(), time.monotonic(), operator.cpu()
+    limit = await cluster.change_wide()
     while True:
         done = (await operator.writes())["PatchPod"] - before["PatchPod"]
-        if done >= wide and await cluster.with_memory(5 * 2**30) == wide:
+        if done >= wide and await cluster.with_memory(limit) == wide:
             break
         await asyncio.sleep(0.1)
-    took = time.monotonic() - began
+    took, spent = time.monotonic() - began, operator.cpu() - spent
     await asyncio.sleep(15)  # what follows: the share's status
     after = await operator.writes()
-    return {"pods": wide, "seconds": took, "writes": {key: after[key] - before[key] for key in after}}
+    return {"pods": wide, "seconds": took, "cpu_s": spent, "writes": {key: after[key] - before[key] for key in after}}
 
 
 async def main() -> None:
@@ -245,16 +264,16 @@ async def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--shares", type=int, default=1_000)
     parser.add_argument("--pods", type=int, default=5_000)
+    parser.add_argument("--made", action="store_true", help="the objects are there, from an earlier run")
     parser.add_argument("--rest", type=float, default=90, help="seconds at rest, and seconds with moving figures")
     told = parser.parse_args()
-    settings = ReconcilerSettings(kubeconfig=told.kubeconfig, concurrency=AT_ONCE)
-    connection = Connection(settings)
-    connection.open()
-    cluster = Cluster(ApiServer(connection, Metrics(), AT_ONCE, 60), told.shares, told.pods)
+    api = ApiServer(find_access(told.kubeconfig), "orion-bench", concurrency=AT_ONCE, attempt_s=60)
+    cluster = Cluster(api, told.shares, told.pods)
     operator = Operator(told.kubeconfig, told.output.with_suffix(".log"))
     began = time.monotonic()
     try:
-        await cluster.make()
+        if not told.made:
+            await cluster.make()
         machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load_at_start": os.getloadavg()}
         print(f"objects made in {time.monotonic() - began:.0f} s", flush=True)
         found = {"shares": told.shares, "pods": told.pods, "machine": machine}
@@ -265,7 +284,7 @@ async def main() -> None:
     finally:
         if operator.process is not None and operator.process.returncode is None:
             await operator.stop(15)
-        await connection.close()
+        await api.close()
 
 
 async def _all(work: Iterable[Awaitable[None]]) -> None:
@@ -289,11 +308,6 @@ def _node(number: int) -> str:
 
 def _object(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}}
-
-
-def _get(path: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{PORT}{path}", timeout=30) as answer:
-        return str(answer.read().decode())
 
 
 def _sum(found: dict[str, float], label: str, name: str) -> int:

@@ -1,23 +1,17 @@
 """Markdown from raw data: `python -m orion.bench.report RAW...`, for the tables of docs/results.
 
-Takes the files that colocation, solo_overhead and hook_cost write (.json or .json.gz) and prints one section a file.
+Takes the files that solo_overhead and hook_cost write (.json or .json.gz) and prints one section a file. A colocation
+has a report of its own: `orion bench report`.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from orion.bench import raw_data
 from orion.bench.commandline import OneSentenceParser
-from orion.bench.estimates import (
-    Estimate,
-    binned_rates,
-    latencies_ms,
-    paired_percentile_ratio,
-    paired_rate_ratio,
-    percentile,
-)
+from orion.bench.estimates import Estimate, paired_rate_ratio
 
 NAMES = {
     "resnet50-training": "ResNet-50 training, batch 256",
@@ -26,77 +20,16 @@ NAMES = {
     "resnet50-inference": "ResNet-50 inference, CUDA graph, batch 64",
     "resnet50-eager": "ResNet-50 inference, eager, batch 4",
 }
-BIN_SECONDS = 0.5
-
-Run = dict[str, Any]
 
 
 def markdown(raw: dict[str, Any]) -> str:
     """Return one section for one file's raw data."""
     makers: dict[str, Callable[[dict[str, Any]], list[str]]] = {
-        "colocation": _colocation, "solo_overhead": _solo_overhead, "hook_cost": _hook_cost,
-    }  # fmt: skip
+        "solo_overhead": _solo_overhead,
+        "hook_cost": _hook_cost,
+    }
     head = [f"Machine: {raw['machine']}", "", f"Command: `{raw['command']}`", ""]
     return "\n".join([*head, *makers[raw["experiment"]](raw), ""])
-
-
-def hp_latencies(run: Run) -> list[float]:
-    """Latencies in milliseconds of the requests that count."""
-    begin = run["window"][0]
-    pairs = [(due, end) for due, end in zip(run["arrivals"], run["ends"], strict=True) if due >= begin]
-    return latencies_ms([due for due, _ in pairs], [end for _, end in pairs])
-
-
-def be_rates(run: Run) -> list[float]:
-    """Amount a second in each half second of the window."""
-    begin, end = run["window"]
-    bins = max(1, round((end - begin) / BIN_SECONDS))
-    return [rate * run["be_amount"] for rate in binned_rates(run["be_ends"], begin, end, bins)]
-
-
-def compare(runs: Sequence[Run], be: str, system: str) -> dict[str, Estimate]:
-    """Compare a system with its rounds' own references.
-
-    Returns:
-        "p50", "p95", "p99": hp latency over hp latency alone; "be": be throughput over be throughput alone.
-    """
-    found = {(run["round"], run["system"]): run for run in runs if run["be"] == be}
-    rounds = [
-        number for number, name in found if name == system and {(number, "alone"), (number, "be-alone")} <= set(found)
-    ]
-    latencies = [(hp_latencies(found[number, system]), hp_latencies(found[number, "alone"])) for number in rounds]
-    rates = [(be_rates(found[number, system]), be_rates(found[number, "be-alone"])) for number in rounds]
-    estimates = {f"p{rank}": paired_percentile_ratio(latencies, rank) for rank in (50, 95, 99)}
-    return {**estimates, "be": paired_rate_ratio(rates)}
-
-
-def _colocation(raw: dict[str, Any]) -> list[str]:
-    lines = [
-        "| be | system | hp p50 / alone | hp p95 / alone | hp p99 / alone | be / alone | hp p99, ms | be, per second |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for be in raw["be"]:
-        for system in ("orion", "timeslice"):
-            runs = [run for run in raw["runs"] if run["be"] == be and run["system"] == system]
-            if not runs:
-                continue
-            ratios = compare(raw["runs"], be, system)
-            p99 = ", ".join(f"{percentile(hp_latencies(run), 99):.1f}" for run in runs)
-            rate = ", ".join(f"{sum(be_rates(run)) / len(be_rates(run)):.0f}" for run in runs)
-            cells = [NAMES[be], system, *(_cell(ratios[name]) for name in ("p50", "p95", "p99", "be")), p99, rate]
-            lines.append(f"| {' | '.join(cells)} |")
-    requests = min((len(hp_latencies(run)) for run in raw["runs"] if "arrivals" in run), default=0)
-    lines += ["", f"hp alone: {_alone(raw)}; {requests} requests a side and round at {raw['rate']:g}/s."]
-    lines += [f"Failed: {error['be']}." for error in raw["errors"]]
-    return lines
-
-
-def _alone(raw: dict[str, Any]) -> str:
-    runs = [hp_latencies(run) for run in raw["runs"] if run["system"] == "alone"]
-    if not runs:
-        return "not measured"
-    spread = {rank: [percentile(latencies, rank) for latencies in runs] for rank in (50, 99)}
-    return ", ".join(f"p{rank} {min(values):.2f} to {max(values):.2f} ms" for rank, values in spread.items())
 
 
 def _solo_overhead(raw: dict[str, Any]) -> list[str]:
@@ -127,7 +60,7 @@ def _hook_cost(raw: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _cell(estimate: Estimate, digits: int = 3) -> str:
+def _cell(estimate: Estimate, digits: int) -> str:
     return f"{estimate.value:.{digits}f} ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"
 
 

@@ -1,14 +1,19 @@
 """What clients as threads of one process cost: `orion bench threads`, which runs this module under the hook, on a GPU.
 
 Two figures. The time of one launch call (a scale by a scalar of one element, queue never full) on a plain stream of
-torch's and as a client, in turns. And two threads, each launching 100 matrix products of 2048 and waiting for them, on
-plain streams and as clients under several policies, in turns: how long until both have ended.
+torch's and as a client: most of it is Python's and torch's own, which the difference leaves out. And two threads, each
+launching 100 matrix products of 2048 and waiting for them, on plain streams and as clients under several policies: from
+the first one's begin until both have ended, by their own clocks.
+
+A round has several turns, each with all settings in random order; what a setting costs is compared within a turn.
 """
 
 # mypy: disable-error-code="import-not-found"
 import contextlib
+import gc
 import json
-import statistics
+import operator
+import random
 import sys
 import threading
 import time
@@ -19,24 +24,33 @@ from typing import Any
 
 import torch
 
-from orion.bench import raw_data
+from orion.bench import paired_turns, raw_data
 from orion.bench.commandline import OneSentenceParser, counted
+from orion.bench.paired_turns import Spread
 from orion.inprocess import Scheduler
 
-LAUNCHES = 400  # behind one another, fewer than the driver queues
+TURNS = 2  # of a round
+BURSTS = 40  # of a turn
+LAUNCHES = 400  # of a burst, behind one another: fewer than the driver queues
+REPETITIONS = 8  # of a turn
 PRODUCTS = 100
 SIZE = 2048
+WARM_UP = 2  # bursts and repetitions that do not count: the allocator and the libraries meet a new stream
 
 Binding = Callable[[int], AbstractContextManager[Any]]
+Samples = dict[str, list[float]]
 
+PLAIN = "plain streams"
 SETTINGS: dict[str, dict[str, Any] | None] = {
-    "plain streams": None,
+    PLAIN: None,
     "two hp": {"clients": ["hp", "hp"], "policy": "gate"},
     "be and hp, gate": {"clients": ["be", "hp"], "policy": "gate"},
     "be and hp, orion 1": {"clients": ["be", "hp"], "policy": "orion", "max_slowdown": 1.0},
     "be and hp, orion 2": {"clients": ["be", "hp"], "policy": "orion", "max_slowdown": 2.0},
     "be and hp, streams": {"clients": ["be", "hp"], "policy": "streams"},
 }
+LAUNCHING = {PLAIN: ("plain",), "be and hp, gate": ("be", "hp")}
+"""Settings whose launches are timed, with the names of the clients that launch."""
 
 
 @contextlib.contextmanager
@@ -51,24 +65,25 @@ def setting(name: str) -> Any:
         yield scheduler.client
 
 
-def launch_ns(binding: Binding, index: int, bursts: int) -> float:
-    """Return the median nanoseconds of a launch call, over bursts."""
+def launch_ns(binding: Binding, index: int) -> list[float]:
+    """Return nanoseconds of a launch call, one figure a burst."""
     with binding(index):
         element = torch.ones(1, device="cuda")
         times = []
-        for _ in range(bursts + 3):
+        for _ in range(BURSTS + WARM_UP):
             torch.cuda.current_stream().synchronize()
             began = time.perf_counter_ns()
             for _ in range(LAUNCHES):
                 element.mul_(1.0)
             times.append((time.perf_counter_ns() - began) / LAUNCHES)
         torch.cuda.current_stream().synchronize()
-    return statistics.median(times[3:])
+    return times[WARM_UP:]
 
 
-def products_ms(binding: Binding, dtype: Any, repetitions: int) -> float:
-    """Return the median milliseconds from the common begin of both threads until both have waited."""
-    began, ended = threading.Barrier(3), threading.Barrier(3)
+def products_ms(binding: Binding, dtype: Any) -> list[float]:
+    """Return milliseconds from the first thread's begin until both have waited, one figure a repetition."""
+    together = threading.Barrier(2)
+    spans: list[list[tuple[float, float]]] = [[], []]
     errors: list[BaseException] = []
 
     def work(index: int) -> None:
@@ -76,72 +91,79 @@ def products_ms(binding: Binding, dtype: Any, repetitions: int) -> float:
             with binding(index):
                 left, right = (torch.randn(SIZE, SIZE, device="cuda", dtype=dtype) for _ in range(2))
                 product = torch.empty_like(left)
-                for _ in range(repetitions + 2):
+                for _ in range(REPETITIONS + WARM_UP):
                     torch.cuda.current_stream().synchronize()
-                    began.wait()
+                    together.wait()
+                    began = time.perf_counter()
                     for _ in range(PRODUCTS):
                         torch.mm(left, right, out=product)
                     torch.cuda.current_stream().synchronize()
-                    ended.wait()
+                    spans[index].append((began, time.perf_counter()))
         except BaseException as error:
             errors.append(error)
-            began.abort()
-            ended.abort()
+            together.abort()
 
     threads = [threading.Thread(target=work, args=(index,)) for index in range(2)]
     for thread in threads:
         thread.start()
-    times = []
-    with contextlib.suppress(threading.BrokenBarrierError):
-        for _ in range(repetitions + 2):
-            began.wait()
-            start = time.perf_counter()
-            ended.wait()
-            times.append(1e3 * (time.perf_counter() - start))
     for thread in threads:
         thread.join()
     if errors:
-        raise errors[0]
-    return statistics.median(times[2:])
+        raise next((error for error in errors if not isinstance(error, threading.BrokenBarrierError)), errors[0])
+    pairs = list(zip(*spans, strict=True))[WARM_UP:]
+    return [1e3 * (max(one[1], other[1]) - min(one[0], other[0])) for one, other in pairs]
 
 
 def measure(rounds: int, dtypes: Sequence[str]) -> dict[str, Any]:
-    """Return the medians over rounds, and every round.
+    """Return figures, and the samples of every turn.
 
     Args:
-        rounds: Each measures every setting once.
+        rounds: Each has `TURNS` turns.
         dtypes: torch's names, of the matrix products.
     """
-    sys.setswitchinterval(50e-6)
-    launches: dict[str, list[float]] = {}
-    products: dict[str, list[float]] = {}
-    for number in range(rounds):
-        order = list(SETTINGS) if number % 2 == 0 else list(reversed(SETTINGS))
-        for name in order:
+    launches: list[Samples] = []
+    products: list[Samples] = []
+    for number in range(rounds * TURNS):
+        launches.append({})
+        products.append({})
+        for name in random.Random(number).sample(list(SETTINGS), len(SETTINGS)):
             with setting(name) as binding:
-                if name in ("plain streams", "be and hp, gate"):
-                    for index, role in enumerate(("be", "hp") if SETTINGS[name] else ("plain",)):
-                        launches.setdefault(role, []).append(launch_ns(binding, index, 60))
+                for index, client in enumerate(LAUNCHING.get(name, ())):
+                    launches[-1][client] = launch_ns(binding, index)
                 for kind in dtypes:
-                    took = products_ms(binding, getattr(torch, kind), 15)
-                    products.setdefault(f"{name}, {kind}", []).append(took)
-    medians = {
-        "launch_ns": {name: statistics.median(values) for name, values in launches.items()},
-        "products_ms": {name: statistics.median(values) for name, values in products.items()},
-    }
-    return {"medians": medians, "rounds": {"launch_ns": launches, "products_ms": products}}
+                    products[-1][f"{name}, {kind}"] = products_ms(binding, getattr(torch, kind))
+        gc.collect()  # here, since `main` keeps it from happening elsewhere
+    return {"figures": figures(launches, products), "turns": {"launch_ns": launches, "products_ms": products}}
 
 
-def table(medians: dict[str, dict[str, float]]) -> str:
-    """Lay the medians out for people."""
-    plain = medians["launch_ns"]["plain"]
-    lines = [f"{'one launch':32}{'ns':>10}{'over plain streams':>22}"]
-    lines += [f"{name:32}{took:10.0f}{took - plain:+22.0f}" for name, took in medians["launch_ns"].items()]
-    lines += ["", f"{'two clients of 100 products':32}{'ms':>10}{'over plain streams':>22}"]
-    for name, took in medians["products_ms"].items():
-        alike = medians["products_ms"][f"plain streams, {name.rpartition(', ')[2]}"]
-        lines.append(f"{name:32}{took:10.2f}{took / alike:21.3f}x")
-    return "\n".join(lines)
+def figures(launches: Sequence[Samples], products: Sequence[Samples]) -> dict[str, dict[str, Any]]:
+    """Return medians with quartiles, of samples and of what turns cost over plain streams, as JSON types."""
+    launch, product = paired_turns.by_system(launches), paired_turns.by_system(products)
+    costs = {name: paired_turns.over(launches, name, "plain", operator.sub) for name in launch if name != "plain"}
+    slower = {
+        name: paired_turns.over(products, name, alike, operator.truediv)
+        for name in product if (alike := f"{PLAIN}, {name.rpartition(', ')[2]}") != name
+    }  # fmt: skip
+    found = {"launch_ns": launch, "products_ms": product, "launch_over_plain_ns": costs, "products_over_plain": slower}
+    return {what: {name: value.to_json() for name, value in by_name.items()} for what, by_name in found.items()}
+
+
+def table(found: dict[str, dict[str, dict[str, float]]]) -> str:
+    """Lay the figures out for people: medians, quartiles in brackets."""
+    lines = [f"{'one launch':32}{'ns':>26}{'over plain streams':>30}"]
+    for name, took in found["launch_ns"].items():
+        lines.append(f"{name:32}{_told(took, '.0f'):>26}{_told(found['launch_over_plain_ns'].get(name), '+.0f'):>30}")
+    lines += ["", f"{'two clients of 100 products':32}{'ms':>26}{'over plain streams':>30}"]
+    for name, took in found["products_ms"].items():
+        lines.append(f"{name:32}{_told(took, '.2f'):>26}{_told(found['products_over_plain'].get(name), '.3f'):>30}")
+    return "\n".join([*lines, "", "Medians; in brackets the quartiles, of all samples and over turns."])
+
+
+def _told(found: dict[str, float] | None, digits: str) -> str:
+    if found is None:
+        return ""
+    value = Spread(**found)
+    return f"{value.median:{digits}} ({value.low:{digits}} to {value.high:{digits}})"
 
 
 def main() -> int:
@@ -152,13 +174,15 @@ def main() -> int:
     parser.add_argument("--output", type=Path, help="a file for the raw data")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args()
+    sys.setswitchinterval(50e-6)  # a thread waits so long for Python's lock; the default is most of a repetition
+    gc.disable()
     raw = raw_data.header("threads_cost")
     raw |= {"gpu": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
     raw |= measure(options.rounds, options.dtypes.split(","))
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         raw_data.write(options.output, raw)
-    print(json.dumps(raw) if options.json else table(raw["medians"]))
+    print(json.dumps(raw) if options.json else table(raw["figures"]))
     return 0
 
 

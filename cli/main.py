@@ -10,7 +10,21 @@ from typing import Annotated
 
 import typer
 
-from orion.cli import agent, bench, demo, doctor, explain, launch, operator, policy, profile, run, top, webhook
+from orion.cli import (
+    agent,
+    bench,
+    certificates,
+    demo,
+    doctor,
+    explain,
+    launch,
+    operator,
+    policy,
+    profile,
+    run,
+    top,
+    webhook,
+)
 from orion.cli.errors import Refused
 
 app = typer.Typer(
@@ -61,6 +75,7 @@ app.command(name="demo")(demo.demo)
 app.command(name="agent")(agent.agent)
 app.command(name="operator")(operator.operator)
 app.command(name="webhook")(webhook.webhook)
+app.add_typer(certificates.app, name="certificates")
 app.add_typer(explain.app, name="explain")
 app.add_typer(policy.app, name="policy")
 app.add_typer(bench.app, name="bench")

@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -26,12 +26,24 @@ def operator(
     lease_name: Annotated[str, typer.Option(help="The name of that Lease.")] = "orion-operator",
     elect: Annotated[bool, typer.Option(help="Whether a Lease decides which of several operators writes.")] = True,
     concurrency: Annotated[int, typer.Option(min=1, max=256, help="Objects written at the same time.")] = 16,
+    census_seconds: Annotated[
+        float, typer.Option(min=1, help="How often all objects are counted, to find what a cut watch has missed.")
+    ] = 600,
+    certificates: Annotated[
+        Literal["operator", "cert-manager"] | None,
+        typer.Option(
+            help="Who makes the webhook's certificates: this process, or cert-manager where it is installed.",
+            show_default="they are not looked after",
+        ),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log what kopf does, too.")] = False,
 ) -> None:
     """Run the operator: what GPUShare objects say becomes true of pods, and what is true becomes their status.
 
     Several may run; the one that holds the Lease writes, the others stand by with all objects known.
     """
+    if kubeconfig is not None and not kubeconfig.is_file():
+        raise Refused(f"--kubeconfig: there is no file {kubeconfig}", status=2)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kopf").setLevel(logging.DEBUG if verbose else logging.WARNING)
     told: dict[str, object] = {
@@ -41,24 +53,33 @@ def operator(
         "lease_name": lease_name,
         "elect": elect,
         "concurrency": concurrency,
+        "census_seconds": census_seconds,
     }
-    _run(told | ({"lease_namespace": lease_namespace} if lease_namespace else {}))
+    _run(told | ({"lease_namespace": lease_namespace} if lease_namespace else {}), certificates)
 
 
-def _run(told: dict[str, object]) -> None:
+def _run(told: dict[str, object], certificates: str | None) -> None:
     from pydantic import ValidationError
 
-    from orion.operator.reconciler.connection import NoCredentials
+    from orion.operator.api_server.credentials import NoCluster
+    from orion.operator.certificates import rotating
+    from orion.operator.certificates.settings import CertificateSettings
     from orion.operator.reconciler.serving import Stopped, run
     from orion.operator.reconciler.settings import ReconcilerSettings
 
     try:
         settings = ReconcilerSettings.model_validate(told)
+        beside = []
+        if certificates is not None:
+            own = {"namespace": settings.lease_namespace, "source": certificates}
+            beside.append(rotating.part(CertificateSettings.model_validate(own)))
     except ValidationError as error:
         first = error.errors()[0]
         flag = f"--{str(first['loc'][0]).replace('_', '-')}"
-        raise Refused(f"{flag} cannot be {first['input']!r}: {first['msg']}", status=2) from error
+        raise Refused(
+            f"{flag} cannot be {first['input']!r}: {first['msg'].removeprefix('Value error, ')}", status=2
+        ) from error
     try:
-        run(settings)
-    except (NoCredentials, Stopped, OSError) as error:
+        run(settings, beside)
+    except (NoCluster, Stopped, OSError) as error:
         raise Refused(str(error)) from error

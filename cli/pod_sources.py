@@ -17,6 +17,7 @@ from orion.cli.errors import Refused
 from orion.crds import device as device_kind
 from orion.crds import share as share_kind
 from orion.crds.errors import Unreadable
+from orion.crds.governing import Shares
 from orion.crds.model import GROUP, VERSION
 from orion.crds.share import GPUShare
 from orion.operator.webhook.admitting import Cluster
@@ -66,7 +67,7 @@ def find(name: str | None, namespace: str | None, files: Iterable[Path], offline
     known = connection.facts(where) if connection else Cluster()
     given = _shares(documents, where)
     others = [share for share in known.shares if share.metadata.name not in {each.metadata.name for each in given}]
-    return Source(pod, what, where, Cluster([*others, *given], known.largest_gpu))
+    return Source(pod, what, where, Cluster(Shares([*others, *given]), known.largest_gpu))
 
 
 # -- Files -------------------------------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ class _Connection:
             return self._objects.list_cluster_custom_object(GROUP, VERSION, device_kind.KIND.plural)
 
         memory = largest(device_memory(each) for each in self._ask("the GPUDevices", devices)["items"])
-        return Cluster(readable_shares(self._ask("the GPUShares", shares)["items"]), memory)
+        return Cluster(Shares(readable_shares(self._ask("the GPUShares", shares)["items"])), memory)
 
     def _ask(self, what: str, question: Callable[[], Any]) -> dict[str, Any]:
         try:

@@ -12,6 +12,12 @@ HOOK = "liborion_hook.so"
 PROFILER = "liborion_profiler.so"
 SIMULATED_DRIVER = "sim/libcuda.so.1"
 
+CONTAINER_ROOT = "/run/orion"
+""" What $ORION_ROOT is in a container: its slots and the hook are mounted below it. """
+
+CONTAINER_LIBRARY = f"{CONTAINER_ROOT}/lib/{HOOK}"
+""" The hook in a container: where the device plugin mounts it, and what the webhook has `LD_PRELOAD` name. """
+
 _CHECKOUT_BUILD = Path(__file__).resolve().parent.parent / "build" / "hook"
 
 

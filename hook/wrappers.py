@@ -73,6 +73,8 @@ def _launch(declaration: Declaration) -> str:
 def _elsewhere(function: Function, declaration: Declaration) -> list[str]:
     """Lets the core choose another stream for a kernel or a graph, where the call names its stream once."""
     kind, _ = _only_call(declaration)
+    if "stays" in declaration.words:
+        return []
     streams = [parameter.name for parameter in function.parameters if parameter.type == "CUstream"]
     if kind not in ("kernel", "graph"):
         return []
@@ -94,7 +96,8 @@ def _gate(function: Function, declaration: Declaration) -> list[str]:
 def _gated(function: Function, declaration: Declaration, after: list[str]) -> list[str]:
     stream = _stream(function, declaration)
     elsewhere = _elsewhere(function, declaration)
-    movable = ", .movable = true" if elsewhere else ""
+    by_attribute = declaration.options.get("stream") == "config->hStream"
+    movable = f", .movable = {'orion_may_move(config)' if by_attribute else 'true'}" if elsewhere else ""
     details = f".stream = {stream}, .identity = {_identity(declaration)}{_launch(declaration)}{movable}"
     before = [f"struct orion_work work = {{{details}}};"]
     proves = declaration.options.get("proves")

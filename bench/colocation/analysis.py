@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from orion.bench.colocation import ceilings, rates
+from orion.bench.colocation.hiccups import hiccups
 from orion.bench.colocation.run_files import SUFFIX, Run, RunFolder, Workload
 from orion.bench.colocation.summary import Client, ClientShare, Figure, PairFigures, SystemFigures
 from orion.bench.estimates import (
@@ -112,6 +113,7 @@ def analyse(folder: RunFolder, hp: str, be: str, solos: rates.Solos) -> PairFigu
         rate=alone.rate,
         rounds=[each.number for each in used],
         alone_ms=_milliseconds([_times(each.alone) for each in used]),
+        alone_hiccups=hiccups([each.alone for each in used]),
         hp_service_ms=[1e3 / each.capacity for each in used if each.capacity is not None],
         hp_share=_known([each.hp_share for each in used]),
         busy_periods_per_second=[busy_periods_per_second(each.alone) for each in used if each.alone.open_loop],
@@ -212,6 +214,7 @@ def _figures(name: str, runs: Sequence[Measured], modelled: ceilings.Modelled) -
         unfairness=_figure(median_of_rounds, _known([unfairness(one) for one in runs])),
         be_clients=_client_shares(runs),
         of_ceiling=_figure(median_of_rounds, modelled.fractions(spec.overlap_mode, _points(runs))),
+        hiccups=hiccups([one.run for one in runs]),
     )  # fmt: skip
 
 

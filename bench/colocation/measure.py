@@ -121,7 +121,7 @@ def _show_plan(measurement: Measurement, as_json: bool) -> None:
         print(f"{measurement.seconds(planned):7.1f} s  {planned.hp_id}/{planned.be_id or '-'}/{planned.system}"
               f"  round {planned.round + 1}")  # fmt: skip
     print(
-        f"{len(measurement.missing)} runs, with the start of processes about "
+        f"{len(measurement.missing)} runs, with the start of processes, which idles all GPUs, about "
         + ", ".join(f"{minutes(expected)} on {gpus}" for gpus, expected in seconds.items())
         + " GPUs, if requests take as long as on an H200. Nothing was started."
     )

@@ -6,20 +6,21 @@ The main thread only waits, and is the one that Ctrl-C meets; the others end at 
 import math
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from orion.bench.colocation import mps
 from orion.bench.colocation.gpus import Device
-from orion.bench.colocation.plan import Plan, PlannedRun, Unit
+from orion.bench.colocation.host import Host
+from orion.bench.colocation.plan import PAIRED, Plan, PlannedRun, Unit
 from orion.bench.colocation.progress import Display
 from orion.bench.colocation.results import Results
 from orion.bench.colocation.runner import LOOP_LEAD, PAUSE, TAIL, Runner
 from orion.bench.colocation.scenario import Scenario
 from orion.bench.colocation.schedule import expected_seconds
 from orion.bench.colocation.systems import needs_mps
-from orion.bench.colocation.work_list import START_SECONDS, Took, WorkList
+from orion.bench.colocation.work_list import START_SECONDS, WorkList
 from orion.bench.colocation.work_list import expected_seconds as expected_for_gpus
 from orion.bench.estimates import completed_between
 from orion.bench.workloads import check
@@ -72,6 +73,8 @@ class Measurement:
         self._work_list = WorkList(plan.units, self._unit_seconds)
         self._stop_after, self._deadline = stop_after, math.inf
         self._devices = devices[: max(1, len(plan.units))]
+        self._host = Host(self._tick)
+        self._unfinished = set(self._devices)
         self._broken: list[BaseException] = []
         self._display: Display
 
@@ -114,10 +117,13 @@ class Measurement:
 
     def expected_seconds(self, gpus: int) -> float:
         """Return about how long it all takes on so many GPUs."""
-        return expected_for_gpus(self._plan.units, self._unit_seconds, gpus)
+        return expected_for_gpus(self._plan.units, self._unit_seconds, self._longest, gpus)
 
     def _unit_seconds(self, unit: Unit) -> float:
         return sum(self.seconds(run) for run in unit.runs if run.path in self._wanted)
+
+    def _longest(self, unit: Unit) -> float:
+        return max((self.seconds(run) for run in unit.runs if run.path in self._wanted), default=0.0)
 
     def begins(self, device: Device, run: PlannedRun) -> None:
         """Pass it on; see `Watcher`."""
@@ -150,12 +156,11 @@ class Measurement:
     def _work(self, device: Device, end: threading.Event) -> None:
         """Be the thread of one GPU."""
         try:
-            with Runner(device, self._scenario, self.results, self._simulated, self._tick, self) as runner:
-                before = None
-                while (took := self._work_list.take(before)) is not None:
-                    if self._worth_starting(took):
-                        before = took.unit.hp_id
-                        runner.measure(took.unit, self._claim, self._in_time)
+            with Runner(device, self._scenario, self.results, self._simulated, self._host, self._tick, self) as runner:
+                while (unit := self._work_list.take(device.index)) is not None:
+                    if self._worth_starting(unit) or not runner.lacks(unit.runs):
+                        runner.measure(self._in_order(unit), self._claim, self._in_time, lambda: self._ahead(device))
+                self._wait_for_others(device)
         except Stopped:
             pass
         except BaseException as error:  # a fault of this program: told by the thread that everybody waits for
@@ -164,14 +169,35 @@ class Measurement:
         finally:
             end.set()
 
-    def _in_time(self, run: PlannedRun) -> bool:
-        return time.monotonic() + self.seconds(run) <= self._deadline
+    def _worth_starting(self, unit: Unit) -> bool:
+        """Say whether starting processes, which idles all GPUs, gives a figure in time: a pair with its references."""
+        runs = [run for run in unit.runs if run.path in self._wanted]
+        references = sum(self.seconds(run) for run in runs if run.kind not in PAIRED)
+        longest = max((self.seconds(run) for run in runs if run.kind in PAIRED), default=0.0)
+        return time.monotonic() + START_SECONDS + references + longest <= self._deadline
 
-    def _worth_starting(self, took: Took) -> bool:
-        """Say whether processes are worth starting: the longest run of the unit would end in time, too."""
-        runs = [run for run in took.unit.runs if run.path in self._wanted]
-        needed = max(map(self.seconds, runs), default=0.0) + START_SECONDS * took.fresh
-        return time.monotonic() + needed <= self._deadline
+    def _in_order(self, unit: Unit) -> Unit:
+        """Put what others are held to first where not all of a unit would end in time: without it nothing counts."""
+        if time.monotonic() + START_SECONDS + self._unit_seconds(unit) <= self._deadline:
+            return unit
+        return replace(unit, runs=tuple(sorted(unit.runs, key=lambda run: run.kind in PAIRED)))
+
+    def _ahead(self, device: Device) -> list[PlannedRun]:
+        """Return what a GPU will measure next, if there will be time for it."""
+        unit = self._work_list.ahead(device.index)
+        runs = unit.runs if unit is not None else ()
+        return [run for run in runs if run.path in self._wanted and self._in_time(run, False)]
+
+    def _wait_for_others(self, device: Device) -> None:
+        """Keep processes until no GPU measures: their ends would be felt there."""
+        with self._lock:
+            self._unfinished.discard(device)
+        while self._unfinished:
+            self._tick()
+            time.sleep(JOIN_SECONDS)
+
+    def _in_time(self, run: PlannedRun, starting: bool) -> bool:
+        return time.monotonic() + self.seconds(run) + START_SECONDS * starting <= self._deadline
 
     def _tick(self) -> None:
         if self._stop.is_set():

@@ -78,6 +78,11 @@ class Unit:
     round: int
     runs: tuple[PlannedRun, ...]
 
+    @property
+    def priority(self) -> int:
+        """Return that of the most important of its experiments."""
+        return max((run.experiment.priority for run in self.runs), default=0)
+
 
 class Plan:
     """The runs of a resolved scenario."""

@@ -1,14 +1,15 @@
 """The processes of one GPU, by post: started when first needed, kept while needed, started again when one fails.
 
 Processes whose turn it is not have nothing on the GPU, but their memory stays there. Where there is too little for one
-more, those that have waited longest for their turn end before it is started.
+more, those that have waited longest for their turn end before it is started. Whatever starts or ends something here is
+called while nobody on the host measures; see `host`.
 """
 
 import contextlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -38,17 +39,47 @@ class Roster:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.dismiss(list(self._filled))
 
-    def fill(self, posts: Iterable[Post]) -> dict[Post, list[Worker]]:
-        """Return the ready workers of posts; one, or one a thread.
+    def lacks(self, posts: Iterable[Post]) -> bool:
+        """Say whether a process of these has to be started."""
+        return not all(self._is_filled(post) for post in posts)
+
+    def refuse_hopeless(self, posts: Iterable[Post]) -> None:
+        """Raise what became of a post that failed to start too often.
+
+        Raises:
+            WorkerError: One did.
+        """
+        for post in posts:
+            if len(self._failures.get(post, [])) >= TRIES:
+                raise WorkerError(f"{post.name} is not tried again after {TRIES} failures: {self._failures[post][-1]}")
+
+    def filled(self, posts: Sequence[Post]) -> dict[Post, list[Worker]]:
+        """Return the workers of posts, one, or one a thread; nothing is started.
+
+        Raises:
+            WorkerError: One has ended.
+        """
+        for post in posts:
+            if not self._is_filled(post):
+                raise WorkerError(f"{post.name} has ended while nothing was asked of it")
+            self._filled[post] = self._filled.pop(post)  # used last, so the last to make room
+        return {post: self._filled[post] for post in posts}
+
+    def make_room(self, posts: Iterable[Post]) -> None:
+        """End processes of other posts until there is memory for what these lack."""
+        wanted = list(dict.fromkeys(posts))
+        self._make_room(wanted, sum(post.memory_gib for post in wanted if post not in self._filled))
+
+    def fill(self, posts: Iterable[Post]) -> None:
+        """Start what is lacking.
 
         Raises:
             WorkerError, AgentError, MpsError: One cannot be started; those that can stay.
         """
         wanted = list(dict.fromkeys(posts))
+        self.refuse_hopeless(wanted)
         for post in wanted:
-            if len(self._failures.get(post, [])) >= TRIES:
-                raise WorkerError(f"{post.name} is not tried again after {TRIES} failures: {self._failures[post][-1]}")
-            if post in self._filled and not all(worker.alive() for worker in self._filled[post]):
+            if post in self._filled and not self._is_filled(post):
                 self.dismiss([post])
         fresh = [post for post in wanted if post not in self._filled]
         needed = 0.0  # of those that were started here: what they take does not show yet
@@ -58,9 +89,6 @@ class Roster:
             self._hire(post)
         for post in fresh:
             self._welcome(post)
-        for post in wanted:
-            self._filled[post] = self._filled.pop(post)  # used last, so the last to make room
-        return {post: self._filled[post] for post in wanted}
 
     def prepare(self, posts: Iterable[Post]) -> None:
         """Start what will be needed soon, all at once; what fails is left to be tried again, and told, in its turn."""
@@ -85,6 +113,9 @@ class Roster:
     def keep(self, wanted: Callable[[Post], bool]) -> None:
         """End all others."""
         self.dismiss([post for post in self._filled if not wanted(post)])
+
+    def _is_filled(self, post: Post) -> bool:
+        return post in self._filled and all(worker.alive() for worker in self._filled[post])
 
     def _hire(self, post: Post) -> None:
         gpu = self._gpus[post.mode]

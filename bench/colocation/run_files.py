@@ -82,6 +82,13 @@ class BestEffort(Workload):
     """Of its grant, among the be clients of the run."""
 
 
+class Disturbance(_Record):
+    """What the harness did elsewhere on the host during a run, or saw there."""
+
+    gpu: int
+    what: str
+
+
 class Run(_Record):
     """One system in one round."""
 
@@ -98,6 +105,8 @@ class Run(_Record):
     ends: list[float] = []
     window: tuple[float, float]
     device: dict[str, Any] = {}
+    disturbances: list[Disturbance] | None = None
+    """None: it was not looked at."""
     error: str | None = None
 
     @model_validator(mode="after")

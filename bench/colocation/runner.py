@@ -1,9 +1,13 @@
-"""One GPU's runs: processes are commanded, heard, and what they say is written; a failure is written, too."""
+"""One GPU's runs: processes are commanded, heard, and what they say is written; a failure is written, too.
+
+Processes are started and ended only while no GPU of the host measures; see `host`.
+"""
 
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -11,6 +15,7 @@ from google.protobuf.json_format import MessageToDict
 
 from orion.bench import raw_data
 from orion.bench.colocation import gpus
+from orion.bench.colocation.host import Host
 from orion.bench.colocation.mps import MpsError
 from orion.bench.colocation.plan import PAIRED, PlannedRun, Unit
 from orion.bench.colocation.posts import Client, Post, posts_of
@@ -28,6 +33,9 @@ PAUSE = 0.3  # seconds between the command and its begin: all workers have read 
 TAIL = 0.2  # seconds that be goes on after what counts
 PATIENCE = 60.0  # seconds beyond three times the run's length, before a process counts as hanging
 LOOP_LEAD = 0.5  # seconds of a closed loop before it counts
+Claim = Callable[[PlannedRun], bool]
+InTime = Callable[[PlannedRun, bool], bool]
+"""Of a run, and whether processes have to be started before it."""
 FAILURES = (WorkerError, AgentError, MpsError, TooFast, OSError)
 
 
@@ -42,13 +50,31 @@ class Watcher(Protocol):
 
 
 class Runner:
-    """A context manager; leaving it ends every process that was started."""
+    """A context manager; leaving it ends every process that was started, so is for when no GPU measures any more."""
 
     def __init__(
-        self, device: gpus.Device, scenario: Scenario, results: Results, simulated: bool, tick: Tick, watcher: Watcher
+        self,
+        device: gpus.Device,
+        scenario: Scenario,
+        results: Results,
+        simulated: bool,
+        host: Host,
+        tick: Tick,
+        watcher: Watcher,
     ) -> None:
-        """Args: tick is called ten times a second while processes work; what it raises ends the runner."""
+        """Prepare.
+
+        Args:
+            device: The GPU.
+            scenario: Resolved.
+            results: Where runs are written.
+            simulated: Whether the GPU is.
+            host: What this runner has in common with those of the host's other GPUs.
+            tick: Called ten times a second while processes work; what it raises ends the runner.
+            watcher: Told how it goes.
+        """
         self._device = device
+        self._host = host
         self._scenario = scenario
         self._results = results
         self._simulated = simulated
@@ -70,56 +96,97 @@ class Runner:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stack.close()
 
-    def measure(self, unit: Unit, claim: Callable[[PlannedRun], bool], in_time: Callable[[PlannedRun], bool]) -> None:
+    def lacks(self, runs: Iterable[PlannedRun]) -> bool:
+        """Say whether runs need a process that is not there."""
+        return self._roster.lacks(self._posts(runs))
+
+    def measure(self, unit: Unit, claim: Claim, in_time: InTime, ahead: Callable[[], Iterable[PlannedRun]]) -> None:
         """Make all runs of a unit that are not there yet.
 
-        All processes of the unit are started at once, as far as the GPU's memory goes, and stay until another unit
-        has no use for them: starting one takes longer than most runs.
+        Processes that a run lacks are started together with those of all later runs, as far as the GPU's memory goes,
+        and stay until they are in the way: starting one takes longer than most runs, and idles the host's other GPUs.
 
         Args:
             unit: The runs.
             claim: Says whether a run is this runner's to make; called once for each.
-            in_time: Says whether a run would end in time if it began now; else it is left out.
+            in_time: Says whether a run would end in time if it, or a start of processes before it, began now; else it
+                is left out.
+            ahead: Returns the runs that this GPU makes next.
         """
         runs = [run for run in unit.runs if claim(run)]
-        posts = list(dict.fromkeys(self._posts(runs)))
-        self._roster.keep(lambda post: post in posts)
-        block = ""
         for number, run in enumerate(runs):
-            if not in_time(run):
-                continue
-            if run.block != block:
-                block = run.block
-                self._roster.prepare(self._posts(runs[number:]))
-            self._watcher.begins(self._device, run)
-            measured = self._attempt(run)
-            self._results.write(run.path, measured)
-            self._watcher.ended(self._device, run, measured)
+            measured = self._attempt(run, partial(_coming, runs[number + 1 :], ahead), in_time)
+            if measured is not None:
+                self._results.write(run.path, measured)
+                self._watcher.ended(self._device, run, measured)
 
     def _posts(self, runs: Iterable[PlannedRun]) -> Iterator[Post]:
         for run in runs:
             yield from posts_of(run, self._simulated)
 
-    def _attempt(self, run: PlannedRun) -> dict[str, Any]:
-        posts = posts_of(run, self._simulated)
-        modes = {post.mode for post in posts}
+    def _attempt(
+        self, run: PlannedRun, coming: Callable[[], list[PlannedRun]], in_time: InTime
+    ) -> dict[str, Any] | None:
+        """Return a run file; None where there is no time left for the run."""
+        posts, gpu = posts_of(run, self._simulated), self._device.index
+        if not in_time(run, self._roster.lacks(posts)):
+            return None
         try:
-            return self._run(run, posts)
+            planned = self._schedule(run)
+            self._roster.refuse_hopeless(posts)
+        except (TooFast, WorkerError) as error:  # nothing to wait for, and nothing to put in order
+            return {**self._described(run, None), "error": f"{run}: {error}"}
+        if (wanted := self._wanted_change(posts, coming)) is not None:
+            with self._host.changing(gpu, f"processes for {run}"):
+                if not in_time(run, self._roster.lacks(posts)):
+                    return None
+                try:
+                    self._change(posts, wanted)
+                except FAILURES as error:
+                    return self._failed(run, posts, error)
+        try:
+            with self._host.measuring(gpu):
+                if not in_time(run, False):
+                    return None
+                self._watcher.begins(self._device, run)
+                return self._run(run, posts, planned)
         except FAILURES as error:
-            happened = "".join(self._shared[mode].what_happened() for mode in modes)
-            self._roster.keep(lambda post: post not in posts and not ("mps" in modes and post.mode == "mps"))
-            if "mps" in modes:
-                self._shared["mps"].close_daemon()
-            return {**self._described(run, None), "error": f"{run}: {error}{happened}"}
+            self._host.note(gpu, f"failure of {run}")
+            with self._host.changing(gpu, f"end of processes after the failure of {run}"):
+                return self._failed(run, posts, error)
 
-    def _run(self, run: PlannedRun, posts: list[Post]) -> dict[str, Any]:
-        planned = self._schedule(run)
-        filled = self._roster.fill(posts)
+    def _wanted_change(self, posts: list[Post], coming: Callable[[], list[PlannedRun]]) -> list[Post] | None:
+        """Return what should be there next; None if nothing is to be started now.
+
+        Where some other GPU waits to start processes, or does, what is needed later is started with them.
+        """
+        if not self._roster.lacks(posts) and not self._host.change_wished:
+            return None
+        wanted = list(dict.fromkeys([*posts, *self._posts(coming())]))
+        return wanted if self._roster.lacks(wanted) else None
+
+    def _change(self, posts: list[Post], wanted: list[Post]) -> None:
+        self._roster.keep(lambda post: post in wanted)
+        self._roster.make_room(posts)
+        self._roster.prepare(wanted)
+        self._roster.fill(posts)
+        for gpu in self._shared.values():
+            gpu.note_servers()
+
+    def _failed(self, run: PlannedRun, posts: list[Post], error: Exception) -> dict[str, Any]:
+        """End what a failed run may have left in disorder, and return its file."""
+        modes = {post.mode for post in posts}
+        happened = "".join(self._shared[mode].what_happened() for mode in modes)
+        self._roster.keep(lambda post: post not in posts and not ("mps" in modes and post.mode == "mps"))
+        if "mps" in modes:
+            self._shared["mps"].close_daemon()
+        return {**self._described(run, None), "error": f"{run}: {error}{happened}"}
+
+    def _run(self, run: PlannedRun, posts: list[Post], planned: Schedule) -> dict[str, Any]:
+        filled = self._roster.filled(posts)
         clients = [client for post in posts for client in post.clients]
         workers = [worker for post in posts for worker in filled[post]]
         self._set_policy(run, posts, workers)
-        for post in posts:
-            self._shared[post.mode].note_servers()
         begin = time.monotonic() + PAUSE
         for client, worker in zip(clients, workers, strict=True):
             if client.role == "hp" and planned.arrivals is not None:
@@ -128,7 +195,8 @@ class Runner:
                 tail = 0.0 if client.role == "hp" else TAIL
                 worker.command(do="loop", begin=begin, end=begin + planned.end + tail)
         replies = self._crew.gather(*workers, seconds=3 * planned.end + PATIENCE)
-        return self._written(run, planned, list(zip(clients, workers, replies, strict=True)))
+        measured = self._written(run, planned, list(zip(clients, workers, replies, strict=True)))
+        return {**measured, "disturbances": self._host.disturbances(begin - PAUSE, begin)}
 
     def _set_policy(self, run: PlannedRun, posts: list[Post], workers: list[Worker]) -> None:
         if not isinstance(run.spec, Orion):
@@ -182,6 +250,7 @@ class Runner:
             "ends": [],
             "window": [planned.lead, planned.end] if planned else [0.0, 0.0],
             "gpu": None,
+            "disturbances": [],
             "error": None,
         }
 
@@ -212,3 +281,7 @@ class Runner:
         told = {"id": name, **load, "about": worker.about, "ends": ends, "amount": worker.about["amount"]}
         told["weight"] = run.entry.weights[number] if run.entry.weights and run.kind in PAIRED else 1.0
         return told
+
+
+def _coming(rest: list[PlannedRun], ahead: Callable[[], Iterable[PlannedRun]]) -> list[PlannedRun]:
+    return [*rest, *ahead()]

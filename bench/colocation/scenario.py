@@ -109,6 +109,9 @@ class Experiment(_Strict):
     rounds: int | None = Field(default=None, ge=1)
     """ Only so many of the scenario's. """
 
+    priority: int = 0
+    """ Rounds of experiments with a higher one are given out first: a measurement that is cut short has those. """
+
     be: list[BestEffort] = Field(min_length=1)
     systems: list[str] = Field(min_length=1)
     ceiling: list[str] = []

@@ -95,7 +95,8 @@ class SharedGPU:
     def note_servers(self) -> None:
         """Remember the MPS servers, to tell later whether they are still the same."""
         if self._daemon is not None:
-            self._servers = self._daemon.servers()
+            with contextlib.suppress(MpsError):  # told with the run that fails for it
+                self._servers = self._daemon.servers()
 
     def what_happened(self) -> str:
         """Say what an MPS server's death has to do with a failed run; empty in other modes."""

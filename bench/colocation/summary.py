@@ -54,6 +54,22 @@ class ClientShare(_Model):
     """The part that its weight gives it."""
 
 
+class Hiccups(_Model):
+    """Requests of all rounds that took far longer than the others, in single ones; figures are not filtered."""
+
+    number: int = 0
+    longest_ms: float | None = None
+    disturbed: int = 0
+    """Runs during which a process of another GPU of the host started or ended."""
+
+    @property
+    def words(self) -> str:
+        """Say it in a word or three; empty where there was none."""
+        told = f"{self.number} (longest {self.longest_ms:.0f} ms)" if self.number else ""
+        disturbed = f"{self.disturbed} runs disturbed" if self.disturbed else ""
+        return ", ".join(filter(None, [told, disturbed]))
+
+
 class SystemFigures(_Model):
     """One system beside one be; lists hold one value a round, in the order of `rounds`."""
 
@@ -84,6 +100,7 @@ class SystemFigures(_Model):
     """Where there are several be clients, what each of them got."""
     of_ceiling: Figure | None
     """hp + be over the ceiling at the same hp p99; where the runs that a ceiling needs were made."""
+    hiccups: Hiccups = Hiccups()
 
 
 class ClosedLoop(_Model):
@@ -123,6 +140,7 @@ class PairFigures(_Model):
     rounds: list[int]
     alone_ms: dict[str, list[float]]
     """p50, p95, p99 of hp alone by round."""
+    alone_hiccups: Hiccups = Hiccups()
     hp_service_ms: list[float]
     """hp's closed-loop service time by round."""
     hp_share: list[float]

@@ -17,7 +17,10 @@ over blocks of consecutive requests. Latency counts from the scheduled arrival. 
 * **unfairness**: the largest deviation of a be client from its fair share of be's GPU time; GPU time is throughput
   over that of the same work alone, and a fair share is in proportion to the weight;
 * **of the ceiling**: hp + be over what a queueing model gives at the same hp p99, from closed loops of the same
-  round.
+  round;
+* **hiccups**: single requests of all rounds whose service, from when hp could have begun it, took more than 2.5 x the
+  median of their run + 8 ms, and the longest of them. They count in all figures: where they are few, a p99 may rest on
+  them. A run is disturbed where a process on another GPU of the host started or ended meanwhile.
 """
 
 Column = tuple[str, Callable[[SystemFigures], Figure | None]]
@@ -70,12 +73,14 @@ def _targets(summary: Summary) -> list[str]:
 def _pair(pair: PairFigures) -> list[str]:
     lines = [f"### {pair.name}", "", *_sides(pair), ""]
     columns = [column for column in _columns(pair) if any(column[1](system) for system in pair.systems)]
-    lines += [f"| system | {' | '.join(title for title, _ in columns)} | hp p99, ms | rounds x requests |"]
-    lines += ["|---" * (len(columns) + 3) + "|"]
+    told = any(system.hiccups.words for system in pair.systems)
+    heads = ["system", *(title for title, _ in columns), "hp p99, ms", "rounds x requests", *["hiccups"] * told]
+    lines += [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for system in pair.systems:
         cells = [system.system, *(_cell(figure(system)) for _, figure in columns)]
         p99 = ", ".join(_digits(value) for value in system.latency_ms["p99"])
-        lines.append(f"| {' | '.join(cells)} | {p99} | {len(system.rounds)} x {system.requests} |")
+        cells += [p99, f"{len(system.rounds)} x {system.requests}", *[system.hiccups.words] * told]
+        lines.append(f"| {' | '.join(cells)} |")
     return [*lines, "", *_shares(pair)]
 
 
@@ -120,7 +125,8 @@ def _sides(pair: PairFigures) -> list[str]:
         f"* hp: {_client(pair.hp)}{rate}{load}",
         f"* be: {f'{len(pair.be)} x ' if len(pair.be) > 1 else ''}{'; '.join(clients)}",
         f"* hp alone: {', '.join(f'{rank} {_range(values)} ms' for rank, values in pair.alone_ms.items())}"
-        + (f"; {_range(pair.hp_service_ms)} ms a request in a closed loop" if pair.hp_service_ms else ""),
+        + (f"; {_range(pair.hp_service_ms)} ms a request in a closed loop" if pair.hp_service_ms else "")
+        + (f"; hiccups: {pair.alone_hiccups.words}" if pair.alone_hiccups.words else ""),
     ]
     if pair.be_bound:
         lines.append(

@@ -15,25 +15,41 @@ JUDGED = ("two hp", "be and hp, gate", "be and hp, orion 1")
 
 
 def verdict(output: Path) -> Verdict:
-    """Judge what was measured beside a colocation.
+    """Judge what was measured beside a colocation: medians over turns; quartiles are told beside them.
 
     Args:
         output: The folder; without the file, or with a broken one, nothing was measured.
     """
     try:
-        medians = json.loads((output / FILE).read_text())["medians"]
-        launches, products = medians["launch_ns"], medians["products_ms"]
-        plain = launches["plain"]
-        costs = {role: took - plain for role, took in launches.items() if role != "plain"}
+        raw = json.loads((output / FILE).read_text())
+        figures = raw["figures"] if "figures" in raw else _from_medians(raw["medians"])
+        costs = figures["launch_over_plain_ns"]
         slower = {
-            name: took / products[f"plain streams, {name.rpartition(', ')[2]}"]
-            for name, took in products.items()
-            if name.rpartition(", ")[0] in JUDGED
+            name: ratio for name, ratio in figures["products_over_plain"].items() if name.rpartition(", ")[0] in JUDGED
         }
-    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
+        words = [f"{role} {_told(cost, '+.0f')} ns a launch" for role, cost in costs.items()]
+        words += [f"{name} {_told(ratio, '.3f')} x plain streams" for name, ratio in slower.items()]
+        most = max((cost["median"] for cost in costs.values()), default=0.0)
+        slowest = max((ratio["median"] for ratio in slower.values()), default=0.0)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Verdict(target=TITLE, asked=ASKED, status="not measured", figures="")
-    words = [f"{role} {cost:+.0f} ns a launch" for role, cost in costs.items()]
-    words += [f"{name} {ratio:.3f} x plain streams" for name, ratio in slower.items()]
-    holds = max(costs.values(), default=0.0) <= MOST_NS and max(slower.values(), default=0.0) <= NOISE
+    holds = most <= MOST_NS and slowest <= NOISE
     status: Status = "missed" if not holds else "met" if costs and slower else "incomplete"
     return Verdict(target=TITLE, asked=ASKED, status=status, figures="; ".join(words))
+
+
+def _from_medians(medians: dict[str, dict[str, float]]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the figures of a file of before there were quartiles."""
+    launches, products = medians["launch_ns"], medians["products_ms"]
+    plain = launches["plain"]
+    slower = {name: took / products[f"plain streams, {name.rpartition(', ')[2]}"] for name, took in products.items()}
+    return {
+        "launch_over_plain_ns": {role: {"median": took - plain} for role, took in launches.items() if role != "plain"},
+        "products_over_plain": {name: {"median": ratio} for name, ratio in slower.items()},
+    }
+
+
+def _told(figure: dict[str, float], digits: str) -> str:
+    if "low" not in figure:
+        return f"{figure['median']:{digits}}"
+    return f"{figure['median']:{digits}} ({figure['low']:{digits}} to {figure['high']:{digits}})"

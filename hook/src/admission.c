@@ -145,6 +145,5 @@ void orion_admit(struct orion_process *process, struct orion_lane *lane, struct 
     }
     place(process, lane, work, expected);
     if (!sample || (work->flags & ORION_ADMITTED_PARTITIONED)) return;
-    work->flags |= ORION_ADMITTED_TIMED;
-    orion_window_launching(process, lane, work->identity);
+    if (orion_window_launching(process, lane, work->identity)) work->flags |= ORION_ADMITTED_TIMED;
 }

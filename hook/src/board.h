@@ -51,6 +51,8 @@ struct orion_board {
     struct orion_budget budget;        /* see budget.c */
     _Atomic uint64_t looked_begun;     /* the thread's own: work begun when it last looked */
     _Atomic uint32_t drain_wanted;     /* the drain thread should prove what nobody synchronises on */
+    _Atomic uint32_t drain_thread;     /* 0: none yet, 1: runs; see drain.c */
+    _Atomic uint32_t drain_bell;       /* a private futex */
 
     /* be: see gate.c. The thread writes the list: places first, then the count. */
     _Atomic uint32_t hp_count;
@@ -64,6 +66,7 @@ struct orion_board {
     _Atomic uint32_t sharing;          /* enum orion_sharing of policy.h */
     struct orion_valve valve;          /* be: see valve.c */
     struct orion_partition partition;  /* be: see partition.c */
+    _Atomic uint32_t moving;           /* be: launches on their way to the partition */
     struct orion_baseline baseline;    /* see baselines.c */
 
     /* be: see window.c */

@@ -85,6 +85,7 @@ static void begin_period(struct orion_board *board, struct orion_budget *budget,
 {
     budget->busy_ns = budget->work = 0;
     budget->open = true;
+    budget->began_ns = now;
     budget->is_control = draw_control(budget);
     if (budget->overlap_ns == 0) budget->overlap_ns = OVERLAP_LEAST_NS;
     begin_part(budget, now, work);
@@ -131,7 +132,7 @@ void orion_budget_attend(struct orion_board *board, uint64_t now, uint64_t work)
     uint64_t typical = atomic_load_explicit(&board->typical_busy_ns, memory_order_relaxed) * ENDLESS_OF_TYPICAL;
     if (since == 0 || now < since + (typical > ENDLESS_NS ? typical : ENDLESS_NS) || !orion_policy_overlaps(board)) return;
     if (!take(budget)) return;
-    if (!budget->open || now > budget->part_began_ns + SLICE_NS) {
+    if (!budget->open || now > budget->began_ns + SLICE_NS) {
         if (budget->open) {
             end_part(budget, now, work);
             finish_period(board, budget);

@@ -26,6 +26,7 @@ struct orion_budget {
     struct orion_budget_sum control, overlapped;
     bool is_control, open;             /* the period under way */
     uint64_t busy_ns, work;            /* of the period under way, its closed parts */
+    uint64_t began_ns;                 /* of the period under way, or of its slice */
     uint64_t part_began_ns, part_began_work; /* of the part that is being measured */
     uint64_t overlap_ns, longest_ns;   /* the age up to which overlap is allowed; the longest period of late */
     uint32_t random;

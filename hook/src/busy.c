@@ -125,7 +125,7 @@ static void attend_to_unproven(struct orion_process *process, struct orion_board
     atomic_store_explicit(&board->looked_begun, begun, memory_order_relaxed);
     uint64_t since = atomic_load_explicit(&board->busy_since_ns, memory_order_relaxed);
     bool overdue = since != 0 && now > since + PROVE_AT_LEAST_NS;
-    if (overdue || (quiet && atomic_load(&process->blocked_proofs) == 0)) orion_drain_want(process, board);
+    if (overdue || (quiet && atomic_load(&process->blocked_proofs) == 0)) orion_drain_want(board);
 }
 
 static uint64_t attend_busy(struct orion_process *process, struct orion_board *board, uint64_t now, uint64_t linger)

@@ -40,13 +40,13 @@ void orion_capture_unrelax(struct orion_relaxed *relaxed)
 
 bool orion_touch(struct orion_process *process)
 {
-    atomic_store(&process->touching, 1);
+    atomic_fetch_add(&process->touching, 1);
     if (atomic_load(&process->captures) == 0 && atomic_load(&process->untouchable) == 0) return true;
-    atomic_store(&process->touching, 0);
+    atomic_fetch_sub(&process->touching, 1);
     return false;
 }
 
-void orion_touched(struct orion_process *process) { atomic_store(&process->touching, 0); }
+void orion_touched(struct orion_process *process) { atomic_fetch_sub(&process->touching, 1); }
 
 void orion_forbid_touch(struct orion_process *process)
 {

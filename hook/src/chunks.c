@@ -124,10 +124,10 @@ void orion_chunks_drop(struct orion_lane *lane)
 
 /* -- Samples --------------------------------------------------------------------------------------------------------- */
 
-void orion_chunks_sample(struct orion_lane *lane, uint64_t identity)
+bool orion_chunks_sample(struct orion_lane *lane, uint64_t identity)
 {
     struct orion_chunk *chunk = next_chunk(&lane->chunks);
-    if (chunk == NULL || lane->chunks.sampling) return;
+    if (chunk == NULL || lane->chunks.sampling) return false;
     struct orion_relaxed relaxed = orion_capture_relax();
     if (event_ready(&chunk->timed_start, CU_EVENT_DEFAULT) && event_ready(&chunk->timed_end, CU_EVENT_DEFAULT) &&
         orion_driver.cuEventRecord(chunk->timed_start, orion_lane_handle(lane)) == CUDA_SUCCESS) {
@@ -135,6 +135,7 @@ void orion_chunks_sample(struct orion_lane *lane, uint64_t identity)
         lane->chunks.sampling = true;
     }
     orion_capture_unrelax(&relaxed);
+    return lane->chunks.sampling;
 }
 
 bool orion_chunks_sampled(struct orion_lane *lane)

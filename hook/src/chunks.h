@@ -45,8 +45,9 @@ unsigned orion_chunks_reap(struct orion_process *process, struct orion_lane *lan
 void orion_chunks_drop(struct orion_lane *lane);                                  /* as if all of it had completed */
 void orion_chunks_forget(struct orion_lane *lane, bool context_lives);            /* and its events too */
 
-/* Around a launch that is timed; orion_chunks_sampled: false, no sample was under way. */
-void orion_chunks_sample(struct orion_lane *lane, uint64_t identity);
+/* Around a launch that is timed. False from the former: another one of the lane is, or there is no room; from the latter:
+ * it was forgotten meanwhile. */
+bool orion_chunks_sample(struct orion_lane *lane, uint64_t identity);
 bool orion_chunks_sampled(struct orion_lane *lane);
 
 #endif

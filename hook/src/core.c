@@ -49,7 +49,7 @@ void orion_work_end(struct orion_work *work, CUresult result)
     struct orion_lane *lane = work->lane;
     if (lane == NULL) return;
     struct orion_board *board = lane->board;
-    if (work->elsewhere != NULL) orion_partition_join(lane);
+    if (work->elsewhere != NULL) orion_partition_join(lane, work->elsewhere);
     atomic_fetch_add(&lane->returned, 1);
     if (__builtin_expect(result != CUDA_SUCCESS, 0)) orion_fault_seen(orion_the_process, lane, result);
     if (work->expected_ns == 0) {
@@ -84,11 +84,12 @@ static void mark_context(struct orion_process *process, CUcontext context)
     }
 }
 
+/* Or never will be: an error is the program's to see, and not only when hp is idle. */
 static bool is_done(const struct orion_proof *proof, const struct orion_lane *lane)
 {
-    if (proof->scope == ORION_PROOF_EVENT) return orion_driver.cuEventQuery(proof->event) == CUDA_SUCCESS;
+    if (proof->scope == ORION_PROOF_EVENT) return orion_driver.cuEventQuery(proof->event) != CUDA_ERROR_NOT_READY;
     bool asks = proof->scope == ORION_PROOF_STREAM && !proof->of_itself;
-    return asks && orion_driver.cuStreamQuery(orion_lane_handle(lane)) == CUDA_SUCCESS;
+    return asks && orion_driver.cuStreamQuery(orion_lane_handle(lane)) != CUDA_ERROR_NOT_READY;
 }
 
 /* A be call that would block behind a closed valve waits for hp here: the driver would spin. */

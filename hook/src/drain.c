@@ -139,29 +139,26 @@ static void drain(struct orion_process *process, struct orion_board *board)
 
 static void *run(void *argument)
 {
-    struct orion_process *process = argument;
+    struct orion_board *board = argument;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     prctl(PR_SET_NAME, "orion-drain", 0, 0, 0);
     orion_driver.cuThreadExchangeStreamCaptureMode(&mode);
     for (;;) {
-        uint32_t bell = atomic_load(&process->drain_bell);
-        bool worked = false;
-        for (uint32_t i = 0; i < atomic_load(&process->board_count) && i < ORION_BOARDS; i++) {
-            if (!atomic_exchange(&process->boards[i].drain_wanted, 0)) continue;
-            drain(process, &process->boards[i]);
-            worked = true;
-        }
-        if (!worked) orion_futex_wait(&process->drain_bell, bell, REST_NS, false);
+        uint32_t bell = atomic_load(&board->drain_bell);
+        if (atomic_exchange(&board->drain_wanted, 0)) drain(orion_the_process, board);
+        else orion_futex_wait(&board->drain_bell, bell, REST_NS, false);
     }
     return NULL;
 }
 
-void orion_drain_want(struct orion_process *process, struct orion_board *board)
+void orion_drain_want(struct orion_board *board)
 {
     uint32_t none = 0;
     if (atomic_exchange(&board->drain_wanted, 1)) return;
-    if (atomic_compare_exchange_strong(&process->drain_thread, &none, 1) && orion_thread_spawn(run, process) != 0)
-        atomic_store(&process->drain_thread, 0);
-    atomic_fetch_add(&process->drain_bell, 1);
-    orion_futex_wake_all(&process->drain_bell, false);
+    if (atomic_compare_exchange_strong(&board->drain_thread, &none, 1) && orion_thread_spawn(run, board) != 0) {
+        atomic_store(&board->drain_thread, 0); /* tried again at the next look */
+        atomic_store(&board->drain_wanted, 0);
+    }
+    atomic_fetch_add(&board->drain_bell, 1);
+    orion_futex_wake_all(&board->drain_bell, false);
 }

@@ -166,7 +166,7 @@ void orion_gate_wait(struct orion_process *process, struct orion_board *board)
     uint64_t began = orion_now();
     orion_thread_revive(board);
     atomic_store_explicit(&board->record->waiting_since_ns, began, memory_order_relaxed);
-    while (orion_gate_closed(board)) orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);
+    while (orion_gate_closed(board) && !orion_policy_overlaps(board)) orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);
     atomic_store_explicit(&board->record->waiting_since_ns, 0, memory_order_relaxed);
     orion_gate_note(board, orion_now() - began);
 }

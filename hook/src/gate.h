@@ -20,7 +20,8 @@ struct orion_process;
 bool orion_gate_closed(const struct orion_board *board); /* whether some hp client has to be waited for now */
 bool orion_gate_hp_works(const struct orion_board *board); /* whether one does; the baselines' rules say what then */
 bool orion_gate_held(const struct orion_board *board);   /* ahead of its peers: as if hp were busy */
-void orion_gate_wait(struct orion_process *process, struct orion_board *board); /* until it has not */
+/* Until it has not, or a budget is granted meanwhile: then there are other rules. */
+void orion_gate_wait(struct orion_process *process, struct orion_board *board);
 
 /* One step of waiting, most_ns at most; and, for whoever makes the steps, the wait's entry in the record. */
 #define ORION_GATE_LOOK_NS (5 * ORION_MILLISECOND) /* a waiter that nobody wakes looks again so often */

@@ -21,6 +21,14 @@ static inline uint64_t orion_identity_kernel(const void *function, unsigned grid
     return orion_identity_shape(key.name, key.mark, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes);
 }
 
+/* Whether a launch by attributes could do with fewer SMs: not if all its blocks have to run at a time. */
+static inline bool orion_may_move(const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; config->attrs != NULL && i < config->numAttrs; i++)
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && config->attrs[i].value.cooperative) return false;
+    return true;
+}
+
 static inline uint64_t orion_identity_graph(const void *executable)
 {
     struct orion_process *process = orion_process_if_managed();

@@ -57,13 +57,16 @@ void orion_primary_ending(CUdevice device)
     orion_valve_open_all(process);
     ending_primary = device;
     orion_kernels_forget(&process->kernels);
+    uint32_t boards = atomic_load(&process->board_count);
+    for (uint32_t i = 0; i < boards && i < ORION_BOARDS; i++)
+        if (process->boards[i].device == device) orion_partition_rest(&process->boards[i]);
     uint32_t used = atomic_load(&process->lanes.high_water);
     for (uint32_t i = orion_lanes_begin(process); i < used; i++) {
         struct orion_lane *lane = &process->lanes.lane[i];
         struct orion_board *board = lane->board;
         if (board != NULL && board->device == device) orion_window_forget(lane, true);
     }
-    for (uint32_t i = 0; i < atomic_load(&process->board_count) && i < ORION_BOARDS; i++)
+    for (uint32_t i = 0; i < boards && i < ORION_BOARDS; i++)
         if (process->boards[i].device == device) orion_partition_end(&process->boards[i]);
     atomic_fetch_add(&process->context_epoch, 1);
     atomic_fetch_add(&process->lane_epoch, 1);

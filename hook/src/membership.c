@@ -143,7 +143,7 @@ static int map_own(struct orion_membership *m, struct letter *letter)
     orion_alive_hold(m->board);
     if (atomic_load(&m->board->role) == ORION_ROLE_HP) { /* new pages for one who may have work under way */
         atomic_store(&m->board->busy->state, ORION_BUSY);
-        orion_drain_want(m->process, m->board);
+        orion_drain_want(m->board);
     }
     return 0;
 }

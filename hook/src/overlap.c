@@ -53,6 +53,11 @@ bool orion_overlap_allows(struct orion_process *process, struct orion_board *boa
     return every_hp_gives_leave(board, facts.kernel_class);
 }
 
+bool orion_overlap_gives_leave(const struct orion_board *board)
+{
+    return orion_policy_overlaps(board) && !orion_gate_held(board) && every_hp_gives_leave(board, ORION_CLASS_UNKNOWN);
+}
+
 void orion_overlap_tell(struct orion_process *process, struct orion_board *board, const struct orion_work *work)
 {
     struct orion_kernel_facts facts;

@@ -18,6 +18,9 @@ struct orion_work;
 bool orion_overlap_allows(struct orion_process *process, struct orion_board *board, const struct orion_work *work,
                           uint64_t expected_ns);
 
+/* Whether any be work at all may run beside the hp clients that are busy: hp's owner has granted a budget, and they give leave. */
+bool orion_overlap_gives_leave(const struct orion_board *board);
+
 /* How much be work may be in flight while hp is idle, given that an arriving hp can share the GPU with what is left of
  * it: a small part of what hp's busy periods usually last, and at least the share of the window. */
 uint64_t orion_overlap_reach(const struct orion_board *board, uint64_t share_ns);

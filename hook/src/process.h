@@ -26,13 +26,11 @@ struct orion_process {
     _Atomic uint32_t lane_epoch;     /* grows when a stream or a context ends: cached lanes are looked up again */
     _Atomic uint32_t board_count, board_making;
 
-    /* Contexts that the drain thread may not touch, and whether it does: see capture.c */
+    /* Contexts that the drain threads may not touch, and how many of them do: see capture.c */
     _Atomic int32_t captures, untouchable;
     _Atomic uint32_t touching;
     _Atomic uint32_t context_epoch;  /* grows when a context ends */
 
-    _Atomic uint32_t drain_thread;   /* 0: none yet, 1: runs; see drain.c */
-    _Atomic uint32_t drain_bell;     /* a private futex */
     _Atomic uint32_t blocked_proofs; /* threads inside a synchronising call */
     _Atomic uint32_t said;           /* one bit a sentence: each is said once */
 

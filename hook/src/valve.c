@@ -9,6 +9,8 @@
 #include "gate.h"
 #include "generated/driver.h"
 #include "lanes.h"
+#include "overlap.h"
+#include "policy.h"
 #include "process.h"
 #include "system.h"
 #include "thread.h"
@@ -40,12 +42,13 @@ static void set_closed(struct orion_process *process, struct orion_valve *valve)
     if (atomic_load(&process->untouchable) > 0) set_open(valve); /* a context began to end between the two looks */
 }
 
-/* Opens it where hp is idle, unless somebody has found hp busy since this look began. False: hp is busy. */
+/* Opens it where hp is idle, unless somebody has found hp busy since this look began. False: hp is busy. What was put behind
+ * the valve before a budget was granted goes by hp's leave, as all does from then on. */
 static bool open_if_idle(struct orion_board *board)
 {
     _Atomic uint32_t *word = board->valve.page.words;
     uint32_t closed = word != NULL ? atomic_load(word) : 0;
-    if (orion_gate_closed(board)) return false;
+    if (orion_gate_closed(board) && !orion_overlap_gives_leave(board)) return false;
     if (closed != 0) atomic_compare_exchange_strong(word, &closed, 0);
     return true;
 }
@@ -204,7 +207,7 @@ bool orion_valve_pass(struct orion_process *process, struct orion_lane *lane, ui
 
 bool orion_valve_would_block(struct orion_board *board)
 {
-    return atomic_load(&board->valve.in_use) && has_work(board) &&
+    return atomic_load(&board->valve.in_use) && has_work(board) && !orion_policy_overlaps(board) &&
            (orion_gate_closed(board) || orion_collective_stands(orion_the_process, board) != NULL);
 }
 

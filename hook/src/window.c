@@ -145,11 +145,12 @@ bool orion_window_enter(struct orion_process *process, struct orion_lane *lane, 
 
 /* -- Around a launch ------------------------------------------------------------------------------------------------- */
 
-void orion_window_launching(struct orion_process *process, struct orion_lane *lane, uint64_t identity)
+bool orion_window_launching(struct orion_process *process, struct orion_lane *lane, uint64_t identity)
 {
-    if (orion_lane_is_shared(process, lane) || !orion_ledger_take(lane->board)) return;
-    orion_chunks_sample(lane, identity);
+    if (orion_lane_is_shared(process, lane) || !orion_ledger_take(lane->board)) return false;
+    bool timed = orion_chunks_sample(lane, identity);
     orion_ledger_give(lane->board);
+    return timed;
 }
 
 void orion_window_launched(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, bool timed)

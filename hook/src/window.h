@@ -27,8 +27,8 @@ uint64_t orion_window_narrowed(const struct orion_board *board);
 bool orion_window_enter(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t limit_ns);
 void orion_window_leave(struct orion_board *board, uint64_t expected_ns); /* not launched after all */
 
-/* Around a launch that has entered. */
-void orion_window_launching(struct orion_process *process, struct orion_lane *lane, uint64_t identity);
+/* Around a launch that has entered. Whether it is timed from here on: one of a stream at a time is. */
+bool orion_window_launching(struct orion_process *process, struct orion_lane *lane, uint64_t identity);
 void orion_window_launched(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, bool timed);
 
 void orion_window_reap(struct orion_process *process, struct orion_board *board);  /* takes what has completed off */

@@ -121,6 +121,30 @@ static void a_period_without_end_is_cut_into_slices(struct orion_board *board)
     CHECK(spent / alone > 1.08);
 }
 
+/* A trainer that waits for every step lingers between them: parts of one period, each shorter than a slice. */
+static void a_period_of_short_parts_without_end_is_cut_into_slices(struct orion_board *board)
+{
+    grant(board, 1150);
+    orion_budget_opened(board, now, work);
+    atomic_store(&board->busy->busy_since_ns, now);
+    atomic_store(&board->typical_busy_ns, 0);
+    double alone = 0, spent = 0;
+    for (int i = 0; i < 40000; i++) { /* a step of 50 ms, then a gap that is none of the time */
+        for (int j = 0; j < 10; j++) {
+            bool beside = now < atomic_load(&board->busy->overlap_until_ns);
+            now += 5 * MS;
+            work += beside ? 14 : 20;
+            if (i > 10000) alone += beside ? 3.5 : 5, spent += 5;
+            orion_budget_attend(board, now, work);
+        }
+        orion_budget_paused(board, now, work);
+        now += MS;
+        orion_budget_resumed(board, now, work);
+    }
+    CHECK(spent / alone < 1.17);
+    CHECK(spent / alone > 1.08);
+}
+
 /* A server whose every request is one launch, such as a graph: its periods count, too. */
 static void periods_of_one_launch_count(struct orion_board *board)
 {
@@ -149,6 +173,7 @@ int main(void)
     an_exceeded_budget_is_left_within_a_few_periods(board);
     what_sharing_costs_comes_off_the_budget(board);
     a_period_without_end_is_cut_into_slices(board);
+    a_period_of_short_parts_without_end_is_cut_into_slices(board);
     periods_of_one_launch_count(board);
     return 0;
 }

@@ -9,6 +9,8 @@ replicas    which certificate each replica of the webhook shows
 cert_manager  whether others look after the certificates
 rotating    all of it, again and again, against the API server
 metrics     what Prometheus learns
+showing     what a person reads of it
+api         what is asked of the API server
 connecting  the way to the API server, where no reconciler has one already
 
 The order in which nothing is ever refused: a new authority is made; every caBundle holds it beside the present one;

@@ -77,24 +77,26 @@ def begin(state: State, now: datetime, settings: CertificateSettings, why: str) 
 
 def decide(state: State, seen: Seen, now: datetime, settings: CertificateSettings) -> Step:
     """Return the next step."""
-    if not state.serves(now):
+    if state.leaf is None or not state.serves(now):
         return _recover(state, seen, now, settings)
     if state.coming is not None:
         return _exchange(state, state.coming, seen, now, settings)
     authority = state.authority
-    if authority is None or not _can_sign(authority, now):
+    if authority is None or not authority.can_sign(now):
         return begin(state, now, settings, "the present one cannot sign")
     if authority.ends - now <= settings.authority_renew_before:
         return begin(state, now, settings, f"the present one ends at {authority.ends:%Y-%m-%d %H:%M} UTC")
-    if why := _leaf_is_due(state, now, settings):
+    if not authority.signed(state.leaf):  # somebody has changed the Secret by hand: trusted first, as any new one
+        return _exchange(state, authority, seen, now, settings)
+    if why := _leaf_is_due(state.leaf, now, settings):
         return Step(replace(state, leaf=_leaf(authority, now, settings)), f"the leaf is renewed: {why}")
     return _retire(state, seen, now, settings)
 
 
 def _recover(state: State, seen: Seen, now: datetime, settings: CertificateSettings) -> Step:
-    """Make a leaf at once. Authorities that API servers trust now stay trusted: replicas may still show their leaves."""
+    """Make a leaf at once; authorities that are trusted now stay so, for replicas may still show their leaves."""
     for authority in (state.authority, state.coming):
-        if authority is not None and _can_sign(authority, now):
+        if authority is not None and authority.can_sign(now):
             break
     else:
         authority = _authority(now, settings)
@@ -106,24 +108,22 @@ def _recover(state: State, seen: Seen, now: datetime, settings: CertificateSetti
     return Step(after, f"{what}; a new one is made" + ("" if authority == state.authority else ", by a new authority"))
 
 
-def _exchange(
-    state: State, coming: Certificate, seen: Seen, now: datetime, settings: CertificateSettings
-) -> Step:
-    if not _can_sign(coming, now):
+def _exchange(state: State, coming: Certificate, seen: Seen, now: datetime, settings: CertificateSettings) -> Step:
+    if not coming.can_sign(now):
         return Step(replace(state, coming=None), "the coming authority cannot sign and is dropped")
     if seen.spread is None:
         return Step(None, f"the coming authority is not in every caBundle: {seen.missing}")
     if seen.spread < settings.spread:
         return Step(None, "every caBundle holds the coming authority; waiting until every API server has seen it")
-    before = [each.without_key() for each in (state.authority, *state.retired) if each is not None]
-    after = State(_leaf(coming, now, settings), coming, None, tuple(before))
+    before = tuple(each for each in replace(state, coming=None).trusted if each.fingerprint != coming.fingerprint)
+    after = State(_leaf(coming, now, settings), coming, None, before)
     return Step(after, "the coming authority is trusted everywhere: it signs a new leaf")
 
 
 def _retire(state: State, seen: Seen, now: datetime, settings: CertificateSettings) -> Step:
     if not state.retired:
         return Step(None, "at rest")
-    # One that has ended can vouch for nothing; and one that the leaf still needs is none that can go.
+    # One that has ended can vouch for nothing.
     kept = tuple(each for each in state.retired if each.holds(now))
     if len(kept) < len(state.retired):
         return Step(replace(state, retired=kept), "authorities that have ended are dropped")
@@ -134,20 +134,12 @@ def _retire(state: State, seen: Seen, now: datetime, settings: CertificateSettin
     return Step(replace(state, retired=()), "every replica shows the new leaf: the retired authority is dropped")
 
 
-def _leaf_is_due(state: State, now: datetime, settings: CertificateSettings) -> str:
+def _leaf_is_due(leaf: Certificate, now: datetime, settings: CertificateSettings) -> str:
     """Return why a leaf that serves is to be replaced, or nothing."""
-    leaf, authority = state.leaf, state.authority
-    assert leaf is not None
-    assert authority is not None
     if leaf.ends - now <= settings.leaf_renew_before:
         return f"it ends at {leaf.ends:%Y-%m-%d %H:%M} UTC"
-    if lacking := sorted(set(settings.leaf_names) - leaf.names):
-        return f"it is not for {', '.join(lacking)}"
-    return "" if authority.signed(leaf) else "it is by an authority of before"
-
-
-def _can_sign(authority: Certificate, now: datetime) -> bool:
-    return bool(authority.key) and authority.holds(now)
+    lacking = sorted(set(settings.leaf_names) - leaf.names)
+    return f"it is not for {', '.join(lacking)}" if lacking else ""
 
 
 def _authority(now: datetime, settings: CertificateSettings) -> Certificate:

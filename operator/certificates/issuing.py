@@ -12,13 +12,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _PEM = serialization.Encoding.PEM
+_DAMAGED = (
+    ValueError, TypeError, UnsupportedAlgorithm,
+    x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType,
+)  # fmt: skip
+"""What the library raises at certificates that are none, or are of a kind that it does not know."""
 
 
 class Unreadable(Exception):
@@ -67,15 +72,31 @@ class Certificate:
         addresses = map(str, found.get_values_for_type(x509.IPAddress))
         return frozenset((*found.get_values_for_type(x509.DNSName), *addresses))
 
+    @functools.cached_property
+    def is_authority(self) -> bool:
+        """Whether it may sign others, and is whole: its own signature is right."""
+        try:
+            may_sign = self.parsed.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        except x509.ExtensionNotFound:
+            return False
+        return may_sign and self.signed(self)
+
     def holds(self, now: datetime) -> bool:
         """Return whether a verifier takes it at this time, as far as time goes."""
         return self.parsed.not_valid_before_utc <= now <= self.ends
+
+    def can_sign(self, now: datetime) -> bool:
+        """Return whether it is an authority whose key is here, at this time."""
+        if not self.key or not self.holds(now):
+            return False
+        private = serialization.load_pem_private_key(self.key, None)
+        return self.is_authority and isinstance(private, ec.EllipticCurvePrivateKey)
 
     def signed(self, other: "Certificate") -> bool:
         """Return whether this authority signed the other certificate."""
         try:
             other.parsed.verify_directly_issued_by(self.parsed)
-        except (ValueError, TypeError, InvalidSignature):
+        except (*_DAMAGED, InvalidSignature):
             return False
         return True
 
@@ -94,7 +115,8 @@ def read(pem: bytes, key: bytes = b"") -> Certificate:
     try:
         public = found.parsed.public_key()
         private = serialization.load_pem_private_key(key, None) if key else None
-    except (ValueError, TypeError) as error:
+        _ = found.names, found.is_authority, found.parsed.subject  # read now, for they may be damaged
+    except _DAMAGED as error:
         raise Unreadable(str(error).split("\n")[0]) from error
     if private is not None and private.public_key() != public:
         raise Unreadable("the key is another certificate's")
@@ -149,8 +171,7 @@ def new_leaf(
         backdated: how long it has held already.
     """
     signing = serialization.load_pem_private_key(authority.key, None)
-    if not isinstance(signing, ec.EllipticCurvePrivateKey):
-        raise Unreadable("the authority's key is no elliptic curve key")
+    assert isinstance(signing, ec.EllipticCurvePrivateKey), "see can_sign"
     key = ec.generate_private_key(ec.SECP256R1())
     begins = max(now - backdated, authority.parsed.not_valid_before_utc)
     ends = min(now + validity, authority.ends)

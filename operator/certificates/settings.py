@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Name = Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
 Duration = Annotated[timedelta, Field(gt=timedelta(0))]
+Wait = Annotated[timedelta, Field(ge=timedelta(0))]
 
 
 class Source(StrEnum):
@@ -56,13 +57,13 @@ class CertificateSettings(BaseModel):
     authority_validity: Duration = timedelta(days=365)
     authority_renew_before: Duration = timedelta(days=120)
 
-    backdated: timedelta = timedelta(hours=1)
+    backdated: Wait = timedelta(hours=1)
     """ How far in the past certificates begin, for clocks that disagree. """
 
-    spread: timedelta = timedelta(seconds=60)
-    """ How long every caBundle has held a new authority before it signs: until then an API server may have missed it. """
+    spread: Wait = timedelta(seconds=60)
+    """ How long every caBundle has held a new authority before it signs; an API server may see it a little late. """
 
-    settle: timedelta = timedelta(seconds=60)
+    settle: Wait = timedelta(seconds=60)
     """ How long every replica has shown the new leaf before the authority of before is dropped. """
 
     look_every: Duration = timedelta(seconds=10)

@@ -10,7 +10,6 @@ mount only the first two of its keys.
 """
 
 import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -60,7 +59,7 @@ def read_state(data: Mapping[str, str]) -> State:
     def content(name: str) -> bytes:
         try:
             return base64.b64decode(data.get(name) or "", validate=True)
-        except binascii.Error:
+        except ValueError:
             problems.append(f"{name} is no base64")
             return b""
 

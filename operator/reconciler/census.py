@@ -7,16 +7,15 @@ tell of objects that were deleted while a watch was cut for so long that it had 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from orion.operator.reconciler.api_server import DEVICES, METADATA_LIST, NODES, PODS, SHARES, ApiError, ApiServer
+from orion.operator.api_server.paths import DEVICES, NODES, PODS, SHARES
+from orion.operator.api_server.requests import METADATA_LIST, ApiError, ApiServer
 from orion.operator.reconciler.state import Key
 from orion.operator.reconciler.watching import NOT_ENDED, Intake
 
 _LOG = logging.getLogger(__name__)
-_CHUNK = 500
-_POLL = 0.05
+_POLL = 0.1
 _PATIENCE = 5.0
 
 
@@ -48,13 +47,22 @@ class Census:
                 _LOG.warning("the objects could not be counted: %s", error)
                 await asyncio.sleep(1)
                 continue
-            loop = asyncio.get_running_loop()
-            deadline = loop.time() + _PATIENCE
-            while (missing := missing - self._intake.seen) and loop.time() < deadline:
-                await asyncio.sleep(_POLL)
-            if not missing:
+            if await self._come(missing):
                 return
-            _LOG.info("%d objects are not known yet", len(missing))
+            _LOG.info("%d objects do not show: they are counted again", len(missing - self._intake.seen))
+
+    async def _come(self, missing: set[str]) -> bool:
+        """Wait while objects come in; return whether all have, and not none any more for a while."""
+        loop = asyncio.get_running_loop()
+        missing -= self._intake.seen
+        deadline = loop.time() + _PATIENCE
+        while missing and loop.time() < deadline:
+            await asyncio.sleep(_POLL)
+            known = missing & self._intake.seen
+            if known:
+                missing -= known
+                deadline = loop.time() + _PATIENCE
+        return not missing
 
     async def drop_what_is_gone(self) -> set[Key]:
         """Forget objects that are known and not there; return the objects that this concerns.
@@ -72,8 +80,10 @@ class Census:
         uids: set[str] = set()
         versions = []
         for one in self._paths(path):
-            async for version, chunk in self._chunks(one, {"fieldSelector": NOT_ENDED} if path == PODS else {}):
-                uids |= chunk
+            query = {"fieldSelector": NOT_ENDED} if path == PODS else {}
+            async for page in self._api.pages(one, METADATA_LIST, **query):
+                uids |= {item["metadata"]["uid"] for item in page.get("items") or ()}
+                version = page["metadata"].get("resourceVersion", "")
                 versions.append(int(version) if version.isdigit() else 0)
         return _Counted(uids, min(versions))
 
@@ -82,14 +92,3 @@ class Census:
             return [path]
         folder, plural = path.rsplit("/", 1)
         return [f"{folder}/namespaces/{name}/{plural}" for name in self._namespaces]
-
-    async def _chunks(self, path: str, query: dict[str, str]) -> AsyncIterator[tuple[str, set[str]]]:
-        then = ""
-        while True:
-            more = {"continue": then} if then else {}
-            found = await self._api.get(path, METADATA_LIST, limit=str(_CHUNK), **query, **more)
-            meta = found["metadata"]
-            yield meta.get("resourceVersion", "0"), {item["metadata"]["uid"] for item in found.get("items") or ()}
-            then = meta.get("continue") or ""
-            if not then:
-                return

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from orion.crds.model import API_VERSION
+from orion.operator.api_server.requests import STRATEGIC_PATCH, ApiError, ApiServer
 from orion.operator.reconciler import records
-from orion.operator.reconciler.api_server import STRATEGIC_PATCH, ApiError, ApiServer
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.state import Key, Kind, State
@@ -80,9 +80,11 @@ class Controller:
                 self._metrics.failures.labels(key.kind).inc()
                 level = logging.DEBUG if error.status == _CONFLICT else logging.WARNING
                 _LOG.log(level, "%s %s: %s; again in %.1f s", key.kind, "/".join(key.at), error, delay)
-            except BaseException:
-                self.queue.failed(key)
-                raise
+            except Exception:
+                # A fault of ours with one object must not keep the others from their due.
+                delay = self.queue.failed(key)
+                self._metrics.failures.labels(key.kind).inc()
+                _LOG.exception("%s %s: a fault in Orion; again in %.1f s", key.kind, "/".join(key.at), delay)
             else:
                 self.queue.done(key)
             self._metrics.waiting.set(len(self.queue))
@@ -149,7 +151,7 @@ class Controller:
             "type": "Warning" if event.warning else "Normal",
             "reason": event.reason,
             "action": event.action,
-            "note": event.note[:1_024],
+            "note": event.short_note,
             "regarding": dict(event.regarding),
             "reportingController": "orion.gpu/operator",
             "reportingInstance": self._identity,

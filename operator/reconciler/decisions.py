@@ -92,10 +92,11 @@ def _condition(complaint: Complaint | None, now: datetime) -> dict[str, str]:
 def _eviction(state: State, pod: PodRecord, governance: Governance) -> Iterator[Write]:
     if not pod.running or governance.how is How.UNMANAGED or not _fail_closed(state, pod, governance):
         return
-    strangers = state.usage([pod]).strangers
-    if not strangers:
+    # An agent speaks of its own node: what it says of pods elsewhere, by mistake or malice, ends none of them.
+    found = [each for each in state.usage([pod]).strangers if each[0].status.node == pod.node]
+    if not found:
         return
-    device, stranger = strangers[0]
+    device, stranger = found[0]
     note = (
         f"process {stranger.process_id} ({stranger.command or 'unnamed'}) uses {device.name} without the hook, which "
         "failClosed of the pod's GPUShare forbids: the pod is evicted"

@@ -1,7 +1,7 @@
 """What a pod is to carry: its grant, and the condition that says why it has no share's."""
 
 from orion.crds.grant import granted
-from orion.operator.reconciler.governance import Governance, How, Shares
+from orion.operator.reconciler.governance import Governance, How, ShareRecords
 from orion.operator.reconciler.records import Complaint, PodRecord
 
 REASON_NOT_ADMITTED = "NotAdmitted"
@@ -11,7 +11,7 @@ _NOT_ADMITTED = Complaint(
 )
 
 
-def desired_grant(pod: PodRecord, governance: Governance, shares: Shares) -> str | None:
+def desired_grant(pod: PodRecord, governance: Governance, shares: ShareRecords) -> str | None:
     """Return the text of the annotation `orion/grant` that the pod is to have; None: as it is."""
     if pod.priority is None or not pod.slots:
         return None
@@ -35,6 +35,6 @@ def desired_complaint(pod: PodRecord, governance: Governance) -> Complaint | Non
     return None if pod.slots else _NOT_ADMITTED
 
 
-def has_grant(pod: PodRecord, governance: Governance, shares: Shares) -> bool:
+def has_grant(pod: PodRecord, governance: Governance, shares: ShareRecords) -> bool:
     """Return whether a governed pod carries the grant of its share as it is now."""
     return pod.grant is not None and pod.grant == desired_grant(pod, governance, shares)

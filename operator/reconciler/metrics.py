@@ -3,6 +3,8 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.process_collector import ProcessCollector
 
+from orion.operator.api_server.metrics import RequestMetrics
+
 
 class Metrics:
     """All metrics, in a registry of their own, so that two reconcilers in one test do not meet."""
@@ -10,13 +12,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.requests = Counter(
-            "orion_operator_requests",
-            "Requests to the API server that are not watches.",
-            ["method", "status"],
-            registry=self.registry,
-        )
-        self.retries = Counter("orion_operator_retries", "Requests made again.", registry=self.registry)
+        self.api = RequestMetrics(self.registry, "orion_operator")
         self.writes = Counter(
             "orion_operator_writes", "Writes by what they are.", ["what", "outcome"], registry=self.registry
         )

@@ -59,6 +59,8 @@ class PodRecord:
     """ Its deletion has begun: nothing is written to it any more. """
     unreadable: str = ""
     """ What is wrong with its owner's annotations. """
+    node: str = ""
+    """ Where it runs; empty: nowhere yet. """
 
 
 @dataclass(slots=True)
@@ -136,6 +138,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         running=status.get("phase") == "Running",
         leaving="deletionTimestamp" in meta or status.get("phase") in ENDED,
         unreadable=unreadable,
+        node=sys.intern((body.get("spec") or {}).get("nodeName") or ""),
     )
 
 

@@ -6,27 +6,34 @@ starts it again, and everything that it knew is in the API server.
 
 import asyncio
 import contextlib
+import gc
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any
 
 import kopf
 from aiohttp import web
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from orion.crds.model import API_VERSION
-from orion.operator.reconciler.api_server import ApiError, ApiServer
+from orion.operator.api_server.credentials import find_access
+from orion.operator.api_server.requests import ApiError, ApiServer
 from orion.operator.reconciler.census import Census
-from orion.operator.reconciler.connection import Connection
 from orion.operator.reconciler.controller import Controller
 from orion.operator.reconciler.lease import Alone, Leadership
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.settings import ReconcilerSettings
 from orion.operator.reconciler.state import State
-from orion.operator.reconciler.watching import Intake, kopf_settings, registry
+from orion.operator.reconciler.watching import PROGRAM, Intake, kopf_settings, registry
 
 _LOG = logging.getLogger(__name__)
-_TOKEN_SECONDS = 60.0
+_GC_THRESHOLDS = (50_000, 20, 50)
+""" Python's own (700, 10, 10) look at all records again and again while lists come in: half of the time to ready. """
+
+
+Part = Callable[[ApiServer, Callable[[], bool], CollectorRegistry], Coroutine[Any, Any, None]]
+""" What else runs in this process: given the API server, whether it may write now, and where its metrics go. """
 
 
 class Stopped(Exception):
@@ -34,13 +41,27 @@ class Stopped(Exception):
 
 
 class Reconciler:
-    """All parts of one reconciler; to be made inside a running event loop."""
+    """All parts of one reconciler; to be made inside a running event loop.
 
-    def __init__(self, settings: ReconcilerSettings) -> None:
-        self._settings = settings
+    Args:
+        settings: of this process.
+        beside: what else runs in it.
+
+    Raises:
+        NoCluster: there is no way to an API server.
+    """
+
+    def __init__(self, settings: ReconcilerSettings, beside: Sequence[Part] = ()) -> None:
+        self._settings, self._beside = settings, beside
         self.metrics, self.state = Metrics(), State()
-        self._connection = Connection(settings)
-        self._api = ApiServer(self._connection, self.metrics, settings.concurrency, settings.request_seconds)
+        self._access = find_access(settings.kubeconfig)
+        self._api = ApiServer(
+            self._access,
+            PROGRAM,
+            self.metrics.api,
+            concurrency=settings.concurrency,
+            attempt_s=settings.request_seconds,
+        )
         self._leader: Leadership | Alone = (
             Leadership(self._api, settings, self.metrics) if settings.elect else Alone(self.metrics)
         )
@@ -54,24 +75,22 @@ class Reconciler:
 
         Raises:
             Stopped: something that must not end has ended.
-            NoCredentials: there is no way to an API server.
             OSError: the address of probes and metrics cannot be had.
         """
-        self._connection.open()
         try:
             await self._check_kinds()
             async with self._page():
                 await self._run_parts()
         finally:
-            await self._connection.close()
+            await self._api.close()
 
     async def _run_parts(self) -> None:
         parts = [
             self._leader.keep(),
             self._leader.watch_end(),
             self._count(),
-            self._keep_token(),
             *(self._controller.work() for _ in range(self._settings.concurrency)),
+            *(part(self._api, self._leader.mine, self.metrics.registry) for part in self._beside),
         ]
         tasks = {asyncio.create_task(part) for part in parts}
         watches = asyncio.create_task(self._watch(), name="watches")
@@ -92,7 +111,7 @@ class Reconciler:
         namespaces = self._settings.namespaces
         try:
             await kopf.operator(
-                registry=registry(self._intake, self._connection),
+                registry=registry(self._intake, self._access),
                 settings=kopf_settings(),
                 clusterwide=not namespaces,
                 namespaces=namespaces,
@@ -125,17 +144,14 @@ class Reconciler:
         await self._census.until_all_is_known()
         self._ready = True
         self.metrics.ready.set(1)
+        gc.collect()
+        gc.freeze()  # what is known now mostly stays
         self._controller.begin()
         _LOG.info("all objects are known: %s", self.state.counts())
         while True:
             await asyncio.sleep(self._settings.census_seconds)
             with contextlib.suppress(ApiError):
                 self._controller.changed(await self._census.drop_what_is_gone())
-
-    async def _keep_token(self) -> None:
-        while True:
-            await asyncio.sleep(_TOKEN_SECONDS)
-            self._connection.refresh_token()
 
     @contextlib.asynccontextmanager
     async def _page(self) -> AsyncIterator[None]:
@@ -174,16 +190,17 @@ class Reconciler:
         return web.Response(body=generate_latest(self.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-def run(settings: ReconcilerSettings) -> None:
+def run(settings: ReconcilerSettings, beside: Sequence[Part] = ()) -> None:
     """Run the reconciler in this process until it is asked to end.
 
     Raises:
         Stopped: it cannot go on.
-        NoCredentials: there is no way to an API server.
+        NoCluster: there is no way to an API server.
         OSError: its address cannot be had.
     """
 
     async def main() -> None:
-        await Reconciler(settings).run()
+        await Reconciler(settings, beside).run()
 
+    gc.set_threshold(*_GC_THRESHOLDS)
     asyncio.run(main())

@@ -5,9 +5,9 @@ import socket
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+from orion.operator.api_server.credentials import SERVICE_ACCOUNT
 
 
 class ReconcilerSettings(BaseModel):
@@ -35,7 +35,7 @@ class ReconcilerSettings(BaseModel):
     elect: bool = True
     """ Whether a Lease decides who writes; without, every process does, which converges but doubles the reading. """
 
-    address: str = "0.0.0.0:8080"
+    address: Annotated[str, AfterValidator(lambda text: _checked_address(text))] = "0.0.0.0:8080"
     """ Where `/healthz`, `/readyz` and `/metrics` are; empty: nowhere. """
 
     concurrency: Annotated[int, Field(ge=1, le=256)] = 16
@@ -46,6 +46,13 @@ class ReconcilerSettings(BaseModel):
 
     census_seconds: Annotated[float, Field(ge=1)] = 600
     """ How often the objects that there are are counted against those that are known. """
+
+
+def _checked_address(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if text and not (host and port.isdecimal() and int(port) < 2**16):
+        raise ValueError("it must be HOST:PORT, such as 0.0.0.0:8080, or empty")
+    return text
 
 
 def own_namespace() -> str:

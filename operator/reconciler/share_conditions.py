@@ -132,7 +132,11 @@ def degraded(record: ShareRecord, found: Usage, rows: Sequence[ClientRow], befor
     if stopped:
         return Finding(True, "ClientStopped", f"{_who(stopped)}: the process is stopped, and holds its slot")
     was = next((each.reason for each in before if each.type == ConditionType.DEGRADED), "")
-    return _slowed(spec, rows, was) or _by_turns(spec, found) or Finding(False, "AsAsked", "")
+    return (
+        _slowed(spec, rows, was)
+        or _by_turns(spec, found)
+        or Finding(False, "AsAsked", "no pod has less than the share asks")
+    )
 
 
 def _slowed(spec: GPUShareSpec, rows: Sequence[ClientRow], before: str) -> Finding | None:

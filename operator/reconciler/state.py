@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from orion.operator.reconciler.governance import Governance, How, Shares, govern
+from orion.operator.reconciler.governance import Governance, How, ShareRecords, govern
 from orion.operator.reconciler.grants import has_grant
 from orion.operator.reconciler.records import DeviceRecord, Named, NodeRecord, PodRecord, ShareRecord
 from orion.operator.reconciler.share_conditions import Governed
@@ -42,7 +42,7 @@ class _Namespace:
     def __init__(self) -> None:
         self.pods: dict[str, PodRecord] = {}
         self.records: dict[str, ShareRecord] = {}
-        self.shares = Shares()
+        self.shares = ShareRecords()
         self.governance: dict[str, Governance] = {}
         self.concerned: dict[str, set[str]] = defaultdict(set)
         """ By share: the pods whose governance names it. """
@@ -58,7 +58,7 @@ class _Namespace:
         if not self.changed:
             return
         changed, self.changed = self.changed, set()
-        self.shares = Shares(self.records.values())
+        self.shares = ShareRecords(self.records.values())
         for name, pod in self.pods.items():
             if pod.leaving:
                 continue
@@ -110,7 +110,7 @@ class State:
         space = self._namespaces.get(at.namespace)
         return space.records.get(at.name) if space else None
 
-    def shares(self, namespace: str) -> Shares:
+    def shares(self, namespace: str) -> ShareRecords:
         """Return the shares of a namespace."""
         space = self._namespaces[namespace]
         space.refresh()

@@ -1,20 +1,27 @@
 """The watches: what kopf sees goes into the state, and the objects that it concerns into the queue.
 
-Of kopf only `on.event` is used: lists, watches, what to do when one is cut or too old, and logins. Its change detection
-keeps what it last saw in an annotation of every object: writes, for what a level-triggered reconciler never asks.
+Of kopf only `on.event` is used: lists, watches, and what to do when one is cut or too old. Its change detection keeps
+what it last saw in an annotation of every object: writes, for what a level-triggered reconciler never asks. Its logins
+are not used either: it gets a session that says who we are, so that a renewed token is everywhere the same.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import kopf
 
 from orion.crds.model import GROUP, VERSION
+from orion.operator.api_server.access import Access
+from orion.operator.api_server.paths import NODES, PODS, SHARES
 from orion.operator.reconciler import records
-from orion.operator.reconciler.api_server import NODES, PODS, SHARES
-from orion.operator.reconciler.connection import Connection
 from orion.operator.reconciler.controller import Controller
 from orion.operator.reconciler.state import Key, State
+
+_LOG = logging.getLogger(__name__)
+
+PROGRAM = "orion-operator"
+""" What the API server's audit log calls the operator. """
 
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 """ The API server tells of a pod that ends as of one that is deleted. """
@@ -114,13 +121,13 @@ class Intake:
         return event["type"] is None or old is None or old.uid != new.uid or new.version > old.version
 
 
-def registry(intake: Intake, connection: Connection) -> kopf.OperatorRegistry:
+def registry(intake: Intake, access: Access) -> kopf.OperatorRegistry:
     """Return kopf's handlers."""
     found = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=found)
-    async def login(**_: Any) -> kopf.ConnectionInfo:
-        return connection.credentials()
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        return kopf.AiohttpSession(server=access.url, aiohttp_session=access.session(PROGRAM))
 
     for resource, take in (
         (("", "v1", "pods"), intake.pod),
@@ -128,14 +135,21 @@ def registry(intake: Intake, connection: Connection) -> kopf.OperatorRegistry:
         ((GROUP, VERSION, "gpushares"), intake.share),
         ((GROUP, VERSION, "gpudevices"), intake.device),
     ):
-        _on_event(found, resource, take)
+        kopf.on.event(*resource, id=f"take-{resource[2]}", registry=found)(_handler(intake, take))
     return found
 
 
-def _on_event(found: kopf.OperatorRegistry, resource: tuple[str, str, str], take: Callable[[Any], None]) -> None:
-    @kopf.on.event(*resource, id=f"take-{resource[2]}", registry=found)
+def _handler(intake: Intake, take: Callable[[Any], None]) -> Any:
     async def handler(event: Any, **_: Any) -> None:
-        take(event)
+        try:
+            take(event)
+        except Exception:
+            # An object that we stumble over is left out, and does not keep the operator from being ready.
+            uid = event["object"]["metadata"]["uid"]
+            intake.seen.add(uid)
+            _LOG.exception("a fault in Orion: object %s is left out", uid)
+
+    return handler
 
 
 class NothingStored(kopf.DiffBaseStorage):

@@ -9,6 +9,7 @@ from orion.crds.model import API_VERSION
 from orion.operator.reconciler.records import Named
 
 NOTE_MAX = 1_024
+""" Bytes of an Event's note. """
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,15 @@ class PostEvent:
         return self.regarding.get("namespace", "") or "default"
 
     @property
+    def short_note(self) -> str:
+        """The note as the API server takes it, cut at a whole character."""
+        return self.note.encode()[:NOTE_MAX].decode(errors="ignore")
+
+    @property
     def name(self) -> str:
         """Unique for what it says."""
         said = "\0".join((self.regarding["uid"], self.reason, self.note, self.since))
-        return f"{self.regarding['name'][:200]}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+        return f"{self.regarding['name'][:200].rstrip('-.')}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 decisions   what comes out: refused, unchanged or patched, and why
 pods        the parts of a pod that admission reads
-governing   which GPUShare governs a pod
 slots       which containers get how many slots, and of which kind
 hazards     what would let a pod around its slots or the hook
 preloading  the hook's place in LD_PRELOAD
@@ -15,8 +14,6 @@ cluster_facts  shares and GPUs as admission needs them
 handling    from a question to an answer, with a second look at the live API before a refusal
 metrics     what Prometheus learns
 tls         the certificate, exchanged while serving
-watching    shares and GPUs, kept current by list and watch
-api_server  the connection to the API server
 serving     HTTPS, health, metrics and a clean end
 manifests   what the API server must know of all this: webhook configuration and admission policies
 """

@@ -4,18 +4,18 @@ No clock, no network, no state, so it can be run again on its own result (other 
 server then asks again), by `orion explain` without a cluster, and by tests with any pod.
 """
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orion.crds.annotations import CONTAINERS, GRANT, PRIORITY, SHARE, PodMarks, read_marks
 from orion.crds.errors import Unreadable
+from orion.crds.governing import Shares
 from orion.crds.grant import granted
 from orion.crds.policy import Priority
 from orion.crds.quantities import Quantity
 from orion.crds.share import GPUShare
-from orion.operator.webhook import governing, hazards, preloading, slots
+from orion.operator.webhook import hazards, preloading, slots
 from orion.operator.webhook.decisions import Decision, Outcome, Reason, Refusal
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.pods import Pod, Role, places
@@ -30,7 +30,7 @@ class Cluster:
         largest_gpu: the memory of the GPU that has most, in bytes; None: no GPU is known yet.
     """
 
-    shares: Iterable[GPUShare] = ()
+    shares: Shares = field(default_factory=Shares)
     largest_gpu: int | None = None
 
 
@@ -79,7 +79,7 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     amounts = slots.assign(pod.spec, asked, marks.containers)
     hazards.refuse_hazards(pod, amounts.keys(), defaults)
     _check_memory(share, cluster)
-    after = copy.deepcopy(dict(plain))
+    after = dict(plain)
     changes = _seat(pod, after, priority, amounts, defaults)
     changes += _annotate(after, {PRIORITY: str(priority), GRANT: granted(priority, share, amounts).as_json()})
     return Decision(
@@ -103,7 +103,7 @@ def _marks(pod: Pod) -> PodMarks:
 
 
 def _governing(pod: Pod, marks: PodMarks, cluster: Cluster, defaults: Defaults) -> tuple[GPUShare | None, str]:
-    found = governing.candidates(marks.share, pod.metadata.labels or {}, cluster.shares)
+    found = cluster.shares.claiming(marks.share, pod.metadata.labels or {})
     if len(found) > 1:
         names = " and ".join(share.metadata.name for share in found)
         raise Refusal(
@@ -171,10 +171,13 @@ def _check_memory(share: GPUShare | None, cluster: Cluster) -> None:
 def _seat(
     pod: Pod, after: dict[str, Any], priority: Priority, amounts: Mapping[str, int], defaults: Defaults
 ) -> list[str]:
+    """Change containers; only what changes is copied, so that the rest is seen to be the same by looking at it once."""
     changes = []
+    spec = after["spec"] = dict(after["spec"])
     for place in places(pod.spec):
         if place.name in amounts:
-            container = after["spec"][place.list][place.index]
+            spec[place.list] = list(spec[place.list])
+            container = spec[place.list][place.index] = dict(spec[place.list][place.index])
             told = slots.write(container, priority, amounts[place.name])
             told += preloading.preload(place, container, defaults)
             changes += [f"{place} {each}" for each in told]

@@ -4,16 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orion.crds.errors import Unreadable
-from orion.crds.kinds import Kind
-from orion.crds.model import API_VERSION
 from orion.crds.quantities import Quantity
 from orion.crds.share import GPUShare
-
-
-def resource_path(kind: Kind, namespace: str = "") -> str:
-    """Return the API server's path of a kind's objects: of one namespace, or of all."""
-    place = f"/namespaces/{namespace}" if namespace else ""
-    return f"/apis/{API_VERSION}{place}/{kind.plural}"
 
 
 def read_share(plain: Mapping[str, Any]) -> GPUShare:

@@ -8,16 +8,19 @@ A pod that a share *selects* may still come a moment before that share: it gets 
 it the share's grant as soon as it sees both.
 """
 
-from orion.crds import device as device_kind
+import asyncio
+
 from orion.crds import share as share_kind
+from orion.crds.governing import Shares
+from orion.operator.api_server.paths import DEVICES, SHARES, resource_path
+from orion.operator.api_server.requests import ApiServer
+from orion.operator.api_server.watching import Watched
 from orion.operator.webhook.admitting import Cluster, admit, admit_ephemeral
-from orion.operator.webhook.api_server import ApiServer
-from orion.operator.webhook.cluster_facts import device_memory, largest, read_share, readable_shares, resource_path
+from orion.operator.webhook.cluster_facts import device_memory, largest, read_share, readable_shares
 from orion.operator.webhook.decisions import Decision, Outcome, Reason
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.metrics import Metrics
 from orion.operator.webhook.reviews import Request
-from orion.operator.webhook.watching import Watched
 
 LIVE_TIMEOUT_S = 2.0
 """ Of a second look; the API server gives a review five seconds in all. """
@@ -40,8 +43,8 @@ class Admission:
         self._server = server
         self._defaults = defaults
         self._metrics = metrics
-        self.shares = Watched(server, resource_path(share_kind.KIND), read_share, by_generation=True)
-        self.devices = Watched(server, resource_path(device_kind.KIND), device_memory, by_generation=False)
+        self.shares = Watched(server, SHARES, read_share, Shares, by_generation=True)
+        self.devices = Watched(server, DEVICES, device_memory, largest, by_generation=False)
 
     @property
     def ready(self) -> bool:
@@ -63,7 +66,7 @@ class Admission:
             return Decision(Outcome.UNCHANGED, Reason.NOT_OURS, request.object)
         if not self.ready:
             raise NotReady("shares and GPUs have not been listed yet")
-        known = Cluster(self.shares.of(request.namespace).values(), largest(self.devices.of("").values()))
+        known = Cluster(self.shares.of(request.namespace), self.devices.of(""))
         decision = admit(request.object, known, self._defaults)
         if decision.outcome is Outcome.REFUSED and decision.of_cluster:
             self._metrics.second_looks.inc()
@@ -71,6 +74,7 @@ class Admission:
         return decision
 
     async def _look(self, namespace: str) -> Cluster:
-        shares = await self._server.get(resource_path(share_kind.KIND, namespace), timeout_s=LIVE_TIMEOUT_S)
-        devices = await self._server.get(resource_path(device_kind.KIND), timeout_s=LIVE_TIMEOUT_S)
-        return Cluster(readable_shares(shares["items"]), largest(map(device_memory, devices["items"])))
+        async with asyncio.timeout(LIVE_TIMEOUT_S):
+            shares = await self._server.get(resource_path(share_kind.KIND, namespace))
+            devices = await self._server.get(DEVICES)
+        return Cluster(Shares(readable_shares(shares["items"])), largest(map(device_memory, devices["items"])))

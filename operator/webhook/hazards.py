@@ -27,6 +27,7 @@ NO_DEVICES = ("", "void", "none")
 
 _DEVICES = "devices of the node"
 _RUNTIME = "the container runtime, which can start anything"
+_DISTRIBUTION = "the kubelet and the container runtime of the node"
 FORBIDDEN_PATHS = {
     "/dev/nvidia": _DEVICES,
     "/dev/dri": _DEVICES,
@@ -39,6 +40,12 @@ FORBIDDEN_PATHS = {
     "/etc/kubernetes": "the kubelet's own pods",
     "/run/containerd": _RUNTIME,
     "/run/crio": _RUNTIME,
+    "/run/podman": _RUNTIME,
+    "/run/k3s": _RUNTIME,
+    "/run/k0s": _RUNTIME,
+    "/var/lib/rancher": _DISTRIBUTION,
+    "/var/lib/k0s": _DISTRIBUTION,
+    "/var/snap/microk8s": _DISTRIBUTION,
     "/run/docker.sock": _RUNTIME,
     "/run/cri-dockerd.sock": _RUNTIME,
 }

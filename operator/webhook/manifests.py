@@ -12,7 +12,11 @@ The policies hold where the webhook does not look:
   * annotations `orion/...` of a pod stay as they were made. Only `orion/grant` may change, by whoever may *update
     grants* in the whole cluster: RBAC decides who that is, on a resource `grants.orion.gpu` that exists for this
     question alone. Asked without a namespace, so no Role of a namespace, however wide, allows it;
-  * neither can a Binding bring them, whose annotations the API server copies to the pod.
+  * nor do its labels change, unless it names its share: a selector would give it to another share, with another grant;
+  * neither can a Binding bring them, whose annotations the API server copies to the pod, and in later versions labels.
+
+Refused: a policy with the GPUShares as its parameters, which would leave labels free that no share selects by. The API
+server evaluates it for each share of the namespace at every write of a pod: with 200 shares, 0.1 s each time.
 
 Refused: naming the reconciler's service account in the policy. The name depends on the installation, and a text that
 must be edited before it is true is one that tests do not run.
@@ -31,7 +35,7 @@ from orion.crds import share as share_kind
 from orion.crds.annotations import CONTAINERS, GRANT, PREFIX, PRIORITY, RESOURCE_PREFIX, SHARE
 from orion.crds.model import GROUP
 from orion.operator.webhook.defaults import Defaults
-from orion.operator.webhook.serving import PATH
+from orion.operator.webhook.reviews import PATH
 
 FILES = Path("charts/orion/files")
 ROLE_FILE, WEBHOOK_FILE, POLICIES_FILE = "webhook-role.yaml", "webhook.yaml", "policies.yaml"
@@ -121,10 +125,9 @@ def role() -> dict[str, Any]:
 
 
 def _through_the_webhook(hook: str) -> dict[str, Any]:
-    preloaded = (
-        f"c.?env.orValue([]).exists(v, v.name == 'LD_PRELOAD' && (v.?value.orValue('') == '{hook}' || "
-        f"v.?value.orValue('').startsWith('{hook}:')))"
-    )
+    first = f"(v.?value.orValue('') == '{hook}' || v.?value.orValue('').startsWith('{hook}:'))"
+    named = "c.?env.orValue([]).filter(v, v.name == 'LD_PRELOAD')"
+    preloaded = f"{named}.size() > 0 && {named}.all(v, {first})"  # of two variables of one name the last one counts
     return {
         "name": "pods-have-been-admitted",
         "matchConstraints": {"resourceRules": [_rule(["CREATE"], ["pods"])]},
@@ -134,15 +137,15 @@ def _through_the_webhook(hook: str) -> dict[str, Any]:
         "variables": [{"name": "seated", "expression": f"{_CONTAINERS}.filter(c, {_asks('c')})"}],
         "validations": [
             {
-                "expression": f"'{GRANT}' in {_ANNOTATIONS} && '{PRIORITY}' in {_ANNOTATIONS}",
-                "message": f"this pod asks for slots ({RESOURCE_PREFIX}...) but has not been through Orion's webhook, "
-                f"which writes {GRANT}; is the webhook running?",
-                "reason": "Forbidden",
-            },
-            {
                 "expression": "variables.seated.size() > 0",
                 "message": f"annotation {GRANT} is written by Orion's webhook only, for pods that ask for slots; "
                 "remove it",
+                "reason": "Forbidden",
+            },
+            {
+                "expression": f"'{GRANT}' in {_ANNOTATIONS} && '{PRIORITY}' in {_ANNOTATIONS}",
+                "message": f"this pod asks for slots ({RESOURCE_PREFIX}...) but has not been through Orion's webhook, "
+                f"which writes {GRANT}; is the webhook running?",
                 "reason": "Forbidden",
             },
             {
@@ -163,6 +166,8 @@ def _marks_stay() -> dict[str, Any]:
         return " && ".join(f"{each}.all(name, !({ours}) || ({same}))" for each in both)
 
     now, before = (f"{each}.metadata.?annotations[?'{GRANT}'].orValue('')" for each in ("object", "oldObject"))
+    was = "oldObject.metadata.?annotations.orValue({})"
+    labels = [f"{each}.metadata.?labels.orValue({{}})" for each in ("object", "oldObject")]
     may = f"authorizer.group('{GROUP}').resource('{GRANTS}').check('update').allowed()"
     resources = ["pods", "pods/status", "pods/ephemeralcontainers", "pods/resize"]
     return {
@@ -180,19 +185,26 @@ def _marks_stay() -> dict[str, Any]:
                 "message": f"annotation {GRANT} is changed by Orion's operator only; change the GPUShare instead",
                 "reason": "Forbidden",
             },
+            {
+                "expression": f"!('{GRANT}' in {was}) || '{SHARE}' in {was} || {labels[0]} == {labels[1]} || {may}",
+                "message": "labels of a pod that shares a GPU say which GPUShare governs it, so they stay as they were "
+                f"made; make the pod anew, and name its share in annotation {SHARE} to have its labels free",
+                "reason": "Forbidden",
+            },
         ],
     }
 
 
 def _bindings_bring_no_marks() -> dict[str, Any]:
-    none = f"!{_ANNOTATIONS}.exists(name, name.startsWith('{PREFIX}'))"
+    both = f"{_ANNOTATIONS}, object.metadata.?labels.orValue({{}})"
+    none = f"![{both}].exists(marks, marks.exists(name, name.startsWith('{PREFIX}')))"
     return {
         "name": "bindings-bring-no-marks",
         "matchConstraints": {"resourceRules": [_rule(["CREATE"], ["bindings", "pods/binding"])]},
         "validations": [
             {
                 "expression": none,
-                "message": f"a Binding cannot give annotations {PREFIX}... to a pod",
+                "message": f"a Binding cannot give annotations or labels {PREFIX}... to a pod",
                 "reason": "Forbidden",
             }
         ],

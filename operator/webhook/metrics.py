@@ -8,8 +8,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from orion.operator.api_server.metrics import RequestMetrics
+
 if TYPE_CHECKING:
-    from orion.operator.webhook.watching import Watched
+    from orion.operator.api_server.watching import Watched
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5)
 """ Seconds; fine below ten milliseconds, where the API server's own histogram has but one bound. """
@@ -20,6 +22,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.api = RequestMetrics(self.registry, "orion_webhook_api")
         self.seconds = Histogram(
             "orion_webhook_review_seconds",
             "Time from a review's last byte read to its answer.",
@@ -45,7 +48,7 @@ class Metrics:
             registry=self.registry,
         )
 
-    def follow(self, watches: "dict[str, Watched[object]]") -> None:
+    def follow(self, watches: "dict[str, Watched[object, object]]") -> None:
         """Report on watches, by the name of what they watch."""
         self.registry.register(_Watches(watches))
 
@@ -55,7 +58,7 @@ class Metrics:
 
 
 class _Watches(Collector):
-    def __init__(self, watches: "dict[str, Watched[object]]") -> None:
+    def __init__(self, watches: "dict[str, Watched[object, object]]") -> None:
         self._watches = watches
 
     def collect(self) -> Iterator[Metric]:

@@ -4,7 +4,7 @@ Only what differs is named, so that other webhooks' work beside ours is untouche
 admission adds to their ends and changes members where they stand, and never reorders.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 Operation = dict[str, Any]
@@ -21,15 +21,17 @@ def pointer(*parts: str | int) -> str:
 
 
 def _compare(path: str, before: Any, after: Any) -> Iterator[Operation]:
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
+    if before is after:
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
         yield from _compare_mappings(path, before, after)
-    elif _is_list(before) and _is_list(after):
+    elif isinstance(before, list) and isinstance(after, list):
         yield from _compare_lists(path, before, after)
     elif type(before) is not type(after) or before != after:
         yield {"op": "replace", "path": path, "value": after}
 
 
-def _compare_mappings(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Operation]:
+def _compare_mappings(path: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[Operation]:
     for key in before:
         if key not in after:
             yield {"op": "remove", "path": path + pointer(key)}
@@ -40,7 +42,7 @@ def _compare_mappings(path: str, before: Mapping[str, Any], after: Mapping[str, 
             yield {"op": "add", "path": path + pointer(key), "value": value}
 
 
-def _compare_lists(path: str, before: Sequence[Any], after: Sequence[Any]) -> Iterator[Operation]:
+def _compare_lists(path: str, before: list[Any], after: list[Any]) -> Iterator[Operation]:
     common = min(len(before), len(after))
     for index in range(common):
         yield from _compare(path + pointer(index), before[index], after[index])
@@ -48,7 +50,3 @@ def _compare_lists(path: str, before: Sequence[Any], after: Sequence[Any]) -> It
         yield {"op": "remove", "path": path + pointer(index)}
     for value in after[common:]:
         yield {"op": "add", "path": f"{path}/-", "value": value}
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)

@@ -80,9 +80,9 @@ def _merge(text: str, hook: str) -> str:
 
 
 def _set(container: MutableMapping[str, Any], name: str, value: str) -> None:
-    variables = container["env"] = [dict(variable) for variable in container.get("env") or ()]
-    for variable in variables:
+    variables = container["env"] = list(container.get("env") or ())
+    for index, variable in enumerate(variables):
         if variable["name"] == name:
-            variable["value"] = value
+            variables[index] = {**variable, "value": value}
             return
     variables.append({"name": name, "value": value})

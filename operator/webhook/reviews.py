@@ -14,6 +14,9 @@ from pydantic.alias_generators import to_camel
 from orion.operator.webhook.decisions import Decision, Outcome
 from orion.operator.webhook.patching import Operation, difference
 
+PATH = "/admit"
+""" Where the server takes them. """
+
 API_VERSION: Literal["admission.k8s.io/v1"] = "admission.k8s.io/v1"
 KIND: Literal["AdmissionReview"] = "AdmissionReview"
 _WARNING_MAX = 250

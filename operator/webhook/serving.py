@@ -4,7 +4,7 @@ Our errors are HTTP errors, so that `failurePolicy` decides what becomes of the 
 
 The end: on SIGTERM readiness goes first, and while the cluster takes this replica out of its Service, reviews are still
 answered, each with `Connection: close`, so that the API server's kept connections move to the other replica. Then the
-listener closes, what is being answered is finished, and the process ends.
+listener closes, and connections that are open by then have a while to ask and be answered before the process ends.
 """
 
 import asyncio
@@ -17,19 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import aiohttp
 from aiohttp import web
 from pydantic import ValidationError
 
+from orion.operator.api_server.access import Access
+from orion.operator.api_server.requests import ApiError, ApiServer
+from orion.operator.api_server.watching import Watched
 from orion.operator.webhook import reviews
-from orion.operator.webhook.api_server import Access, ApiServer
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.handling import Admission, NotReady
 from orion.operator.webhook.metrics import Metrics
 from orion.operator.webhook.tls import LiveCertificate
-from orion.operator.webhook.watching import Watched
 
-PATH = "/admit"
 _LARGEST_REVIEW = 8 * 2**20
 """ Bytes; the API server takes pods of up to 1.5 MiB and sends both the new and the old one. """
 _KEEP_ALIVE_S = 120.0
@@ -46,7 +45,7 @@ class Listening:
         health_address, health_port: of health and metrics in plain HTTP; port None: nowhere but by HTTPS.
         certificate, key: PEM files.
         leave_s: how long reviews are still taken after SIGTERM.
-        finish_s: how long those in work may still take after that.
+        finish_s: how long open connections may still ask after that, and how long what is being answered may take.
     """
 
     address: str
@@ -74,7 +73,7 @@ class Webhook:
     def __init__(self, access: Access, defaults: Defaults, listening: Listening) -> None:
         self.metrics = Metrics()
         self._listening = listening
-        self._server = ApiServer(access)
+        self._server = ApiServer(access, "orion-webhook", self.metrics.api)
         self.admission = Admission(self._server, defaults, self.metrics)
         self.certificate = LiveCertificate(listening.certificate, listening.key, self.metrics)
         self._leaving = False
@@ -83,7 +82,7 @@ class Webhook:
         self.health_port = 0
         """ Of plain HTTP, likewise; 0: there is none. """
         watches = {"GPUShare": self.admission.shares, "GPUDevice": self.admission.devices}
-        self.metrics.follow(cast("dict[str, Watched[object]]", watches))
+        self.metrics.follow(cast("dict[str, Watched[object, object]]", watches))
 
     async def run(self, started: Callable[["Webhook"], None] = lambda _: None) -> None:
         """Serve until SIGTERM or SIGINT, or until cancelled.
@@ -101,7 +100,7 @@ class Webhook:
             runners = await self._listen()
             started(self)
             await ended.wait()
-            await self._leave()
+            await self._leave(runners)
         finally:
             for runner in runners:
                 await runner.cleanup()
@@ -148,13 +147,20 @@ class Webhook:
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._metrics)
         if reviews_too:
-            application.router.add_post(PATH, self._review)
+            application.router.add_post(reviews.PATH, self._review)
         return application
 
-    async def _leave(self) -> None:
+    async def _leave(self, runners: list[web.AppRunner]) -> None:
+        """Take reviews for a while, then no new connections, and let those that are open say what they were to say."""
         self._leaving = True
         _log.info("leaving: reviews are taken for another %g s", self._listening.leave_s)
         await asyncio.sleep(self._listening.leave_s)
+        secure = runners[0]
+        for site in list(secure.sites):
+            await site.stop()
+        end = time.monotonic() + self._listening.finish_s
+        while secure.server is not None and secure.server.connections and time.monotonic() < end:
+            await asyncio.sleep(0.02)
 
     # -- Answers -------------------------------------------------------------------------------------------------------
 
@@ -170,7 +176,7 @@ class Webhook:
             text = reviews.answer(question.request, decision)
         except NotReady as error:
             return self._failed(503, str(error))
-        except (TimeoutError, aiohttp.ClientError) as error:
+        except (TimeoutError, ApiError) as error:
             return self._failed(500, f"the API server could not be asked: {error!r}")
         except Exception as error:
             _log.exception("review %s of %s failed", question.request.uid, question.request.namespace)

@@ -48,11 +48,12 @@ def asks(spec: PodSpec) -> list[Ask]:
     Raises:
         Refusal: a container asks for two kinds, for a kind that there is not, or for an amount that cannot be.
     """
-    found = [each for place in places(spec) for each in _asks_of(place)]
-    for first in found:
-        for second in found:
-            if first.place == second.place and first.resource < second.resource:
-                _refuse_two_kinds(first, second)
+    found = []
+    for place in places(spec):
+        own = _asks_of(place)
+        if len(own) > 1:
+            _refuse_two_kinds(*own[:2])
+        found += own
     return found
 
 
@@ -116,6 +117,8 @@ def _asks_of(place: Place) -> list[Ask]:
             amount = _amount(place, name, limits, requests)
             if amount:
                 found.append(Ask(place, name, amount, _kind(place, name)))
+            elif name.startswith(RESOURCE_PREFIX):
+                raise Refusal(Reason.WRONG_AMOUNT, f"{place} asks for 0 of {name}; remove it, or ask for at least 1")
     return found
 
 
@@ -159,20 +162,21 @@ def _refuse_two_kinds(first: Ask, second: Ask) -> None:
 
 def _named(spec: PodSpec, amounts: Mapping[str, int], named: Sequence[str]) -> dict[str, int]:
     there = [place.name for place in places(spec) if place.role is not Role.EPHEMERAL]
+    known, wanted = set(there), set(named)
     for name in named:
-        if name not in there:
+        if name not in known:
             raise Refusal(
                 Reason.NO_CONTAINER,
                 f"annotation {CONTAINERS} names {name[:63]!r}; the pod's containers are {', '.join(there)}",
             )
     for name in amounts:
-        if name not in named:
+        if name not in wanted:
             raise Refusal(
                 Reason.NO_CONTAINER,
                 f"container {name} asks for a GPU, but annotation {CONTAINERS} leaves it out; add it there, or remove "
                 "its request",
             )
-    return {name: amounts.get(name, 1) for name in there if name in named}
+    return {name: amounts.get(name, 1) for name in there if name in wanted}
 
 
 def _only(spec: PodSpec) -> str:

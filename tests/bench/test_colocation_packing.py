@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,9 +59,13 @@ def test_what_cannot_be_packed_or_unpacked_is_told_in_a_sentence(folder: Path, t
         packing.unpack(tmp_path / "broken.tgz", tmp_path / "x")
 
 
-MEDIANS = {
-    "launch_ns": {"plain": 3000.0, "be": 3600.0, "hp": 3400.0},
-    "products_ms": {"plain streams, bfloat16": 5.0, "two hp, bfloat16": 5.02, "be and hp, streams, bfloat16": 9.0},
+def figure(median: float) -> dict[str, float]:
+    return {"median": median, "low": 0.9 * median, "high": 1.1 * median}
+
+
+COSTS = {
+    "launch_over_plain_ns": {"be": figure(600.0), "hp": figure(400.0)},
+    "products_over_plain": {"two hp, bfloat16": figure(1.004), "be and hp, streams, bfloat16": figure(1.8)},
 }
 
 
@@ -68,21 +73,30 @@ MEDIANS = {
     ("changes", "status"),
     [
         ({}, "met"),
-        ({"launch_ns": {"plain": 3000.0, "be": 4100.0}}, "missed"),
-        ({"products_ms": {"plain streams, bfloat16": 5.0, "two hp, bfloat16": 5.3}}, "missed"),
-        ({"products_ms": {"plain streams, bfloat16": 5.0}}, "incomplete"),
-        ({"launch_ns": {}}, "not measured"),
+        ({"launch_over_plain_ns": {"be": figure(1100.0)}}, "missed"),
+        ({"products_over_plain": {"be and hp, gate, bfloat16": figure(1.06)}}, "missed"),
+        ({"products_over_plain": {}}, "incomplete"),
+        ({"launch_over_plain_ns": 3}, "not measured"),
+        ({"launch_over_plain_ns": {"be": {}}}, "not measured"),
     ],
 )
-def test_the_cost_of_threads_is_judged_from_its_own_file(
-    changes: dict[str, dict[str, float]], status: str, tmp_path: Path
-) -> None:
-    (tmp_path / threads_verdict.FILE).write_text(json.dumps({"medians": {**MEDIANS, **changes}}))
+def test_the_cost_of_threads_is_judged_from_its_own_file(changes: dict[str, Any], status: str, tmp_path: Path) -> None:
+    (tmp_path / threads_verdict.FILE).write_text(json.dumps({"figures": {**COSTS, **changes}}))
     found = threads_verdict.verdict(tmp_path)
     assert found.status == status
     if status == "met":
-        assert "be +600 ns a launch" in found.figures
-        assert "two hp, bfloat16 1.004 x" in found.figures
+        assert "be +600 (+540 to +660) ns a launch" in found.figures
+        assert "two hp, bfloat16 1.004 (0.904 to 1.104) x" in found.figures
+
+
+def test_a_file_without_quartiles_is_judged_by_its_medians(tmp_path: Path) -> None:
+    launches = {"plain": 3000.0, "be": 3600.0}
+    products = {"plain streams, bfloat16": 5.0, "two hp, bfloat16": 5.3}
+    medians = {"launch_ns": launches, "products_ms": products}
+    (tmp_path / threads_verdict.FILE).write_text(json.dumps({"medians": medians}))
+    found = threads_verdict.verdict(tmp_path)
+    assert found.status == "missed"
+    assert found.figures == "be +600 ns a launch; two hp, bfloat16 1.060 x plain streams"
 
 
 def test_without_the_file_it_was_not_measured(tmp_path: Path) -> None:

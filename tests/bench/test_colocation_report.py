@@ -224,6 +224,31 @@ def test_long_kernels_are_held_to_the_gate_of_the_same_rounds(tmp_path: Path) ->
     assert "x gate (orion)" in verdict.figures
 
 
+@pytest.mark.usefixtures("without_plots")
+def test_single_requests_far_out_and_disturbed_runs_are_told_and_not_filtered(tmp_path: Path) -> None:
+    made = ColocationFolder(tmp_path)
+    made.pair(DECODE, GEMM, chosen("gate", "orion"), rounds=2, requests=100)
+    assert "| hiccups |" not in (report.write(tmp_path), (tmp_path / "report.md").read_text())[1]
+    path = tmp_path / "runs/decode/1/gemm/gate.json.gz"
+    run = raw_data.read(path)
+    run["ends"][-1] = run["starts"][-1] + 0.0301
+    event = {"gpu": 3, "what": "processes for another", "from": 0.5, "to": 1.5}
+    raw_data.write(path, {**run, "disturbances": [event]})
+    alone = tmp_path / "runs/decode/0/alone.json.gz"
+    other = raw_data.read(alone)
+    other["ends"][-1] = other["starts"][-1] + 0.05
+    raw_data.write(alone, other)
+    (pair,) = report.write(tmp_path).pairs
+    found = {system.system: system.hiccups for system in pair.systems}
+    assert (found["gate"].number, found["gate"].disturbed) == (1, 1)
+    assert found["gate"].longest_ms == pytest.approx(30.1)
+    assert found["orion"].words == ""
+    text = (tmp_path / "report.md").read_text()
+    assert "| hiccups |" in text
+    assert "| 1 (longest 30 ms), 1 runs disturbed |" in text
+    assert "hiccups: 1 (longest 50 ms)" in text
+
+
 def test_targets_have_names_of_their_own() -> None:
     names = [target.name for target in targets.TARGETS]
     assert len(names) == len(set(names))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from orion.bench import crew
 from orion.bench.colocation import gpus, measure, measurement, mps, runner, shared_gpu
 from orion.bench.colocation import scenario as scenarios
 from orion.bench.colocation.plan import PlannedRun
@@ -118,8 +119,10 @@ def test_nothing_is_begun_that_would_not_end_in_time_and_the_same_command_goes_o
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = scenario(tmp_path, ["timeslice"])
-    monkeypatch.setattr(measurement.Measurement, "_worth_starting", lambda self, took: True)
-    monkeypatch.setattr(measurement.Measurement, "_in_time", lambda self, run: run.closed or run.kind == "be-alone")
+    monkeypatch.setattr(measurement.Measurement, "_worth_starting", lambda self, unit: True)
+    monkeypatch.setattr(
+        measurement.Measurement, "_in_time", lambda self, run, starting: run.closed or run.kind == "be-alone"
+    )
     assert measured(path, tmp_path / "out", stop_after=2.0, as_json=True) == 0
     shown = capsys.readouterr()
     told = json.loads(shown.out)
@@ -185,6 +188,50 @@ def test_two_gpus_share_the_hp_workloads(tmp_path: Path) -> None:
         for found in (tmp_path / "out" / "runs").rglob("alone.json.gz")
     }
     assert sorted(devices.values()) == [0, 1]
+
+
+@pytest.mark.timeout(200)
+def test_no_gpu_measures_while_a_process_of_another_starts_or_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes: list[float] = []
+    spans: list[tuple[float, float]] = []
+    run, hired, dismissed = runner.Runner._run, crew.Crew.hire, crew.Crew.dismiss
+
+    def measuring(self: runner.Runner, *words: Any) -> dict[str, Any]:
+        began = time.monotonic()
+        try:
+            return run(self, *words)
+        finally:
+            spans.append((began, time.monotonic()))
+
+    def hire(self: crew.Crew, *words: Any) -> crew.Worker:
+        changes.append(time.monotonic())
+        return hired(self, *words)
+
+    def dismiss(self: crew.Crew, workers: Any) -> None:
+        ending = list(workers)
+        changes.extend([time.monotonic()] * len(ending))
+        dismissed(self, ending)
+        changes.extend([time.monotonic()] * len(ending))
+
+    monkeypatch.setattr(runner.Runner, "_run", measuring)
+    monkeypatch.setattr(crew.Crew, "hire", hire)
+    monkeypatch.setattr(crew.Crew, "dismiss", dismiss)
+    path = scenario(tmp_path, ["timeslice", "gate"], requests=20)
+    fields = yaml.safe_load(path.read_text())
+    one = fields["experiments"][0]
+    fields["experiments"] += [
+        {**one, "hp": {**HP, "options": {"kernel_us": 400, "kernels": number}}} for number in (5, 6)
+    ]
+    path.write_text(yaml.safe_dump(fields))
+    assert measured(path, tmp_path / "out", gpus="0,1") == 0
+    files = [read(found) for found in (tmp_path / "out" / "runs").rglob("*.json.gz")]
+    assert len(files) == len(spans) == 3 * 5
+    assert {each["device"]["index"] for each in files} == {0, 1}
+    assert all(each["disturbances"] == [] for each in files)
+    assert changes
+    assert [(change, span) for change in changes for span in spans if span[0] <= change <= span[1]] == []
 
 
 def test_a_rate_above_capacity_fails_with_both_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,10 @@
 """Which round a GPU takes next, and how long all of them take."""
 
-from orion.bench.colocation.plan import Unit
+from pathlib import Path
+from typing import Any
+
+from orion.bench.colocation.plan import Plan, Unit
+from orion.bench.colocation.scenario import Scenario
 from orion.bench.colocation.work_list import START_SECONDS, WorkList, expected_seconds
 
 LONG, SHORT = ([Unit(name, number, ()) for number in range(3)] for name in ("long", "short"))
@@ -10,32 +14,65 @@ def seconds(unit: Unit) -> float:
     return {"long": 100.0, "short": 40.0, "other": 50.0, "done": 0.0}[unit.hp_id]
 
 
-def test_the_longest_is_taken_but_not_where_a_shorter_one_saves_the_start_of_processes() -> None:
-    work = WorkList([*SHORT, *LONG[:2], Unit("other", 0, ())], seconds)
-    first, second = work.take(None), work.take(None)
-    assert first is not None
-    assert second is not None
-    assert (first.unit.hp_id, first.unit.round, first.fresh) == ("long", 0, True)
-    assert (second.unit.hp_id, second.unit.round) == ("long", 1)
-    third = work.take("short")
-    assert third is not None
-    assert (third.unit.hp_id, third.unit.round, third.fresh) == ("short", 0, False)
+def ten(unit: Unit) -> float:
+    return 10.0
+
+
+def taken(work: WorkList, *gpus: int) -> list[tuple[str, int] | None]:
+    return [(unit.hp_id, unit.round) if (unit := work.take(gpu)) else None for gpu in gpus]
+
+
+def test_gpus_begin_with_different_hp_the_longest_first_and_stay_with_theirs() -> None:
+    work = WorkList([*SHORT, *LONG, Unit("other", 0, ())], seconds)
+    assert taken(work, 0, 1, 2) == [("long", 0), ("other", 0), ("short", 0)]
+    assert taken(work, 2, 0, 1) == [("short", 1), ("long", 1), ("long", 2)]
+    assert taken(work, 1, 0, 2) == [("short", 2), None, None]
+
+
+def test_what_matters_most_is_given_out_first() -> None:
+    experiment: dict[str, Any] = {
+        "hp": {"workload": "gemm"}, "arrivals": {"kind": "poisson", "load": 0.4}, "be": [{"workload": "gemm"}],
+        "systems": ["alone", "mps"],
+    }  # fmt: skip
+    later = {**experiment, "hp": {"workload": "gemm", "options": {"size": 2048}}}
+    fields = {"name": "one", "rounds": 2, "experiments": [later, {**experiment, "priority": 1}]}
+    plan = Plan(Scenario.model_validate(fields).resolved(Path()))
+    work = WorkList(plan.units, lambda unit: 1.0)
+    units = [work.take(0) for _ in range(4)]
+    assert [unit.priority for unit in units if unit] == [1, 1, 0, 0]
+
+
+def test_what_a_gpu_looked_at_ahead_is_its_own_until_others_have_nothing_left() -> None:
+    work = WorkList([*LONG[:2], *SHORT[:1]], seconds)
+    assert taken(work, 0) == [("long", 0)]
+    assert work.ahead(0) == LONG[1]
+    assert work.ahead(0) == LONG[1]
+    assert work.ahead(1) == SHORT[0]
+    assert taken(work, 1, 0) == [("short", 0), ("long", 1)]
+    again = WorkList(LONG[:2], seconds)
+    assert taken(again, 0) == [("long", 0)]
+    assert again.ahead(0) == LONG[1]
+    assert again.ahead(1) is None
+    assert taken(again, 1, 0) == [("long", 1), None]
 
 
 def test_every_unit_is_taken_once() -> None:
     work = WorkList([*SHORT, *LONG], seconds)
-    taken = []
-    before = None
-    while (took := work.take(before)) is not None:
-        before = took.unit.hp_id
-        taken.append((took.unit.hp_id, took.unit.round))
-    assert taken == [("long", 0), ("long", 1), ("long", 2), ("short", 0), ("short", 1), ("short", 2)]
-    assert work.take("short") is None
+    found = []
+    while (unit := work.take(0)) is not None:
+        found.append((unit.hp_id, unit.round))
+    assert found == [("long", 0), ("long", 1), ("long", 2), ("short", 0), ("short", 1), ("short", 2)]
 
 
 def test_more_gpus_take_less_time_and_what_is_there_takes_none() -> None:
     units = [*LONG, *SHORT, Unit("done", 0, ())]
-    assert expected_seconds(units, seconds, 1) == 3 * 140 + 2 * START_SECONDS
-    assert expected_seconds(units, seconds, 2) == 100 + 3 * 40 + 2 * START_SECONDS
-    assert expected_seconds(units, seconds, 8) == 100 + START_SECONDS
-    assert expected_seconds([], seconds, 2) == 0.0
+    assert expected_seconds(units, seconds, ten, 1) == 3 * 140 + 2 * START_SECONDS
+    assert expected_seconds([*units[:1], units[-1]], seconds, ten, 8) == 100 + START_SECONDS
+    assert expected_seconds([], seconds, ten, 2) == 0.0
+    assert expected_seconds(units, seconds, ten, 2) < expected_seconds(units, seconds, ten, 1)
+
+
+def test_a_start_of_processes_idles_the_other_gpus() -> None:
+    # The second GPU is done with the short ones and takes the last long one: it waits for the first one's run.
+    expected = START_SECONDS + 3 * 40 + (10 / 2 + START_SECONDS) + 100
+    assert expected_seconds([*LONG, *SHORT], seconds, ten, 2) == expected

@@ -1,9 +1,12 @@
 """Workers on the simulated GPU: commanded, late, dead; each wait ends."""
 
 import os
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,3 +83,24 @@ def test_leaving_the_block_ends_workers_in_the_middle_of_work(simulated: dict[st
     with pytest.raises(ProcessLookupError):
         os.kill(worker.process_id, 0)
     assert time.monotonic() - begin < 30
+
+
+def test_ctrl_c_in_the_middle_of_a_start_leaves_no_process(
+    simulated: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, started = subprocess.Popen, []
+
+    def interrupted(*words: Any, **named: Any) -> Any:
+        started.append(start(*words, **named))
+        signal.raise_signal(signal.SIGINT)
+        return started[0]
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        monkeypatch.setattr(subprocess, "Popen", interrupted)
+        with pytest.raises(KeyboardInterrupt), Crew() as crew:
+            crew.hire("inference", "simulated-inference", INFERENCE, simulated)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert started[0].poll() is not None

@@ -219,10 +219,11 @@ def test_an_end_that_is_asked_for_reaches_the_program_and_keeps_the_profile(
     process.stdin.flush()
     assert process.stdout.readline() == "ok\n"
     deadline = time.monotonic() + DEADLINE
-    while not any('"kernel"' in path.read_text() for path in tmp_path.glob("orion-profile-*/process-*.jsonl")):
+    while not any('"launches":3,' in path.read_text() for path in tmp_path.glob("orion-profile-*/process-*.jsonl")):
         assert time.monotonic() < deadline, "the profiler never wrote"
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
+    process.wait(DEADLINE)  # with its standard input open, whose end would end the program, too
     _, said = process.communicate(timeout=DEADLINE)
     assert process.returncode == 128 + signal.SIGTERM, said
     assert _read(tmp_path / "profile.yaml").spec.kernels[0].launches == 3

@@ -19,6 +19,9 @@ from kubernetes import client, config
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests.cluster import api_types, running_webhook
+from tests.cluster.admitted_pods import pod, refusal
+from tests.cluster.running_webhook import LABEL, RunningWebhook
 from tests.cluster.waiting import eventually
 from tools.cluster import binaries, keeping
 from tools.cluster.access import Access
@@ -146,3 +149,25 @@ def fake_node(api: client.ApiClient, namespace: str) -> Iterator[FakeNode]:
     yield make
     for name in names:
         core.delete_node(name)
+
+
+@pytest.fixture(scope="module")
+def webhook(api: client.ApiClient, control_plane: Access) -> Iterator[RunningWebhook]:
+    """The webhook of this worker."""
+    api_types.establish(api)
+    with tempfile.TemporaryDirectory(prefix="orion-webhook-") as folder:
+        name = f"orion-test-{uuid.uuid4().hex[:10]}"
+        with running_webhook.running(api, control_plane, Path(folder), name) as running:
+            yield running
+
+
+@pytest.fixture
+def admitted(api: client.ApiClient, namespace: str, webhook: RunningWebhook) -> str:
+    """A namespace whose pods the webhook sees, once the API server knows that."""
+    core = client.CoreV1Api(api)
+    core.patch_namespace(namespace, {"metadata": {"labels": {LABEL: webhook.name}}})
+    forged = pod("probe", annotations={"orion/grant": "{}"})
+    eventually(lambda: "Orion's webhook only" in refusal(api, namespace, forged))
+    unknown = pod("probe", "nonsense")
+    eventually(lambda: "must be hp or be" in refusal(api, namespace, unknown))
+    return namespace

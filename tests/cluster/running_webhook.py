@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from kubernetes import client
 
-from orion.operator.webhook import manifests
+from orion.operator.webhook import manifests, reviews
 from orion.operator.webhook.defaults import Defaults
 from tests.cluster.waiting import eventually
 from tools.cluster.access import Access
@@ -104,7 +104,7 @@ class RunningWebhook:
         """Make the webhook and the policies known to the API server, as the chart's files have them."""
         admission = client.AdmissionregistrationV1Api(api)
         reach = {
-            "url": f"https://127.0.0.1:{self.port}{manifests.PATH}",
+            "url": f"https://127.0.0.1:{self.port}{reviews.PATH}",
             "caBundle": base64.b64encode(self.access.authority.certificate).decode(),
         }
         admission.create_mutating_webhook_configuration(

@@ -2,6 +2,7 @@
 
 import random
 import time
+from pathlib import Path
 
 import pytest
 
@@ -248,3 +249,22 @@ def test_from_hp_idle_to_be_running(machine: Machine, waiting: int) -> None:
     figure(f"from hp idle to the first of {waiting} be running", first, "us")
     figure(f"from hp idle to the last of {waiting} be running", last, "us")
     assert percentile(first, 50) < 1000
+
+
+def test_long_work_on_one_gpu_hides_no_end_of_work_on_another(c_build: Path) -> None:
+    # Nobody synchronises: that it is over has to be found out on each GPU by itself.
+    with Machine(c_build, gpus=2) as machine:
+        machine.start_agent()
+        hp = machine.start_in(machine.client_root("hp-0", "hp-0"))
+        hp.must("init 0")
+        hp.must("init 1")
+        for gpu in range(2):
+            machine.until_joined(hp, gpu=gpu)
+        hp.must("use 0")
+        launched = hp.must("launch 1 3000000 1")
+        machine.until(hp, "busy", gpu=0)
+        hp.must("use 1")
+        hp.must("launch 1 1000 1")
+        machine.until(hp, "idle", gpu=1, seconds=2)
+        assert machine.state_of(hp, gpu=0) == "busy"
+        assert hp.must("sync 1").ended < launched.began + 3000 * MILLISECOND

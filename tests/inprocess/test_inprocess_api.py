@@ -18,7 +18,7 @@ def run(environment: dict[str, str], what: str) -> subprocess.CompletedProcess[s
     )
 
 
-@pytest.mark.parametrize("what", ["be_waits_for_hp", "nested_bindings", "wrong_arguments"])
+@pytest.mark.parametrize("what", ["be_waits_for_hp", "a_budget_frees_who_waits", "nested_bindings", "wrong_arguments"])
 def test_program(preloaded: dict[str, str], what: str) -> None:
     done = run(preloaded, what)
     assert done.returncode == 0, done.stderr

@@ -8,10 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orion.crds.annotations import GRANT, PRIORITY, SHARE
-from orion.operator.reconciler import records
-from orion.operator.reconciler.governance import Shares
 from orion.operator.reconciler.state import State
-from orion.operator.webhook.governing import candidates
 from tests.operator.fake_cluster import Body, FakeCluster, Reconciler, forget, place_of, state_of, take
 
 NAMES = ("a", "b", "c")
@@ -50,7 +47,7 @@ def pods(draw: st.DrawFn) -> Body:
     return {
         "kind": "Pod",
         "metadata": {**_meta(draw), "labels": draw(LABELS), "annotations": marks},
-        "spec": {"containers": [{"name": "main", "resources": resources}]},
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "resources": resources}]},
         "status": {"phase": draw(st.sampled_from(["Pending", "Running", "Succeeded"]))},
     }
 
@@ -163,16 +160,6 @@ def test_two_reconcilers_by_mistake_say_the_same(bodies: list[Body]) -> None:
         one, other = (Reconciler(cluster, state_of(cluster)) for _ in range(2))
         assert one.run() == other.run() == 0
     assert cluster.events == said
-
-
-@PATIENT
-@given(st.lists(shares(), max_size=8), LABELS)
-def test_webhook_and_reconciler_agree_which_shares_select_a_pod(bodies: list[Body], labels: dict[str, str]) -> None:
-    cluster = FakeCluster(bodies)
-    found = [records.share_record(body) for place, body in cluster.objects.items() if place[1] == "one"]
-    readable = [record.share for record in found if record.share]
-    claiming = [share.metadata.name for share in candidates(None, labels, readable)]
-    assert Shares(found).selecting(labels) == claiming
 
 
 def test_a_state_without_anything_has_nothing_to_write() -> None:

@@ -57,6 +57,22 @@ double launches(const struct arguments *at)
     return result;
 }
 
+/* Blocks that wait for each other: by the call for it, or by an attribute of the general one. */
+double cooperate(const struct arguments *at)
+{
+    uint64_t microseconds = (uint64_t)at->b;
+    uint32_t sms = 60;
+    void *parameters[] = {&microseconds, &sms};
+    unsigned height = 1 + (unsigned)(microseconds % 60000);
+    CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
+    CUlaunchConfig config = {132, height, 1, 256, 1, 1, 0, stream_of(at->c), &cooperative, 1};
+    CUresult result = CUDA_SUCCESS;
+    for (long i = 0; i < (long)at->a && result == CUDA_SUCCESS; i++)
+        result = at->d > 0 ? cuLaunchKernelEx(&config, used->timed, parameters, NULL)
+                           : cuLaunchCooperativeKernel(used->timed, 132, height, 1, 256, 1, 1, 0, config.hStream, parameters);
+    return result;
+}
+
 double synchronise(const struct arguments *at) { return cuStreamSynchronize(stream_of(at->a)); }
 double run(const struct arguments *at)
 {

@@ -1,6 +1,8 @@
 /* Streams and contexts that come and go with work on them. */
 #include "scripted.h"
 
+#include <pthread.h>
+
 double streams(const struct arguments *at)
 {
     CUresult result = CUDA_SUCCESS;
@@ -30,6 +32,32 @@ double reset(const struct arguments *at)
     if (result != CUDA_SUCCESS) return result;
     const struct arguments same = {(double)device, 0, 0, 0};
     return initialise(&same);
+}
+
+struct launcher { uint64_t end, microseconds; long launches; CUresult result; };
+
+static void *keep_launching(void *argument)
+{
+    struct launcher *self = argument;
+    self->result = cuCtxSetCurrent(used->context);
+    for (; self->result == CUDA_SUCCESS && now() < self->end; self->launches++)
+        if ((self->result = launch(self->microseconds, 1)) == CUDA_SUCCESS) self->result = cuStreamSynchronize(used->streams[1]);
+    return NULL;
+}
+
+/* As libraries do that look after themselves: never the last reference. */
+double retain(const struct arguments *at)
+{
+    pthread_t thread;
+    CUdevice device;
+    CUcontext context;
+    struct launcher launcher = {.end = now() + (uint64_t)(at->a * 1e9), .microseconds = (uint64_t)at->b};
+    CUresult result = cuCtxGetDevice(&device);
+    if (result != CUDA_SUCCESS || pthread_create(&thread, NULL, keep_launching, &launcher) != 0) return -1;
+    while (result == CUDA_SUCCESS && now() < launcher.end)
+        if ((result = cuDevicePrimaryCtxRetain(&context, device)) == CUDA_SUCCESS) result = cuDevicePrimaryCtxRelease(device);
+    pthread_join(thread, NULL);
+    return result != CUDA_SUCCESS || launcher.result != CUDA_SUCCESS ? -1.0 - launcher.result : (double)launcher.launches;
 }
 
 double another_context(const struct arguments *at)

@@ -7,6 +7,7 @@
  *   init DEVICE            cuInit, primary context, module, streams; that device is used from here on
  *   use DEVICE             goes back to one that was initialised
  *   launch N US [STREAM [LIKE]]  N kernels of US microseconds; of the grid that kernels of LIKE microseconds have
+ *   cooperate N US STREAM [EX]   N cooperative launches of the kernel; EX: by cuLaunchKernelEx
  *   run N US [STREAM [LIKE]]     the same, and cuStreamSynchronize
  *   sync [STREAM]          cuStreamSynchronize
  *   ctxsync                cuCtxSynchronize
@@ -22,6 +23,7 @@
  *   streams N US           N times: a stream is created, launched on, destroyed
  *   crowd N                N streams are created and kept, numbered from 4 on; each has one short kernel
  *   reset                  cuDevicePrimaryCtxReset with work under way, then all anew
+ *   retain SECONDS US      the primary context is retained and released all the time, while a thread launches; RESULT: launches
  *   context US             another context is created, launched on, destroyed
  *   touch GIB              makes that much memory resident
  *   alloc BYTES            cuMemAlloc
@@ -63,9 +65,9 @@ unsigned shown_so_far(void) { return shown_count; }
 void show_cpu(double seconds) { shown_cpu = seconds; }
 
 static const struct { const char *name; command *obey; } commands[] = {
-    {"init", initialise}, {"use", use}, {"launch", launches}, {"run", run}, {"sync", synchronise}, {"ctxsync", synchronise_context},
+    {"init", initialise}, {"use", use}, {"launch", launches}, {"cooperate", cooperate}, {"run", run}, {"sync", synchronise}, {"ctxsync", synchronise_context},
     {"event", synchronise_event}, {"query", query}, {"equery", query_event}, {"loop", loop}, {"stamps", stamps},
-    {"flood", flood}, {"serve", serve}, {"threads", threads}, {"streams", streams}, {"crowd", crowd}, {"reset", reset},
+    {"flood", flood}, {"serve", serve}, {"threads", threads}, {"streams", streams}, {"crowd", crowd}, {"reset", reset}, {"retain", retain},
     {"context", another_context}, {"touch", touch}, {"alloc", allocate}, {"info", information}, {"fork", forks},
     {"forklaunch", fork_and_launch}, {"spawn", spawn}, {"exec", replace}, {"dlclose", open_and_close},
     {"closefds", close_descriptors}, {"exit", leave}, {"_exit", leave_at_once},

@@ -20,12 +20,12 @@ extern struct used_device *used;
 CUresult load(CUfunction *function); /* the kernel, into the current context */
 CUresult launch_on(CUfunction function, CUstream stream, uint64_t microseconds);
 CUresult launch(uint64_t microseconds, double stream);
-command initialise, use, launches, run, synchronise, synchronise_context, synchronise_event, query, query_event;
+command initialise, use, launches, cooperate, run, synchronise, synchronise_context, synchronise_event, query, query_event;
 
 /* -- loops.c: work for a while; lifetimes.c: streams and contexts; processes.c: what a process does around CUDA ---------- */
 
 command loop, stamps, flood, serve, threads;
-command streams, crowd, reset, another_context;
+command streams, crowd, reset, retain, another_context;
 command touch, allocate, information, forks, fork_and_launch, spawn, replace, open_and_close, close_descriptors, leave, leave_at_once;
 
 /* -- main.c: what is told ------------------------------------------------------------------------------------------------ */

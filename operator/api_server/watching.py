@@ -12,41 +12,47 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
-import aiohttp
-
 from orion.crds.errors import Unreadable
-from orion.operator.webhook import api_server
-from orion.operator.webhook.api_server import ApiError, ApiServer
+from orion.operator.api_server.requests import ApiError, ApiServer
 
 T = TypeVar("T")
+G = TypeVar("G")
 _log = logging.getLogger(__name__)
 
-PAGE = 500
 _WATCH_S = 240
 _SILENCE_S = 150.0
 """ Bookmarks come every minute; two that are missing mean a dead connection. """
 _BACKOFF_S = (0.1, 30.0)
 
 
-class Watched(Generic[T]):
+class Watched(Generic[T, G]):
     """The objects of a kind, by namespace and name.
 
     Args:
         server: where they are.
         path: of the list, such as /apis/orion.gpu/v1alpha1/gpushares.
         read: makes of a plain object what is kept; may raise Unreadable.
+        gather: makes of a namespace's objects what is asked for; done once after each change, when it is needed.
         by_generation: whether only a new generation, labels or annotations matter, not the status.
     """
 
     def __init__(
-        self, server: ApiServer, path: str, read: Callable[[Mapping[str, Any]], T], *, by_generation: bool
+        self,
+        server: ApiServer,
+        path: str,
+        read: Callable[[Mapping[str, Any]], T],
+        gather: Callable[[Iterable[T]], G],
+        *,
+        by_generation: bool,
     ) -> None:
         self._server = server
         self._path = path
         self._read = read
+        self._gather = gather
+        self._gathered: dict[str, G] = {}
         self._by_generation = by_generation
         self._objects: dict[str, dict[str, T]] = {}
         self._seen: dict[tuple[str, str], object] = {}
@@ -58,9 +64,13 @@ class Watched(Generic[T]):
         self.events = 0
         self.errors = 0
 
-    def of(self, namespace: str) -> Mapping[str, T]:
-        """Return the objects of a namespace by name; of the empty one: those of a kind without namespaces."""
-        return self._objects.get(namespace, {})
+    def of(self, namespace: str) -> G:
+        """Return what the objects of a namespace amount to; of the empty one: those of a kind without namespaces."""
+        if namespace not in self._objects:
+            return self._gather(())  # not kept: any namespace may be asked for
+        if namespace not in self._gathered:
+            self._gathered[namespace] = self._gather(self._objects[namespace].values())
+        return self._gathered[namespace]
 
     @property
     def count(self) -> int:
@@ -73,51 +83,52 @@ class Watched(Generic[T]):
         return time.monotonic() - self._alive_at
 
     async def run(self) -> None:
-        """Keep the objects current until cancelled."""
+        """Keep the objects current until cancelled; whatever goes wrong, it tries again, ever more slowly."""
         delay = _BACKOFF_S[0]
         while True:
+            heard = (self.lists, self.events)
             try:
                 if not self._version:
                     await self._list()
-                    delay = _BACKOFF_S[0]
-                before = self.events
                 await self._watch()
-                delay = _BACKOFF_S[0] if self.events > before else delay
-                await api_server.pause(random.uniform(0, 0.1))  # a server that ends every watch at once is not flooded
-            except (ApiError, aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError) as error:
+                wanted = random.uniform(0, _BACKOFF_S[0])  # a server that ends every watch at once is not flooded
+            except Exception as error:
                 self.errors += 1
-                gone = isinstance(error, ApiError) and error.code == 410
-                if gone:
-                    self._version = ""
-                _log.log(logging.INFO if gone else logging.WARNING, "watch of %s: %r", self._path, error)
-                asked = error.retry_after_s if isinstance(error, ApiError) and error.retry_after_s else 0.0
-                await api_server.pause(max(asked, delay * random.uniform(0.5, 1)))
+                wanted = max(delay * random.uniform(0.5, 1), self._after(error))
                 delay = min(delay * 2, _BACKOFF_S[1])
+            if heard != (self.lists, self.events):
+                delay = _BACKOFF_S[0]
+            await asyncio.sleep(wanted)
+
+    def _after(self, error: Exception) -> float:
+        """Decide where to go on after an error; return for how long the server wants to be left alone, in seconds."""
+        gone = isinstance(error, ApiError) and error.status == 410
+        if gone or not isinstance(error, ApiError):
+            self._version = ""  # forgotten there, or misunderstood here: nothing less than all of it is certain
+        _log.log(logging.INFO if gone else logging.WARNING, "watch of %s: %r", self._path, error)
+        return (error.retry_after_s or 0.0) if isinstance(error, ApiError) else 0.0
 
     async def _list(self) -> None:
         objects: dict[str, dict[str, T]] = {}
         seen: dict[tuple[str, str], object] = {}
-        parameters = {"limit": str(PAGE)}
-        while True:
-            page = await self._server.get(self._path, parameters)
-            for plain in page["items"]:
+        version = ""
+        async for page in self._server.pages(self._path):
+            for plain in page.get("items") or ():
                 self._take(plain, objects, seen)
-            metadata = page["metadata"]
-            if not metadata.get("continue"):
-                break
-            parameters["continue"] = metadata["continue"]
-        self._objects, self._seen, self._version = objects, seen, metadata["resourceVersion"]
+            version = page["metadata"]["resourceVersion"]
+        self._objects, self._seen, self._version = objects, seen, version
+        self._gathered = {}
         self.lists += 1
         self._alive_at = time.monotonic()
         self.synced.set()
 
     async def _watch(self) -> None:
-        parameters = {
+        query = {
             "resourceVersion": self._version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(round(_WATCH_S * random.uniform(0.8, 1.2))),  # replicas do not return together
         }
-        async for event in self._server.events(self._path, parameters, _SILENCE_S):
+        async for event in self._server.events(self._path, _SILENCE_S, **query):
             self._alive_at = time.monotonic()
             self.events += 1
             self._apply(event["type"], event["object"])
@@ -125,11 +136,11 @@ class Watched(Generic[T]):
     def _apply(self, kind: str, plain: Mapping[str, Any]) -> None:
         if kind == "ERROR":
             raise ApiError(int(plain.get("code") or 500), str(plain.get("message")))
-        self._version = plain["metadata"]["resourceVersion"]
         if kind == "DELETED":
             self._drop(plain)
         elif kind in ("ADDED", "MODIFIED"):
             self._take(plain, self._objects, self._seen)
+        self._version = plain["metadata"]["resourceVersion"]
 
     def _take(
         self, plain: Mapping[str, Any], objects: dict[str, dict[str, T]], seen: dict[tuple[str, str], object]
@@ -141,15 +152,18 @@ class Watched(Generic[T]):
             if seen.get((namespace, name)) == mark:
                 return
             seen[namespace, name] = mark
+        self._gathered.pop(namespace, None)
+        there = objects.setdefault(namespace, {})
         try:
-            objects.setdefault(namespace, {})[name] = self._read(plain)
+            there[name] = self._read(plain)
         except Unreadable as error:
-            objects[namespace].pop(name, None)
+            there.pop(name, None)
             _log.warning("%s %s/%s is left out: %s", self._path, namespace, name, error)
 
     def _drop(self, plain: Mapping[str, Any]) -> None:
         namespace, name = plain["metadata"].get("namespace", ""), plain["metadata"]["name"]
         self._seen.pop((namespace, name), None)
+        self._gathered.pop(namespace, None)
         there = self._objects.get(namespace, {})
         there.pop(name, None)
         if not there:

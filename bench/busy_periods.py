@@ -1,0 +1,250 @@
+"""What happens at the head of hp's busy periods: `python -m orion.bench.busy_periods FOLDER`, FOLDER of a colocation.
+
+Five Markdown tables from the raw data, for docs/results/colocation.md. By turns: requests that held everybody up for
+longer than any be kernel runs (stalls: the host's doing, they come alone as well); hp's tail with and without them;
+what requests that found the GPU idle took longer beside be, against those that queued; the time that be lost a busy
+period. Where contexts run together a request is slower all along: what the queue makes of that.
+
+Refused: to put this into `orion bench report`, which says whether targets hold by all that was measured. This says why.
+"""
+
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orion.bench.colocation import rates
+from orion.bench.colocation.analysis import SHORTEST_GAP, busy_periods_per_second
+from orion.bench.colocation.run_files import BE_ALONE, SUFFIX, Run, RunFolder
+from orion.bench.commandline import OneSentenceParser
+from orion.bench.estimates import Samples, percentile
+
+STALL = 4e-3  # seconds longer than a run's median service time; hp waits for no be work that long beside these loads
+LONG_STALL = 25e-3
+LONGEST_KERNEL = 10e-3  # seconds; beside longer ones a stall cannot be told from waiting for a kernel
+RANKS = (10, 50, 90, 99)
+SLOWDOWNS = (1.05, 1.1, 1.15, 1.2, 1.3, 1.5)
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One system in one round, with its references."""
+
+    number: int
+    run: Run
+    alone: Run
+    capacity: float
+    """hp's closed-loop rate alone, a second."""
+    be: float
+    """be's throughput over that of be alone."""
+
+    @property
+    def quiet(self) -> Mask:
+        """Return which requests that count stood in a busy period without a stall, on both sides."""
+        return ~(_held_up(self.run) | _held_up(self.alone))
+
+    @property
+    def worst(self) -> float:
+        """Return the longest stall on either side, seconds above the median."""
+        return max(float(_excess(run).max()) for run in (self.run, self.alone))
+
+
+def found(folder: RunFolder) -> Iterator[tuple[str, list[Round]]]:
+    """Yield each pair's name and rounds under policy orion, by turns, beside kernels that are not very long."""
+    for hp in folder.hp_ids():
+        solos = rates.be_solos(folder, hp)
+        for be in folder.be_ids(hp):
+            rounds = [each for path in folder.rounds(hp) if (each := _round(folder, path, be, solos)) is not None]
+            if rounds:
+                yield f"{hp} beside {be}", rounds
+
+
+def _round(folder: RunFolder, path: Path, be: str, solos: rates.Solos) -> Round | None:
+    run, alone = (folder.load(path / name) for name in (f"{be}/orion{SUFFIX}", f"alone{SUFFIX}"))
+    closed = folder.load(path / f"hp-closed-loop{SUFFIX}")
+    if run is None or alone is None or closed is None or not alone.open_loop:
+        return None
+    if any(client.facts.get("ms", 0) > 1e3 * LONGEST_KERNEL for client in run.be):
+        return None
+    shares = rates.be_shares(run, solos)
+    be_share = sum(float(share.mean()) for share in shares) if shares else float("nan")
+    return Round(alone.round, run, alone, rates.closed_rate(closed), be_share)
+
+
+def heads(run: Run) -> Mask:
+    """Return which of the requests that count found hp idle."""
+    gaps = np.asarray(run.starts[1:]) - np.asarray(run.ends[:-1])
+    return np.asarray(np.concatenate(([True], gaps > SHORTEST_GAP))[run.first :])
+
+
+def _held_up(run: Run) -> Mask:
+    """Return which requests that count stood in a busy period that a stall touched."""
+    period = np.cumsum(heads(run))
+    return np.isin(period, period[_excess(run) > STALL])
+
+
+def _excess(run: Run) -> Samples:
+    """Return what each request that counts took longer than the median, from when hp was free to begin it; seconds.
+
+    A server that slept too long begins late: that counts, queueing behind others does not.
+    """
+    ends = np.asarray(run.ends)
+    free = np.maximum(run.arrivals, np.concatenate(([0.0], ends[:-1])))
+    return np.asarray((ends - free)[run.first :] - np.median(run.services))
+
+
+def stalls(folder: RunFolder) -> list[str]:
+    """List runs of an open loop by turns, alone ones included, with requests that stalled."""
+    lines = ["| run | requests | longest, ms above the median | seconds into the run |", "|---|---|---|---|"]
+    seen: dict[str, Run] = {}
+    for name, rounds in found(folder):
+        hp, _, be = name.partition(" beside ")
+        for each in rounds:
+            seen[f"{hp} alone, round {each.number + 1}"] = each.alone
+            seen[f"{hp} beside {be}, round {each.number + 1}"] = each.run
+    for name, run in sorted(seen.items(), key=lambda item: -_excess(item[1]).max()):
+        late = np.flatnonzero(_excess(run) > STALL)
+        if len(late):
+            at = [run.starts[run.first + index] for index in (late[0], late[-1])]
+            lines.append(f"| {name} | {len(late)} | {1e3 * _excess(run).max():.1f} | {at[0]:.1f} to {at[1]:.1f} |")
+    return lines
+
+
+def tails(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
+    """Compare hp's p99 with alone: as measured, without rounds of long stalls, without busy periods of any stall."""
+    lines = [
+        f"| pair | as measured | without rounds of a stall > {1e3 * LONG_STALL:g} ms | "
+        f"without busy periods of a stall > {1e3 * STALL:g} ms |",
+        "|---|---|---|---|",
+    ]
+    for title, ratio in (("p99 / alone", _ratio), ("p99 - 1.05 x alone, ms", _over)):
+        for name, rounds in pairs:
+            if ratio is _over and "gemm" not in name:
+                continue
+            kept = [each for each in rounds if each.worst <= LONG_STALL]
+            cells = [_median(rounds, ratio, False), _median(kept, ratio, False), _median(rounds, ratio, True)]
+            lines.append(f"| {name}, {title} | {' | '.join(cells)} |")
+    return lines
+
+
+def _ratio(own: Samples, alone: Samples) -> float:
+    return percentile(own, 99) / percentile(alone, 99)
+
+
+def _over(own: Samples, alone: Samples) -> float:
+    return 1e3 * (percentile(own, 99) - 1.05 * percentile(alone, 99))
+
+
+def _median(rounds: Sequence[Round], figure: Callable[[Samples, Samples], float], quiet: bool) -> str:
+    values = []
+    for each in rounds:
+        kept = each.quiet if quiet else np.ones(len(each.run.latencies), dtype=np.bool_)
+        values.append(figure(each.run.latencies[kept], each.alone.latencies[kept]))
+    if not values:
+        return "no round left"
+    return f"{statistics.median(values):.3f} ({', '.join(f'{value:.3f}' for value in values)})"
+
+
+def waits(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
+    """Compare service times beside be with alone, by percentile: requests that found hp idle, and the others."""
+    titles = [f"{kind} p{rank}" for kind in ("head", "queued") for rank in RANKS]
+    lines = [f"| pair, ms more than alone | {' | '.join(titles)} |", f"|{'---|' * (len(titles) + 1)}"]
+    for name, rounds in pairs:
+        cells = []
+        for head in (True, False):
+            own = np.concatenate([_of(each.run, each.quiet, head) for each in rounds])
+            alone = np.concatenate([_of(each.alone, each.quiet, head) for each in rounds])
+            cells += [f"{1e3 * (percentile(own, rank) - percentile(alone, rank)):+.2f}" for rank in RANKS]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def _of(run: Run, quiet: Mask, head: bool) -> Samples:
+    return np.asarray(run.services[quiet & (heads(run) == head)])
+
+
+def losses(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
+    """Divide the time that neither side used among hp's busy periods; medians over rounds."""
+    lines = [
+        "| pair | hp share | be / alone | busy periods/s | nobody's, ms a busy period | of it hp took longer | rest |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, rounds in pairs:
+        rows = [_loss(each) for each in rounds]
+        share, be, periods, lost, longer, rest = (statistics.median(row[column] for row in rows) for column in range(6))
+        lines.append(f"| {name} | {share:.3f} | {be:.3f} | {periods:.1f} | {lost:.2f} | {longer:.2f} | {rest:.2f} |")
+    return lines
+
+
+def _loss(each: Round) -> tuple[float, ...]:
+    """Return hp's share, be's share, busy periods a second, and the loss a period with its two parts, ms."""
+    rate = len(each.alone.latencies) / each.alone.seconds
+    share, periods = rate / each.capacity, busy_periods_per_second(each.alone)
+    lost = 1e3 * (1 - share - each.be) / periods
+    own, alone = (float(run.services[each.quiet].mean()) for run in (each.run, each.alone))
+    longer = 1e3 * rate * (own - alone) / periods
+    return share, each.be, periods, lost, longer, lost - longer
+
+
+def queueing(folder: RunFolder) -> list[str]:
+    """Compare hp's p99 where contexts run together with what queueing makes of alone, every request slowed alike."""
+    lines = ["| hp, round | system | hp GPU time / alone | p99 / alone | by queueing |", "|---|---|---|---|---|"]
+    for hp in folder.hp_ids():
+        for path in folder.rounds(hp):
+            alone = folder.load(path / f"alone{SUFFIX}")
+            systems = {one.stem: run for one in sorted(path.glob(f"*/*{SUFFIX}")) if (run := _together(folder, one))}
+            if alone is None or not systems:
+                continue
+            title = f"{hp}, {alone.round + 1}"
+            for name, run in systems.items():
+                slowdown = float(run.services.mean() / alone.services.mean())
+                cells = [name.partition(".json")[0], f"{slowdown:.3f}", f"{_ratio(run.latencies, alone.latencies):.2f}"]
+                lines.append(f"| {title} | {' | '.join(cells)} | {_queued_p99(alone, slowdown):.2f} |")
+            lines += [f"| {title} | | {one:g} | | {_queued_p99(alone, one):.2f} |" for one in SLOWDOWNS]
+    return lines
+
+
+def _together(folder: RunFolder, path: Path) -> Run | None:
+    """Return a run with an overlap within a budget."""
+    run = folder.load(path) if path.parent.name != BE_ALONE else None
+    return run if run and run.open_loop and run.system_spec.overlap_mode and run.system_spec.max_slowdown else None
+
+
+def _queued_p99(alone: Run, slowdown: float) -> float:
+    """Return p99 over alone's, had the same arrivals met one server with `slowdown` times alone's service times."""
+    free, ends = 0.0, []
+    for arrival, service in zip(alone.arrivals, np.asarray(alone.ends) - np.asarray(alone.starts), strict=True):
+        free = max(free, arrival) + slowdown * service
+        ends.append(free)
+    return _ratio(np.asarray(ends[alone.first :]) - np.asarray(alone.arrivals[alone.first :]), alone.latencies)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the tables."""
+    parser = OneSentenceParser(prog="orion.bench.busy_periods", description="The head of hp's busy periods.")
+    parser.add_argument("folder", type=Path, help="of a colocation; `orion bench report FILE.tgz --output` unpacks one")
+    root = parser.parse_args(arguments).folder
+    folder = RunFolder(root)
+    pairs = list(found(folder))
+    if not pairs:
+        print(f"{parser.prog}: {root} holds no runs of policy orion by turns with hp alone beside", file=sys.stderr)
+        return 1
+    for title, lines in (
+        ("Stalls", stalls(folder)),
+        ("hp's tail", tails(pairs)),
+        ("Service times", waits(pairs)),
+        ("be's loss", losses(pairs)),
+        ("Overlap", queueing(folder)),
+    ):
+        print("\n".join([f"## {title}", "", *lines, ""]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

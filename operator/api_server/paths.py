@@ -1,0 +1,19 @@
+"""Where the API server has its lists of objects."""
+
+from orion.crds import device as device_kind
+from orion.crds import share as share_kind
+from orion.crds.kinds import Kind
+from orion.crds.model import API_VERSION
+
+PODS = "/api/v1/pods"
+NODES = "/api/v1/nodes"
+
+
+def resource_path(kind: Kind, namespace: str = "") -> str:
+    """Return the path of the objects of one of our kinds: of one namespace, or of all."""
+    place = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/{API_VERSION}{place}/{kind.plural}"
+
+
+SHARES = resource_path(share_kind.KIND)
+DEVICES = resource_path(device_kind.KIND)

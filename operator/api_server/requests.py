@@ -1,0 +1,196 @@
+"""Requests to the API server, and which answers mean trying again.
+
+An answer 429 or 5xx is tried again, after as long as the server says (Retry-After); all else is the caller's. One gate
+bounds how many requests are under way; watches, which last, are outside of it.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+
+from orion.operator.api_server.access import Access
+from orion.operator.api_server.metrics import RequestMetrics
+
+JSON = "application/json"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+PAGE = 500
+""" Objects in one answer of a list. """
+_ATTEMPTS = 5
+_RETRY_AFTER_MAX_S = 30.0
+_CONNECT_S = 10.0
+
+
+class ApiError(Exception):
+    """The API server said no, or nothing answered.
+
+    Args:
+        status: HTTP's; 0 where nothing answered.
+        text: what was asked, and the server's sentence.
+        retry_after_s: how long it wants to be left alone; None: it did not say.
+    """
+
+    def __init__(self, status: int, text: str, retry_after_s: float | None = None) -> None:
+        super().__init__(f"{status}: {text}" if status else text)
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class ApiServer:
+    """Requests to one API server; used within one event loop, and closed at the end.
+
+    Args:
+        access: where it is, and who we are.
+        program: what its audit log calls us.
+        metrics: where requests are counted; None: nowhere.
+        concurrency: requests under way at most.
+        attempt_s: for how long one attempt may take.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        program: str,
+        metrics: RequestMetrics | None = None,
+        *,
+        concurrency: int = 16,
+        attempt_s: float = 10.0,
+    ) -> None:
+        self._access, self._program = access, program
+        self._metrics = metrics or RequestMetrics()
+        self._gate = asyncio.Semaphore(concurrency)
+        self._timeout = aiohttp.ClientTimeout(total=attempt_s)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def get(self, path: str, accept: str = JSON, **query: str) -> dict[str, Any]:
+        """Return what a GET answers.
+
+        Raises:
+            ApiError: it was refused, or nothing answered.
+        """
+        return await self._request("GET", path, None, {"Accept": accept}, query)
+
+    async def pages(self, path: str, accept: str = JSON, **query: str) -> AsyncIterator[dict[str, Any]]:
+        """Yield a list page by page, all as of one version of the store.
+
+        Raises:
+            ApiError: it was refused, or nothing answered; 410: this list is too old to be gone on with.
+        """
+        more: dict[str, str] = {}
+        while True:
+            page = await self.get(path, accept, limit=str(PAGE), **query, **more)
+            yield page
+            if not page["metadata"].get("continue"):
+                return
+            more = {"continue": page["metadata"]["continue"]}
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Create something, and return it as it is then.
+
+        Raises:
+            ApiError: it was refused, or nothing answered.
+        """
+        return await self._request("POST", path, body, {"Content-Type": JSON}, {})
+
+    async def put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace something, and return it as it is then.
+
+        Raises:
+            ApiError: it was refused, or nothing answered.
+        """
+        return await self._request("PUT", path, body, {"Content-Type": JSON}, {})
+
+    async def patch(self, path: str, body: Mapping[str, Any], kind: str = MERGE_PATCH) -> dict[str, Any]:
+        """Patch something, and return it as it is then.
+
+        Raises:
+            ApiError: it was refused, or nothing answered.
+        """
+        return await self._request("PATCH", path, body, {"Content-Type": kind}, {})
+
+    async def events(self, path: str, silence_s: float, **query: str) -> AsyncIterator[dict[str, Any]]:
+        """Yield the events of a watch until the server ends it.
+
+        Args:
+            path: of the list that is watched.
+            silence_s: after so long without a word the connection counts as dead.
+            query: of the watch.
+
+        Raises:
+            ApiError: it was refused, or the connection broke (status 0).
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=silence_s)
+        url, what = self._access.url + path, f"watch of {path}"
+        try:
+            async with self._opened().get(url, params={**query, "watch": "true"}, timeout=timeout) as response:
+                if response.status >= 400:
+                    raise ApiError(response.status, f"{what}: {_message(await response.text())}", _wait(response))
+                rest = b""
+                async for chunk in response.content.iter_any():  # lines can be longer than a reader's buffer
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        if line:
+                            yield json.loads(line)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ApiError(0, f"{what}: {str(error) or type(error).__name__}") from error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = self._access.session(self._program)
+        return self._session
+
+    async def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None, headers: dict[str, str], query: dict[str, str]
+    ) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                self._metrics.retries.inc()
+            status, wait, text = await self._attempt(method, path, data, headers, query)
+            self._metrics.requests.labels(method, str(status)).inc()
+            if 200 <= status < 300:
+                answer: dict[str, Any] = json.loads(text)
+                return answer
+            if (status != 429 and status < 500) or attempt == _ATTEMPTS - 1 or path.endswith("/eviction"):
+                raise ApiError(status, f"{method} {path}: {_message(text)}", wait)
+            await asyncio.sleep(wait if wait is not None else 0.2 * 2**attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _attempt(
+        self, method: str, path: str, data: bytes | None, headers: dict[str, str], query: dict[str, str]
+    ) -> tuple[int, float | None, str]:
+        """Return the answer's status, how long it asks to wait, and its text."""
+        url = self._access.url + path
+        try:
+            async with (
+                self._gate,
+                self._opened().request(
+                    method, url, data=data, headers=headers, params=query, timeout=self._timeout
+                ) as response,
+            ):
+                return response.status, _wait(response), await response.text()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ApiError(0, f"{method} {path}: {str(error) or type(error).__name__}") from error
+
+
+def _wait(response: aiohttp.ClientResponse) -> float | None:
+    after = response.headers.get("Retry-After", "")
+    return min(float(after), _RETRY_AFTER_MAX_S) if after.isdecimal() else None
+
+
+def _message(text: str) -> str:
+    """Return the sentence of a metav1.Status, or what there is."""
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return text[:200]

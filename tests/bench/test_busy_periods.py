@@ -1,0 +1,91 @@
+"""What happens at the head of hp's busy periods, from raw data with known waits."""
+
+from pathlib import Path
+
+import pytest
+
+from orion.bench import busy_periods
+from orion.bench.colocation.run_files import RunFolder
+from tests.bench.colocation_folder import ColocationFolder
+
+HP = {"id": "server", "workload": "resnet50-inference", "options": {}}
+BE = {"id": "trainer", "workload": "resnet50-training", "options": {}}
+ARRIVALS = [0.01 * number for number in range(300)]  # every third is followed by one that has to queue
+ARRIVALS = sorted(ARRIVALS + [due + 0.001 for due in ARRIVALS[::3]])
+
+
+def served(head: float, stall_at: int | None = None) -> tuple[list[float], list[float]]:
+    """Serve in 4 ms a request; `head` seconds more where hp was idle, 50 ms more for one that stalls."""
+    starts, ends, free = [], [], 0.0
+    for number, due in enumerate(ARRIVALS):
+        longer = (head if due > free else 0.0) + (0.05 if number == stall_at else 0.0)
+        starts.append(max(due, free))
+        free = starts[-1] + 0.004 + longer
+        ends.append(free)
+    return starts, ends
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three rounds; alone stalls in the last of them."""
+    made = ColocationFolder(tmp_path / "out")
+    for number in range(3):
+        about = {"hp": HP, "round": number, "window": (0.5, 3.0)}
+        closed = [0.004 * step for step in range(800)]
+        made.write(f"server/{number}/hp-closed-loop.json.gz", system="x", system_spec={"kind": "alone"},
+                   **about, ends=closed)  # fmt: skip
+        be = {**BE, "amount": 1.0}
+        beside_nobody = [{**be, "ends": [0.01 * step for step in range(320)]}]
+        made.write(f"server/{number}/be-alone/trainer.json.gz", system="x", system_spec={"kind": "alone"},
+                   round=number, window=(0.5, 3.0), be=beside_nobody)  # fmt: skip
+        for path, head, stall in (("alone", 0.0, 200 if number == 2 else None), ("trainer/orion", 0.0005, None)):
+            starts, ends = served(head, stall)
+            spec = {"kind": "alone"} if path == "alone" else {"kind": "orion", "mode": "timeslice", "policy": "orion"}
+            clients = [] if path == "alone" else [{**be, "ends": [0.02 * step for step in range(160)]}]
+            made.write(f"server/{number}/{path}.json.gz", system=path.rpartition("/")[2], system_spec=spec, **about,
+                       arrivals=ARRIVALS, starts=starts, ends=ends, be=clients)  # fmt: skip
+    return made.root
+
+
+def test_only_requests_that_found_hp_idle_waited(folder: Path) -> None:
+    pairs = list(busy_periods.found(RunFolder(folder)))
+    row = busy_periods.waits(pairs)[-1]
+    assert row.count("+0.50") == 4  # the percentiles of the heads
+    assert row.count("+0.00") == 4  # and of the queued
+
+
+def test_a_stall_is_named_and_its_busy_period_left_out_on_both_sides(folder: Path) -> None:
+    found = RunFolder(folder)
+    assert "| server alone, round 3 | 1 | 50.0 |" in busy_periods.stalls(found)[2]
+    _, measured, without_rounds, without_periods = busy_periods.tails(list(busy_periods.found(found)))[2].split("|")[
+        1:5
+    ]
+    assert len(measured.split(",")) == 3
+    assert len(without_rounds.split(",")) == 2
+    ratios = [float(text) for text in without_periods.partition("(")[2].rstrip(") ").split(",")]
+    assert ratios == pytest.approx([ratios[0]] * 3, abs=0.01)
+
+
+def test_the_time_that_nobody_used_is_divided_among_busy_periods(folder: Path) -> None:
+    name, rounds = next(busy_periods.found(RunFolder(folder)))
+    row = [float(cell) for cell in busy_periods.losses([(name, rounds)])[2].split("|")[2:-1]]
+    share, be, periods, lost, longer, rest = row
+    assert [share, be, longer] == pytest.approx([0.533, 0.5, 0.5], abs=0.01)
+    assert lost == pytest.approx(1e3 * (1 - share - be) / periods, abs=0.02)
+    assert rest == pytest.approx(lost - longer, abs=0.02)
+
+
+def test_queueing_turns_a_slowdown_into_a_tail(tmp_path: Path) -> None:
+    made = ColocationFolder(tmp_path / "out")
+    made.pair(HP, BE, rounds=1)
+    rows = [row.split("|")[2:-1] for row in busy_periods.queueing(RunFolder(made.root))[2:]]
+    modelled = [float(row[3]) for row in rows if not row[0].strip()]
+    assert modelled == sorted(modelled)
+    assert modelled[0] > 1.0
+
+
+def test_a_folder_of_something_else_is_refused_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert busy_periods.main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err.count("\n") == 1

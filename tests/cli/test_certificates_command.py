@@ -1,0 +1,30 @@
+"""`orion certificates` says in one sentence what is wrong with what it was given."""
+
+import pytest
+
+from orion.cli.main import main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        (["show", "--kubeconfig", "/nonexistent"], 2, "there is no file /nonexistent"),
+        (["show", "--namespace", "No_Namespace"], 2, "--namespace cannot be 'No_Namespace'"),
+        (["rotate", "--configuration", "Deployment/x"], 2, "--configuration cannot be 'Deployment/x'"),
+        (["run", "--replica", "nowhere"], 2, "--replica cannot be 'nowhere'"),
+        (["run", "--look-every", "0"], 2, "--look-every cannot be"),
+    ],
+)
+def test_what_cannot_be_is_said(
+    arguments: list[str],
+    status: int,
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert main(["certificates", *arguments]) == status
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1

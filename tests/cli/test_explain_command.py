@@ -1,0 +1,120 @@
+"""`orion explain pod`: from files, without a cluster."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+SHARE = {
+    "apiVersion": "orion.gpu/v1alpha1", "kind": "GPUShare", "metadata": {"name": "training"},
+    "spec": {"priority": "be", "selector": {"matchLabels": {"app": "training"}}, "memory": {"limit": "8Gi"}},
+}  # fmt: skip
+
+
+def explain(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "orion.cli", "explain", "pod", *map(str, arguments)]
+    environment = {**os.environ, "KUBECONFIG": "/nowhere", "HOME": "/nowhere"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+
+
+def in_json(*arguments: str | Path) -> tuple[int, dict[str, Any]]:
+    done = explain(*arguments, "--offline", "--json")
+    return done.returncode, json.loads(done.stdout)
+
+
+def written(folder: Path, *documents: Any) -> Path:
+    path = folder / "given.yaml"
+    path.write_text(yaml.safe_dump_all(documents))
+    return path
+
+
+def test_a_pod_is_shown_as_a_diff_with_its_reasons() -> None:
+    done = explain("-f", ROOT / "examples" / "hp-pod.yaml", "--offline")
+    assert done.returncode == 0, done.stderr
+    assert "changed: Pod chat in namespace default" in done.stdout
+    assert "container server asks for 1 slot orion.gpu/hp in place of 1 nvidia.com/gpu" in done.stdout
+    assert "-        nvidia.com/gpu: 1\n+        orion.gpu/hp: '1'\n" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_what_makes_pods_is_explained_by_its_template(tmp_path: Path) -> None:
+    job = yaml.safe_load((ROOT / "examples" / "be-job.yaml").read_text())
+    cron = {
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly", "namespace": "team"},
+        "spec": {"jobTemplate": {"spec": job["spec"]}},
+    }  # fmt: skip
+    status, found = in_json("-f", written(tmp_path, SHARE, cron))
+    assert status == 0
+    assert (found["what"], found["namespace"], found["share"]) == ("CronJob nightly", "team", "training")
+    grant = next(each["value"] for each in found["patch"] if each["path"].endswith("orion~1grant"))
+    assert json.loads(grant)["containers"]["trainer"]["memoryLimitBytes"] == 8 * 2**30
+
+
+def test_a_pod_that_would_be_refused_says_why_and_fails(tmp_path: Path) -> None:
+    given = yaml.safe_load((ROOT / "examples" / "hp-pod.yaml").read_text())
+    given["spec"]["hostPID"] = True
+    done = explain("-f", written(tmp_path, given), "--offline")
+    assert done.returncode == 1
+    assert done.stdout.startswith("refused: Pod chat in namespace default\n  hostPID lets the pod reach")
+
+
+def test_a_pod_that_is_not_managed_says_what_is_missing(tmp_path: Path) -> None:
+    given = yaml.safe_load((ROOT / "examples" / "hp-pod.yaml").read_text())
+    del given["metadata"]["annotations"]
+    done = explain("-f", written(tmp_path, given), "--offline")
+    assert done.returncode == 0
+    assert "it has no annotation orion/priority" in done.stdout
+
+
+def test_one_of_several_is_chosen_by_name(tmp_path: Path) -> None:
+    pods = [{"kind": "Pod", "metadata": {"name": n}, "spec": {"containers": [{"name": "c"}]}} for n in ("one", "two")]
+    path = written(tmp_path, *pods)
+    assert in_json("two", "-f", path)[1]["what"] == "Pod two"
+    done = explain("-f", path, "--offline")
+    assert done.returncode == 1
+    assert "they hold: Pod one, Pod two" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence", "status"),
+    [
+        (("--offline",), "name a pod of the cluster, or give a file with -f", 2),
+        (("-f", "/nowhere.yaml", "--offline"), "/nowhere.yaml cannot be read", 1),
+        (("chat",), "give --offline to go without", 1),
+    ],
+)
+def test_what_cannot_be_explained_is_one_sentence(arguments: tuple[str, ...], sentence: str, status: int) -> None:
+    done = explain(*arguments)
+    assert done.returncode == status
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["kind: [", "just text", "", "kind: Pod\nspec: {containers: 7}\n"])
+def test_files_that_hold_no_pod(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "given.yaml"
+    path.write_text(text)
+    done = explain("-f", path, "--offline")
+    assert done.returncode in (1, 2)
+    assert done.stderr.startswith("orion: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_webhook_without_cluster_or_certificate_is_one_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "orion.cli", "webhook", "--certificates", str(tmp_path), "--kubeconfig"]
+    done = subprocess.run([*command, "/nowhere"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "no API server is known" in done.stderr
+    kubeconfig = tmp_path / "kubeconfig"
+    entries = {"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}]}
+    entries |= {"contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]}
+    kubeconfig.write_text(json.dumps({**entries, "current-context": "c", "users": [{"name": "c", "user": {}}]}))
+    done = subprocess.run([*command, str(kubeconfig)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "tls.crt cannot be read" in done.stderr

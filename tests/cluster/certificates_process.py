@@ -1,0 +1,139 @@
+"""`orion certificates` as processes of a test, under exactly the rights that the chart ships, and what they make."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes import client
+
+from orion.operator.certificates.bundles import Configuration
+from orion.operator.certificates.deciding import Phase, phase
+from orion.operator.certificates.issuing import utc_now
+from orion.operator.certificates.settings import CertificateSettings
+from orion.operator.certificates.state import State, read_state
+
+ROLE = Path(__file__).parents[2] / "charts" / "orion" / "files" / "certificates-role.yaml"
+SECRET = CertificateSettings().secret
+# Seconds: of this one API server a moment would do; the webhooks look at their files once a second.
+SPREAD, SETTLE, LOOK = 2.0, 1.0, 0.3
+
+
+class Certificates:
+    """The certificates of one namespace, and whoever looks after them.
+
+    Args:
+        api: the administrator's client.
+        namespace: of the Secret; the webhook configuration has its name, too.
+        kubeconfig: whose the processes are.
+        folder: for their log.
+    """
+
+    def __init__(self, api: client.ApiClient, namespace: str, kubeconfig: Path, folder: Path) -> None:
+        self.namespace, self._kubeconfig, self.log = namespace, kubeconfig, folder / "certificates.log"
+        self._core, self._admission = client.CoreV1Api(api), client.AdmissionregistrationV1Api(api)
+        self.replicas: list[str] = []
+
+    def command(self, name: str, *options: str) -> list[str]:
+        """Return the command line of `orion certificates NAME` for these."""
+        whose = ["--namespace", self.namespace, "--configuration", f"MutatingWebhookConfiguration/{self.namespace}"]
+        own = ["--kubeconfig", str(self._kubeconfig), *whose, *options]
+        return [sys.executable, "-m", "orion.cli", "certificates", name, *own]
+
+    def ask(self, name: str, *options: str) -> str:
+        """Run `orion certificates NAME`, and return what it says."""
+        done = subprocess.run(
+            self.command(name, *options), capture_output=True, text=True, timeout=60, env=_environment()
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @contextlib.contextmanager
+    def looked_after(self) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a process that looks after them, and kill it in the end."""
+        times = ["--spread", str(SPREAD), "--settle", str(SETTLE), "--look-every", str(LOOK), "--name", "127.0.0.1"]
+        where = [option for each in self.replicas for option in ("--replica", each)]
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(self.command("run", *times, *where), stdout=log, stderr=log, env=_environment())
+        try:
+            yield process
+            assert process.poll() is None, self.log.read_text()
+        finally:
+            process.kill()
+            process.wait(10)
+
+    @property
+    def state(self) -> State:
+        """What the Secret holds."""
+        try:
+            secret: Any = self._core.read_namespaced_secret(SECRET, self.namespace)
+        except client.ApiException as error:
+            if error.status != 404:
+                raise
+            return State()
+        return read_state(secret.data or {})
+
+    @property
+    def phase(self) -> Phase:
+        """Where the rotation is."""
+        return phase(self.state, utc_now())
+
+    def trusted(self) -> list[set[str]]:
+        """Return the authorities of each webhook of the configuration."""
+        found: Any = self._admission.read_mutating_webhook_configuration(self.namespace)
+        webhooks = [{"clientConfig": {"caBundle": each.client_config.ca_bundle or ""}} for each in found.webhooks]
+        bundles = Configuration("", {"webhooks": webhooks}).bundles
+        return [{each.fingerprint for each in bundle} for bundle in bundles]
+
+    def is_at(self, wanted: Phase) -> bool:
+        """Return whether the rotation is in this phase."""
+        return self.phase is wanted
+
+    def has_said_more(self, than: int) -> bool:
+        """Return whether the processes have logged more than so many characters."""
+        return len(self.log.read_text()) > than
+
+    def at_rest(self) -> bool:
+        """Return whether all is done, the caBundles included."""
+        state = self.state
+        return self.phase is Phase.AT_REST and all(
+            bundle == {each.fingerprint for each in state.trusted} for bundle in self.trusted()
+        )
+
+
+def grant_rights(
+    api: client.ApiClient, user: str, namespace: str, change: Callable[[dict[str, Any]], None] = lambda _: None
+) -> None:
+    """Let a user do what the chart's role says for the configuration that is named after the namespace.
+
+    Args:
+        api: the administrator's client.
+        user: who.
+        namespace: where.
+        change: of each role before it is made.
+    """
+    rights = client.RbacAuthorizationV1Api(api)
+    subjects = [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}]
+    for document in yaml.safe_load_all(ROLE.read_text()):
+        for rule in document["rules"]:
+            if rule.get("resourceNames") == ["orion"]:
+                rule["resourceNames"] = [namespace]
+        change(document)
+        kind, name = document["kind"], f"{document['metadata']['name']}-{user.replace(':', '-')}"
+        document["metadata"]["name"] = name
+        reference = {"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+        binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
+        if kind == "ClusterRole":
+            rights.create_cluster_role(document)
+            rights.create_cluster_role_binding(binding)
+        else:
+            rights.create_namespaced_role(namespace, document)
+            rights.create_namespaced_role_binding(namespace, binding)
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}

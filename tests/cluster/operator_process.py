@@ -1,0 +1,276 @@
+"""The operator as a process of a test, and what it stands between: objects of people, and statuses of a fake agent."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes import client
+
+from tests.cluster.waiting import eventually
+from tools.cluster import binaries
+
+ROOT = Path(__file__).parents[2]
+ROLE = ROOT / "charts" / "orion" / "files" / "operator-role.yaml"
+CRDS = ROOT / "charts" / "orion" / "crds"
+GROUP, VERSION = "orion.gpu", "v1alpha1"
+GRANT = "orion/grant"
+
+
+class OperatorProcess:
+    """`orion operator`, for one namespace or for all."""
+
+    def __init__(self, kubeconfig: Path, folder: Path, *options: str, name: str = "operator") -> None:
+        self._kubeconfig, self._options, self.log = kubeconfig, options, folder / f"{name}.log"
+        self._port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> "OperatorProcess":
+        """Start it; see `wait_until_ready`."""
+        command = [sys.executable, "-m", "orion.cli", "operator", "--kubeconfig", str(self._kubeconfig)]
+        command += ["--address", f"127.0.0.1:{self._port}", *self._options]
+        environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        return self
+
+    def wait_until_ready(self) -> "OperatorProcess":
+        """Return when it knows all objects and may write."""
+        eventually(lambda: self.knows_all() and self.metrics()["orion_operator_leader"] == 1)
+        return self
+
+    def knows_all(self) -> bool:
+        """Return whether it knows all objects; it may still be one that stands by."""
+        return self.running and self._answers("/readyz")
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended; if it has, its log is the assertion's text."""
+        assert self._process
+        assert self._process.poll() is None, self.log.read_text()[-2_000:]
+        return True
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, by itself or not."""
+        return self._process is None or self._process.poll() is not None
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """End it; return its exit status."""
+        assert self._process
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(how)
+        try:
+            return self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise
+
+    def metrics(self) -> dict[str, float]:
+        """Return its metrics by name and labels."""
+        text = self._get("/metrics")
+        return {name: float(value) for name, value in re.findall(r"^([^#\s]\S*) (\S+)$", text, re.MULTILINE)}
+
+    def writes(self) -> float:
+        """Return how many writes it has made, the Lease's left out."""
+        return sum(value for name, value in self.metrics().items() if name.startswith("orion_operator_writes_total"))
+
+    def at_rest(self) -> bool:
+        """Return whether nothing waits to be looked at."""
+        return self.metrics()["orion_operator_waiting"] == 0
+
+    def _answers(self, path: str) -> bool:
+        try:
+            return self._get(path) == "ok\n"
+        except OSError:
+            return False
+
+    def _get(self, path: str) -> str:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://127.0.0.1:{self._port}{path}", timeout=30) as answer:
+            return str(answer.read().decode())
+
+
+@contextlib.contextmanager
+def running_operator(
+    kubeconfig: Path, folder: Path, *options: str, name: str = "operator"
+) -> Iterator[OperatorProcess]:
+    """Run an operator until the end of the block."""
+    process = OperatorProcess(kubeconfig, folder, *options, name=name).start()
+    try:
+        yield process.wait_until_ready()
+    finally:
+        if not process.ended:
+            process.end()
+
+
+class World:
+    """Objects of one namespace, and a fake node agent, through an administrator's client."""
+
+    def __init__(self, api: client.ApiClient, namespace: str) -> None:
+        self.namespace, self._core = namespace, client.CoreV1Api(api)
+        self._objects, self._events = client.CustomObjectsApi(api), client.EventsV1Api(api)
+
+    def share(self, name: str, **spec: Any) -> None:
+        """Create a GPUShare; its selector is `app: NAME` unless given."""
+        spec = {"selector": {"matchLabels": {"app": name}}, "priority": "be"} | spec
+        body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "GPUShare", "metadata": {"name": name}, "spec": spec}
+        self._objects.create_namespaced_custom_object(GROUP, VERSION, self.namespace, "gpushares", body)
+
+    def change_share(self, name: str, **spec: Any) -> None:
+        """Change a GPUShare's spec."""
+        self._objects.patch_namespaced_custom_object(GROUP, VERSION, self.namespace, "gpushares", name, {"spec": spec})
+
+    def delete_share(self, name: str) -> None:
+        """Delete a GPUShare."""
+        self._objects.delete_namespaced_custom_object(GROUP, VERSION, self.namespace, "gpushares", name)
+
+    def scribble(self, name: str, message: str) -> None:
+        """Write nonsense into a GPUShare's status, as somebody with too many rights would."""
+        condition = {"type": "Ready", "status": "False", "reason": "Scribble", "message": message}
+        condition["lastTransitionTime"] = "2026-01-02T03:04:05Z"
+        body = {"status": {"conditions": [condition], "pods": {"governed": 99}}}
+        arguments = (GROUP, VERSION, self.namespace, "gpushares", name, body)
+        self._objects.patch_namespaced_custom_object_status(*arguments)
+
+    def share_status(self, name: str) -> dict[str, Any]:
+        """Return a GPUShare's status."""
+        found = self._objects.get_namespaced_custom_object(GROUP, VERSION, self.namespace, "gpushares", name)
+        return dict(found.get("status") or {})
+
+    def condition(self, share: str, kind: str) -> tuple[str, str]:
+        """Return a condition's status and reason."""
+        for each in self.share_status(share).get("conditions") or ():
+            if each["type"] == kind:
+                return each["status"], each["reason"]
+        return "", ""
+
+    def pod(self, name: str, app: str, node: str = "", priority: str | None = "be", **marks: str) -> None:
+        """Create a pod as it is after the webhook, but for its grant; `marks` are further annotations of orion/."""
+        annotations = {f"orion/{key}": value for key, value in marks.items()}
+        if priority:
+            annotations["orion/priority"] = priority
+        limits = {f"orion.gpu/{priority}": "1"} if priority else {}
+        spec: dict[str, Any] = {"containers": [{"name": "main", "image": "x/y:1", "resources": {"limits": limits}}]}
+        if node:
+            spec["nodeName"] = node
+        meta = {"name": name, "labels": {"app": app}, "annotations": annotations}
+        self._core.create_namespaced_pod(self.namespace, {"metadata": meta, "spec": spec})
+
+    def run(self, pod: str) -> None:
+        """Say that a pod runs, as its kubelet would."""
+        self._core.patch_namespaced_pod_status(pod, self.namespace, {"status": {"phase": "Running"}})
+
+    def relabel(self, pod: str, app: str) -> None:
+        """Change a pod's label `app`."""
+        self._core.patch_namespaced_pod(pod, self.namespace, {"metadata": {"labels": {"app": app}}})
+
+    def delete_pod(self, name: str) -> None:
+        """Delete a pod at once."""
+        self._core.delete_namespaced_pod(name, self.namespace, grace_period_seconds=0)
+
+    def read_pod(self, name: str) -> Any:
+        """Return a pod."""
+        return self._core.read_namespaced_pod(name, self.namespace)
+
+    def grant(self, pod: str) -> dict[str, Any]:
+        """Return a pod's grant; empty: it has none."""
+        text = (self.read_pod(pod).metadata.annotations or {}).get(GRANT)
+        return dict(json.loads(text)) if text else {}
+
+    def memory_limits(self) -> set[int | None]:
+        """Return the memory limits in the grants of all pods; None: no grant, or no limit."""
+        limits: set[int | None] = set()
+        for pod in self._core.list_namespaced_pod(self.namespace).items:
+            text = (pod.metadata.annotations or {}).get(GRANT)
+            grant = json.loads(text) if text else {}
+            limits.add(grant.get("containers", {}).get("main", {}).get("memoryLimitBytes"))
+        return limits
+
+    def complaint(self, pod: str) -> str:
+        """Return the reason of the pod's condition that says why it has no share's grant; empty: there is none."""
+        conditions = self.read_pod(pod).status.conditions or []
+        return next((each.reason for each in conditions if each.type == "orion.gpu/Governed"), "")
+
+    def events(self) -> list[tuple[str, str, str]]:
+        """Return the operator's Events: about whom, reason, note."""
+        found = self._events.list_namespaced_event(self.namespace).items
+        ours = [each for each in found if each.reporting_controller == "orion.gpu/operator"]
+        return sorted((each.regarding.name, each.reason, each.note) for each in ours)
+
+    def fake_agent_says(self, uuid: str, spec: Mapping[str, Any] | None = None, **status: Any) -> None:
+        """Create a GPUDevice if there is none, and write its status, as its node's agent would."""
+        name = uuid.lower()
+        body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "GPUDevice", "metadata": {"name": name}, "spec": spec or {}}
+        with contextlib.suppress(client.ApiException):
+            self._objects.create_cluster_custom_object(GROUP, VERSION, "gpudevices", body)
+        status = {"uuid": uuid, "model": "NVIDIA H200", "mode": "timeslice", "health": "Healthy"} | status
+        self._objects.patch_cluster_custom_object_status(GROUP, VERSION, "gpudevices", name, {"status": status})
+
+    def change_device(self, uuid: str, **spec: Any) -> None:
+        """Change a GPUDevice's spec, as people do."""
+        self._objects.patch_cluster_custom_object(GROUP, VERSION, "gpudevices", uuid.lower(), {"spec": spec})
+
+    def delete_device(self, uuid: str) -> None:
+        """Delete a GPUDevice."""
+        self._objects.delete_cluster_custom_object(GROUP, VERSION, "gpudevices", uuid.lower())
+
+    def reference(self, pod: str) -> dict[str, str]:
+        """Return how an agent refers to a pod."""
+        return {"namespace": self.namespace, "name": pod, "container": "main"}
+
+
+def apply(kubeconfig: Path, path: Path) -> None:
+    """Apply manifests as the kubeconfig's user."""
+    program = binaries.find_all()["kubectl"]
+    command = [str(program), "--kubeconfig", str(kubeconfig), "apply", "--server-side", "-f", str(path)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
+def apply_definitions(kubeconfig: Path, api: client.ApiClient) -> None:
+    """Make the kinds known, and return when they are served."""
+    apply(kubeconfig, CRDS)
+    kinds = client.CustomObjectsApi(api)
+
+    def served() -> bool:
+        try:
+            for plural in ("gpushares", "gpudevices"):
+                kinds.list_cluster_custom_object(GROUP, VERSION, plural)
+        except client.ApiException:
+            return False
+        return True
+
+    eventually(served)
+
+
+def grant_rights(api: client.ApiClient, user: str, namespace: str) -> None:
+    """Let a user do what the chart's role says, and no more; the Lease is in `namespace`."""
+    rights = client.RbacAuthorizationV1Api(api)
+    subjects = [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}]
+    for document in yaml.safe_load_all(ROLE.read_text()):
+        kind, name = document["kind"], document["metadata"]["name"]
+        reference = {"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+        if kind == "ClusterRole":
+            with contextlib.suppress(client.ApiException):
+                rights.create_cluster_role(document)
+            binding = {"metadata": {"name": f"{name}-{namespace}"}, "roleRef": reference, "subjects": subjects}
+            rights.create_cluster_role_binding(binding)
+        else:
+            rights.create_namespaced_role(namespace, document)
+            binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
+            rights.create_namespaced_role_binding(namespace, binding)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

@@ -1,0 +1,161 @@
+"""Twenty pods a second through rotation, rollout and upgrade: none is refused, none slips through unpatched.
+
+The webhooks, the API server and the rotation are real; the kubelet and the Service are stand-ins (webhook_fleet.py).
+"""
+
+import contextlib
+import functools
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client
+
+from orion.operator.certificates.deciding import Phase
+from orion.operator.certificates.state import State
+from orion.operator.webhook import manifests
+from orion.operator.webhook.reviews import PATH
+from tests.cluster import api_types, running_webhook
+from tests.cluster.certificates_process import SECRET, Certificates, grant_rights
+from tests.cluster.conftest import Kubectl
+from tests.cluster.running_webhook import LABEL, RunningWebhook
+from tests.cluster.waiting import eventually
+from tests.cluster.webhook_fleet import Background, Creations, Fleet, NewApiServer, StandInKubelet, fleet
+from tools.cluster.access import Access
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+RATE = 20.0
+LATE = (0.2, 2.5)  # seconds until each webhook's stand-in kubelet brings the Secret
+
+
+class Scene:
+    """A namespace whose pods two webhooks admit, by certificates that the operator's command has made."""
+
+    def __init__(self, api: client.ApiClient, namespace: str, certificates: Certificates, fleet: Fleet) -> None:
+        self.api, self.namespace, self.certificates, self.fleet = api, namespace, certificates, fleet
+
+    @contextlib.contextmanager
+    def under_load(self) -> Iterator[Creations]:
+        """Make pods throughout the block, and new connections too; in the end, none was refused."""
+        newcomer = NewApiServer(self.api, self.namespace, self.fleet.service.port)
+        with Background(newcomer.work, every=0.05), Creations(self.api, self.namespace, RATE) as creations:
+            yield creations
+        assert creations.refused == []
+        assert creations.unpatched == []
+        assert newcomer.refused == []
+        # The figures mean something: the rate was reached, and connections were made all the while.
+        assert creations.made >= 0.9 * RATE * creations.seconds > 40
+        assert newcomer.handshakes > creations.seconds
+
+
+@pytest.fixture
+def scene(
+    api: client.ApiClient,
+    control_plane: Access,
+    namespace: str,
+    kubeconfig_for: Callable[..., Path],
+    tmp_path: Path,
+) -> Iterator[Scene]:
+    api_types.establish(api)
+    user = f"system:serviceaccount:{namespace}:orion-operator"
+    grant_rights(api, user, namespace)
+    running_webhook.allow(api, namespace)
+    certificates = Certificates(api, namespace, kubeconfig_for(user), tmp_path)
+    admission = client.AdmissionregistrationV1Api(api)
+    with contextlib.ExitStack() as stack:
+        folders = [Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="orion-webhook-"))) for _ in LATE]
+        volumes = {folder / "volume": late for folder, late in zip(folders, LATE, strict=True)}
+        for volume in volumes:
+            volume.mkdir()
+        stack.callback(running_webhook.disallow, api, namespace)
+        stack.enter_context(Background(StandInKubelet(api, namespace, SECRET, volumes).work, every=0.1))
+        webhooks = [
+            RunningWebhook(
+                control_plane, volume.parent, namespace, ("--certificates", str(volume), "--leave-seconds", "1")
+            )
+            for volume in volumes
+        ]
+        with certificates.looked_after():  # the Secret comes first: without it no webhook's pod would start
+            eventually(lambda: all((volume / "tls.crt").exists() for volume in volumes))
+        behind = stack.enter_context(fleet(webhooks))
+        reach = {"url": f"https://127.0.0.1:{behind.service.port}{PATH}"}
+        admission.create_mutating_webhook_configuration(
+            manifests.webhook(reach, namespace, webhooks[0].selector), field_manager="chart", field_validation="Strict"
+        )
+        stack.callback(admission.delete_mutating_webhook_configuration, namespace)
+        certificates.replicas = [f"127.0.0.1:{each.port}" for each in webhooks]
+        with certificates.looked_after():
+            eventually(certificates.at_rest)
+        client.CoreV1Api(api).patch_namespace(namespace, {"metadata": {"labels": {LABEL: namespace}}})
+        eventually(lambda: _is_admitted(api, namespace))
+        yield Scene(api, namespace, certificates, behind)
+
+
+def _is_admitted(api: client.ApiClient, namespace: str) -> bool:
+    """Return whether a pod that cannot be is refused by the webhook."""
+    metadata = {"name": "probe", "annotations": {"orion/priority": "nonsense"}}
+    spec = {"containers": [{"name": "main", "image": "localhost/none:1"}]}
+    try:
+        client.CoreV1Api(api).create_namespaced_pod(namespace, {"metadata": metadata, "spec": spec}, dry_run="All")
+    except client.ApiException as refusal:
+        return "must be hp or be" in str(refusal.body)
+    return False
+
+
+def fingerprints(state: State) -> set[str]:
+    return {each.fingerprint for each in (state.leaf, state.authority) if each is not None}
+
+
+def test_nobody_notices_a_rotation(scene: Scene) -> None:
+    before = scene.certificates.state
+    with scene.certificates.looked_after(), scene.under_load() as creations:
+        eventually(lambda: creations.made > 20)
+        assert "a new authority is made" in scene.certificates.ask("rotate")
+        eventually(lambda: scene.certificates.phase is Phase.EXCHANGED)
+        eventually(scene.certificates.at_rest)
+        made = creations.made
+        eventually(lambda: creations.made > made + 20)
+    after = scene.certificates.state
+    assert fingerprints(before).isdisjoint(fingerprints(after))
+    shown = scene.certificates.ask(
+        "show", *(part for each in scene.certificates.replicas for part in ("--replica", each))
+    )
+    assert shown.count("shows the leaf") == 2
+    assert "at-rest" in shown
+
+
+def test_nobody_notices_a_rollout_and_an_upgrade_in_the_middle_of_a_rotation(scene: Scene, kubectl: Kubectl) -> None:
+    webhooks = scene.fleet.webhooks
+    with scene.certificates.looked_after(), scene.under_load():
+        scene.certificates.ask("rotate")
+        changed: dict[str, Any] = manifests.webhook(
+            {"url": f"https://127.0.0.1:{scene.fleet.service.port}{PATH}"},
+            scene.namespace,
+            webhooks[0].selector,
+        )
+        changed["webhooks"][0]["timeoutSeconds"] = 7  # a new version of the chart, which knows of no caBundle
+        kubectl("apply", "--server-side", "--force-conflicts", "--field-manager", "chart", "-f", "-", given=changed)
+        for webhook in webhooks:
+            webhook.arguments = (*webhook.arguments, "--log-level", "debug")
+        scene.fleet.roll_out()
+        eventually(scene.certificates.at_rest)
+        scene.fleet.roll_out()
+    found: Any = client.AdmissionregistrationV1Api(scene.api).read_mutating_webhook_configuration(scene.namespace)
+    assert found.webhooks[0].timeout_seconds == 7
+
+
+def test_nobody_notices_that_two_rotate_and_are_killed_again_and_again(scene: Scene) -> None:
+    with scene.under_load():
+        scene.certificates.ask("rotate")
+        for wanted in (Phase.EXCHANGED, Phase.AT_REST):
+            for _ in range(2):  # killed within the wait, and begun anew
+                said = len(scene.certificates.log.read_text())
+                with scene.certificates.looked_after(), scene.certificates.looked_after():
+                    eventually(functools.partial(scene.certificates.has_said_more, said))
+            with scene.certificates.looked_after(), scene.certificates.looked_after():
+                eventually(functools.partial(scene.certificates.is_at, wanted))
+        with scene.certificates.looked_after():
+            eventually(scene.certificates.at_rest)

@@ -1,0 +1,191 @@
+"""What goes wrong around the operator: it is killed, cut off, told old things, or there twice. The state converges."""
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.conftest import client_for
+from tests.cluster.cut_proxy import cut_proxy
+from tests.cluster.operator_process import OperatorProcess, World, apply_definitions, running_operator
+from tests.cluster.waiting import eventually
+from tools.cluster.control_plane import ControlPlane
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+GI = 2**30
+NAMESPACE = "default"
+LEASE = ("--lease-namespace", NAMESPACE)
+PODS = 30
+
+
+@pytest.fixture
+def plane(own_control_plane: ControlPlane) -> ControlPlane:
+    """A control plane of its own that knows the kinds."""
+    with client_for(own_control_plane.access.kubeconfig) as api:
+        apply_definitions(own_control_plane.access.kubeconfig, api)
+    return own_control_plane
+
+
+@pytest.fixture
+def world(plane: ControlPlane) -> Iterator[World]:
+    with client_for(plane.access.kubeconfig) as api:
+        yield World(api, NAMESPACE)
+
+
+def make(world: World, pods: int = PODS) -> None:
+    """Make a share and its pods, and say that each has the grant once the operator is there."""
+    world.share("training", memory={"limit": "1Gi"})
+    for number in range(pods):
+        world.pod(f"train-{number}", "training")
+
+
+def settled(world: World, limit: int) -> None:
+    """Wait until all pods have a limit, and the share says so."""
+    eventually(lambda: world.memory_limits() == {limit})
+    eventually(lambda: world.condition("training", "Ready") == ("True", "Granted"))
+
+
+def test_killed_again_and_again_in_the_middle_of_its_work_it_converges(
+    plane: ControlPlane, world: World, tmp_path: Path
+) -> None:
+    make(world)
+    moments = random.Random(20260102)
+    process = OperatorProcess(plane.access.kubeconfig, tmp_path, *LEASE)
+    try:
+        for attempt in range(8):
+            world.change_share("training", memory={"limit": f"{attempt + 2}Gi"})
+            process.start()
+            if attempt % 2:  # else somewhere in its start
+                process.wait_until_ready()
+            _pass(moments.uniform(0, 0.6))
+            process.end(signal.SIGKILL)
+        process.start().wait_until_ready()
+        settled(world, 9 * GI)
+        eventually(process.at_rest)
+        assert len(world.events()) == len(set(world.events()))
+    finally:
+        process.end()
+
+
+def test_what_changes_while_the_watch_is_cut_is_known_after_it(
+    plane: ControlPlane, world: World, tmp_path: Path
+) -> None:
+    make(world, pods=5)
+    with cut_proxy(plane.access.url) as proxy:
+        way = proxy.kubeconfig(plane.access.kubeconfig, tmp_path / "through-proxy")
+        with running_operator(way, tmp_path, *LEASE):
+            settled(world, GI)
+            proxy.cut()
+            world.change_share("training", memory={"limit": "2Gi"})
+            world.pod("late", "training")
+            world.delete_pod("train-0")
+            proxy.mend()
+            settled(world, 2 * GI)
+            eventually(lambda: world.share_status("training")["pods"]["governed"] == 5)
+
+
+def test_the_api_server_restarts_and_its_versions_are_too_old(
+    plane: ControlPlane, world: World, tmp_path: Path
+) -> None:
+    """A restarted API server has an empty cache of changes: a watch from before gets 410 Gone, and lists anew."""
+    make(world, pods=5)
+    world.share("doomed", selector={"matchLabels": {"app": "doomed"}})
+    world.pod("orphan", "doomed")
+    with cut_proxy(plane.access.url) as proxy:
+        way = proxy.kubeconfig(plane.access.kubeconfig, tmp_path / "through-proxy")
+        with running_operator(way, tmp_path, *LEASE, "--census-seconds", "3", "--verbose") as operator:
+            settled_with_orphan(world)
+            proxy.cut()
+            world.delete_share("doomed")
+            world.change_share("training", memory={"limit": "3Gi"})
+            plane.restart("kube-apiserver")
+            proxy.mend()
+            eventually(lambda: "Restarting the watch-stream for gpushares" in operator.log.read_text())  # kopf's 410
+            eventually(lambda: world.complaint("orphan") == "ShareDeleted")
+            eventually(lambda: world.grant("train-0")["containers"]["main"]["memoryLimitBytes"] == 3 * GI)
+            assert operator.running
+
+
+def settled_with_orphan(world: World) -> None:
+    eventually(lambda: world.condition("training", "Ready") == ("True", "Granted"))
+    eventually(lambda: world.grant("orphan").get("share") == "doomed")
+
+
+def test_the_api_server_restarts_under_a_working_operator(plane: ControlPlane, world: World, tmp_path: Path) -> None:
+    make(world)
+    with running_operator(plane.access.kubeconfig, tmp_path, *LEASE) as operator:
+        settled(world, GI)
+        world.change_share("training", memory={"limit": "2Gi"})
+        plane.restart("kube-apiserver")
+        settled(world, 2 * GI)
+        assert operator.running
+
+
+def test_two_operators_by_mistake_do_not_flap(plane: ControlPlane, world: World, tmp_path: Path) -> None:
+    make(world)
+    way = plane.access.kubeconfig
+    with (
+        running_operator(way, tmp_path, *LEASE, "--no-elect", name="one") as one,
+        running_operator(way, tmp_path, *LEASE, "--no-elect", name="other") as other,
+    ):
+        settled(world, GI)
+        for limit in (2, 3):
+            world.change_share("training", memory={"limit": f"{limit}Gi"})
+            settled(world, limit * GI)
+        eventually(lambda: one.at_rest() and other.at_rest())
+        status, versions = world.share_status("training"), _versions(world)
+        before = one.writes() + other.writes()
+        _pass(8)
+        assert one.writes() + other.writes() == before
+        assert world.share_status("training") == status
+        assert _versions(world) == versions
+        assert len(world.events()) == len(set(world.events()))
+
+
+def test_of_two_operators_one_writes_and_the_other_takes_over(
+    plane: ControlPlane, world: World, tmp_path: Path
+) -> None:
+    make(world, pods=5)
+    way = plane.access.kubeconfig
+    with running_operator(way, tmp_path, *LEASE, name="first") as first:
+        settled(world, GI)
+        second = OperatorProcess(way, tmp_path, *LEASE, name="second").start()
+        try:
+            eventually(second.knows_all)
+            world.change_share("training", memory={"limit": "2Gi"})
+            settled(world, 2 * GI)
+            assert second.writes() == 0
+            first.end(signal.SIGKILL)
+            world.change_share("training", memory={"limit": "3Gi"})
+            settled(world, 3 * GI)
+            assert second.writes() > 0
+        finally:
+            second.end()
+
+
+def test_somebody_else_writes_the_status_and_the_conflict_ends(
+    plane: ControlPlane, world: World, tmp_path: Path
+) -> None:
+    make(world, pods=3)
+    with running_operator(plane.access.kubeconfig, tmp_path, *LEASE) as operator:
+        settled(world, GI)
+        for number in range(20):
+            world.scribble("training", f"scribble {number}")
+            world.change_share("training", memory={"limit": f"{number + 2}Gi"})
+        settled(world, 21 * GI)
+        eventually(lambda: world.share_status("training")["pods"]["granted"] == 3)
+        assert operator.running
+
+
+def _pass(seconds: float) -> None:
+    """Let time pass: what is tested is that nothing happens in it, or that it ends anywhere."""
+    end = time.monotonic() + seconds
+    eventually(lambda: time.monotonic() >= end)
+
+
+def _versions(world: World) -> list[str]:
+    return [world.read_pod(f"train-{number}").metadata.resource_version for number in range(PODS)]

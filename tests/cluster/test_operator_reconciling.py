@@ -1,0 +1,182 @@
+"""The operator on a real API server, under exactly the rules that the chart ships: from shares to grants and status."""
+
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import client
+
+from tests.cluster.conftest import FakeNode, Kubectl
+from tests.cluster.operator_process import CRDS, OperatorProcess, World, grant_rights, running_operator
+from tests.cluster.waiting import eventually
+
+pytestmark = pytest.mark.cluster
+
+GI = 2**30
+
+
+@pytest.fixture
+def world(api: client.ApiClient, namespace: str, kubectl: Kubectl) -> World:
+    kubectl("apply", "--server-side", "-f", CRDS)
+    kubectl("wait", "--for=condition=Established", "crd/gpushares.orion.gpu", "crd/gpudevices.orion.gpu")
+    return World(api, namespace)
+
+
+@pytest.fixture
+def operator(
+    world: World, api: client.ApiClient, kubeconfig_for: Callable[..., Path], tmp_path: Path
+) -> Iterator[OperatorProcess]:
+    user = f"system:serviceaccount:{world.namespace}:orion-operator"
+    grant_rights(api, user, world.namespace)
+    options = ("--namespace", world.namespace, "--lease-namespace", world.namespace)
+    with running_operator(kubeconfig_for(user), tmp_path, *options) as process:
+        yield process
+
+
+@pytest.fixture
+def gpu(world: World) -> Iterator[str]:
+    uuid = f"GPU-{world.namespace.removeprefix('test-')[:8]}-0000-4000-8000-000000000000"
+    yield uuid
+    world.delete_device(uuid)
+
+
+def test_a_share_reaches_its_pods_and_a_change_follows_without_a_restart(
+    world: World, operator: OperatorProcess
+) -> None:
+    for number in range(5):
+        world.pod(f"train-{number}", "training")
+    world.share("training", memory={"limit": "8Gi"})
+    eventually(lambda: world.memory_limits() == {8 * GI})
+    eventually(lambda: world.condition("training", "Ready") == ("True", "Granted"))
+    status = world.share_status("training")
+    assert status["pods"] == {"governed": 5, "granted": 5, "running": 0, "unannotated": 0}
+    assert world.condition("training", "HookInjected") == ("Unknown", "NoClients")
+
+    world.change_share("training", memory={"limit": "4Gi"})
+    eventually(lambda: world.memory_limits() == {4 * GI})
+    eventually(lambda: world.share_status("training")["observedGeneration"] == 2)
+    eventually(lambda: world.condition("training", "Ready") == ("True", "Granted"))
+    assert world.grant("train-0")["shareGeneration"] == 2
+
+
+def test_at_rest_nothing_is_written(world: World, operator: OperatorProcess) -> None:
+    world.share("training", memory={"limit": "8Gi"})
+    for number in range(5):
+        world.pod(f"train-{number}", "training")
+    eventually(lambda: world.share_status("training").get("pods", {}).get("granted") == 5 and operator.at_rest())
+    before = operator.writes()
+    assert before > 0
+    assert operator.end() == 0
+    operator.start().wait_until_ready()
+    eventually(operator.at_rest)
+    assert operator.writes() == 0  # the new process counts from nothing, and found nothing to write
+
+
+def test_a_deleted_shares_pods_keep_their_grant_and_say_so(world: World, operator: OperatorProcess) -> None:
+    world.share("training", memory={"limit": "8Gi"})
+    world.pod("train", "training")
+    eventually(lambda: world.grant("train").get("share") == "training")
+    grant = world.grant("train")
+    world.delete_share("training")
+    eventually(lambda: world.complaint("train") == "ShareDeleted")
+    assert world.grant("train") == grant
+    assert [(who, reason) for who, reason, _ in world.events()] == [("train", "ShareDeleted")]
+    world.share("training", memory={"limit": "2Gi"})
+    eventually(lambda: world.grant("train")["containers"]["main"]["memoryLimitBytes"] == 2 * GI)
+    assert world.complaint("train") == ""
+
+
+def test_a_name_goes_before_selectors_and_two_selectors_are_a_conflict_that_names_both(
+    world: World, operator: OperatorProcess
+) -> None:
+    world.share("one", selector={"matchLabels": {"app": "x"}}, memory={"limit": "1Gi"})
+    world.share("two", selector={"matchLabels": {"app": "x"}}, memory={"limit": "2Gi"})
+    world.pod("named", "x", share="two")
+    world.pod("torn", "x")
+    eventually(lambda: world.grant("named").get("share") == "two")
+    eventually(lambda: world.complaint("torn") == "SelectorsOverlap")
+    for share in ("one", "two"):
+        eventually(functools.partial(_overlaps, world, share))
+        ready = next(each for each in world.share_status(share)["conditions"] if each["type"] == "Ready")
+        assert "pod torn" in ready["message"]
+        assert "one and two" in ready["message"]
+    world.change_share("one", selector={"matchLabels": {"app": "y"}})
+    eventually(lambda: world.grant("torn").get("share") == "two")
+    eventually(lambda: world.complaint("torn") == "")
+    eventually(lambda: world.condition("one", "Ready") == ("True", "NoPods"))
+
+
+def test_pods_that_lack_the_annotation_are_counted_and_named(world: World, operator: OperatorProcess) -> None:
+    world.share("training")
+    world.pod("left-out", "training", priority=None)
+    eventually(lambda: world.share_status("training").get("pods", {}).get("unannotatedNames") == ["left-out"])
+    assert world.share_status("training")["pods"]["governed"] == 0
+    assert world.grant("left-out") == {}
+    eventually(lambda: ("training", "PodsWithoutAnnotation") in [event[:2] for event in world.events()])
+
+
+def test_what_agents_say_becomes_rows_conditions_and_labels(
+    world: World, operator: OperatorProcess, fake_node: FakeNode, api: client.ApiClient, gpu: str
+) -> None:
+    node = fake_node("a", {"orion.gpu/hp": "1", "orion.gpu/be": "4"})
+    world.share("chat", priority="hp", maxSlowdown="1.3")
+    world.pod("chat", "chat", node, priority="hp")
+    world.run("chat")
+    slot = {"name": "hp-0", "priority": "hp", "pod": world.reference("chat"), "clients": 1}
+    row = {"slot": "hp-0", "priority": "hp", "pod": world.reference("chat"), "processId": 7, "command": "python"}
+    world.fake_agent_says(gpu, node=node, mode="mps", heldSlots=[slot], clients=[{**row, "busyRatio": "0.5"}])
+    eventually(lambda: world.condition("chat", "HookInjected") == ("True", "Joined"))
+    status = world.share_status("chat")
+    assert (status["gpus"], status["clientCounts"]["total"]) == (1, 1)
+    assert status["clients"] == [{**row, "busyRatio": "0.5", "node": node, "gpu": gpu, "state": ""}]
+
+    labels = eventually(lambda: _labels(api, node))
+    assert labels == {"orion/gpus": "1", "orion/gpu-model": "NVIDIA-H200", "orion/mode": "mps"}
+    world.change_device(gpu, cordon=True)
+    world.fake_agent_says(gpu, mode="timeslice")
+    expected = {"orion/gpus": "0", "orion/gpu-model": "NVIDIA-H200", "orion/mode": "timeslice"}
+    eventually(lambda: _labels(api, node) == expected)
+    eventually(lambda: world.condition("chat", "Degraded") == ("True", "ModeTimeslice"))
+
+    policy = {"name": "gate", "share": "elsewhere/other"}
+    world.fake_agent_says(gpu, policy=policy)
+    eventually(lambda: world.condition("chat", "PolicyConflict") == ("True", "OtherShare"))
+
+
+def test_a_pod_without_the_hook_is_named_and_where_the_share_fails_closed_evicted_after_an_event(
+    world: World, operator: OperatorProcess, fake_node: FakeNode, gpu: str
+) -> None:
+    node = fake_node("a", {"orion.gpu/be": "4"})
+    world.share("strict", failClosed=True)
+    world.share("mild")
+    for name in ("strict", "mild"):
+        world.pod(name, name, node)
+        world.run(name)
+    strangers = [{"processId": 9, "command": "miner", "pod": world.reference(name)} for name in ("strict", "mild")]
+    world.fake_agent_says(gpu, node=node, strangers=strangers, strangerCount=2)
+    eventually(lambda: world.read_pod("strict").metadata.deletion_timestamp)
+    assert ("strict", "HookMissing") in [event[:2] for event in world.events()]
+    eventually(lambda: world.condition("mild", "HookInjected") == ("False", "Unmanaged"))
+    assert world.read_pod("mild").metadata.deletion_timestamp is None
+    notes = [note for who, reason, note in world.events() if (who, reason) == ("mild", "HookInjectedUnmanaged")]
+    assert len(notes) == 1
+    assert "process 9 (miner) of pod mild" in notes[0]
+
+
+def test_kubectl_shows_what_people_want_to_know(world: World, operator: OperatorProcess, kubectl: Kubectl) -> None:
+    world.share("training", memory={"limit": "8Gi"})
+    world.pod("train", "training")
+    eventually(lambda: world.condition("training", "Ready") == ("True", "Granted"))
+    head, row = kubectl("get", "gpushares", "-n", world.namespace).splitlines()
+    assert head.split()[:7] == ["NAME", "PRIORITY", "MEMORY", "PODS", "CLIENTS", "READY", "REASON"]
+    assert row.split()[:7] == ["training", "be", "8Gi", "1", "0", "True", "Granted"]
+
+
+def _overlaps(world: World, share: str) -> bool:
+    return world.condition(share, "Ready") == ("False", "SelectorsOverlap")
+
+
+def _labels(api: client.ApiClient, node: str) -> dict[str, str]:
+    labels = client.CoreV1Api(api).read_node(node).metadata.labels
+    return {key: value for key, value in labels.items() if key.startswith("orion/")}

@@ -1,0 +1,255 @@
+"""Two real webhooks as a cluster has them, and a stand-in for each part of it that is not here.
+
+There is no kubelet, so `StandInKubelet` brings the Secret into each webhook's folder, some time later; there is no
+kube-proxy, so `StandInService` hands connections to whichever webhooks are ready. All else is real: the webhooks are
+processes, the API server asks them, and the certificates are made and rotated by `orion certificates run`.
+"""
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import os
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kubernetes import client
+
+from tests.cluster.running_webhook import RunningWebhook
+
+
+class StandInService:
+    """A port that hands each new connection to the next of the ready webhooks, as kube-proxy does for a Service."""
+
+    def __init__(self) -> None:
+        self.ready: list[int] = []
+        self.port = 0
+        self._turn = itertools.count()
+        self._loop = asyncio.new_event_loop()
+        self._listening = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "StandInService":
+        self._thread.start()
+        assert self._listening.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self.port = server.sockets[0].getsockname()[1]
+        self._listening.set()
+        self._loop.run_forever()
+        server.close()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0.05))
+        self._loop.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ready = self.ready
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            port = ready[next(self._turn) % len(ready)] if ready else 1  # nothing listens on port 1
+            try:
+                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                writer.transport.abort()
+                return
+            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+@dataclass
+class Background:
+    """Work that is done again and again in a thread until the end of a block; its failure fails the block."""
+
+    work: Callable[[], None]
+    every: float
+    _end: threading.Event = field(default_factory=threading.Event)
+    _failure: list[BaseException] = field(default_factory=list)
+
+    def __enter__(self) -> "Background":
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._end.set()
+        self._thread.join(30)
+        if self._failure and kind is None:
+            raise self._failure[0]
+
+    def _run(self) -> None:
+        try:
+            while not self._end.wait(self.every):
+                self.work()
+        except BaseException as failure:
+            self._failure.append(failure)
+
+
+class StandInKubelet:
+    """Brings a Secret's tls.crt and tls.key into folders as kubelets do: late, and by exchanging one link."""
+
+    def __init__(self, api: client.ApiClient, namespace: str, secret: str, volumes: dict[Path, float]) -> None:
+        self._core, self._where, self._volumes = client.CoreV1Api(api), (secret, namespace), volumes
+        self._versions: list[tuple[float, str, dict[str, str]]] = []
+        self._brought: dict[Path, str] = {}
+
+    def work(self) -> None:
+        """Look at the Secret, and bring whatever has been due."""
+        try:
+            secret: Any = self._core.read_namespaced_secret(*self._where)
+        except client.ApiException as error:
+            if error.status != 404:
+                raise
+            return
+        version = secret.metadata.resource_version
+        if not self._versions or self._versions[-1][1] != version:
+            self._versions.append((time.monotonic(), version, dict(secret.data)))
+        for volume, late in self._volumes.items():
+            due = [each for each in self._versions if each[0] <= time.monotonic() - late]
+            if due and self._brought.get(volume) != due[-1][1]:
+                _project(volume, due[-1][1], due[-1][2])
+                self._brought[volume] = due[-1][1]
+
+
+def _project(volume: Path, version: str, data: dict[str, str]) -> None:
+    folder = volume / f"..{version}"
+    folder.mkdir(parents=True)
+    for name in ("tls.crt", "tls.key"):
+        (folder / name).write_bytes(base64.b64decode(data[name]))
+        if not (volume / name).is_symlink():
+            (volume / name).symlink_to(Path("..data") / name)
+    (volume / "..next").symlink_to(folder.name)
+    os.replace(volume / "..next", volume / "..data")
+
+
+class NewApiServer:
+    """A stand-in for an API server that has no connection yet: it trusts what the configuration says, and connects."""
+
+    def __init__(self, api: client.ApiClient, configuration: str, port: int) -> None:
+        self._admission, self._name, self._port = client.AdmissionregistrationV1Api(api), configuration, port
+        self.handshakes = 0
+        self.refused: list[str] = []
+
+    def work(self) -> None:
+        """Read the bundle, and make a handshake by it."""
+        found: Any = self._admission.read_mutating_webhook_configuration(self._name)
+        bundle = base64.b64decode(found.webhooks[0].client_config.ca_bundle).decode()
+        asyncio.run(self._handshake(ssl.create_default_context(cadata=bundle)))
+
+    async def _handshake(self, context: ssl.SSLContext) -> None:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=context)
+            writer.transport.abort()
+            self.handshakes += 1
+        except ssl.SSLError as error:
+            self.refused.append(str(error))
+
+
+class Creations:
+    """Pods made at a steady rate, whatever becomes of them; each in its own time, none waiting for another."""
+
+    def __init__(self, api: client.ApiClient, namespace: str, rate: float) -> None:
+        self._core, self._namespace, self._period = client.CoreV1Api(api), namespace, 1 / rate
+        self._end = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self.made, self.began, self.seconds = 0, 0.0, 0.0
+        self.refused: list[str] = []
+        self.unpatched: list[str] = []
+
+    def __enter__(self) -> "Creations":
+        self._clock = threading.Thread(target=self._run, daemon=True)
+        self.began = time.monotonic()
+        self._clock.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._clock.join(30)
+        for thread in self._threads:
+            thread.join(30)
+        self.seconds = time.monotonic() - self.began
+
+    def _run(self) -> None:
+        for number in itertools.count():
+            if self._end.wait(max(0.0, self.began + number * self._period - time.monotonic())):
+                return
+            thread = threading.Thread(target=self._make, args=(f"pod-{number}",), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _make(self, name: str) -> None:
+        container = {"name": "main", "image": "localhost/none:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+        metadata = {"name": name, "annotations": {"orion/priority": "be"}}
+        try:
+            made: Any = self._core.create_namespaced_pod(
+                self._namespace, {"metadata": metadata, "spec": {"containers": [container]}}
+            )
+        except Exception as error:
+            self.refused.append(f"{name}: {getattr(error, 'body', error)}")
+            return
+        self.made += 1
+        seated = "orion.gpu/be" in made.spec.containers[0].resources.limits
+        if not seated or "orion/grant" not in made.metadata.annotations:
+            self.unpatched.append(name)
+
+
+@dataclass
+class Fleet:
+    """The webhooks, behind the stand-in for their Service.
+
+    Args:
+        service: the stand-in.
+        webhooks: the processes.
+    """
+
+    service: StandInService
+    webhooks: list[RunningWebhook]
+
+    def admit(self) -> None:
+        """Let all webhooks that are ready have connections."""
+        self.service.ready = [each.port for each in self.webhooks]
+
+    def roll_out(self) -> None:
+        """Restart the webhooks one after another, as a Deployment with maxUnavailable 1 does."""
+        for webhook in self.webhooks:
+            others = [each.port for each in self.webhooks if each is not webhook]
+            process = webhook.process
+            assert process is not None
+            process.terminate()  # the webhook goes on for its time to leave, in which the Service forgets it
+            self.service.ready = others
+            assert process.wait(30) == 0
+            webhook.start()
+            self.admit()
+
+
+@contextlib.contextmanager
+def fleet(webhooks: list[RunningWebhook]) -> Iterator[Fleet]:
+    """Start webhooks behind the stand-in for a Service."""
+    with StandInService() as service:
+        made = Fleet(service, webhooks)
+        try:
+            for webhook in webhooks:
+                webhook.start()
+            made.admit()
+            yield made
+        finally:
+            for webhook in webhooks:
+                if webhook.process is not None and webhook.process.poll() is None:
+                    webhook.stop()

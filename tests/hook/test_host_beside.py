@@ -1,0 +1,56 @@
+"""be beside hp where contexts run together: which launches may be moved, and what changes under those that wait."""
+
+import pytest
+
+from tests.hook.harness import Machine, record_word
+from tests.hook.scripted_client import Client
+
+
+@pytest.fixture
+def shared(bare_machine: Machine) -> Machine:
+    """One whose contexts run together."""
+    bare_machine.run_contexts_together()
+    bare_machine.start_agent()
+    return bare_machine
+
+
+def moves(be: Client, command: str) -> bool:
+    """Return whether the command's launches were moved to a partition."""
+    before = record_word(be, "partitioned_launches")
+    be.must(command)
+    be.must("sync 1")
+    return record_word(be, "partitioned_launches") > before
+
+
+@pytest.mark.parametrize("by_attribute", [0, 1])
+def test_cooperative_launches_keep_all_sms(shared: Machine, by_attribute: int) -> None:
+    shared.agent.set_policy(shared.uuids[0], policy="orion", max_slowdown=100, long_kernel_us=1000)
+    shared.start("hp-0")
+    be = shared.start("be-0")
+    be.must("run 4 2000 1")
+    assert moves(be, "run 2 2000 1")
+    assert not moves(be, f"cooperate 2 2000 1 {by_attribute}")  # its blocks may need more SMs than the partition has
+
+
+def test_a_context_that_others_keep_is_no_danger_to_moved_launches(shared: Machine) -> None:
+    shared.agent.set_policy(shared.uuids[0], policy="orion", max_slowdown=100, long_kernel_us=100)
+    shared.start("hp-0")
+    be = shared.start("be-0")
+    be.must("run 4 200 1")
+    assert be.do("retain 2 200").result > 100
+    assert be.said == []
+
+
+def test_what_stands_behind_the_valve_goes_when_a_budget_is_granted(shared: Machine) -> None:
+    shared.agent.set_policy(shared.uuids[0], policy="orion", max_slowdown=1)
+    hp, be = shared.start("hp-0"), shared.start("be-0")
+    be.must("run 10 100 1")
+    hp.send("flood 8 1000")  # never idle
+    shared.until(hp, "busy")
+    be.send("run 1 100 1")
+    shared.until(be, "gated")
+    assert not be.heard_something(0.3)
+    shared.agent.set_policy(shared.uuids[0], max_slowdown=50)
+    ran, flooded = be.answer(), hp.answer()
+    assert ran.result == 0
+    assert ran.ended < flooded.ended

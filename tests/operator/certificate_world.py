@@ -1,0 +1,253 @@
+"""A cluster as the rotation of certificates sees it, in memory, with every delay that a real one has.
+
+API servers see a changed configuration late, kubelets bring a changed Secret late, and rotators can be stopped between
+any two requests, before or after the request took effect. Time is a number that the test moves.
+"""
+
+import base64
+import copy
+import types
+from collections.abc import Coroutine, Generator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from orion.operator.certificates.api import ApiError
+from orion.operator.certificates.bundles import Configuration, path_of
+from orion.operator.certificates.issuing import Certificate
+from orion.operator.certificates.rotating import Clocks, Look, Rotation
+from orion.operator.certificates.settings import CertificateSettings
+from orion.operator.certificates.state import State, read_state
+
+EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+# Seconds: an API server sees a write, a kubelet brings a Secret, a replica starts with a Secret of so long ago.
+LAG, DELIVERY, STALE = 8, 40, 8
+NAMES = ("MutatingWebhookConfiguration/one", "ValidatingWebhookConfiguration/two")
+SETTINGS = CertificateSettings(
+    configurations=NAMES,
+    leaf_validity=timedelta(seconds=300),
+    leaf_renew_before=timedelta(seconds=100),
+    authority_validity=timedelta(seconds=1200),
+    authority_renew_before=timedelta(seconds=400),
+    spread=timedelta(seconds=10),
+    settle=timedelta(seconds=10),
+)
+Bundles = tuple[tuple[Certificate, ...], ...]
+SECRET = f"/api/v1/namespaces/{SETTINGS.namespace}/secrets/{SETTINGS.secret}"
+
+
+@types.coroutine
+def turn() -> Generator[None, None, None]:
+    """Let somebody else do something."""
+    yield
+
+
+@dataclass
+class World:
+    """What there is.
+
+    Args:
+        now: seconds since EPOCH.
+        objects: by path.
+        history: of each object: when it was written, and what.
+        views: of each API server: how many versions of each configuration it has seen.
+        replicas: which version of the Secret each replica serves.
+    """
+
+    now: int = 0
+    objects: dict[str, dict[str, Any]] = field(default_factory=dict)
+    history: dict[str, list[tuple[int, dict[str, Any]]]] = field(default_factory=dict)
+    views: list[dict[str, int]] = field(default_factory=lambda: [{}, {}])
+    replicas: list[int] = field(default_factory=lambda: [-1, -1, -1])
+    kinds: dict[str, dict[str, Any]] = field(default_factory=dict)
+    version: int = 0
+    _leaves: dict[int, Certificate | None] = field(default_factory=dict)
+    _seen: dict[tuple[str, int], Bundles] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in NAMES:
+            webhooks = [{"name": f"{number}.orion.gpu", "clientConfig": {"url": "https://x"}} for number in range(2)]
+            self.put(path_of(name), {"metadata": {"name": name}, "webhooks": webhooks})
+
+    # -- Objects -------------------------------------------------------------------------------------------------------
+
+    def put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        self.version += 1
+        stored = copy.deepcopy(dict(body))
+        stored["metadata"] = {"uid": path, **stored.get("metadata", {}), "resourceVersion": str(self.version)}
+        self.objects[path] = stored
+        self.history.setdefault(path, []).append((self.now, stored))
+        return copy.deepcopy(stored)
+
+    def delete(self, path: str) -> None:
+        del self.objects[path]
+
+    @property
+    def state(self) -> State:
+        return read_state(self.objects.get(SECRET, {}).get("data", {}))
+
+    def bundles(self) -> list[frozenset[str]]:
+        found = [Configuration(name, self.objects.get(path_of(name))) for name in NAMES]
+        return [frozenset(each.fingerprint for each in bundle) for one in found for bundle in one.bundles]
+
+    # -- What is late --------------------------------------------------------------------------------------------------
+
+    def observe(self, server: int) -> None:
+        """An API server sees all that has been written."""
+        for name in NAMES:
+            self.views[server][path_of(name)] = len(self.history[path_of(name)]) - 1
+
+    def deliver(self, replica: int) -> None:
+        """A kubelet brings the Secret, and the replica takes it."""
+        self.replicas[replica] = len(self.history[SECRET]) - 1
+
+    def replace(self, replica: int) -> None:
+        """A replica is replaced by one whose kubelet has the oldest Secret that it may have."""
+        self.replicas[replica] = self._oldest_that_may_be_seen(SECRET, STALE)
+
+    def advance(self, seconds: int) -> None:
+        """Time passes; what is later than it may be comes now."""
+        for _ in range(seconds):
+            self.now += 1
+            for view in self.views:
+                for name in NAMES:
+                    self._catch_up(view, path_of(name), LAG)
+            for replica, seen in enumerate(self.replicas):
+                self.replicas[replica] = max(seen, self._oldest_that_may_be_seen(SECRET, DELIVERY))
+
+    def _catch_up(self, view: dict[str, int], path: str, lag: int) -> None:
+        view[path] = max(view.get(path, 0), self._oldest_that_may_be_seen(path, lag))
+
+    def _oldest_that_may_be_seen(self, path: str, lag: int) -> int:
+        """Return the last version that is at least so old; 0 if none is."""
+        versions = self.history.get(path, ())
+        return next((n for n in range(len(versions) - 1, -1, -1) if versions[n][0] <= self.now - lag), 0)
+
+    def leaf(self, version: int) -> Certificate | None:
+        """Return the leaf of a version of the Secret."""
+        if version not in self._leaves:
+            self._leaves[version] = read_state(self.history[SECRET][version][1]["data"]).leaf
+        return self._leaves[version]
+
+    def _bundles(self, name: str, version: int) -> Bundles:
+        if (name, version) not in self._seen:
+            self._seen[name, version] = Configuration(name, self.history[path_of(name)][version][1]).bundles
+        return self._seen[name, version]
+
+    # -- What must hold ------------------------------------------------------------------------------------------------
+
+    def refused(self) -> list[str]:
+        """Return a sentence for each pair of an API server and a replica that cannot talk now."""
+        now, found = EPOCH + timedelta(seconds=self.now), []
+        for server, view in enumerate(self.views):
+            for replica, version in enumerate(self.replicas):
+                leaf = self.leaf(version)
+                assert leaf is not None
+                for name in NAMES:
+                    for bundle in self._bundles(name, view[path_of(name)]):
+                        if not leaf.holds(now) or not any(each.holds(now) and each.signed(leaf) for each in bundle):
+                            found.append(f"at {self.now}: API server {server} ({name}) refuses replica {replica}")
+        return found
+
+
+@dataclass
+class Rotator:
+    """A process that rotates, in a world; it makes a request whenever the test lets it."""
+
+    world: World
+    settings: CertificateSettings = SETTINGS
+    work: Coroutine[Any, Any, Any] | None = None
+    last: Look | None = None
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Begin anew, knowing nothing; whatever was on its way is lost."""
+        if self.work is not None:
+            self.work.close()
+        self.work = None
+        self.rotation = Rotation(self, self.settings, without=self._without, clocks=self._clocks())
+
+    def step(self) -> bool:
+        """Go on until the next turn; return whether a look has ended with this."""
+        if self.work is None:
+            self.work = self.rotation.look()
+        try:
+            self.work.send(None)
+        except StopIteration as end:
+            self.work = None
+            if isinstance(end.value, Look):
+                self.last = end.value
+                return True
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            self.work = None
+        return False
+
+    def look(self) -> Look:
+        """Make a pass without a stop."""
+        while not self.step():
+            pass
+        assert self.last is not None
+        return self.last
+
+    def rotate(self) -> None:
+        if self.work is not None:
+            self.work.close()
+        self.work = self.rotation.rotate("a test asked for it")
+
+    def _clocks(self) -> Clocks:
+        return Clocks(lambda: EPOCH + timedelta(seconds=self.world.now), lambda: float(self.world.now))
+
+    async def _without(self, leaf: Certificate) -> str:
+        await turn()
+        shown = list(map(self.world.leaf, self.world.replicas))
+        await turn()
+        return "" if all(each is not None and each.der == leaf.der for each in shown) else "a replica shows another"
+
+    # -- As an API server's client -------------------------------------------------------------------------------------
+
+    async def get(self, path: str, accept: str = "", **query: str) -> dict[str, Any]:
+        await turn()
+        found = self.world.objects.get(path) or self.world.kinds.get(path)
+        await turn()
+        if found is None:
+            raise ApiError(404, f"{path} not found")
+        return copy.deepcopy(found)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        full = f"{path}/{body['metadata']['name']}"
+        await turn()
+        if full in self.world.objects:
+            raise ApiError(409, "already exists")
+        done = self.world.put(full, body)
+        await turn()
+        return done
+
+    async def put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        await turn()
+        if path not in self.world.objects:
+            raise ApiError(404, "not found")
+        if self.world.objects[path]["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            raise ApiError(409, "the object has been modified")
+        done = self.world.put(path, body)
+        await turn()
+        return done
+
+
+def installed() -> tuple[World, Rotator]:
+    """Return a world in which all is made and everybody has seen it."""
+    world = World()
+    rotator = Rotator(world)
+    rotator.look()
+    for server in range(len(world.views)):
+        world.observe(server)
+    for replica in range(len(world.replicas)):
+        world.deliver(replica)
+    return world, rotator
+
+
+def encoded(pem: bytes) -> str:
+    return base64.b64encode(pem).decode()

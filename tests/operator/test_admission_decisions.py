@@ -1,0 +1,302 @@
+"""Single pods: what they become, and the sentence of each refusal."""
+
+import time
+from typing import Any
+
+import pytest
+
+from orion.crds.annotations import read_grant
+from orion.crds.governing import Shares
+from orion.crds.share import GPUShare
+from orion.operator.webhook.admitting import Cluster, admit, admit_ephemeral
+from orion.operator.webhook.decisions import Decision, Outcome, Reason
+from orion.operator.webhook.defaults import Defaults
+
+DEFAULTS = Defaults()
+HOOK = DEFAULTS.hook
+GPU = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+
+
+def share(name: str, priority: str = "hp", app: str | None = None, **spec: Any) -> GPUShare:
+    selector = {"selector": {"matchLabels": {"app": app}}} if app else {}
+    return GPUShare.read({"metadata": {"name": name}, "spec": {"priority": priority, **selector, **spec}})
+
+
+def pod(*containers: dict[str, Any], annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    """Return a pod that is hp unless `annotations` say otherwise; its containers are c0, c1, ..."""
+    named = [{"name": f"c{number}", **container} for number, container in enumerate(containers or (GPU,))]
+    marks = {"orion/priority": "hp"} if annotations is None else annotations
+    return {"metadata": {"annotations": marks, "labels": {"app": "chat"}}, "spec": {"containers": named, **spec}}
+
+
+def decide(given: dict[str, Any], *shares: GPUShare, largest: int | None = None, **defaults: Any) -> Decision:
+    return admit(given, Cluster(Shares(shares), largest), Defaults(**defaults))
+
+
+def slots(decision: Decision) -> dict[str, int]:
+    grant = read_grant(decision.pod["metadata"]["annotations"])
+    assert grant is not None
+    return {name: each.slots for name, each in grant.containers.items()}
+
+
+def env(decision: Decision, index: int = 0) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = decision.pod["spec"]["containers"][index].get("env", [])
+    return found
+
+
+# -- Containers --------------------------------------------------------------------------------------------------------
+
+
+def test_all_containers_that_ask_for_a_gpu_get_slots() -> None:
+    two = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    assert slots(decide(pod(GPU, {}, two))) == {"c0": 1, "c2": 2}
+
+
+def test_the_annotation_names_containers_that_ask_for_none() -> None:
+    marks = {"orion/priority": "be", "orion/containers": "c0, c1"}
+    assert slots(decide(pod({}, GPU, {}, annotations=marks))) == {"c0": 1, "c1": 1}
+
+
+def test_the_only_container_is_meant_where_nobody_asks() -> None:
+    assert slots(decide(pod({}))) == {"c0": 1}
+
+
+def test_an_init_container_and_a_sidecar() -> None:
+    init = [{"name": "warm-up", **GPU}, {"name": "side", "restartPolicy": "Always", **GPU}]
+    decision = decide(pod(GPU, initContainers=init))
+    assert slots(decision) == {"c0": 1, "warm-up": 1, "side": 1}
+    assert decision.pod["spec"]["initContainers"][1]["env"] == [{"name": "LD_PRELOAD", "value": HOOK}]
+
+
+def test_slots_asked_for_say_the_priority() -> None:
+    asks = {"resources": {"requests": {"orion.gpu/be": 1}}}
+    decision = decide(pod(asks, annotations={}))
+    assert decision.pod["metadata"]["annotations"]["orion/priority"] == "be"
+    assert decision.pod["spec"]["containers"][0]["resources"]["limits"] == {"orion.gpu/be": "1"}
+
+
+def test_a_named_share_says_the_priority() -> None:
+    decision = decide(pod(annotations={"orion/share": "train"}), share("train", "be", weight="2"))
+    assert "orion.gpu/be" in decision.pod["spec"]["containers"][0]["resources"]["limits"]
+    grant = read_grant(decision.pod["metadata"]["annotations"])
+    assert grant is not None
+    assert grant.containers["c0"].weight_milli == 2000
+
+
+def test_a_grant_that_the_pod_brings_is_overwritten() -> None:
+    marks = {"orion/priority": "be", "orion/grant": '{"priority":"hp","containers":{"c0":{"slots":64}}}'}
+    assert slots(decide(pod(annotations=marks))) == {"c0": 1}
+
+
+def test_zero_gpus_are_none() -> None:
+    none = {"resources": {"limits": {"nvidia.com/gpu": "0"}}}
+    assert slots(decide(pod(none, GPU))) == {"c1": 1}
+
+
+@pytest.mark.parametrize("marks", [{}, {"orion/priority": "hp"}], ids=["unmarked", "marked"])
+def test_zero_slots_are_refused_with_the_reason(marks: dict[str, str]) -> None:
+    given = pod({"resources": {"limits": {"orion.gpu/be": "0"}}}, annotations=marks)
+    assert "container c0 asks for 0 of orion.gpu/be; remove it" in decide(given).sentence
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_thousands_of_containers_do_not_hold_up_other_reviews(named: bool) -> None:
+    marks = {"orion/priority": "be"}
+    if named:
+        marks["orion/containers"] = ",".join(f"c{number}" for number in range(4_000))
+    given = pod(*[GPU] * 4_000, annotations=marks)
+    start = time.process_time()
+    assert len(slots(decide(given))) == 4_000
+    assert time.process_time() - start < 3  # a third of a second; where every two are compared, six
+
+
+def test_a_pod_without_marks_and_slots_is_not_ours() -> None:
+    given = pod(GPU, annotations={}, hostPID=True)
+    decision = decide(given)
+    assert (decision.outcome, decision.reason) == (Outcome.UNCHANGED, Reason.NOT_OURS)
+    assert decision.pod is given
+
+
+# -- Preloading --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", HOOK),
+        ("/a.so", f"{HOOK}:/a.so"),
+        ("/a.so /b.so", f"{HOOK}:/a.so:/b.so"),
+        ("$(DIR)/a.so", f"{HOOK}:$(DIR)/a.so"),
+        (f"/a.so:{HOOK}", f"{HOOK}:/a.so"),
+        (HOOK, HOOK),
+    ],
+)
+def test_the_hook_comes_first_in_ld_preload(before: str, after: str) -> None:
+    first, last = {"name": "DIR", "value": "/opt"}, {"name": "LATER", "value": "$(LD_PRELOAD)"}
+    given = pod({**GPU, "env": [first, {"name": "LD_PRELOAD", "value": before}, last]})
+    assert env(decide(given)) == [first, {"name": "LD_PRELOAD", "value": after}, last]
+
+
+def test_env_from_cannot_bring_what_leads_around_the_hook() -> None:
+    given = pod({**GPU, "envFrom": [{"configMapRef": {"name": "c"}}]})
+    decision = decide(given)
+    assert {each["name"]: each["value"] for each in env(decision)} == {
+        "LD_PRELOAD": HOOK, "LD_AUDIT": "", "ORION_ROOT": "/run/orion",
+    }  # fmt: skip
+    assert "an LD_PRELOAD that envFrom brings has no effect" in decision.cautions[0]
+
+
+def test_env_from_with_a_prefix_that_does_not_fit_is_no_matter() -> None:
+    decision = decide(pod({**GPU, "envFrom": [{"prefix": "APP_", "configMapRef": {"name": "c"}}]}))
+    assert env(decision) == [{"name": "LD_PRELOAD", "value": HOOK}]
+    assert decision.cautions == ()
+
+
+# -- Refusals ----------------------------------------------------------------------------------------------------------
+
+
+def variable(name: str, value: str = "x") -> dict[str, Any]:
+    return pod({**GPU, "env": [{"name": name, "value": value}]})
+
+
+def host_path(path: str) -> dict[str, Any]:
+    return pod(volumes=[{"name": "v", "hostPath": {"path": path}}])
+
+
+def asking(**limits: Any) -> dict[str, Any]:
+    return pod({"resources": {"limits": {name.replace("__", "/").replace("_", "."): n for name, n in limits.items()}}})
+
+
+BY_REFERENCE = {"name": "LD_PRELOAD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+TWICE = [{"name": "LD_PRELOAD", "value": "/a.so"}, {"name": "LD_PRELOAD", "value": "/b.so"}]
+OVER = [{"name": "v", "mountPath": "/run//orion/slots/"}]
+REFUSED: dict[str, tuple[dict[str, Any], Reason, str]] = {
+    "priority": (pod(annotations={"orion/priority": "HP"}), Reason.UNKNOWN_ANNOTATION_VALUE, "hp or be, not 'HP'"),
+    "containers without priority": (pod(annotations={"orion/containers": "c0"}), Reason.NO_PRIORITY, "orion/priority"),
+    "unknown container": (
+        pod(annotations={"orion/priority": "hp", "orion/containers": "nope"}), Reason.NO_CONTAINER, "containers are c0",
+    ),
+    "asks but is not named": (
+        pod(GPU, GPU, annotations={"orion/priority": "hp", "orion/containers": "c0"}), Reason.NO_CONTAINER, "c1 asks",
+    ),
+    "nobody asks": (pod({}, {}), Reason.NO_CONTAINER, "none of the containers c0, c1 asks"),
+    "missing share": (
+        pod(annotations={"orion/priority": "hp", "orion/share": "s"}), Reason.SHARE_NOT_FOUND, "which does not exist",
+    ),
+    "hp and be": (asking(orion_gpu__hp=1, orion_gpu__be=1), Reason.MIXED_PRIORITIES, "either hp or be"),
+    "slots and GPUs": (asking(orion_gpu__hp=1, nvidia_com__gpu=1), Reason.TWO_KINDS_OF_GPU, "already a seat"),
+    "MIG": (asking(**{"nvidia_com__mig-1g_5gb": 1}), Reason.TWO_KINDS_OF_GPU, "shares whole GPUs"),
+    "no such resource": (asking(orion_gpu__x=1), Reason.TWO_KINDS_OF_GPU, "orion.gpu/hp and orion.gpu/be"),
+    "half a GPU": (asking(nvidia_com__gpu="500m"), Reason.WRONG_AMOUNT, "500m of nvidia.com/gpu"),
+    "no amount": (asking(nvidia_com__gpu="one"), Reason.WRONG_AMOUNT, "one of nvidia.com/gpu"),
+    "too many": (asking(nvidia_com__gpu="65"), Reason.WRONG_AMOUNT, "up to 64"),
+    "limit and request": (
+        pod({"resources": {"limits": {"orion.gpu/hp": 2}, "requests": {"orion.gpu/hp": 1}}}), Reason.WRONG_AMOUNT,
+        "must be equal",
+    ),
+    "annotation and slots": (asking(orion_gpu__be=1), Reason.MIXED_PRIORITIES, "says hp, but container c0 asks"),
+    "greedy init": (
+        pod(initContainers=[{"name": "i", "resources": {"limits": {"nvidia.com/gpu": 2}}}]),
+        Reason.INIT_CONTAINER_ASKS_FOR_MORE, "for more than 1",
+    ),
+    "init alone": (
+        pod({}, initContainers=[{"name": "i", **GPU}]), Reason.INIT_CONTAINER_ASKS_FOR_MORE, "for more than 0",
+    ),
+    "privileged": (pod({**GPU, "securityContext": {"privileged": True}}), Reason.PRIVILEGED, "c0 is privileged"),
+    "privileged beside": (pod(GPU, {"securityContext": {"privileged": True}}), Reason.PRIVILEGED, "c1 is privileged"),
+    "hostPID": (pod(hostPID=True), Reason.HOST_PROCESSES, "hostPID"),
+    "visible devices": (variable("NVIDIA_VISIBLE_DEVICES", "all"), Reason.DEVICE_ENVIRONMENT, "which GPU a container"),
+    "visible devices beside": (
+        pod(GPU, {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "0"}]}), Reason.DEVICE_ENVIRONMENT, "c1 sets",
+    ),
+    "another MPS server": (variable("CUDA_MPS_PIPE_DIRECTORY"), Reason.DEVICE_ENVIRONMENT, "CUDA_MPS"),
+    "audit": (variable("LD_AUDIT"), Reason.HOOK_ENVIRONMENT, "LD_AUDIT"),
+    "root": (variable("ORION_ROOT"), Reason.HOOK_ENVIRONMENT, "ORION_ROOT"),
+    "preload by reference": (pod({**GPU, "env": [BY_REFERENCE]}), Reason.HOOK_ENVIRONMENT, "(valueFrom)"),
+    "preload twice": (pod({**GPU, "env": TWICE}), Reason.HOOK_ENVIRONMENT, "twice"),
+    "mount over slots": (pod({**GPU, "volumeMounts": OVER}), Reason.HIDDEN_MOUNT, "outside /run/orion"),
+    **{path: (host_path(path), Reason.HOST_PATH, f"the node's {path}") for path in (
+        "/", "/dev", "/dev/nvidia0", "/dev/nvidia-uvm", "/dev/dri/card0", "/run", "/run/orion", "/run/orion/slots/x",
+        "/var/run/orion", "/var/../run/./orion", "//run//orion", "/var/lib/kubelet/pod-resources/kubelet.sock", "/var",
+        "/proc/1/root", "/sys/fs/cgroup", "/run/containerd/containerd.sock", "/var/run/docker.sock",
+        "/run/k3s/containerd/containerd.sock", "/var/lib/k0s/kubelet", "/var/snap",
+    )},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_is_refused_with_a_sentence(case: str) -> None:
+    given, reason, words = REFUSED[case]
+    decision = decide(given)
+    assert (decision.outcome, decision.reason) == (Outcome.REFUSED, reason), decision
+    assert words in decision.sentence
+
+
+@pytest.mark.parametrize(
+    "path", ["/data", "/dev/shm", "/tmp", "/dev/infiniband", "/runtime", "/var/log", "/mnt/nvidia"]
+)
+def test_other_paths_of_the_node_are_nobodys_business(path: str) -> None:
+    assert decide(host_path(path)).outcome is Outcome.PATCHED
+
+
+def test_no_devices_may_be_said_of_a_container_without_slots() -> None:
+    none = {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]}
+    assert decide(pod(GPU, none)).outcome is Outcome.PATCHED
+    assert decide(pod({**GPU, **none})).outcome is Outcome.REFUSED
+
+
+# -- Shares ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_share_that_selects_the_pod_governs_it() -> None:
+    decision = decide(pod(), share("other", app="train"), share("chat", app="chat"), share("by-name"))
+    assert decision.share == "chat"
+    assert "GPUShare chat: its selector matches" in decision.because[1]
+
+
+def test_a_named_share_goes_before_selectors() -> None:
+    marks = {"orion/priority": "hp", "orion/share": "by-name"}
+    assert decide(pod(annotations=marks), share("chat", app="chat"), share("by-name")).share == "by-name"
+
+
+def test_two_shares_that_select_a_pod_are_both_named() -> None:
+    decision = decide(pod(), share("two", app="chat"), share("one", app="chat"))
+    assert decision.reason is Reason.SHARES_OVERLAP
+    assert "GPUShares one and two all select this pod" in decision.sentence
+    assert decision.of_cluster
+
+
+def test_annotation_and_share_that_contradict() -> None:
+    decision = decide(pod(), share("chat", "be", app="chat"))
+    assert decision.reason is Reason.PRIORITY_CONFLICT
+    assert "orion/priority says hp, but GPUShare chat has spec.priority be" in decision.sentence
+    assert decision.of_cluster
+
+
+def test_a_share_can_be_required() -> None:
+    assert decide(pod(), require_share=True).reason is Reason.SHARE_REQUIRED
+    assert decide(pod(), share("chat", app="chat"), require_share=True).outcome is Outcome.PATCHED
+
+
+@pytest.mark.parametrize(("largest", "outcome"), [(7, Outcome.REFUSED), (8, Outcome.PATCHED), (None, Outcome.PATCHED)])
+def test_memory_over_any_gpus(largest: int | None, outcome: Outcome) -> None:
+    decision = decide(
+        pod(), share("chat", app="chat", memory={"limit": "8Gi"}), largest=largest and largest * 2**30
+    )  # fmt: skip
+    assert decision.outcome is outcome
+    assert outcome is Outcome.PATCHED or "limit of 8Gi for each slot; the largest GPU of the cluster has 7Gi" in (
+        decision.sentence
+    )
+
+
+# -- Ephemeral containers ----------------------------------------------------------------------------------------------
+
+
+def test_ephemeral_containers_are_looked_at_when_they_are_new() -> None:
+    before = pod(ephemeralContainers=[{"name": "old", "securityContext": {"privileged": True}}])
+    after = {**before, "spec": {**before["spec"]}}
+    assert admit_ephemeral(after, before, DEFAULTS).reason is Reason.HARMLESS
+    fresh = {"name": "new", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    after["spec"]["ephemeralContainers"] = [*before["spec"]["ephemeralContainers"], fresh]
+    decision = admit_ephemeral(after, before, DEFAULTS)
+    assert "ephemeral container new sets NVIDIA_VISIBLE_DEVICES" in decision.sentence

@@ -1,0 +1,44 @@
+"""The chart's admission files: current, and as narrow as they say."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orion.operator.webhook import manifests
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", manifests.files())
+def test_the_charts_files_are_current(name: str) -> None:
+    assert (ROOT / manifests.FILES / name).read_text() == manifests.files()[name]
+
+
+@pytest.mark.parametrize("name", manifests.files())
+def test_they_need_no_template(name: str) -> None:
+    text = (ROOT / manifests.FILES / name).read_text()
+    assert "{{" not in text
+    assert all(document["apiVersion"] for document in yaml.safe_load_all(text))
+
+
+def test_the_webhook_is_confined_by_conditions_and_leaves_no_namespace_out() -> None:
+    (hook,) = manifests.webhook({"url": "https://x/admit"})["webhooks"]
+    assert hook["failurePolicy"] == "Fail"
+    assert hook["reinvocationPolicy"] == "IfNeeded"
+    assert hook["matchConditions"]
+    assert "namespaceSelector" not in hook
+    assert [rule["resources"] for rule in hook["rules"]] == [["pods"], ["pods/ephemeralcontainers"]]
+
+
+def test_the_webhook_may_only_list_and_watch() -> None:
+    assert [rule["verbs"] for rule in manifests.role()["rules"]] == [["list", "watch"]]
+
+
+def test_every_policy_is_bound_and_fails_closed() -> None:
+    made = manifests.policies("/hook.so")
+    policies = [each for each in made if each["kind"] == "ValidatingAdmissionPolicy"]
+    bindings = [each for each in made if each["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert [each["metadata"]["name"] for each in policies] == [each["spec"]["policyName"] for each in bindings]
+    assert {each["spec"]["failurePolicy"] for each in policies} == {"Fail"}
+    assert {action for each in bindings for action in each["spec"]["validationActions"]} == {"Deny"}

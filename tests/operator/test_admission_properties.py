@@ -1,0 +1,139 @@
+"""What holds of every pod: the decision is stable, safe, and exactly what its patch says."""
+
+import copy
+import json
+from typing import Any
+
+import jsonpatch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orion.crds.annotations import GRANT, PRIORITY, RESOURCES, read_grant
+from orion.crds.governing import Shares
+from orion.crds.share import GPUShare
+from orion.operator.webhook.admitting import Cluster, admit
+from orion.operator.webhook.decisions import Decision, Outcome
+from orion.operator.webhook.defaults import Defaults
+from orion.operator.webhook.patching import difference
+from orion.operator.webhook.slots import WHOLE_GPUS
+from tests.operator.pod_strategies import CALM_PODS, PODS
+
+DEFAULTS = Defaults()
+CHAT = GPUShare.read({
+    "metadata": {"name": "chat", "uid": "1", "generation": 3},
+    "spec": {"priority": "hp", "selector": {"matchLabels": {"app": "chat"}}, "memory": {"limit": "8Gi"}},
+})  # fmt: skip
+CLUSTERS = st.sampled_from([Cluster(), Cluster(Shares([CHAT]), 80 * 2**30), Cluster(Shares([CHAT]), 2**30)])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("a/~0", max_size=3), inner, max_size=4),
+    max_leaves=20,
+)
+relaxed = settings(
+    suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=100, derandomize=True, database=None
+)
+
+
+def containers(pod: Any) -> list[Any]:
+    return [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
+
+
+@relaxed
+@given(st.one_of(PODS, CALM_PODS), CLUSTERS)
+def test_a_second_invocation_changes_nothing(pod: Any, cluster: Cluster) -> None:
+    decision = admit(pod, cluster, DEFAULTS)
+    again = admit(decision.pod, cluster, DEFAULTS)
+    assert again.outcome is not Outcome.PATCHED
+    assert again.pod == decision.pod
+    assert (again.outcome is Outcome.REFUSED) == (decision.outcome is Outcome.REFUSED)
+
+
+@relaxed
+@given(st.one_of(PODS, CALM_PODS), CLUSTERS)
+def test_the_patch_applied_is_the_patched_pod_and_the_pod_itself_is_untouched(pod: Any, cluster: Cluster) -> None:
+    before = copy.deepcopy(pod)
+    decision = admit(pod, cluster, DEFAULTS)
+    assert pod == before
+    assert jsonpatch.apply_patch(pod, difference(pod, decision.pod)) == decision.pod
+
+
+@relaxed
+@given(JSON, JSON)
+def test_the_difference_of_any_two_objects_makes_one_of_the_other(before: Any, after: Any) -> None:
+    operations = difference({"at": before}, {"at": after})
+    made = jsonpatch.apply_patch({"at": before}, operations)
+    assert json.dumps(made, sort_keys=True) == json.dumps({"at": after}, sort_keys=True)
+
+
+@relaxed
+@given(CALM_PODS)
+def test_n_gpus_become_n_slots_and_none_is_left(pod: Any) -> None:
+    decision = admit(pod, Cluster(), DEFAULTS)
+    if decision.outcome is Outcome.REFUSED:
+        return
+    slot = RESOURCES[read(decision).priority]
+    asked = {c["name"]: int(((c.get("resources") or {}).get("limits") or {}).get("nvidia.com/gpu", 0))
+             for c in containers(pod)}  # fmt: skip
+    for container in containers(decision.pod):
+        resources = container.get("resources") or {}
+        amounts = [int((resources.get(kind) or {}).get(slot, 0)) for kind in ("limits", "requests")]
+        wanted = asked[container["name"]] or (1 if not any(asked.values()) else 0)
+        assert amounts == [wanted, wanted]
+        assert read(decision).containers.get(container["name"], None) == (
+            None if wanted == 0 else read(decision).containers[container["name"]].model_copy(update={"slots": wanted})
+        )
+        if wanted:
+            assert not any(name in (resources.get(kind) or {}) for name in WHOLE_GPUS for kind in resources)
+
+
+@relaxed
+@given(st.one_of(PODS, CALM_PODS), CLUSTERS)
+def test_security_is_never_lowered(pod: Any, cluster: Cluster) -> None:
+    decision = admit(pod, cluster, DEFAULTS)
+    if decision.outcome is not Outcome.PATCHED:
+        return
+    after = decision.pod
+    for key in set(pod["spec"]) | set(after["spec"]):
+        if key not in ("containers", "initContainers"):
+            assert pod["spec"].get(key) == after["spec"].get(key)
+    assert not after["spec"].get("hostPID")
+    for old, new in zip(containers(pod), containers(after), strict=True):
+        assert {k: v for k, v in old.items() if k not in ("env", "resources")} == {
+            k: v for k, v in new.items() if k not in ("env", "resources")
+        }
+        kept = [v for v in old.get("env") or [] if v["name"] != "LD_PRELOAD"]
+        assert [v for v in new.get("env") or [] if v["name"] != "LD_PRELOAD"][: len(kept)] == kept
+        assert not (new.get("securityContext") or {}).get("privileged")
+
+
+@relaxed
+@given(st.one_of(PODS, CALM_PODS), CLUSTERS)
+def test_every_container_with_slots_has_the_hook_first_and_a_grant(pod: Any, cluster: Cluster) -> None:
+    decision = admit(pod, cluster, DEFAULTS)
+    if decision.outcome is Outcome.REFUSED or GRANT not in decision.pod["metadata"].get("annotations", {}):
+        return
+    if PRIORITY not in decision.pod["metadata"]["annotations"]:
+        return  # a forged grant on a pod that is not Orion's; the admission policy refuses it
+    grant = read(decision)
+    for container in containers(decision.pod):
+        has_slots = container["name"] in grant.containers
+        preloads = [v["value"] for v in container.get("env") or [] if v["name"] == "LD_PRELOAD" and "value" in v]
+        assert not has_slots or [value.split(":")[0] for value in preloads] == [DEFAULTS.hook]
+        limits = (container.get("resources") or {}).get("limits") or {}
+        assert has_slots == any(int(limits.get(name, 0)) > 0 for name in RESOURCES.values())
+
+
+@relaxed
+@given(st.one_of(PODS, CALM_PODS), CLUSTERS)
+def test_every_decision_says_why(pod: Any, cluster: Cluster) -> None:
+    decision = admit(pod, cluster, DEFAULTS)
+    if decision.outcome is Outcome.REFUSED:
+        assert len(decision.sentence) > 20
+        assert "\n" not in decision.sentence
+        assert decision.pod is pod
+    if decision.outcome is Outcome.PATCHED:
+        assert len(decision.because) >= 3
+
+
+def read(decision: Decision) -> Any:
+    return read_grant(decision.pod["metadata"]["annotations"])

@@ -1,0 +1,279 @@
+"""The server: TLS, reviews and errors, a certificate that changes, a clean end."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import signal
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from cryptography import x509
+
+from orion.operator.api_server.access import Access
+from orion.operator.webhook.defaults import Defaults
+from orion.operator.webhook.serving import Listening, Webhook
+from orion.operator.webhook.tls import BadCertificate, LiveCertificate
+from tests.operator.scripted_api import ScriptedApi
+from tests.operator.test_api_server_watching import eventually, share
+from tools.cluster.authority import Authority
+
+
+class Served:
+    """A running webhook and somebody who asks it."""
+
+    def __init__(self, webhook: Webhook, folder: Path, authority: Authority) -> None:
+        self.webhook, self.folder, self.authority = webhook, folder, authority
+        self.session = aiohttp.ClientSession(connector=self.connector())
+
+    def connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(self.authority.certificate_path)))
+
+    def issue(self) -> None:
+        self.authority.server("webhook", ["127.0.0.1"]).write(self.folder, "tls")
+
+    async def post(self, body: bytes) -> tuple[int, str]:
+        async with self.session.post(f"https://127.0.0.1:{self.webhook.port}/admit", data=body) as response:
+            return response.status, await response.text()
+
+    async def review(self, pod: dict[str, Any] | None, **changes: Any) -> dict[str, Any]:
+        status, text = await self.post(question(pod, **changes))
+        assert status == 200, text
+        found: dict[str, Any] = json.loads(text)["response"]
+        return found
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with self.session.get(f"https://127.0.0.1:{self.webhook.port}/{path}") as response:
+            return response.status, await response.text()
+
+
+def question(pod: dict[str, Any] | None, **changes: Any) -> bytes:
+    request = {
+        "uid": "u-1", "operation": "CREATE", "namespace": "team", "object": pod,
+        "resource": {"group": "", "version": "v1", "resource": "pods"}, **changes,
+    }  # fmt: skip
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+
+
+def pod(priority: str = "hp", **annotations: str) -> dict[str, Any]:
+    marks = {"orion/priority": priority} | {f"orion/{name}": value for name, value in annotations.items()}
+    resources = {"limits": {"nvidia.com/gpu": "1"}}
+    return {"metadata": {"annotations": marks}, "spec": {"containers": [{"name": "c", "resources": resources}]}}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[ScriptedApi]:
+    scripted = await ScriptedApi().start()
+    yield scripted
+    await scripted.stop()
+
+
+@pytest.fixture
+async def served(api: ScriptedApi, tmp_path: Path) -> AsyncIterator[Served]:
+    authority = Authority(tmp_path / "authority")
+    authority.server("webhook", ["127.0.0.1"]).write(tmp_path, "tls")
+    listening = Listening("127.0.0.1", 0, tmp_path / "tls.crt", tmp_path / "tls.key", "127.0.0.1", 0, leave_s=0.3)
+    webhook = Webhook(Access(api.url, None), Defaults(), listening)
+    started = asyncio.Event()
+    running = asyncio.create_task(webhook.run(lambda _: started.set()))
+    await asyncio.wait_for(started.wait(), 10)
+    found = Served(webhook, tmp_path, authority)
+    await eventually(lambda: webhook.admission.ready)
+    yield found
+    await found.session.close()
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_a_review_is_answered_with_a_patch(served: Served) -> None:
+    response = await served.review(pod())
+    assert (response["uid"], response["allowed"], response["patchType"]) == ("u-1", True, "JSONPatch")
+    paths = [each["path"] for each in json.loads(base64.b64decode(response["patch"]))]
+    assert "/metadata/annotations/orion~1grant" in paths
+
+
+async def test_a_refusal_has_its_sentence(served: Served) -> None:
+    response = await served.review(pod("gold"))
+    assert response["allowed"] is False
+    assert response["status"]["message"] == "annotation orion/priority must be hp or be, not 'gold'"
+    assert response["status"]["code"] == 403
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"resource": {"version": "v1", "resource": "services"}},
+        {"operation": "UPDATE"},
+        {"subResource": "status"},
+        {"operation": "DELETE", "object": None},
+    ],
+)
+async def test_what_is_none_of_its_business_is_allowed(served: Served, changes: dict[str, Any]) -> None:
+    assert (await served.review(pod("gold"), **changes)) == {"uid": "u-1", "allowed": True}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{}", b"[]", b"\xff", question(pod())[:-1], question(pod(), uid=""),
+        question(pod()).replace(b"k8s.io/v1", b"k8s.io/v1beta1"),
+    ],
+)  # fmt: skip
+async def test_what_is_no_review_is_a_bad_request(served: Served, body: bytes) -> None:
+    status, text = await served.post(body)
+    assert status == 400
+    assert text.startswith("no AdmissionReview")
+
+
+async def test_an_error_of_ours_is_an_http_error_and_never_a_denial(served: Served) -> None:
+    status, text = await served.post(question({"metadata": {}, "spec": {"containers": "none"}}))
+    assert status == 500
+    assert "an error of the webhook" in text
+
+
+async def test_a_share_that_the_watch_has_not_seen_yet(api: ScriptedApi, served: Served) -> None:
+    missing = await served.review(pod("be", share="late"))
+    assert "late, which does not exist" in missing["status"]["message"]
+    api.put(share("late"), silently=True)
+    assert (await served.review(pod("be", share="late")))["allowed"] is True
+    assert "orion_webhook_second_looks_total 2.0" in (await served.get("metrics"))[1]
+
+
+@pytest.mark.parametrize("refusal", [(403, {}), (429, {"Retry-After": "30"})], ids=["no", "too late"])
+async def test_a_second_look_that_fails_is_an_error_of_ours(
+    api: ScriptedApi, served: Served, refusal: tuple[int, dict[str, str]]
+) -> None:
+    api.refusals.append(refusal)
+    status, text = await served.post(question(pod("be", share="late")))
+    assert (status, text.partition(":")[0]) == (500, "the API server could not be asked")
+
+
+async def test_a_second_look_that_is_put_off_is_taken_again(api: ScriptedApi, served: Served) -> None:
+    api.refusals.append((503, {}))
+    assert "late, which does not exist" in (await served.review(pod("be", share="late")))["status"]["message"]
+
+
+async def test_warnings_reach_the_owner(served: Served) -> None:
+    given = pod()
+    given["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "c"}}]
+    assert "has no effect" in (await served.review(given))["warnings"][0]
+
+
+async def test_health_and_metrics(served: Served) -> None:
+    assert await served.get("healthz") == (200, "alive")
+    assert await served.get("readyz") == (200, "ready")
+    await served.review(pod())
+    text = (await served.get("metrics"))[1]
+    assert 'orion_webhook_decisions_total{outcome="patched",reason="SlotsGiven"} 1.0' in text
+    assert 'orion_webhook_review_seconds_count{outcome="patched"} 1.0' in text
+    assert 'orion_webhook_objects{kind="GPUShare"} 0.0' in text
+
+
+async def test_before_the_lists_are_here_it_is_not_ready(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    authority.server("webhook", ["127.0.0.1"]).write(tmp_path, "tls")
+    listening = Listening("127.0.0.1", 0, tmp_path / "tls.crt", tmp_path / "tls.key")
+    started = asyncio.Event()
+    webhook = Webhook(Access("http://127.0.0.1:9", None), Defaults(), listening)
+    running = asyncio.create_task(webhook.run(lambda _: started.set()))
+    await asyncio.wait_for(started.wait(), 10)
+    served = Served(webhook, tmp_path, authority)
+    try:
+        assert (await served.get("readyz"))[0] == 503
+        assert (await served.get("healthz"))[0] == 200
+        assert (await served.post(question(pod())))[0] == 503
+    finally:
+        await served.session.close()
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+# -- Certificates ------------------------------------------------------------------------------------------------------
+
+
+async def serial(served: Served) -> int:
+    """Return the serial number of the certificate that a new connection is shown."""
+    context = ssl.create_default_context(cafile=str(served.authority.certificate_path))
+    _, writer = await asyncio.open_connection("127.0.0.1", served.webhook.port, ssl=context)
+    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.close()
+    await writer.wait_closed()
+    return x509.load_der_x509_certificate(shown).serial_number
+
+
+async def test_a_new_certificate_is_shown_and_old_connections_go_on(served: Served) -> None:
+    assert (await served.review(pod()))["allowed"]
+    kept = list(served.session.connector._conns)  # type: ignore[union-attr]
+    before = await serial(served)
+    served.issue()
+    assert served.webhook.certificate.refresh()
+    assert await serial(served) != before
+    assert (await served.review(pod()))["allowed"]
+    assert list(served.session.connector._conns) == kept  # type: ignore[union-attr]
+
+
+async def test_half_a_change_and_a_broken_file_never_reach_the_server(served: Served) -> None:
+    before = await serial(served)
+    issued = served.authority.server("webhook", ["127.0.0.1"])
+    (served.folder / "tls.crt").write_bytes(issued.certificate)
+    assert not served.webhook.certificate.refresh()
+    assert await serial(served) == before
+    (served.folder / "tls.key").write_bytes(issued.key)
+    assert served.webhook.certificate.refresh()
+    after = await serial(served)
+    assert after != before
+    (served.folder / "tls.crt").write_bytes(b"-----BEGIN nonsense")
+    assert not served.webhook.certificate.refresh()
+    (served.folder / "tls.key").unlink()
+    assert not served.webhook.certificate.refresh()
+    assert await serial(served) == after
+
+
+async def test_reviews_go_on_through_many_certificates(served: Served) -> None:
+    shown = set()
+    for _ in range(20):
+        served.issue()
+        asked = asyncio.create_task(served.review(pod()))
+        await serial(served)  # meanwhile, with whichever certificate
+        served.webhook.certificate.refresh()
+        shown.add(await serial(served))
+        assert (await asked)["allowed"]
+    assert len(shown) == 20
+
+
+def test_without_a_certificate_it_does_not_start(tmp_path: Path) -> None:
+    from orion.operator.webhook.metrics import Metrics
+
+    with pytest.raises(BadCertificate, match=r"tls\.crt cannot be read"):
+        LiveCertificate(tmp_path / "tls.crt", tmp_path / "tls.key", Metrics())
+
+
+# -- The end -----------------------------------------------------------------------------------------------------------
+
+
+async def test_sigterm_takes_readiness_first_and_loses_no_review(served: Served) -> None:
+    answers: list[int] = []
+
+    async def ask() -> None:
+        # Refused, or reset before it was accepted: the listener has closed, and nobody was promised anything.
+        with contextlib.suppress(aiohttp.ClientConnectorError, aiohttp.ClientOSError):
+            while True:
+                status, _ = await served.post(question(pod()))
+                answers.append(status)
+
+    asking = [asyncio.create_task(ask()) for _ in range(4)]
+    await eventually(lambda: len(answers) > 20)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await eventually(lambda: served.webhook._leaving)
+    assert await served.get("readyz") == (503, "leaving")
+    before = len(answers)
+    await asyncio.wait_for(asyncio.gather(*asking), 20)
+    assert len(answers) > before
+    assert set(answers) == {200}

@@ -1,0 +1,194 @@
+"""Who we are to the API server: kubeconfigs, the pod's account, tokens that are renewed, and what is refused."""
+
+import base64
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from orion.operator.api_server import credentials
+from orion.operator.api_server.access import Access
+from orion.operator.api_server.credentials import NoCluster, find_access
+from orion.operator.api_server.requests import ApiError, ApiServer
+from tests.operator.scripted_api import ScriptedApi
+from tools.cluster.authority import Authority
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[ScriptedApi]:
+    scripted = await ScriptedApi().start()
+    yield scripted
+    await scripted.stop()
+
+
+def kubeconfig(path: Path, user: dict[str, Any], **cluster: Any) -> Path:
+    path.write_text(
+        json.dumps({
+            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9/", **cluster}}],
+            "users": [{"name": "u", "user": user}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        })
+    )  # fmt: skip
+    return path
+
+
+async def asked(access: Access, script: ScriptedApi) -> list[str]:
+    """Ask twice; return what the server saw as `Authorization`."""
+    seen: list[str] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers.get("Authorization", ""))
+        return web.json_response({})
+
+    script.answer, access.url = answer, script.url
+    api = ApiServer(access, "orion-test")
+    for _ in range(2):
+        await api.get("/x")
+    await api.close()
+    return seen
+
+
+async def test_a_kubeconfig_with_a_token(tmp_path: Path, script: ScriptedApi) -> None:
+    access = find_access(kubeconfig(tmp_path / "k", {"token": "mine"}))
+    assert access.url == "http://127.0.0.1:9"
+    assert await asked(access, script) == ["Bearer mine"] * 2
+
+
+async def test_a_token_file_is_found_beside_its_kubeconfig(tmp_path: Path, script: ScriptedApi) -> None:
+    (tmp_path / "token").write_text("from a file\n")
+    access = find_access(kubeconfig(tmp_path / "k", {"tokenFile": "token"}))
+    assert await asked(access, script) == ["Bearer from a file"] * 2
+
+
+async def test_a_token_that_is_refused_is_read_anew_and_the_request_made_again(
+    tmp_path: Path, script: ScriptedApi
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("old")
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        valid = request.headers["Authorization"] == f"Bearer {file.read_text()}"
+        return web.json_response({"body": await request.text()}, status=200 if valid else 401)
+
+    script.answer = answer
+    api = ApiServer(Access(script.url, token_file=file), "orion-test")
+    await api.get("/x")
+    file.write_text("new")
+    assert await api.post("/x", {"a": 1}) == {"body": '{"a":1}'}
+    assert script.requests == ["GET /x", "POST /x", "POST /x"]
+    await api.close()
+
+
+async def test_a_token_that_stays_refused_is_said(tmp_path: Path, script: ScriptedApi) -> None:
+    (tmp_path / "token").write_text("old")
+    script.refusals = [(401, {})]
+    api = ApiServer(Access(script.url, token_file=tmp_path / "token"), "orion-test")
+    with pytest.raises(ApiError) as error:
+        await api.get("/x")
+    assert (error.value.status, len(script.requests)) == (401, 1)
+    await api.close()
+
+
+async def test_a_token_is_read_anew_after_a_while_unasked(
+    tmp_path: Path, script: ScriptedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orion.operator.api_server.access._TOKEN_AGE_S", 0.0)
+    (tmp_path / "token").write_text("one")
+    access = Access(script.url, token_file=tmp_path / "token")
+    assert await asked(access, script) == ["Bearer one"] * 2
+    (tmp_path / "token").write_text("two")
+    assert await asked(access, script) == ["Bearer two"] * 2
+
+
+def inline(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+def test_certificates_by_file_and_in_place(tmp_path: Path) -> None:
+    signing = Authority(tmp_path / "authority")
+    signing.server("client", ["127.0.0.1"]).write(tmp_path, "client")
+    authority = signing.certificate_path
+    by_file = {"client-certificate": "client.crt", "client-key": "client.key"}
+    there = {"server": "https://127.0.0.1:9", "certificate-authority": str(authority)}
+    assert find_access(kubeconfig(tmp_path / "k", by_file, **there)).tls is not None
+    in_place = {
+        f"{name}-data": base64.b64encode((tmp_path / file).read_bytes()).decode() for name, file in by_file.items()
+    }
+    there = {**there, "certificate-authority-data": base64.b64encode(authority.read_bytes()).decode()}
+    assert find_access(kubeconfig(tmp_path / "k", in_place, **there)).tls is not None
+
+
+def test_of_several_kubeconfigs_the_first_that_names_something_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "first").write_text(
+        json.dumps({"current-context": "x", "users": [{"name": "u", "user": {"token": "1"}}]})
+    )
+    other = kubeconfig(tmp_path / "other", {"token": "2"}, **{"proxy-url": "http://127.0.0.1:8"})
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'absent'}:{tmp_path / 'first'}:{other}")
+    access = find_access()
+    assert (access.token, access.proxy) == ("1", "http://127.0.0.1:8")
+
+
+def test_in_a_pod_its_account_counts_before_the_environment_and_after_a_named_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ca.crt").write_bytes(Authority(tmp_path / "authority").certificate_path.read_bytes())
+    monkeypatch.setattr(credentials, "SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "k", {})))
+    access = find_access()
+    assert (access.url, access.token_file) == ("https://[fd00::1]:443", tmp_path / "token")
+    assert find_access(tmp_path / "k").url == "http://127.0.0.1:9"
+
+
+def _exec(path: Path) -> None:
+    kubeconfig(path, {"exec": {"command": "cloud-login"}})
+
+
+def _no_user(path: Path) -> None:
+    kubeconfig(path, {})
+    path.write_text(path.read_text().replace('"name": "u"', '"name": "somebody"'))
+
+
+@pytest.mark.parametrize(
+    ("write", "sentence"),
+    [
+        (lambda path: None, "no API server is known: .*k cannot be read"),
+        (lambda path: path.write_text(""), "no kubeconfig that can be used here"),
+        (lambda path: path.write_text("[}"), "no kubeconfig that can be used here"),
+        (_exec, r"logs in by a program \(exec\), which is not supported here; use one with a token or certificate"),
+        (_no_user, "user u"),
+        (
+            lambda path: kubeconfig(path, {}, server="https://x", **{"certificate-authority-data": "QQ=="}),
+            "no kubeconfig that can be used here",
+        ),
+        (
+            lambda path: kubeconfig(path, {}, server="https://x", **{"certificate-authority": "gone.crt"}),
+            "gone.crt cannot be read",
+        ),
+    ],
+    ids=["absent", "empty", "no YAML", "exec", "no user", "bad authority", "no authority"],
+)
+def test_what_cannot_be_used_is_said_in_a_sentence(tmp_path: Path, write: Callable[[Path], Any], sentence: str) -> None:
+    write(tmp_path / "k")
+    with pytest.raises(NoCluster, match=sentence):
+        find_access(tmp_path / "k")
+
+
+def test_a_pod_without_an_account_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "SERVICE_ACCOUNT", tmp_path / "nothing")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    with pytest.raises(NoCluster, match="this pod has no service account"):
+        find_access()

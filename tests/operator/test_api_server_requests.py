@@ -1,0 +1,118 @@
+"""Requests to the API server: what is tried again, after how long, how many at once, how long they may take."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from orion.operator.api_server.access import Access
+from orion.operator.api_server.paths import SHARES
+from orion.operator.api_server.requests import PAGE, ApiError, ApiServer
+from tests.operator.scripted_api import ScriptedApi
+
+AT_ONCE = 4
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[ScriptedApi]:
+    scripted = await ScriptedApi().start()
+    yield scripted
+    await scripted.stop()
+
+
+@pytest.fixture
+async def api(script: ScriptedApi) -> AsyncIterator[ApiServer]:
+    server = ApiServer(Access(script.url), "orion-test", concurrency=AT_ONCE)
+    yield server
+    await server.close()
+
+
+async def test_after_429_it_waits_as_long_as_the_server_says(script: ScriptedApi, api: ApiServer) -> None:
+    script.refusals = [(429, {"Retry-After": "1"})]
+    began = time.monotonic()
+    assert await api.patch("/x", {"a": 1}) == {}
+    assert time.monotonic() - began >= 1.0
+    assert script.requests == ["PATCH /x"] * 2
+
+
+async def test_a_failure_of_the_server_is_tried_again_and_a_refusal_is_not(script: ScriptedApi, api: ApiServer) -> None:
+    script.refusals = [(500, {}), (503, {})]
+    await api.get("/x")
+    assert len(script.requests) == 3
+    for status in (401, 403, 404, 409, 410, 422):
+        script.refusals = [(status, {})]
+        with pytest.raises(ApiError, match=f"{status}: GET /y: as told") as error:
+            await api.get("/y")
+        assert error.value.status == status
+    assert script.requests.count("GET /y") == 6
+
+
+async def test_it_gives_up_in_the_end_and_says_what_the_server_asked_for(script: ScriptedApi, api: ApiServer) -> None:
+    script.refusals = [(429, {"Retry-After": "0"})] * 4 + [(429, {"Retry-After": "7"})]
+    with pytest.raises(ApiError) as error:
+        await api.put("/x", {})
+    assert (error.value.status, error.value.retry_after_s) == (429, 7)
+
+
+async def test_an_eviction_that_a_budget_forbids_is_the_callers_to_repeat(script: ScriptedApi, api: ApiServer) -> None:
+    script.refusals = [(429, {"Retry-After": "10"})]
+    with pytest.raises(ApiError) as error:
+        await api.post("/api/v1/namespaces/n/pods/p/eviction", {})
+    assert error.value.status == 429
+
+
+async def test_a_server_that_is_not_there_is_status_zero() -> None:
+    api = ApiServer(Access("http://127.0.0.1:9"), "orion-test")
+    with pytest.raises(ApiError) as error:
+        await api.get("/x")
+    assert error.value.status == 0
+    with pytest.raises(ApiError) as error:
+        await anext(api.events("/x", 1))
+    assert error.value.status == 0
+    await api.close()
+
+
+async def test_a_server_that_does_not_answer_is_not_waited_for_without_end(script: ScriptedApi) -> None:
+    never = asyncio.Event()
+
+    async def silent(_: web.Request) -> web.StreamResponse:
+        await never.wait()
+        return web.json_response({})
+
+    script.answer = silent
+    api = ApiServer(Access(script.url), "orion-test", attempt_s=0.1)
+    for asked in (api.get("/x"), anext(api.events("/x", 0.1))):
+        with pytest.raises(ApiError) as error:
+            await asked
+        assert error.value.status == 0
+    never.set()
+    await api.close()
+
+
+async def test_so_many_requests_at_once_and_no_more(script: ScriptedApi, api: ApiServer) -> None:
+    async def slow(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.02)
+        return web.json_response({})
+
+    script.answer = slow
+    await asyncio.gather(*(api.patch(f"/{number}", {}) for number in range(40)))
+    assert script.most_under_way == AT_ONCE
+
+
+async def test_a_list_comes_in_pages(script: ScriptedApi, api: ApiServer) -> None:
+    for number in range(2 * PAGE + 1):
+        script.put({"kind": "GPUShare", "metadata": {"name": f"s{number}"}})
+    assert [len(page["items"]) async for page in api.pages(SHARES)] == [PAGE, PAGE, 1]
+
+
+async def test_a_list_that_grows_too_old_between_pages_is_said(script: ScriptedApi, api: ApiServer) -> None:
+    for number in range(PAGE + 1):
+        script.put({"kind": "GPUShare", "metadata": {"name": f"s{number}"}})
+    pages = api.pages(SHARES)
+    await anext(pages)
+    script.refusals = [(410, {})]
+    with pytest.raises(ApiError) as error:
+        await anext(pages)
+    assert error.value.status == 410

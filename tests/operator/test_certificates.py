@@ -1,0 +1,135 @@
+"""Certificates: made so that TLS takes them, kept in a Secret, and decided upon."""
+
+import asyncio
+import base64
+import ssl
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from orion.operator.certificates import issuing
+from orion.operator.certificates.deciding import Phase, Seen, decide, phase
+from orion.operator.certificates.issuing import Unreadable, new_authority, new_leaf
+from orion.operator.certificates.settings import CertificateSettings
+from orion.operator.certificates.state import State, read_state, write_state
+from tests.operator.certificate_samples import HOUR, YEAR, made, serving
+from tests.operator.certificate_world import EPOCH, SETTINGS, encoded
+
+
+@pytest.mark.parametrize("name", ["orion-webhook.orion-system.svc", "127.0.0.1"])
+async def test_strict_tls_takes_a_leaf_whose_authority_it_trusts_beside_another(tmp_path: Path, name: str) -> None:
+    (authority, leaf), (other, _) = made(), made()
+    bundle = issuing.write_bundle([other, authority]).decode()
+    trusting = ssl.create_default_context(cadata=bundle)
+    trusting.verify_flags |= ssl.VERIFY_X509_STRICT
+    async with serving(leaf, tmp_path) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting, server_hostname=name)
+        writer.transport.abort()
+        suspicious = ssl.create_default_context(cadata=other.pem.decode())
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await asyncio.open_connection("127.0.0.1", port, ssl=suspicious, server_hostname=name)
+
+
+def test_a_leaf_ends_no_later_than_its_authority() -> None:
+    authority = new_authority(EPOCH, timedelta(days=2), HOUR)
+    assert new_leaf(authority, ["a"], EPOCH, YEAR, HOUR).ends == authority.ends
+
+
+def test_a_key_of_another_certificate_is_refused() -> None:
+    (authority, leaf) = made()
+    with pytest.raises(Unreadable, match="another certificate's"):
+        issuing.read(leaf.pem, authority.key)
+
+
+def test_only_an_authority_with_its_key_can_sign() -> None:
+    authority, leaf = made()
+    now = issuing.utc_now()
+    assert authority.can_sign(now)
+    assert not authority.without_key().can_sign(now)
+    assert not leaf.can_sign(now)
+    assert not authority.can_sign(now + 2 * YEAR)
+
+
+def test_a_state_is_read_as_it_was_written() -> None:
+    (authority, leaf), (coming, _), (retired, _) = made(), made(), made()
+    state = State(leaf, authority, coming, (retired.without_key(),))
+    assert read_state(write_state(state)) == state
+
+
+KEYS = ("tls.crt", "tls.key", "ca.crt", "ca.key", "ca-coming.crt", "ca-coming.key", "ca-retired.crt")
+AUTHORITY, LEAF = made(EPOCH)
+SOUND = write_state(State(LEAF, AUTHORITY, made(EPOCH)[0], (made(EPOCH)[0],)))
+
+
+@hypothesis_settings(deadline=None, derandomize=True, database=None)
+@given(
+    st.dictionaries(st.sampled_from(KEYS), st.text() | st.binary().map(encoded) | st.sampled_from(list(SOUND.values())))
+)
+def test_no_secret_is_so_odd_that_it_cannot_be_mended(data: dict[str, str]) -> None:
+    mended(read_state(data))
+
+
+@pytest.mark.filterwarnings("ignore:Parsed a serial number")  # the library's own words about some of the damage
+@hypothesis_settings(deadline=None, max_examples=200, derandomize=True, database=None)
+@given(st.sampled_from(KEYS[::2]), st.integers(0), st.integers(1, 255))
+def test_no_damaged_certificate_stops_it(key: str, place: int, flip: int) -> None:
+    pem = base64.b64decode(SOUND[key])
+    der = bytearray(ssl.PEM_cert_to_DER_cert(pem.decode()))
+    der[place % len(der)] ^= flip
+    mended(read_state(SOUND | {key: encoded(ssl.DER_cert_to_PEM_cert(bytes(der)).encode())}))
+
+
+def mended(state: State) -> None:
+    """A state that serves nobody is followed by one that does."""
+    after = decide(state, Seen(SETTINGS.spread, SETTINGS.settle), EPOCH, SETTINGS).state or state
+    assert after.serves(EPOCH)
+
+
+def test_what_cannot_be_read_is_said_and_missing() -> None:
+    (authority, leaf), (other, _) = made(), made()
+    data = write_state(State(leaf, authority)) | {"ca.key": encoded(other.key)}
+    state = read_state(data)
+    assert state.authority is None
+    assert "ca.crt and ca.key are no certificate with its key" in state.problems[0]
+
+
+def test_settings_in_which_leaves_would_outlive_their_authority_are_refused() -> None:
+    with pytest.raises(ValidationError, match="outlive their authority"):
+        CertificateSettings(leaf_validity=timedelta(days=200))
+    with pytest.raises(ValidationError, match="shorter than leaf_validity"):
+        CertificateSettings(leaf_renew_before=timedelta(days=90))
+    names = CertificateSettings(namespace="gpus", names=("127.0.0.1",)).leaf_names
+    assert names == ("orion-webhook.gpus.svc", "orion-webhook.gpus.svc.cluster.local", "127.0.0.1")
+
+
+# -- Deciding ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_coming_authority_signs_only_after_the_whole_wait() -> None:
+    authority, leaf = made(EPOCH, timedelta(seconds=1200))
+    leaf = new_leaf(authority, SETTINGS.leaf_names, EPOCH, SETTINGS.leaf_validity, HOUR)
+    state = State(leaf, authority, new_authority(EPOCH, YEAR, HOUR))
+    for spread in (None, timedelta(0), SETTINGS.spread - timedelta(seconds=1)):
+        assert decide(state, Seen(spread, missing="one lacks it"), EPOCH, SETTINGS).state is None
+    after = decide(state, Seen(SETTINGS.spread), EPOCH, SETTINGS).state
+    assert after is not None
+    assert after.authority == state.coming
+    assert after.retired == (authority.without_key(),)
+    assert phase(after, EPOCH) is Phase.EXCHANGED
+
+
+def test_an_authority_put_in_by_hand_is_trusted_before_it_signs() -> None:
+    (authority, _), (other, _) = made(EPOCH), made(EPOCH)
+    leaf = new_leaf(authority, SETTINGS.leaf_names, EPOCH, SETTINGS.leaf_validity, HOUR)
+    state = State(leaf, other, None, (authority.without_key(),))
+    assert decide(state, Seen(timedelta(0)), EPOCH, SETTINGS).state is None
+    after = decide(state, Seen(SETTINGS.spread), EPOCH, SETTINGS).state
+    assert after is not None
+    assert after.leaf is not None
+    assert other.signed(after.leaf)
+    assert after.retired == (authority.without_key(),)

@@ -1,0 +1,83 @@
+"""Whatever happens in whatever order, every API server that may ask takes every replica that may answer."""
+
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from orion.operator.certificates.deciding import Phase
+from tests.operator.certificate_world import Rotator, installed
+
+ROTATORS, SERVERS, REPLICAS = st.integers(0, 1), st.integers(0, 1), st.integers(0, 2)
+LONGEST_WITHOUT_A_PASS = 20  # seconds; without anybody who rotates, every certificate ends
+
+
+class Rotations(RuleBasedStateMachine):
+    """Two rotators by mistake, killed and started anew between any two requests."""
+
+    @initialize()
+    def install(self) -> None:
+        self.world, first = installed()
+        self.rotators = [first, Rotator(self.world)]
+        self.passed = 0
+
+    @rule(which=ROTATORS, turns=st.integers(1, 12))
+    def go_on(self, which: int, turns: int) -> None:
+        for _ in range(turns):
+            self.rotators[which].step()
+
+    @rule(which=ROTATORS)
+    def finish(self, which: int) -> None:
+        self.rotators[which].look()
+        self.passed = self.world.now
+
+    @rule(which=ROTATORS)
+    def kill(self, which: int) -> None:
+        self.rotators[which].start()
+
+    @rule(which=ROTATORS)
+    def rotate(self, which: int) -> None:
+        self.rotators[which].rotate()
+
+    @rule(server=SERVERS)
+    def observe(self, server: int) -> None:
+        self.world.observe(server)
+
+    @rule(replica=REPLICAS)
+    def deliver(self, replica: int) -> None:
+        self.world.deliver(replica)
+
+    @rule(replica=REPLICAS)
+    def replace(self, replica: int) -> None:
+        self.world.replace(replica)
+
+    @rule(seconds=st.integers(1, 15), which=ROTATORS)
+    def wait(self, seconds: int, which: int) -> None:
+        for _ in range(seconds):
+            self.world.advance(1)
+            if self.world.now - self.passed >= LONGEST_WITHOUT_A_PASS:
+                self.finish(which)
+            self.nobody_is_refused()
+
+    @invariant()
+    def nobody_is_refused(self) -> None:
+        assert self.world.refused() == []
+
+    def teardown(self) -> None:
+        """Left alone, it comes to rest, and trusts one authority."""
+        if not hasattr(self, "rotators"):
+            return
+        self.rotators[1].start()
+        for _ in range(60):
+            if self.rotators[0].look().phase is Phase.AT_REST:
+                break
+            self.world.advance(4)
+            self.nobody_is_refused()
+        authority = self.world.state.authority
+        assert authority is not None
+        assert set(self.world.bundles()) == {frozenset({authority.fingerprint})}
+
+
+TestRotations = Rotations.TestCase
+TestRotations.settings = hypothesis_settings(
+    max_examples=25, stateful_step_count=30, deadline=None, derandomize=True, database=None
+)

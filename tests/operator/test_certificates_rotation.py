@@ -1,0 +1,131 @@
+"""The whole rotation in a world of its own: years, faults, and what people change by hand."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from orion.operator.certificates.bundles import path_of
+from orion.operator.certificates.deciding import Phase, phase
+from tests.operator.certificate_world import EPOCH, NAMES, SECRET, SETTINGS, Rotator, World, installed
+
+
+def run(world: World, rotator: Rotator, seconds: int) -> Phase | None:
+    """Let time pass with a look every few seconds; nobody may be refused."""
+    for _ in range(0, seconds, 4):
+        world.advance(4)
+        rotator.look()
+        assert world.refused() == []
+    return rotator.look().phase
+
+
+def test_from_nothing_in_one_pass() -> None:
+    world = World()
+    look = Rotator(world).look()
+    assert look.phase is Phase.AT_REST
+    authority = world.state.authority
+    assert authority is not None
+    assert set(world.bundles()) == {frozenset({authority.fingerprint})}
+    assert world.objects[SECRET]["type"] == "kubernetes.io/tls"
+
+
+def test_years_pass_unnoticed() -> None:
+    world, rotator = installed()
+    first = world.state
+    run(world, rotator, 1_400)
+    assert world.state.authority != first.authority
+    assert world.state.serves(EPOCH + timedelta(seconds=world.now))
+
+
+def test_a_leaf_is_renewed_without_touching_a_bundle() -> None:
+    world, rotator = installed()
+    leaf, writes = world.state.leaf, [len(world.history[path_of(name)]) for name in NAMES]
+    assert run(world, rotator, 201) is Phase.AT_REST
+    assert world.state.leaf != leaf
+    assert [len(world.history[path_of(name)]) for name in NAMES] == writes
+
+
+def test_at_rest_nothing_is_written() -> None:
+    world, rotator = installed()
+    version = world.version
+    run(world, rotator, 100)
+    assert world.version == version
+
+
+def test_everything_expired_at_the_start_is_mended_in_one_pass() -> None:
+    world, _ = installed()
+    world.now += 100_000
+    old = world.state
+    assert Rotator(world).look().phase is Phase.AT_REST
+    assert old.authority is not None
+    assert all(old.authority.fingerprint not in bundle for bundle in world.bundles())
+    assert all(len(bundle) == 1 for bundle in world.bundles())
+
+
+def test_an_expired_leaf_in_the_middle_of_a_rotation_is_mended_in_one_pass() -> None:
+    world, rotator = installed()
+    rotator.rotate()
+    rotator.look()
+    rotator.look()
+    assert world.state.coming is not None
+    world.now += 310
+    Rotator(world).look()
+    assert phase(world.state, EPOCH + timedelta(seconds=world.now)) is not Phase.BROKEN
+
+
+def test_a_bundle_that_somebody_has_emptied_is_filled_again() -> None:
+    world, rotator = installed()
+    for text in ("", "Cg==", "no base64 at all"):
+        body = world.objects[path_of(NAMES[0])]
+        body["webhooks"][1]["clientConfig"]["caBundle"] = text
+        world.put(path_of(NAMES[0]), body)
+        rotator.look()
+        assert len(set(world.bundles())) == 1
+
+
+def test_a_secret_that_somebody_has_deleted_leaves_the_replicas_trusted_until_they_show_the_new_leaf() -> None:
+    world, rotator = installed()
+    world.delete(SECRET)
+    assert rotator.look().phase is Phase.EXCHANGED
+    for server in range(2):
+        world.observe(server)
+    assert run(world, rotator, 80) is Phase.AT_REST
+
+
+def test_another_name_for_the_service_makes_a_new_leaf_by_the_same_authority() -> None:
+    world, _ = installed()
+    authority = world.state.authority
+    Rotator(world, SETTINGS.model_copy(update={"names": ("10.0.0.7",)})).look()
+    assert world.state.leaf is not None
+    assert "10.0.0.7" in world.state.leaf.names
+    assert world.state.authority == authority
+
+
+def test_others_keys_of_the_secret_stay() -> None:
+    world, rotator = installed()
+    world.objects[SECRET]["data"]["theirs"] = "eA=="
+    rotator.rotate()
+    rotator.look()
+    assert world.objects[SECRET]["data"]["theirs"] == "eA=="
+    assert world.state.coming is not None
+
+
+def test_a_configuration_that_does_not_exist_stops_no_start_but_every_exchange() -> None:
+    world = World()
+    body = world.objects.pop(path_of(NAMES[1]))
+    rotator = Rotator(world)
+    assert rotator.look().phase is Phase.AT_REST
+    rotator.rotate()
+    rotator.look()
+    for _ in range(30):
+        world.now += 1
+        assert "does not exist" in rotator.look().why
+    world.put(path_of(NAMES[1]), body)
+    assert rotator.look().phase is Phase.SPREADING
+
+
+async def test_a_process_that_may_not_write_does_not_even_look() -> None:
+    world = World()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(Rotator(world).rotation.run(lambda: False), 0.05)
+    assert SECRET not in world.objects

@@ -1,0 +1,97 @@
+"""The queue gives each object once, to one worker at a time, at its time, and failed ones later and later."""
+
+import asyncio
+
+import pytest
+
+from orion.operator.reconciler.work_queue import WorkQueue
+
+
+async def taken(queue: WorkQueue[str], within: float = 5.0) -> str:
+    return await asyncio.wait_for(queue.take(), within)
+
+
+async def nothing_to_take(queue: WorkQueue[str]) -> bool:
+    try:
+        await asyncio.wait_for(queue.take(), 0.05)
+    except TimeoutError:
+        return True
+    return False
+
+
+async def test_an_object_named_often_comes_once() -> None:
+    queue = WorkQueue[str]()
+    queue.add(["a", "a"])
+    queue.add(["a"])
+    assert await taken(queue) == "a"
+    queue.done("a")
+    assert queue.idle
+    assert await nothing_to_take(queue)
+
+
+async def test_an_object_named_while_a_worker_has_it_comes_again_after_that() -> None:
+    queue = WorkQueue[str]()
+    queue.add(["a"])
+    assert await taken(queue) == "a"
+    queue.add(["a"])
+    assert await nothing_to_take(queue)
+    queue.done("a")
+    assert await taken(queue) == "a"
+
+
+async def test_of_two_times_the_earlier_counts() -> None:
+    queue = WorkQueue[str]()
+    queue.add(["a"], 600)
+    queue.add(["b"], 600)
+    assert await nothing_to_take(queue)
+    queue.add(["a"])
+    queue.add(["a"], 300)
+    assert await taken(queue) == "a"
+    queue.done("a")
+    assert len(queue) == 1  # b alone: a has had its time
+
+
+async def test_a_waiting_worker_wakes_for_an_earlier_object() -> None:
+    queue = WorkQueue[str]()
+    queue.add(["late"], 600)
+    worker = asyncio.create_task(taken(queue))
+    await asyncio.sleep(0)
+    queue.add(["now"])
+    assert await worker == "now"
+
+
+async def test_what_fails_again_comes_later_up_to_a_minute() -> None:
+    queue = WorkQueue[str]()
+    delays = []
+    for _ in range(12):
+        queue.add(["a"])
+        assert await taken(queue) == "a"
+        delays.append(queue.failed("a"))
+    assert delays[:4] == pytest.approx([0.2, 0.4, 0.8, 1.6])
+    assert delays[-1] == 60
+    queue.add(["a"])
+    await taken(queue)
+    queue.done("a")
+    queue.add(["a"])
+    await taken(queue)
+    assert queue.failed("a") == pytest.approx(0.2)
+
+
+async def test_many_workers_share_out_all_objects() -> None:
+    queue, seen = WorkQueue[int](), []
+
+    async def work() -> None:
+        while True:
+            key = await queue.take()
+            await asyncio.sleep(0)
+            seen.append(key)
+            queue.done(key)
+
+    workers = [asyncio.create_task(work()) for _ in range(8)]
+    queue.add(range(500))
+    async with asyncio.timeout(20):
+        while len(seen) < 500:
+            await asyncio.sleep(0.01)
+    for worker in workers:
+        worker.cancel()
+    assert sorted(seen) == list(range(500))

@@ -1,0 +1,310 @@
+"""What the operator says of a share, case by case: rows, sentences, Events, and when a write is worth it."""
+
+import re
+from typing import Any
+
+import pytest
+
+from orion.operator.reconciler.decisions import decide
+from orion.operator.reconciler.records import Named
+from orion.operator.reconciler.state import Key, Kind
+from orion.operator.reconciler.writes import Again, EvictPod, PatchNode, PatchPod, PatchShare, PostEvent, Write
+from tests.operator.fake_cluster import NOW, Body, FakeCluster, Reconciler, state_of, take
+
+UUID = "GPU-00000000-0000-4000-8000-00000000000{}"
+
+
+def share(name: str = "s", **spec: Any) -> Body:
+    spec = {"priority": "be", "selector": {"matchLabels": {"app": name}}} | spec
+    return {"kind": "GPUShare", "metadata": {"namespace": "n", "name": name}, "spec": spec}
+
+
+def pod(name: str, app: str = "s", priority: str | None = "be", running: bool = True, **meta: Any) -> Body:
+    marks = {"orion/priority": priority} if priority else {}
+    limits = {f"orion.gpu/{priority}": "1"} if priority else {}
+    return {
+        "kind": "Pod",
+        "metadata": {"namespace": "n", "name": name, "labels": {"app": app}, "annotations": marks, **meta},
+        "spec": {"nodeName": "node", "containers": [{"name": "main", "resources": {"limits": limits}}]},
+        "status": {"phase": "Running" if running else "Pending"},
+    }
+
+
+def device(number: int = 0, spec: Any = None, **status: Any) -> Body:
+    uuid = UUID.format(number)
+    status = {"node": "node", "uuid": uuid, "model": "NVIDIA H200", "mode": "timeslice"} | status
+    return {"kind": "GPUDevice", "metadata": {"name": uuid.lower()}, "spec": spec or {}, "status": status}
+
+
+def row(of: str, **more: Any) -> dict[str, Any]:
+    place = {"slot": "be-0", "priority": "be", "processId": 7, "command": "python"}
+    return {**place, "pod": {"namespace": "n", "name": of}, **more}
+
+
+def slot(of: str, name: str = "be-0", clients: int = 1) -> dict[str, Any]:
+    return {"name": name, "priority": name[:2], "pod": {"namespace": "n", "name": of}, "clients": clients}
+
+
+def stranger(of: str, **more: Any) -> dict[str, Any]:
+    return {"processId": 9, "command": "miner", "pod": {"namespace": "n", "name": of}, **more}
+
+
+def reconciled(*bodies: Body) -> FakeCluster:
+    cluster = FakeCluster(bodies)
+    Reconciler(cluster, state_of(cluster)).run()
+    return cluster
+
+
+def status(cluster: FakeCluster, name: str = "s") -> dict[str, Any]:
+    return dict(cluster.objects["GPUShare", "n", name]["status"])
+
+
+def condition(cluster: FakeCluster, kind: str, name: str = "s") -> tuple[str, str, str]:
+    found = next(each for each in status(cluster, name)["conditions"] if each["type"] == kind)
+    return found["status"], found["reason"], found["message"]
+
+
+def events(cluster: FakeCluster) -> list[tuple[str, str]]:
+    return sorted((event.regarding["name"], event.reason) for event in cluster.events.values())
+
+
+def writes(cluster: FakeCluster, key: Key, monotonic: float = 0.0) -> list[Write]:
+    return decide(state_of(cluster), key, NOW, monotonic)
+
+
+POD = Key(Kind.POD, Named("n", "p"))
+SHARE = Key(Kind.SHARE, Named("n", "s"))
+
+
+def test_a_grant_is_one_patch_that_holds_for_this_pod_only() -> None:
+    cluster = FakeCluster([share(memory={"limit": "1Gi"}), pod("p")])
+    [write] = writes(cluster, POD)
+    assert isinstance(write, PatchPod)
+    assert write.patch["metadata"]["uid"] == cluster.objects["Pod", "n", "p"]["metadata"]["uid"]
+    assert '"memoryLimitBytes":1073741824' in write.patch["metadata"]["annotations"]["orion/grant"]
+    assert "status" not in write.patch
+
+
+def test_a_pod_without_a_share_gets_the_defaults() -> None:
+    cluster = reconciled(pod("p", app="nobody's"))
+    grant = cluster.objects["Pod", "n", "p"]["metadata"]["annotations"]["orion/grant"]
+    assert grant == '{"containers":{"main":{"slots":1}},"failClosed":false,"format":1,"priority":"be"}'
+
+
+def test_a_pod_that_leaves_is_let_alone() -> None:
+    assert writes(FakeCluster([share(), pod("p", deletionTimestamp="2026-01-01T00:00:00Z")]), POD) == []
+
+
+def test_a_share_of_the_other_priority_does_not_govern_and_says_why() -> None:
+    cluster = reconciled(share(priority="hp"), pod("p"))
+    assert condition(cluster, "Ready") == (
+        "False",
+        "PriorityMismatch",
+        "pod p: GPUShare s is for priority hp, and this pod's priority is be",
+    )
+    assert events(cluster) == [("p", "PriorityMismatch"), ("s", "ReadyPriorityMismatch")]
+
+
+def test_a_pod_that_did_not_pass_the_webhook_is_named() -> None:
+    bare = pod("p")
+    bare["spec"]["containers"][0]["resources"] = {}
+    cluster = reconciled(share(), bare)
+    assert condition(cluster, "Ready")[1] == "NotAdmitted"
+    assert "p; make them anew" in condition(cluster, "Ready")[2]
+    assert "orion/grant" not in cluster.objects["Pod", "n", "p"]["metadata"]["annotations"]
+
+
+def test_pods_without_the_annotation_are_counted_and_the_first_sixteen_named() -> None:
+    cluster = reconciled(share(), *(pod(f"p{number:02}", priority=None) for number in range(20)))
+    pods = status(cluster)["pods"]
+    assert pods["unannotated"] == 20
+    assert pods["unannotatedNames"] == [f"p{number:02}" for number in range(16)]
+    assert events(cluster) == [("s", "PodsWithoutAnnotation")]
+
+
+def test_rows_are_the_worst_sixty_four_and_the_counts_speak_for_all() -> None:
+    names = [f"p{number:03}" for number in range(80)]
+    devices = [
+        device(
+            number,
+            heldSlots=[slot(name, f"be-{index}") for index, name in enumerate(names[number * 40 : number * 40 + 40])],
+            clients=[
+                row(name, slot=f"be-{index}", gatedRatio=f"0.{index:02}")
+                for index, name in enumerate(names[number * 40 : number * 40 + 40])
+            ],
+        )
+        for number in range(2)
+    ]
+    devices[1]["status"]["clients"][5]["message"] = "it is refused memory"
+    devices[1]["status"]["clients"][6]["state"] = "stopped"
+    cluster = reconciled(share(), *(pod(name) for name in names), *devices)
+    found = status(cluster)
+    assert found["clientCounts"] == {"total": 80, "stopped": 1, "troubled": 1, "unmanaged": 0}
+    assert found["gpus"] == 2
+    assert [each["pod"]["name"] for each in found["clients"][:4]] == ["p045", "p046", "p039", "p079"]
+    assert len(found["clients"]) == 64
+    assert condition(cluster, "Degraded")[1:] == (
+        "ClientTroubled",
+        "process 7 (python) of pod p045: it is refused memory",
+    )
+
+
+def test_rows_of_a_namesake_that_was_there_before_do_not_count() -> None:
+    old = row("p") | {"pod": {"namespace": "n", "name": "p", "uid": "another"}}
+    assert status(reconciled(share(), pod("p"), device(clients=[old])))["clientCounts"]["total"] == 0
+
+
+def test_a_process_without_the_hook_is_named() -> None:
+    cluster = reconciled(share(), pod("p"), device(heldSlots=[slot("p")], strangers=[stranger("p")]))
+    so, reason, message = condition(cluster, "HookInjected")
+    assert (so, reason) == ("False", "Unmanaged")
+    assert "process 9 (miner) of pod p" in message
+    assert ("s", "HookInjectedUnmanaged") in events(cluster)
+
+
+def test_fail_closed_evicts_after_an_event_and_once() -> None:
+    cluster = FakeCluster([share(failClosed=True), pod("p"), device(strangers=[stranger("p")])])
+    Reconciler(cluster, state_of(cluster)).run()
+    assert cluster.objects["Pod", "n", "p"]["metadata"]["deletionTimestamp"]
+    assert ("p", "HookMissing") in events(cluster)
+    fresh = FakeCluster([share(failClosed=True), pod("p"), device(strangers=[stranger("p")])])
+    kinds = [type(write) for write in writes(fresh, POD)]
+    assert kinds == [PatchPod, PostEvent, EvictPod]
+
+
+@pytest.mark.parametrize("what", ["not closed", "not running", "another pod's", "unmanaged"])
+def test_nothing_else_is_evicted(what: str) -> None:
+    found = (
+        stranger("p")
+        if what != "another pod's"
+        else stranger("p") | {"pod": {"namespace": "n", "name": "p", "uid": "before"}}
+    )
+    victim = pod("p", running=what != "not running", priority=None if what == "unmanaged" else "be")
+    cluster = FakeCluster([share(failClosed=what != "not closed"), victim, device(strangers=[found])])
+    assert EvictPod not in [type(write) for write in writes(cluster, POD)]
+
+
+def test_an_agent_of_another_node_evicts_nobody() -> None:
+    cluster = FakeCluster([share(failClosed=True), pod("p"), device(node="elsewhere", strangers=[stranger("p")])])
+    assert EvictPod not in [type(write) for write in writes(cluster, POD)]
+
+
+def test_an_event_fits_whatever_names_and_agents_say() -> None:
+    reference = {"namespace": "n", "name": f"{'a' * 199}-{'b' * 50}", "uid": "u"}
+    event = PostEvent(reference, True, "DegradedClientTroubled", "Reconcile", "x" + "\U0001f600" * 500)
+    assert len(event.short_note.encode()) == 1_021  # the API server counts bytes
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", event.name)
+
+
+def test_a_kept_grant_that_fails_closed_still_does() -> None:
+    cluster = reconciled(share(failClosed=True), pod("p"))
+    cluster.delete(("GPUShare", "n", "s"))
+    cluster.put(device(strangers=[stranger("p")]))
+    assert EvictPod in [type(write) for write in writes(cluster, POD)]
+
+
+def test_another_shares_policy_on_the_gpu_is_a_conflict_unless_it_is_the_same() -> None:
+    chat = share(priority="hp", policy="gate")
+    held: dict[str, Any] = {"heldSlots": [slot("p", "hp-0")]}
+    same = {"name": "gate", "share": "n/other"}
+    cluster = reconciled(chat, pod("p", priority="hp"), device(**held, policy=same))
+    assert condition(cluster, "PolicyConflict")[:2] == ("False", "Applied")
+    cluster = reconciled(chat, pod("p", priority="hp"), device(**held, policy=same | {"name": "none"}))
+    assert condition(cluster, "PolicyConflict")[:2] == ("True", "OtherShare")
+    assert "policy none of GPUShare n/other" in condition(cluster, "PolicyConflict")[2]
+
+
+def test_a_slowdown_over_the_limit_is_told_and_does_not_flicker() -> None:
+    bodies = share(priority="hp", maxSlowdown="1.2"), pod("p", priority="hp")
+    held: dict[str, Any] = {"mode": "mps", "heldSlots": [slot("p", "hp-0")]}
+
+    def seen(cluster: FakeCluster, slowdown: str) -> str:
+        cluster.put(device(**held, clients=[row("p", slot="hp-0", priority="hp", slowdown=slowdown)]))
+        Reconciler(cluster, state_of(cluster)).run()
+        return condition(cluster, "Degraded")[1]
+
+    cluster = FakeCluster(bodies)
+    assert [seen(cluster, value) for value in ("1.22", "1.3", "1.22", "1.2", "1.25")] == [
+        "AsAsked",
+        "SlowedDown",
+        "SlowedDown",
+        "AsAsked",
+        "AsAsked",
+    ]
+
+
+def test_figures_are_written_once_in_thirty_seconds_and_only_past_a_threshold() -> None:
+    def with_ratio(ratio: str) -> Body:
+        return device(heldSlots=[slot("p")], clients=[row("p", gatedRatio=ratio)])
+
+    cluster = FakeCluster([share(), pod("p"), with_ratio("0.50")])
+    reconciler = Reconciler(cluster, state_of(cluster))
+    reconciler.run()
+    state = reconciler.state
+    record = state.share(Named("n", "s"))
+    assert record is not None
+    record.written = 100.0
+
+    take(state, cluster.put(with_ratio("0.54")))
+    assert decide(state, SHARE, NOW, 1_000.0) == []
+    take(state, cluster.put(with_ratio("0.56")))
+    assert decide(state, SHARE, NOW, 110.0) == [Again(20.0)]
+    [write] = decide(state, SHARE, NOW, 130.0)
+    assert isinstance(write, PatchShare)
+    assert list(write.patch["status"]) == ["clients"]
+
+
+def test_a_condition_does_not_wait_for_figures() -> None:
+    cluster = reconciled(share(), pod("p"))
+    state = state_of(cluster)
+    record = state.share(Named("n", "s"))
+    assert record is not None
+    record.written = 100.0
+    take(state, cluster.put(device(heldSlots=[slot("p")], strangers=[stranger("p")])))
+    assert [type(write) for write in decide(state, SHARE, NOW, 100.1)] == [PostEvent, PatchShare]
+
+
+def test_a_status_write_carries_the_version_that_was_seen() -> None:
+    cluster = FakeCluster([share()])
+    [write] = writes(cluster, SHARE)
+    assert isinstance(write, PatchShare)
+    assert write.patch["metadata"] == {"resourceVersion": "1"}
+
+
+def test_nodes_are_labelled_by_their_gpus_and_lose_the_labels_with_them() -> None:
+    node = {"kind": "Node", "metadata": {"name": "node", "labels": {"other": "1"}}}
+    two = [device(0, simulated=True), device(1, {"cordon": True}, mode="mps", simulated=True)]
+    cluster = reconciled(node, *two)
+    assert cluster.objects["Node", "", "node"]["metadata"]["labels"] == {
+        "other": "1",
+        "orion/gpus": "1",
+        "orion/gpu-model": "NVIDIA-H200",
+        "orion/mode": "mixed",
+        "orion/simulated": "true",
+    }
+    for number in range(2):
+        cluster.delete(("GPUDevice", "", UUID.format(number).lower()))
+    [write] = writes(cluster, Key(Kind.NODE, Named("", "node")))
+    assert isinstance(write, PatchNode)
+    assert set(write.patch["metadata"]["labels"].values()) == {None}
+
+
+def test_the_same_news_after_another_state_is_a_new_event() -> None:
+    cluster = reconciled(share(priority="hp"), pod("p"))
+    first = set(cluster.events)
+    cluster.put(pod("p", priority="hp"))
+    Reconciler(cluster, state_of(cluster)).run()
+    assert ("s", "ReadyGrantsPending") in events(cluster)
+    cluster.put(pod("p"))
+    Reconciler(cluster, state_of(cluster)).run()
+    assert events(cluster).count(("s", "ReadyPriorityMismatch")) == 2
+    assert first < set(cluster.events)
+
+
+def test_a_share_that_this_version_cannot_read_changes_nothing_and_says_so() -> None:
+    cluster = reconciled(share(memory={"limit": "1Gi"}), pod("p"))
+    grant = cluster.objects["Pod", "n", "p"]["metadata"]["annotations"]["orion/grant"]
+    cluster.put(share(memory={"limit": "1Gi"}, weight="heavy"))
+    Reconciler(cluster, state_of(cluster)).run()
+    assert condition(cluster, "Ready")[:2] == ("False", "Unreadable")
+    assert cluster.objects["Pod", "n", "p"]["metadata"]["annotations"]["orion/grant"] == grant
