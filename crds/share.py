@@ -67,7 +67,7 @@ class DeviceMemory(Model):
 
 
 class Objective(Model):
-    """What the owner of hp pods promises to others; watched and reported, not enforced."""
+    """What the owner of hp pods promises to others. Recorded; this version neither reports nor enforces it."""
 
     latency: Annotated[Duration, _time("10us", "1h", "20ms")]
     """ What a request, iteration or token of the pod may take on the GPU. Unit: a duration such as 20ms. Required. """
