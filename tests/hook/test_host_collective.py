@@ -27,7 +27,9 @@ class Trained:
 
     def ran(self, kind: str, gpu: int) -> list[tuple[int, int]]:
         """Return when kernels of that kind ran on a GPU: pieces, each with its begin and end."""
-        lines = [line.split() for line in self.trace.read_text().splitlines()] if self.trace.exists() else []
+        text = self.trace.read_text() if self.trace.exists() else ""
+        whole = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]  # one may be half written
+        lines = [line.split() for line in whole]
         name = {"compute": "compute_gpu", "collective": "ncclDevKernel_AllReduce_gpu"}[kind] + str(gpu)
         return sorted((int(line[1]), int(line[2])) for line in lines if line[4] == name)
 

@@ -59,7 +59,9 @@ def _traced(machine: Machine, slot: str) -> Client:
 def _traced_seconds(machine: Machine, slot: str, began: int, ended: int) -> float:
     """Return how long the slot's process had the simulated GPU, by the GPU's own word."""
     total = 0
-    for line in (machine.folder / f"trace-{slot}").read_text().splitlines():
+    for line in (machine.folder / f"trace-{slot}").read_text().splitlines(keepends=True):
+        if not line.endswith("\n"):
+            continue  # half written
         start, end = map(int, line.split()[1:3])
         total += max(0, min(end, ended) - max(start, began))
     return total / 1e9

@@ -66,7 +66,8 @@ def start_worker(machine: dict[str, str]) -> Iterator[StartWorker]:
 
 
 def pieces(trace: Path) -> list[tuple[int, int, int, str]]:
-    rows = [line.split(maxsplit=3) for line in trace.read_text().splitlines()]
+    whole = [line for line in trace.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    rows = [line.rstrip("\n").split(maxsplit=3) for line in whole]
     return sorted((int(start), int(end), int(pid), what) for pid, start, end, what in rows)
 
 
