@@ -179,4 +179,4 @@ def _overlaps(world: World, share: str) -> bool:
 
 def _labels(api: client.ApiClient, node: str) -> dict[str, str]:
     labels = client.CoreV1Api(api).read_node(node).metadata.labels
-    return {key: value for key, value in labels.items() if key.startswith("orion/")}
+    return {key: value for key, value in (labels or {}).items() if key.startswith("orion/")}
