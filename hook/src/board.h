@@ -99,9 +99,13 @@ static inline uint32_t orion_board_neighbours(const struct orion_board *board)
     uint32_t count = atomic_load_explicit(&board->hp_count, memory_order_acquire);
     return count < ORION_PLACES ? count : ORION_PLACES;
 }
+static inline uint32_t orion_board_neighbour_place(const struct orion_board *board, uint32_t i)
+{
+    return atomic_load_explicit(&board->hp_place[i], memory_order_relaxed) % ORION_PLACES;
+}
 static inline const struct orion_busy_page *orion_board_neighbour(const struct orion_board *board, uint32_t i)
 {
-    return &board->neighbours[atomic_load_explicit(&board->hp_place[i], memory_order_relaxed) % ORION_PLACES];
+    return &board->neighbours[orion_board_neighbour_place(board, i)];
 }
 
 /* For the hook's thread: replace pages. All return 0 or -1. */

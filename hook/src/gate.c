@@ -16,7 +16,7 @@
 
 static const struct orion_busy_page *neighbour(const struct orion_board *board, uint32_t i, uint32_t *place)
 {
-    *place = atomic_load_explicit(&board->hp_place[i], memory_order_relaxed) % ORION_PLACES;
+    *place = orion_board_neighbour_place(board, i);
     return &board->neighbours[*place];
 }
 
@@ -77,8 +77,8 @@ bool orion_gate_held(const struct orion_board *board)
 
 bool orion_gate_hp_works(const struct orion_board *board)
 {
-    uint32_t count = atomic_load_explicit(&board->hp_count, memory_order_acquire);
-    for (uint32_t i = 0; i < count && i < ORION_PLACES; i++) {
+    uint32_t count = orion_board_neighbours(board);
+    for (uint32_t i = 0; i < count; i++) {
         uint32_t place;
         const struct orion_busy_page *page = neighbour(board, i, &place);
         if (state_to_wait_for(board, page, place) != ORION_IDLE) return true;
@@ -93,8 +93,8 @@ bool orion_gate_closed(const struct orion_board *board)
 
 bool orion_gate_touched_since(const struct orion_board *board, uint64_t since_ns)
 {
-    uint32_t count = atomic_load_explicit(&board->hp_count, memory_order_acquire);
-    for (uint32_t i = 0; i < count && i < ORION_PLACES; i++) {
+    uint32_t count = orion_board_neighbours(board);
+    for (uint32_t i = 0; i < count; i++) {
         uint32_t place;
         const struct orion_busy_page *page = neighbour(board, i, &place);
         if (atomic_load(&page->state) != ORION_IDLE) return true;
@@ -128,8 +128,8 @@ static void give_up_on(struct orion_process *process, struct orion_board *board,
 
 void orion_gate_sleep(struct orion_process *process, struct orion_board *board, uint64_t most_ns)
 {
-    uint32_t count = atomic_load_explicit(&board->hp_count, memory_order_acquire);
-    for (uint32_t i = 0; i < count && i < ORION_PLACES; i++) {
+    uint32_t count = orion_board_neighbours(board);
+    for (uint32_t i = 0; i < count; i++) {
         uint32_t place;
         const struct orion_busy_page *page = neighbour(board, i, &place);
         uint32_t state = state_to_wait_for(board, page, place);

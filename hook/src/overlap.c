@@ -12,17 +12,6 @@
 #define REACH_OF_TYPICAL 40u                   /* Orion's own test: be work in flight under 2.5 % of hp's request time */
 #define REACH_MOST_NS (2 * ORION_MILLISECOND)
 
-static const struct orion_busy_page *neighbour(const struct orion_board *board, uint32_t i)
-{
-    return &board->neighbours[atomic_load_explicit(&board->hp_place[i], memory_order_relaxed) % ORION_PLACES];
-}
-
-static uint32_t neighbours(const struct orion_board *board)
-{
-    uint32_t count = atomic_load_explicit(&board->hp_count, memory_order_acquire);
-    return count < ORION_PLACES ? count : ORION_PLACES;
-}
-
 /* What both are short of, neither gets more of by running together. Kernels that are short of the SMs' arithmetic run on
  * SMs of their own, and get along. */
 static bool compete(uint32_t hp_class, uint32_t be_class)
@@ -33,8 +22,8 @@ static bool compete(uint32_t hp_class, uint32_t be_class)
 static bool every_hp_gives_leave(const struct orion_board *board, uint32_t be_class)
 {
     uint64_t now = orion_now();
-    for (uint32_t i = 0, count = neighbours(board); i < count; i++) {
-        const struct orion_busy_page *hp = neighbour(board, i);
+    for (uint32_t i = 0, count = orion_board_neighbours(board); i < count; i++) {
+        const struct orion_busy_page *hp = orion_board_neighbour(board, i);
         if (atomic_load_explicit(&hp->state, memory_order_relaxed) == ORION_IDLE) continue;
         if (now >= atomic_load_explicit(&hp->overlap_until_ns, memory_order_relaxed)) return false;
         if (compete(orion_current_class(atomic_load_explicit(&hp->current, memory_order_relaxed)), be_class)) return false;
@@ -75,8 +64,8 @@ void orion_overlap_tell(struct orion_process *process, struct orion_board *board
 uint64_t orion_overlap_reach(const struct orion_board *board, uint64_t share_ns)
 {
     uint64_t reach = REACH_MOST_NS;
-    for (uint32_t i = 0, count = neighbours(board); i < count; i++) {
-        uint64_t typical = atomic_load_explicit(&neighbour(board, i)->typical_ns, memory_order_relaxed);
+    for (uint32_t i = 0, count = orion_board_neighbours(board); i < count; i++) {
+        uint64_t typical = atomic_load_explicit(&orion_board_neighbour(board, i)->typical_ns, memory_order_relaxed);
         if (typical / REACH_OF_TYPICAL < reach) reach = typical / REACH_OF_TYPICAL;
     }
     return reach > share_ns ? reach : share_ns;
