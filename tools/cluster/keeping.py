@@ -3,11 +3,11 @@
 import contextlib
 import fcntl
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -82,17 +82,28 @@ def stop(folder: Path) -> bool:
     """End the supervisor of `folder` and what it left behind; return whether there was one."""
     with _alone(folder):
         pid = keeper(folder)
-        deadline = time.monotonic() + PATIENCE
         if pid:
-            os.kill(pid, signal.SIGTERM)
-        while pid and keeper(folder):
-            if time.monotonic() > deadline:
-                os.kill(pid, signal.SIGKILL)  # its components go with it
-            time.sleep(0.05)
+            _end(pid)
         shutil.rmtree(folder, ignore_errors=True)
         for suffix in (".lock", ".log"):
             folder.with_name(folder.name + suffix).unlink(missing_ok=True)
         return pid is not None
+
+
+def _end(pid: int) -> None:
+    """Let a supervisor end in order, or else kill it; return when the process is gone, which is after its lock is."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    ended = select.poll()
+    ended.register(process, select.POLLIN)
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+        if not ended.poll(PATIENCE * 1000):
+            signal.pidfd_send_signal(process, signal.SIGKILL)  # its components go with it
+            ended.poll()
+    os.close(process)
 
 
 @contextlib.contextmanager
