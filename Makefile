@@ -8,7 +8,7 @@ CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/orion
 # One folder of builds for each checkout: CMake refuses a build folder of another source folder.
 BUILD  := $(CACHE)/build-$(shell pwd -P | cksum | cut -d' ' -f1)
 BIN    := $(VENV)/bin
-ROOMS  := operator device_plugin node_agent hook inprocess crds cli bench
+ROOMS  := operator api_server device_plugin node_agent hook inprocess crds cli bench
 LINKS  := build/import/orion
 # What the hook and the simulated driver are compiled from.
 SOURCES := hook/CMakeLists.txt $(wildcard hook/include/orion/*.h hook/src/*.[ch] hook/src/generated/*.[ch] \

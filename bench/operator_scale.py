@@ -21,10 +21,10 @@ from collections.abc import Awaitable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from orion.api_server.credentials import find_access
+from orion.api_server.requests import ApiError, ApiServer
 from orion.crds.annotations import GRANT
 from orion.crds.model import API_VERSION
-from orion.operator.api_server.credentials import find_access
-from orion.operator.api_server.requests import ApiError, ApiServer
 
 WIDE = "wide"
 WIDE_PODS = 1_000

@@ -18,13 +18,13 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from orion.api_server.access import Access
+from orion.api_server.credentials import find_access
 from orion.bench import raw_data
 from orion.bench.commandline import OneSentenceParser, counted, positive, say
 from orion.bench.webhook_load import conditions, process, wait_until_ready
 from orion.bench.webhook_world import certificates, example_pod, share
 from orion.crds.model import API_VERSION
-from orion.operator.api_server.access import Access
-from orion.operator.api_server.credentials import find_access
 from orion.operator.webhook import manifests, reviews
 
 HISTOGRAM = "apiserver_admission_webhook_admission_duration_seconds"

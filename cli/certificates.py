@@ -170,7 +170,7 @@ def _settings(**told: Any) -> "CertificateSettings":
 
 
 def _run(kubeconfig: Path | None, work: "Callable[[Api], Awaitable[None]]") -> None:
-    from orion.operator.api_server.credentials import NoCluster
+    from orion.api_server.credentials import NoCluster
     from orion.operator.certificates.api import ApiError
     from orion.operator.certificates.connecting import connected
 

@@ -61,7 +61,7 @@ def operator(
 def _run(told: dict[str, object], certificates: str | None) -> None:
     from pydantic import ValidationError
 
-    from orion.operator.api_server.credentials import NoCluster
+    from orion.api_server.credentials import NoCluster
     from orion.operator.certificates import rotating
     from orion.operator.certificates.settings import CertificateSettings
     from orion.operator.reconciler.serving import Stopped, run

@@ -52,7 +52,7 @@ def _run(
     leave_s: float,
     kubeconfig: Path | None,
 ) -> None:
-    from orion.operator.api_server.credentials import NoCluster, find_access
+    from orion.api_server.credentials import NoCluster, find_access
     from orion.operator.webhook.defaults import Defaults
     from orion.operator.webhook.serving import Listening, Webhook
     from orion.operator.webhook.tls import CERTIFICATE, KEY, BadCertificate

@@ -91,11 +91,11 @@ class AgentService(agent_pb2_grpc.AgentServicer):
         return agent_pb2.Empty()
 
     @_answering
-    async def PrepareSlot(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802
+    async def PrepareSlot(self, request: Any, context: Context) -> agent_pb2.PreparedSlot:  # noqa: N802
         """Make a slot ready for another container."""
         asked = requests.check(requests.SlotRequest, request)
         self._agent.prepare_slot(asked.gpu, asked.name)
-        return self._slot(asked.gpu, asked.name)
+        return agent_pb2.PreparedSlot(slot=self._slot(asked.gpu, asked.name))
 
     @_answering
     async def SetGrant(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802

@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-ROOMS = ("hook", "inprocess", "node_agent", "device_plugin", "operator", "crds", "cli", "bench", "tools")
+ROOMS = ("hook", "inprocess", "node_agent", "device_plugin", "operator", "api_server", "crds", "cli", "bench", "tools")
 SUFFIXES = {".py", ".c", ".h", ".proto", ".map"}
 LONGEST = 120
 GENERATED = re.compile(r"_pb2(_grpc)?\.pyi?$|/generated/|/generated_")

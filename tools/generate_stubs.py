@@ -1,4 +1,4 @@
-"""Makes the gRPC stubs of the node agent's interface, or checks that they are what the .proto says.
+"""Makes the gRPC stubs of the node agent's and the kubelet's interfaces, or checks that they are what each .proto says.
 
 Run by `make generate` and, with --check, by `make check`. protoc writes imports after the path that it was given, so it
 is given the path under which the package is imported (`orion/node_agent/api/`, by the links in build/import).
@@ -14,18 +14,27 @@ from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parent.parent
 IMPORTS = ROOT / "build" / "import"
-PROTO = "orion/node_agent/api/agent.proto"
-STUBS = ("agent_pb2.py", "agent_pb2.pyi", "agent_pb2_grpc.py")
+PROTOS = (
+    "orion/node_agent/api/agent.proto",
+    "orion/node_agent/kubelet/api.proto",
+    "orion/device_plugin/kubelet/api.proto",
+)
+SUFFIXES = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
 
 
 def generate(folder: Path) -> dict[str, str]:
-    """Run protoc into ``folder`` and return the text of each stub by its file name."""
+    """Run protoc into ``folder`` and return the text of each stub by its path below the imports."""
     well_known = resources.files("grpc_tools") / "_proto"
     arguments = ["protoc", f"-I{IMPORTS}", f"-I{well_known}"]
     arguments += [f"--{kind}_out={folder}" for kind in ("python", "pyi", "grpc_python")]
-    if protoc.main([*arguments, PROTO]) != 0:
-        raise SystemExit(f"protoc could not read {PROTO}")
-    return {name: (folder / PROTO).with_name(name).read_text() for name in STUBS}
+    made = {}
+    for proto in PROTOS:
+        if protoc.main([*arguments, proto]) != 0:
+            raise SystemExit(f"protoc could not read {proto}")
+        for suffix in SUFFIXES:
+            stub = proto.removesuffix(".proto") + suffix
+            made[stub] = (folder / stub).read_text()
+    return made
 
 
 def main() -> int:
@@ -35,13 +44,14 @@ def main() -> int:
     check = parser.parse_args().check
     with tempfile.TemporaryDirectory() as folder:
         fresh = generate(Path(folder))
-    home = (IMPORTS / PROTO).parent
-    stale = [name for name, text in fresh.items() if not (home / name).exists() or (home / name).read_text() != text]
+    stale = [
+        stub for stub, text in fresh.items() if not (IMPORTS / stub).exists() or (IMPORTS / stub).read_text() != text
+    ]
     if check and stale:
         print(f"out of date: {', '.join(stale)}; run `make generate`", file=sys.stderr)
         return 1
-    for name in stale:
-        (home / name).write_text(fresh[name])
+    for stub in stale:
+        (IMPORTS / stub).write_text(fresh[stub])
     print(f"gRPC stubs: {'current' if not stale else 'made ' + ', '.join(stale)}")
     return 0
 

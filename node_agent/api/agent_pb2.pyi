@@ -59,6 +59,74 @@ class SlotRequest(_message.Message):
     name: str
     def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
+class PreparedSlot(_message.Message):
+    __slots__ = ("slot", "fail_closed", "pod")
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    FAIL_CLOSED_FIELD_NUMBER: _ClassVar[int]
+    POD_FIELD_NUMBER: _ClassVar[int]
+    slot: Slot
+    fail_closed: bool
+    pod: str
+    def __init__(self, slot: _Optional[_Union[Slot, _Mapping]] = ..., fail_closed: _Optional[bool] = ..., pod: _Optional[str] = ...) -> None: ...
+
+class WatchDevicesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Devices(_message.Message):
+    __slots__ = ("devices", "not_offered")
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    NOT_OFFERED_FIELD_NUMBER: _ClassVar[int]
+    devices: _containers.RepeatedCompositeFieldContainer[Device]
+    not_offered: _containers.RepeatedCompositeFieldContainer[NotOffered]
+    def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., not_offered: _Optional[_Iterable[_Union[NotOffered, _Mapping]]] = ...) -> None: ...
+
+class Device(_message.Message):
+    __slots__ = ("uuid", "index", "model", "simulated", "memory_bytes", "memory_reserved_bytes", "hp_busy_ratio", "slots", "held", "healthy", "cordoned", "reason", "message", "numa_node", "linked", "minor")
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    SIMULATED_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_RESERVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HP_BUSY_RATIO_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    HEALTHY_FIELD_NUMBER: _ClassVar[int]
+    CORDONED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    NUMA_NODE_FIELD_NUMBER: _ClassVar[int]
+    LINKED_FIELD_NUMBER: _ClassVar[int]
+    MINOR_FIELD_NUMBER: _ClassVar[int]
+    uuid: str
+    index: int
+    model: str
+    simulated: bool
+    memory_bytes: int
+    memory_reserved_bytes: int
+    hp_busy_ratio: float
+    slots: _containers.RepeatedScalarFieldContainer[str]
+    held: _containers.RepeatedScalarFieldContainer[str]
+    healthy: bool
+    cordoned: bool
+    reason: str
+    message: str
+    numa_node: int
+    linked: _containers.RepeatedScalarFieldContainer[str]
+    minor: int
+    def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_reserved_bytes: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[str]] = ..., held: _Optional[_Iterable[str]] = ..., healthy: _Optional[bool] = ..., cordoned: _Optional[bool] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., numa_node: _Optional[int] = ..., linked: _Optional[_Iterable[str]] = ..., minor: _Optional[int] = ...) -> None: ...
+
+class NotOffered(_message.Message):
+    __slots__ = ("uuid", "reason", "message")
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    uuid: str
+    reason: str
+    message: str
+    def __init__(self, uuid: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
 class SetGrantRequest(_message.Message):
     __slots__ = ("gpu", "name", "memory_limit_bytes", "weight")
     GPU_FIELD_NUMBER: _ClassVar[int]

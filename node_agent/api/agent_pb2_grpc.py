@@ -57,7 +57,7 @@ class AgentStub:
         self.PrepareSlot = channel.unary_unary(
                 '/orion.agent.v1.Agent/PrepareSlot',
                 request_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.SlotRequest.SerializeToString,
-                response_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.FromString,
+                response_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.PreparedSlot.FromString,
                 _registered_method=True)
         self.SetGrant = channel.unary_unary(
                 '/orion.agent.v1.Agent/SetGrant',
@@ -73,6 +73,11 @@ class AgentStub:
                 '/orion.agent.v1.Agent/SetProfile',
                 request_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.SetProfileRequest.SerializeToString,
                 response_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.FromString,
+                _registered_method=True)
+        self.WatchDevices = channel.unary_stream(
+                '/orion.agent.v1.Agent/WatchDevices',
+                request_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.WatchDevicesRequest.SerializeToString,
+                response_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Devices.FromString,
                 _registered_method=True)
 
 
@@ -108,7 +113,8 @@ class AgentServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PrepareSlot(self, request, context):
-        """Makes a slot ready for a new container: clients of an earlier one are forgotten, the default grant applies.
+        """Makes a slot ready for a new container: clients of an earlier one are forgotten, the grant of the pod that holds it
+        applies where that is known, else the default one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -130,6 +136,13 @@ class AgentServicer:
 
     def SetProfile(self, request, context):
         """Replaces what a slot's clients are told of kernels before they have measured them; running clients hear of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchDevices(self, request, context):
+        """What a device plugin may offer: all of it at once, then again, whole, at every change that a plugin acts on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -161,7 +174,7 @@ def add_AgentServicer_to_server(servicer, server):
             'PrepareSlot': grpc.unary_unary_rpc_method_handler(
                     servicer.PrepareSlot,
                     request_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.SlotRequest.FromString,
-                    response_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.SerializeToString,
+                    response_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.PreparedSlot.SerializeToString,
             ),
             'SetGrant': grpc.unary_unary_rpc_method_handler(
                     servicer.SetGrant,
@@ -177,6 +190,11 @@ def add_AgentServicer_to_server(servicer, server):
                     servicer.SetProfile,
                     request_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.SetProfileRequest.FromString,
                     response_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.SerializeToString,
+            ),
+            'WatchDevices': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchDevices,
+                    request_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.WatchDevicesRequest.FromString,
+                    response_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Devices.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -313,7 +331,7 @@ class Agent:
             target,
             '/orion.agent.v1.Agent/PrepareSlot',
             orion_dot_node__agent_dot_api_dot_agent__pb2.SlotRequest.SerializeToString,
-            orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.FromString,
+            orion_dot_node__agent_dot_api_dot_agent__pb2.PreparedSlot.FromString,
             options,
             channel_credentials,
             insecure,
@@ -395,6 +413,33 @@ class Agent:
             '/orion.agent.v1.Agent/SetProfile',
             orion_dot_node__agent_dot_api_dot_agent__pb2.SetProfileRequest.SerializeToString,
             orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchDevices(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/orion.agent.v1.Agent/WatchDevices',
+            orion_dot_node__agent_dot_api_dot_agent__pb2.WatchDevicesRequest.SerializeToString,
+            orion_dot_node__agent_dot_api_dot_agent__pb2.Devices.FromString,
             options,
             channel_credentials,
             insecure,

@@ -94,9 +94,20 @@ class AgentClient:
         """End a slot."""
         self._ask(self._stub.CloseSlot, agent_pb2.SlotRequest(gpu=gpu, name=name), agent_pb2.Empty)
 
-    def prepare_slot(self, gpu: str, name: str) -> agent_pb2.Slot:
-        """Forget a slot's clients and take its grant back to the default."""
-        return self._ask(self._stub.PrepareSlot, agent_pb2.SlotRequest(gpu=gpu, name=name), agent_pb2.Slot)
+    def prepare_slot(self, gpu: str, name: str) -> agent_pb2.PreparedSlot:
+        """Forget a slot's clients and give it the grant of the pod that holds it, or the default one."""
+        return self._ask(self._stub.PrepareSlot, agent_pb2.SlotRequest(gpu=gpu, name=name), agent_pb2.PreparedSlot)
+
+    def watch_devices(self) -> Iterator[agent_pb2.Devices]:
+        """Return what a device plugin may offer: at once, then at every change, without end.
+
+        Raises:
+            NoAgent: the agent has ended.
+        """
+        try:
+            yield from self._stub.WatchDevices(agent_pb2.WatchDevicesRequest())
+        except grpc.RpcError as error:
+            raise self._explained(error) from None
 
     def set_grant(
         self, gpu: str, name: str, *, memory_limit_bytes: int | None = None, weight: float = 0

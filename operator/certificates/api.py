@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from orion.operator.api_server.requests import ApiError
+from orion.api_server.requests import ApiError
 
 __all__ = ["Api", "ApiError", "get_or_none"]
 

@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from orion.operator.api_server.credentials import find_access
-from orion.operator.api_server.requests import ApiServer
+from orion.api_server.credentials import find_access
+from orion.api_server.requests import ApiServer
 from orion.operator.certificates.api import Api
 
 _AT_ONCE = 4

@@ -9,8 +9,8 @@ import asyncio
 import logging
 from typing import NamedTuple
 
-from orion.operator.api_server.paths import DEVICES, NODES, PODS, SHARES
-from orion.operator.api_server.requests import METADATA_LIST, ApiError, ApiServer
+from orion.api_server.paths import DEVICES, NODES, PODS, SHARES
+from orion.api_server.requests import METADATA_LIST, ApiError, ApiServer
 from orion.operator.reconciler.state import Key
 from orion.operator.reconciler.watching import NOT_ENDED, Intake
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from orion.api_server.requests import STRATEGIC_PATCH, ApiError, ApiServer
 from orion.crds.model import API_VERSION
-from orion.operator.api_server.requests import STRATEGIC_PATCH, ApiError, ApiServer
 from orion.operator.reconciler import records
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.metrics import Metrics

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from orion.operator.api_server.requests import ApiError, ApiServer
+from orion.api_server.requests import ApiError, ApiServer
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.settings import ReconcilerSettings
 

@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.process_collector import ProcessCollector
 
-from orion.operator.api_server.metrics import RequestMetrics
+from orion.api_server.metrics import RequestMetrics
 
 
 class Metrics:

@@ -16,9 +16,9 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from orion.api_server.credentials import find_access
+from orion.api_server.requests import ApiError, ApiServer
 from orion.crds.model import API_VERSION
-from orion.operator.api_server.credentials import find_access
-from orion.operator.api_server.requests import ApiError, ApiServer
 from orion.operator.reconciler.census import Census
 from orion.operator.reconciler.controller import Controller
 from orion.operator.reconciler.lease import Alone, Leadership

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from orion.operator.api_server.credentials import SERVICE_ACCOUNT
+from orion.api_server.credentials import SERVICE_ACCOUNT
 
 
 class ReconcilerSettings(BaseModel):

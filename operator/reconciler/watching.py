@@ -11,9 +11,9 @@ from typing import Any
 
 import kopf
 
+from orion.api_server.access import Access
+from orion.api_server.paths import NODES, PODS, SHARES
 from orion.crds.model import GROUP, VERSION
-from orion.operator.api_server.access import Access
-from orion.operator.api_server.paths import NODES, PODS, SHARES
 from orion.operator.reconciler import records
 from orion.operator.reconciler.controller import Controller
 from orion.operator.reconciler.state import Key, State

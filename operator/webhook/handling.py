@@ -10,11 +10,11 @@ it the share's grant as soon as it sees both.
 
 import asyncio
 
+from orion.api_server.paths import DEVICES, SHARES, resource_path
+from orion.api_server.requests import ApiServer
+from orion.api_server.watching import Watched
 from orion.crds import share as share_kind
 from orion.crds.governing import Shares
-from orion.operator.api_server.paths import DEVICES, SHARES, resource_path
-from orion.operator.api_server.requests import ApiServer
-from orion.operator.api_server.watching import Watched
 from orion.operator.webhook.admitting import Cluster, admit, admit_ephemeral
 from orion.operator.webhook.cluster_facts import device_memory, largest, read_share, readable_shares
 from orion.operator.webhook.decisions import Decision, Outcome, Reason

@@ -8,10 +8,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from orion.operator.api_server.metrics import RequestMetrics
+from orion.api_server.metrics import RequestMetrics
 
 if TYPE_CHECKING:
-    from orion.operator.api_server.watching import Watched
+    from orion.api_server.watching import Watched
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5)
 """ Seconds; fine below ten milliseconds, where the API server's own histogram has but one bound. """

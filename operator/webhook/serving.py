@@ -20,9 +20,9 @@ from typing import Any, cast
 from aiohttp import web
 from pydantic import ValidationError
 
-from orion.operator.api_server.access import Access
-from orion.operator.api_server.requests import ApiError, ApiServer
-from orion.operator.api_server.watching import Watched
+from orion.api_server.access import Access
+from orion.api_server.requests import ApiError, ApiServer
+from orion.api_server.watching import Watched
 from orion.operator.webhook import reviews
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.handling import Admission, NotReady

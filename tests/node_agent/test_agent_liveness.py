@@ -92,7 +92,7 @@ def test_a_slot_made_ready_forgets_its_clients(agent: AgentProcess) -> None:
         be.hear_until({old.seat})
         with AgentClient(agent.root) as administrator:
             administrator.set_grant(GPU, "hp-0", memory_limit_bytes=1)
-            slot = administrator.prepare_slot(GPU, "hp-0")
+            slot = administrator.prepare_slot(GPU, "hp-0").slot
         assert (slot.memory_limit_bytes, len(slot.clients)) == (0, 0)
         assert old.sock.recv(1) == b""
         be.hear_until(set())

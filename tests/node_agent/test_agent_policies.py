@@ -96,7 +96,7 @@ def test_weights_are_kept_over_agents_and_end_with_the_container(agent: AgentPro
         assert current_grant(client.grant).weight_milli == 3_000
         assert current_policy(client.policy).max_slowdown_milli == 1_500
     with AgentClient(agent.root) as administrator:
-        assert administrator.prepare_slot(GPU, "be-1").weight == 1
+        assert administrator.prepare_slot(GPU, "be-1").slot.weight == 1
 
 
 def test_what_an_older_agent_left_is_taken_over(agent: AgentProcess) -> None:

@@ -15,12 +15,12 @@ import aiohttp
 import pytest
 from cryptography import x509
 
-from orion.operator.api_server.access import Access
+from orion.api_server.access import Access
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.serving import Listening, Webhook
 from orion.operator.webhook.tls import BadCertificate, LiveCertificate
+from tests.api_server.test_api_server_watching import eventually, share
 from tests.operator.scripted_api import ScriptedApi
-from tests.operator.test_api_server_watching import eventually, share
 from tools.cluster.authority import Authority
 
 

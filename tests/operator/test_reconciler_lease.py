@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from orion.operator.api_server.access import Access
-from orion.operator.api_server.requests import ApiServer
+from orion.api_server.access import Access
+from orion.api_server.requests import ApiServer
 from orion.operator.reconciler.lease import Leadership
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.settings import ReconcilerSettings

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from orion.operator.api_server.access import Access
-from orion.operator.api_server.paths import SHARES
-from orion.operator.api_server.requests import PAGE, ApiError, ApiServer
+from orion.api_server.access import Access
+from orion.api_server.paths import SHARES
+from orion.api_server.requests import PAGE, ApiError, ApiServer
 from tests.operator.scripted_api import ScriptedApi
 
 AT_ONCE = 4

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from orion.api_server.access import Access
+from orion.api_server.paths import SHARES
+from orion.api_server.requests import PAGE, ApiServer
+from orion.api_server.watching import Watched
 from orion.crds.governing import Shares
-from orion.operator.api_server.access import Access
-from orion.operator.api_server.paths import SHARES
-from orion.operator.api_server.requests import PAGE, ApiServer
-from orion.operator.api_server.watching import Watched
 from orion.operator.webhook.cluster_facts import read_share
 from tests.operator.scripted_api import ScriptedApi
 

@@ -1,4 +1,4 @@
-"""The API server, for all of the operator's processes: who we are to it, requests, lists and watches.
+"""The API server, for operator, webhook and node agent: who we are to it, requests, lists and watches.
 
 credentials  finds the way to it: a kubeconfig, or the pod's own account
 access       where it is, and who we are, in every request of every session

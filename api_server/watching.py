@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
+from orion.api_server.requests import ApiError, ApiServer
 from orion.crds.errors import Unreadable
-from orion.operator.api_server.requests import ApiError, ApiServer
 
 T = TypeVar("T")
 G = TypeVar("G")

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from orion.operator.api_server.access import Access
+from orion.api_server.access import Access
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 

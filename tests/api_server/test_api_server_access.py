@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from orion.operator.api_server import credentials
-from orion.operator.api_server.access import Access
-from orion.operator.api_server.credentials import NoCluster, find_access
-from orion.operator.api_server.requests import ApiError, ApiServer
+from orion.api_server import credentials
+from orion.api_server.access import Access
+from orion.api_server.credentials import NoCluster, find_access
+from orion.api_server.requests import ApiError, ApiServer
 from tests.operator.scripted_api import ScriptedApi
 from tools.cluster.authority import Authority
 
@@ -103,7 +103,7 @@ async def test_a_token_that_stays_refused_is_said(tmp_path: Path, script: Script
 async def test_a_token_is_read_anew_after_a_while_unasked(
     tmp_path: Path, script: ScriptedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orion.operator.api_server.access._TOKEN_AGE_S", 0.0)
+    monkeypatch.setattr("orion.api_server.access._TOKEN_AGE_S", 0.0)
     (tmp_path / "token").write_text("one")
     access = Access(script.url, token_file=tmp_path / "token")
     assert await asked(access, script) == ["Bearer one"] * 2

@@ -11,8 +11,8 @@ from typing import Any
 
 import aiohttp
 
-from orion.operator.api_server.access import Access
-from orion.operator.api_server.metrics import RequestMetrics
+from orion.api_server.access import Access
+from orion.api_server.metrics import RequestMetrics
 
 JSON = "application/json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"

@@ -1,0 +1,55 @@
+"""The file of nodes' settings: defaults, what differs on a node, and sentences for what has no meaning."""
+
+from pathlib import Path
+
+import pytest
+
+from orion.crds import node_configuration
+from orion.crds.errors import Unreadable
+from orion.crds.node_configuration import DeviceListStrategy, NodeSettings, SlotNumbers, parse
+
+FILE = """
+version: v1
+slots: {hp: 1, be: 6}
+slotsByGPU:
+  - {gpu: "1", be: 2}
+deviceListStrategy: cdi-cri
+nodes:
+  node-a:
+    gpus: [GPU-a, "3"]
+    slots: {hp: 2, be: 4}
+"""
+
+
+def test_a_node_has_the_files_settings_and_its_own_on_top() -> None:
+    other, own = parse(FILE, "file").for_node("node-b"), parse(FILE, "file").for_node("node-a")
+    assert other.slots_of("GPU-x", 0) == SlotNumbers(hp=1, be=6)
+    assert other.slots_of("GPU-x", 1) == SlotNumbers(hp=1, be=2)
+    assert other.includes("GPU-x", 7)
+    assert own.slots_of("GPU-a", 0) == SlotNumbers(hp=2, be=4)
+    assert own.device_list_strategy is DeviceListStrategy.CDI_CRI
+    assert [own.includes("GPU-a", 0), own.includes("GPU-b", 3), own.includes("GPU-b", 0)] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("slots: {hp: 1}", "version"),
+        ("version: v2", "version"),
+        ("version: v1\nslot: {hp: 1}", "slot"),
+        ("version: v1\nslots: {hp: 65}", "slots.hp"),
+        ("version: v1\ncoexist: 'yes'", "coexist"),
+        ("version: v1\nnodes: {a: {slots: {pb: 1}}}", "nodes.a"),
+        ("- 1", "version"),
+        ("a: [", "YAML"),
+    ],
+)
+def test_what_has_no_meaning_is_refused_with_the_place(text: str, named: str) -> None:
+    with pytest.raises(Unreadable, match=named):
+        parse(text, "file")
+
+
+def test_defaults_and_a_file_that_is_not_there(tmp_path: Path) -> None:
+    assert NodeSettings().slots_of("GPU-x", 0) == SlotNumbers(hp=1, be=8)
+    with pytest.raises(Unreadable, match="cannot be read"):
+        node_configuration.read(tmp_path / "none", "node-a")
