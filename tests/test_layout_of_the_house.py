@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("operator", "device_plugin", "node_agent", "hook", "inprocess", "crds", "cli", "bench")
+ROOMS = ("operator", "api_server", "device_plugin", "node_agent", "hook", "inprocess", "crds", "cli", "bench")
 
 
 def test_no_folder_hides_the_stdlib_operator() -> None:
