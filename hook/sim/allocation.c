@@ -103,7 +103,7 @@ bool sim_memory_take(struct CUctx_st *context, uint64_t bytes) {
     do {
         sim_enter();
         struct sim_context *of = &sim_state()->contexts[context->slot];
-        struct sim_gpu *gpu = &sim_state()->gpus[context->device];
+        struct sim_gpu *gpu = &sim_state()->gpus[sim_device_gpu(context->device)];
         fits = bytes <= sim_machine->parameters.memory - gpu->memory;
         if (fits) {
             SIM_PUT(gpu->memory, gpu->memory + bytes);
@@ -117,7 +117,7 @@ void sim_memory_return(struct CUctx_st *context, uint64_t bytes) {
     do {
         sim_enter();
         struct sim_context *of = &sim_state()->contexts[context->slot];
-        struct sim_gpu *gpu = &sim_state()->gpus[context->device];
+        struct sim_gpu *gpu = &sim_state()->gpus[sim_device_gpu(context->device)];
         uint64_t have = bytes < of->memory ? bytes : of->memory; /* a destroyed context has returned all of it */
         SIM_PUT(gpu->memory, gpu->memory - have);
         SIM_PUT(of->memory, of->memory - have);

@@ -4,8 +4,8 @@
  * own, so the kernel marks the word however the process ends, before its memory is torn down; and it does what must
  * happen in this process at some time: host functions, memory operations of streams, the trace.
  *
- * Refused: looking up process ids (they mean nothing across containers), file locks (released late, and kept by
- * forked children). */
+ * Refused as signs of life: process ids (they mean nothing across containers), file locks (released late). A record
+ * lock says which process a client is (file.h). */
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -20,10 +20,12 @@
 #include "effect.h"
 #include "engine.h"
 #include "event_slot.h"
+#include "file.h"
 #include "state.h"
 #include "trace.h"
 
 #define REAP_EVERY_NS 500000u
+#define CLAIM_EVERY_NS 500000000u
 
 static _Atomic uint64_t own = SIM_NEVER;
 static uint64_t trace_begin;
@@ -45,7 +47,7 @@ static uint64_t take_place(void) {
     for (uint64_t place = 0; place < SIM_CLIENTS; place++) {
         _Atomic uint32_t *word = &sim_machine->alive[place];
         uint32_t nobody = 0;
-        if (atomic_load(word))
+        if (atomic_load(word) || !sim_file_claim(place))
             continue;
         head.list.next = &head.list;
         head.futex_offset = (long)((char *)word - (char *)&entry);
@@ -58,6 +60,7 @@ static uint64_t take_place(void) {
             return place;
         }
         head.list_op_pending = NULL;
+        sim_file_unclaim(place);
     }
     return SIM_NEVER;
 }
@@ -69,13 +72,18 @@ static void *keep(void *argument) {
     prctl(PR_SET_NAME, "sim-keeper");
     prctl(PR_SET_TIMERSLACK, 1000);
     pthread_mutex_lock(&handshake->mutex);
-    handshake->place = take_place();
-    bool kept = handshake->place != SIM_NEVER;
+    uint64_t place = handshake->place = take_place();
+    bool kept = place != SIM_NEVER;
     handshake->finished = true;
     pthread_cond_signal(&handshake->done);
     pthread_mutex_unlock(&handshake->mutex);
-    while (kept)
+    for (uint64_t claim_ns = sim_monotonic_ns(); kept;) {
         sim_effects_work();
+        if (sim_monotonic_ns() - claim_ns > CLAIM_EVERY_NS) {
+            sim_file_claim(place);
+            claim_ns = sim_monotonic_ns();
+        }
+    }
     return NULL;
 }
 
@@ -110,7 +118,6 @@ bool sim_client_join(void) {
         struct sim_client *client = &state->clients[place];
         SIM_PUT(client->used, 1);
         SIM_PUT(client->trace, sim_trace_wanted());
-        SIM_PUT(client->process, (uint64_t)getpid());
         if (state->clients_high < place + 1)
             SIM_PUT(state->clients_high, place + 1);
         trace_begin = state->trace_head;

@@ -1,6 +1,7 @@
 /* Contexts that a program makes for itself, and each thread's stack of them. */
 #include "context.h"
 #include "green.h"
+#include "health.h"
 
 #define STACK 64
 
@@ -28,7 +29,7 @@ CUresult sim_context(struct CUctx_st **context) {
     *context = sim_current();
     SIM_REFUSE(!*context, CUDA_ERROR_INVALID_CONTEXT);
     SIM_REFUSE(!sim_context_alive(*context), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    return (*context)->sticky;
+    return sim_context_error(*context);
 }
 
 static CUresult create(CUcontext *context, unsigned flags, CUdevice device) {
@@ -108,5 +109,5 @@ CUresult sim_context_named(CUcontext handle, struct CUctx_st **context) {
     SIM_READY();
     SIM_REFUSE(!sim_context_alive(handle), CUDA_ERROR_INVALID_CONTEXT);
     *context = resolve(handle);
-    return (*context)->sticky;
+    return sim_context_error(*context);
 }

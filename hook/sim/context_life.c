@@ -1,6 +1,7 @@
 /* Making and ending contexts: the slot in the shared state, the default streams, and waiting for what is queued. */
 #include "client.h"
 #include "context.h"
+#include "health.h"
 
 struct CUstream_st *sim_context_stream_after(const struct CUctx_st *context, const struct CUgreenCtx_st *green,
                                              unsigned long long after) {
@@ -41,7 +42,7 @@ static uint64_t take_slot(CUdevice device) {
             struct sim_context *of = &state->contexts[slot];
             SIM_PUT(of->used, 1);
             SIM_PUT(of->client, client);
-            SIM_PUT(of->gpu, (uint64_t)device);
+            SIM_PUT(of->gpu, (uint64_t)sim_device_gpu(device));
             SIM_PUT(of->memory, 0);
             SIM_PUT(of->last_ran_ns, 0);
             if (slot >= state->contexts_high)
@@ -57,6 +58,7 @@ unsigned long long sim_context_new_id(void) {
 }
 
 CUresult sim_context_make(CUdevice device, unsigned flags, struct CUctx_st **made) {
+    SIM_REFUSE(sim_device_lost(device), CUDA_ERROR_DEVICE_UNAVAILABLE);
     SIM_REFUSE(!sim_client_join(), CUDA_ERROR_OUT_OF_MEMORY);
     struct CUctx_st *context = sim_handle_new(SIM_CONTEXT, sizeof *context);
     SIM_REFUSE(!context, CUDA_ERROR_OUT_OF_MEMORY);

@@ -2,6 +2,7 @@
 #include "capture.h"
 #include "context.h"
 #include "green.h"
+#include "health.h"
 
 /* Not while a stream of the context is being captured, whatever the mode. A primary context is waited for with its
  * green contexts, a green context alone. */
@@ -9,7 +10,7 @@ static CUresult synchronise(struct CUctx_st *context, struct CUgreenCtx_st *gree
     SIM_TRY(sim_capture_unsafe());
     SIM_TRY(sim_capture_refuse_context(context, green));
     sim_context_wait(context, green);
-    return context->sticky;
+    return sim_context_error(context);
 }
 
 CUresult CUDAAPI cuCtxSynchronize(void) {

@@ -6,8 +6,6 @@
 #include "device_identity.h"
 #include "sim.h"
 
-bool sim_device_valid(CUdevice device) { return device >= 0 && (uint64_t)device < sim_machine->parameters.gpus; }
-
 void sim_gpu_uuid(int gpu, unsigned char uuid[16]) {
     uint64_t hash[2] = {UINT64_C(14695981039346656037), UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)gpu};
     for (int half = 0; half < 2; half++)
@@ -22,6 +20,13 @@ void sim_gpu_uuid(int gpu, unsigned char uuid[16]) {
     uuid[8] = (unsigned char)((uuid[8] & 0x3f) | 0x80);
 }
 
+void sim_gpu_uuid_text(int gpu, char text[SIM_UUID_TEXT]) {
+    unsigned char u[16];
+    sim_gpu_uuid(gpu, u);
+    snprintf(text, SIM_UUID_TEXT, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
+             u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+}
+
 CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal) {
     SIM_READY();
     SIM_REFUSE(!device, CUDA_ERROR_INVALID_VALUE);
@@ -33,7 +38,7 @@ CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal) {
 CUresult CUDAAPI cuDeviceGetCount(int *count) {
     SIM_READY();
     SIM_REFUSE(!count, CUDA_ERROR_INVALID_VALUE);
-    *count = (int)sim_machine->parameters.gpus;
+    *count = sim_device_count();
     return CUDA_SUCCESS;
 }
 
@@ -51,7 +56,7 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int length, CUdevice device) {
 
 CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
     DEVICE(device, uuid);
-    sim_gpu_uuid(device, (unsigned char *)uuid->bytes);
+    sim_gpu_uuid(sim_device_gpu(device), (unsigned char *)uuid->bytes);
     return CUDA_SUCCESS;
 }
 
@@ -64,7 +69,7 @@ CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
 CUresult CUDAAPI cuDeviceGetPCIBusId(char *bus, int length, CUdevice device) {
     DEVICE(device, bus);
     SIM_REFUSE(length < 13, CUDA_ERROR_INVALID_VALUE);
-    snprintf(bus, (size_t)length, "0000:%02X:00.0", device + 1);
+    snprintf(bus, (size_t)length, "0000:%02X:00.0", sim_device_gpu(device) + 1);
     return CUDA_SUCCESS;
 }
 
@@ -72,10 +77,13 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *device, const char *bus) {
     unsigned domain, number;
     SIM_READY();
     SIM_REFUSE(!device || !bus, CUDA_ERROR_INVALID_VALUE);
-    if (sscanf(bus, "%x:%x", &domain, &number) != 2 || domain || !sim_device_valid((CUdevice)number - 1))
-        return CUDA_ERROR_INVALID_DEVICE;
-    *device = (CUdevice)number - 1;
-    return CUDA_SUCCESS;
+    SIM_REFUSE(sscanf(bus, "%x:%x", &domain, &number) != 2 || domain, CUDA_ERROR_INVALID_DEVICE);
+    for (CUdevice found = 0; found < sim_device_count(); found++)
+        if (sim_device_gpu(found) + 1 == (int)number) {
+            *device = found;
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult CUDAAPI cuDeviceGetLuid(char *luid, unsigned *mask, CUdevice device) {
@@ -96,7 +104,7 @@ static int device_number(CUdevice_attribute attribute, CUdevice device) {
 #include "device_attributes.inc"
 #undef IS
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return (int)sim_machine->parameters.sms;
-    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: return device + 1;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: return sim_device_gpu(device) + 1;
     case CU_DEVICE_ATTRIBUTE_MPS_ENABLED: return sim_machine->parameters.mode == SIM_MPS;
     default: return 0;
     }

@@ -4,6 +4,7 @@
 #include "capture.h"
 #include "client.h"
 #include "event_slot.h"
+#include "health.h"
 #include "sim.h"
 
 #define FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
@@ -108,7 +109,7 @@ CUresult CUDAAPI cuEventQuery(CUevent event) {
     struct sim_position at = sim_event_position(event);
     if (!sim_query(&at))
         return CUDA_ERROR_NOT_READY;
-    return event->context->sticky;
+    return sim_context_error(event->context);
 }
 
 CUresult CUDAAPI cuEventSynchronize(CUevent event) {
@@ -117,7 +118,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent event) {
     SIM_TRY(sim_capture_event_use(event));
     struct sim_position at = sim_event_position(event);
     sim_wait(&at);
-    return event->context->sticky;
+    return sim_context_error(event->context);
 }
 
 CUresult CUDAAPI cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end) {

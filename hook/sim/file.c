@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,6 +22,7 @@
 #define REGION_SIZE (ROUND_UP(sizeof(struct sim_region)) + PAGE) /* the last page is never used: growing writes there */
 #define LAYOUT (SIM_LAYOUT * UINT64_C(1000003) + sizeof(struct sim_header) * 31 + sizeof(struct sim_region))
 #define RETIRED 16
+#define CLAIMS (INT64_C(1) << 62) /* record locks lie far behind the end of the file */
 
 static int file = -1;
 static struct stat identity;
@@ -79,14 +81,17 @@ static bool make(void) {
     return made;
 }
 
+/* A sandbox without /proc cannot say which boot it is in: then the file's word is taken. */
 static bool fits(const struct sim_header *header) {
     char boot[40];
     read_boot(boot);
-    return header->magic == SIM_MAGIC && header->layout == LAYOUT && !memcmp(boot, header->boot, sizeof boot);
+    return header->magic == SIM_MAGIC && header->layout == LAYOUT &&
+           (!boot[0] || !memcmp(boot, header->boot, sizeof boot));
 }
 
-/* The header of an existing file, NULL if there is none that fits; one that does not fit is removed. */
-static struct sim_header *open_existing(void) {
+/* The header of an existing file, NULL if there is none that fits; one that does not fit is removed by who may make
+ * another. */
+static struct sim_header *open_existing(bool maker) {
     int descriptor = open(path, O_RDWR | O_CLOEXEC);
     if (descriptor < 0)
         return NULL;
@@ -99,7 +104,8 @@ static struct sim_header *open_existing(void) {
     }
     if (header != MAP_FAILED)
         munmap(header, HEADER_SIZE);
-    unlink(path);
+    if (maker)
+        unlink(path);
     close(descriptor);
     return NULL;
 }
@@ -107,13 +113,15 @@ static struct sim_header *open_existing(void) {
 struct sim_header *sim_file_open(void) {
     char folder[PATH_MAX - 16];
     sim_state_folder(folder, sizeof folder);
-    mkdir(folder, 0777);
+    bool maker = sim_may_make();
+    if (maker && mkdir(folder, 0777) == 0 && geteuid() == 0)
+        chmod(folder, 0755); /* root's machine is the whole host's, whatever root's umask */
     snprintf(path, sizeof path, "%s/machine", folder);
     for (int attempt = 0; attempt < 10; attempt++) {
-        struct sim_header *header = open_existing();
+        struct sim_header *header = open_existing(maker);
         if (header)
             return header;
-        if (!make())
+        if (!maker || !make())
             return NULL;
     }
     return NULL;
@@ -125,6 +133,8 @@ static bool same_file(int descriptor) {
 }
 
 static int descriptor_of_file(void) {
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&mutex);
     if (!same_file(file)) { /* closed under us, perhaps used again for something else: not ours to close */
         int again = open(path, O_RDWR | O_CLOEXEC);
         if (again >= 0 && !same_file(again)) {
@@ -133,7 +143,9 @@ static int descriptor_of_file(void) {
         }
         file = again;
     }
-    return file;
+    int descriptor = file;
+    pthread_mutex_unlock(&mutex);
+    return descriptor;
 }
 
 struct sim_region *sim_file_region(uint64_t number) {
@@ -164,4 +176,25 @@ void sim_file_forget(uint64_t number) {
     if (descriptor >= 0)
         fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(HEADER_SIZE + number * REGION_SIZE),
                   (off_t)(REGION_SIZE - PAGE));
+}
+
+static struct flock claim_of(uint64_t place, short kind) {
+    return (struct flock){.l_type = kind, .l_whence = SEEK_SET, .l_start = CLAIMS + (off_t)place, .l_len = 1};
+}
+
+bool sim_file_claim(uint64_t place) {
+    struct flock lock = claim_of(place, F_WRLCK);
+    return fcntl(descriptor_of_file(), F_SETLK, &lock) == 0 || (errno != EAGAIN && errno != EACCES);
+}
+
+void sim_file_unclaim(uint64_t place) {
+    struct flock lock = claim_of(place, F_UNLCK);
+    fcntl(descriptor_of_file(), F_SETLK, &lock);
+}
+
+uint32_t sim_file_claimant(uint64_t place) {
+    struct flock lock = claim_of(place, F_WRLCK);
+    /* Asked for this descriptor, not for this process, so that its own claim is seen as well. */
+    bool asked = fcntl(descriptor_of_file(), F_OFD_GETLK, &lock) == 0;
+    return asked && lock.l_type != F_UNLCK && lock.l_pid > 0 ? (uint32_t)lock.l_pid : 0;
 }

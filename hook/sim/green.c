@@ -3,6 +3,7 @@
 #include "context.h"
 #include "dispatch.h"
 #include "green.h"
+#include "health.h"
 
 #define GREEN(green) \
     SIM_READY(); \
@@ -132,7 +133,7 @@ CUresult CUDAAPI cuCtxGetDevResource(CUcontext handle, CUdevResource *resource, 
 CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned flags, int priority) {
     GREEN(green);
     SIM_REFUSE(!stream || flags != CU_STREAM_NON_BLOCKING, CUDA_ERROR_INVALID_VALUE);
-    SIM_TRY(green->context->sticky);
+    SIM_TRY(sim_context_error(green->context));
     return sim_stream_new(green->context, green, flags, priority, stream);
 }
 

@@ -30,9 +30,13 @@ CUresult CUDAAPI cuInit(unsigned flags) {
     pthread_mutex_lock(&mutex);
     CUresult result = CUDA_SUCCESS;
     if (!atomic_load(&initialised)) {
-        if (!sim_open() || !sim_handles_open())
+        if (!sim_open()) /* no machine, as where no driver is loaded */
+            result = CUDA_ERROR_NO_DEVICE;
+        else if (!sim_handles_open())
             result = CUDA_ERROR_UNKNOWN;
-        else if (sim_machine->parameters.gpus == 0)
+        else
+            sim_choose_devices();
+        if (!result && sim_device_count() == 0)
             result = CUDA_ERROR_NO_DEVICE;
         if (!watching)
             watching = pthread_atfork(NULL, NULL, in_child) == 0;

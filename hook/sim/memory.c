@@ -9,7 +9,7 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *available, size_t *total) {
     SIM_CONTEXT(context);
     SIM_REFUSE(!available || !total, CUDA_ERROR_INVALID_VALUE);
     sim_enter();
-    uint64_t used = sim_state()->gpus[context->device].memory;
+    uint64_t used = sim_state()->gpus[sim_device_gpu(context->device)].memory;
     sim_leave();
     *total = sim_machine->parameters.memory;
     *available = *total - used;

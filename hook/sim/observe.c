@@ -1,27 +1,31 @@
 /* What can be asked of the machine without CUDA (see orion_sim.h). */
-#include <stdio.h>
-
 #include "device_identity.h"
+#include "file.h"
 #pragma GCC visibility push(default)
 #include "orion_sim.h"
 #pragma GCC visibility pop
 #include "sim.h"
 
-static bool there(int gpu) { return sim_open() && sim_device_valid(gpu); }
+static bool there(int gpu) { return sim_open() && gpu >= 0 && (uint64_t)gpu < sim_machine->parameters.gpus; }
 
 int orion_sim_gpu_count(void) { return sim_open() ? (int)sim_machine->parameters.gpus : -1; }
 
 int orion_sim_gpu_uuid(int gpu, char *buffer) {
-    unsigned char u[16];
     if (!buffer || !there(gpu))
         return -1;
-    sim_gpu_uuid(gpu, u);
-    sprintf(buffer, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3],
-            u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+    sim_gpu_uuid_text(gpu, buffer);
     return 0;
 }
 
 const char *orion_sim_gpu_name(int gpu) { return there(gpu) ? SIM_GPU_NAME : NULL; }
+
+int orion_sim_gpu_mig(int gpu) { return there(gpu) ? (int)(sim_machine->parameters.mig >> gpu & 1) : -1; }
+
+int orion_sim_gpu_numa(int gpu) { return there(gpu) ? (int)sim_machine->parameters.numa[gpu] : -1; }
+
+int orion_sim_gpu_linked(int gpu, int other) {
+    return there(gpu) && there(other) ? (int)(sim_machine->parameters.linked[gpu] >> other & 1) : -1;
+}
 
 int orion_sim_gpu_memory(int gpu, uint64_t *total, uint64_t *used) {
     if (!there(gpu))
@@ -36,29 +40,38 @@ int orion_sim_gpu_memory(int gpu, uint64_t *total, uint64_t *used) {
     return 0;
 }
 
-int orion_sim_gpu_processes(int gpu, uint32_t *processes, uint64_t *memory, int count) {
+/* The places of up to SIM_CLIENTS clients with a context on the GPU, and the bytes that each has there. */
+static int clients_on(int gpu, uint64_t places[SIM_CLIENTS], uint64_t bytes[SIM_CLIENTS]) {
+    uint64_t contexts[SIM_CLIENTS] = {0}, memory[SIM_CLIENTS] = {0};
     int found = 0;
-    if (!there(gpu))
-        return -1;
     sim_enter();
     const struct sim_state *state = sim_state();
-    for (uint64_t client = 0; client < state->clients_high; client++) {
-        uint64_t bytes = 0, contexts = 0;
-        for (uint64_t i = 0; i < state->contexts_high; i++) {
-            const struct sim_context *of = &state->contexts[i];
-            if (of->used && of->client == client && of->gpu == (uint64_t)gpu) {
-                contexts++;
-                bytes += of->memory;
-            }
+    for (uint64_t i = 0; i < state->contexts_high; i++) {
+        const struct sim_context *of = &state->contexts[i];
+        if (of->used && of->gpu == (uint64_t)gpu && of->client < SIM_CLIENTS) {
+            contexts[of->client]++;
+            memory[of->client] += of->memory;
         }
-        if (!contexts || !state->clients[client].used)
-            continue;
-        if (found < count && processes)
-            processes[found] = (uint32_t)state->clients[client].process;
-        if (found < count && memory)
-            memory[found] = bytes;
-        found++;
     }
+    for (uint64_t client = 0; client < state->clients_high; client++)
+        if (contexts[client] && state->clients[client].used) {
+            places[found] = client;
+            bytes[found++] = memory[client];
+        }
     sim_leave();
+    return found;
+}
+
+int orion_sim_gpu_processes(int gpu, uint32_t *processes, uint64_t *memory, int count) {
+    uint64_t places[SIM_CLIENTS], bytes[SIM_CLIENTS];
+    if (!there(gpu))
+        return -1;
+    int found = clients_on(gpu, places, bytes);
+    for (int i = 0; i < found && i < count; i++) {
+        if (processes)
+            processes[i] = sim_file_claimant(places[i]);
+        if (memory)
+            memory[i] = bytes[i];
+    }
     return found;
 }

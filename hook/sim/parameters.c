@@ -28,6 +28,44 @@ static uint64_t bytes(const char *name, uint64_t otherwise) {
     return otherwise;
 }
 
+/* The numbers of a list such as "0,1,1", one after the other; false: it has no more, or something else. */
+static bool next_number(const char **list, long *value) {
+    char *end;
+    if (!*list || !**list)
+        return false;
+    *value = strtol(*list, &end, 10);
+    bool good = end != *list && (!*end || *end == ',' || *end == '-');
+    *list = *end ? end + 1 : end;
+    return good;
+}
+
+static bool is_gpu(long number) { return number >= 0 && number < (long)SIM_GPUS; }
+
+static void read_mig(struct sim_parameters *parameters) {
+    const char *list = getenv("ORION_SIM_MIG");
+    for (long gpu; next_number(&list, &gpu);)
+        if (is_gpu(gpu))
+            parameters->mig |= UINT64_C(1) << gpu;
+}
+
+static void read_numa(struct sim_parameters *parameters) {
+    const char *list = getenv("ORION_SIM_NUMA");
+    for (size_t gpu = 0; gpu < SIM_GPUS; gpu++) {
+        long node;
+        parameters->numa[gpu] = next_number(&list, &node) ? node : -1;
+    }
+}
+
+/* Groups "first-last", within which all are joined. */
+static void read_links(struct sim_parameters *parameters) {
+    const char *list = getenv("ORION_SIM_NVLINK");
+    for (long first, last; next_number(&list, &first) && next_number(&list, &last);)
+        for (long gpu = first; is_gpu(first) && is_gpu(last) && gpu <= last; gpu++)
+            for (long other = first; other <= last; other++)
+                if (other != gpu)
+                    parameters->linked[gpu] |= UINT64_C(1) << other;
+}
+
 struct sim_parameters sim_parameters_from_environment(void) {
     struct sim_parameters parameters;
     memset(&parameters, 0, sizeof parameters);
@@ -38,6 +76,9 @@ struct sim_parameters sim_parameters_from_environment(void) {
     const char *mode = getenv("ORION_SIM_MODE"), *clock = getenv("ORION_SIM_CLOCK"), *seed = getenv("ORION_SIM_SEED");
     parameters.mode = mode && !strcmp(mode, "mps") ? SIM_MPS : SIM_TIMESLICE;
     parameters.virtual_clock = clock && !strcmp(clock, "virtual");
+    read_mig(&parameters);
+    read_numa(&parameters);
+    read_links(&parameters);
     if (seed)
         snprintf(parameters.seed, sizeof parameters.seed, "%s", seed);
     else
@@ -51,4 +92,9 @@ void sim_state_folder(char *folder, size_t size) {
         snprintf(folder, size, "%s", set);
     else
         snprintf(folder, size, "/dev/shm/orion-sim-%u", (unsigned)getuid());
+}
+
+bool sim_may_make(void) {
+    const char *set = getenv("ORION_SIM_MAKE");
+    return !set || strcmp(set, "0");
 }

@@ -11,4 +11,8 @@ struct sim_parameters sim_parameters_from_environment(void);
 /* The folder of the state files, into `folder`. */
 void sim_state_folder(char *folder, size_t size);
 
+/* May this process make the machine, where there is none or one that does not fit? Not in a container: the node's GPUs
+ * are not its to choose. */
+bool sim_may_make(void);
+
 #endif

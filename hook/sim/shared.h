@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define SIM_MAGIC UINT64_C(0x4d49534e4f49524f) /* "ORIONSIM" */
-#define SIM_LAYOUT 2u
+#define SIM_LAYOUT 3u
 #define SIM_GPUS 16u
 #define SIM_CLIENTS 1024u
 #define SIM_CONTEXTS 2048u
@@ -71,7 +71,7 @@ struct sim_stream {
 };
 
 struct sim_context { uint64_t used, client, gpu, memory, last_ran_ns, streams; };
-struct sim_client { uint64_t used, number, trace, process; };
+struct sim_client { uint64_t used, number, trace; };
 struct sim_event { uint64_t used, generation, client, next; _Atomic uint64_t time_ns; };
 struct sim_piece { uint64_t client, start_ns, end_ns, name; };
 
@@ -116,7 +116,16 @@ struct sim_region {
 
 struct sim_parameters {
     uint64_t gpus, sms, memory, slice_ns, mode, virtual_clock;
+    uint64_t mig;               /* GPUs with MIG enabled, a bit each */
+    uint64_t linked[SIM_GPUS];  /* for each GPU those that NVLink joins to it, a bit each */
+    int64_t numa[SIM_GPUS];     /* each GPU's NUMA node, -1: none */
     char seed[128];
+};
+
+/* What an operator would see of a GPU in trouble; nothing of it is part of a region. */
+struct sim_health {
+    _Atomic uint64_t xid;  /* Xid events ever << 32 | number of the last */
+    _Atomic uint32_t lost; /* 1: it does not answer any more */
 };
 
 struct sim_header {
@@ -127,7 +136,9 @@ struct sim_header {
     _Atomic uint64_t current;     /* the region that counts */
     _Atomic uint64_t next_region; /* numbers are never used twice: a stopped owner may still write to an old one */
     _Atomic uint64_t virtual_ns;
-    /* Robust futexes, held by each client's keeper thread: its id while it lives; the kernel sets FUTEX_OWNER_DIED. */
+    struct sim_health health[SIM_GPUS];
+    /* Robust futexes, held by each client's keeper thread: its id while it lives; the kernel sets FUTEX_OWNER_DIED.
+     * Threads of two pid namespaces may have one id, so a word is taken under its place's claim (file.h) alone. */
     _Atomic uint32_t alive[SIM_CLIENTS];
 };
 

@@ -132,7 +132,10 @@ extern __thread bool sim_per_thread_default; /* the default stream is the thread
 extern _Atomic bool sim_forked;
 
 /* Contexts. */
+void sim_choose_devices(void);       /* once, before anybody asks for devices */
+int sim_device_count(void);
 bool sim_device_valid(CUdevice device);
+int sim_device_gpu(CUdevice device); /* the machine's number of a device of this process */
 struct CUctx_st *sim_current(void); /* for a green context its primary context */
 CUresult sim_primary(CUdevice device, struct CUctx_st **context); /* as it is, retained or not; NULL if inactive */
 

@@ -7,6 +7,7 @@
 #include "dispatch.h"
 #include "engine.h"
 #include "green.h"
+#include "health.h"
 
 static _Atomic unsigned long long ids;
 
@@ -112,7 +113,7 @@ CUresult sim_stream(CUstream handle, struct CUstream_st **stream) {
     SIM_REFUSE(!sim_handle_is(handle, SIM_STREAM), CUDA_ERROR_INVALID_HANDLE);
     SIM_REFUSE(handle->detached, CUDA_ERROR_STREAM_DETACHED);
     *stream = handle;
-    return handle->context->sticky;
+    return sim_context_error(handle->context);
 }
 
 CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority) {
@@ -158,7 +159,7 @@ CUresult sim_stream_wait(struct CUstream_st *stream) {
         position = sim_stream_position(stream);
         sim_leave();
         sim_wait(&position);
-        return stream->context->sticky;
+        return sim_context_error(stream->context);
     }
     for (unsigned long long after = 0;;) {
         struct CUstream_st *next = NULL;
@@ -172,7 +173,7 @@ CUresult sim_stream_wait(struct CUstream_st *stream) {
         }
         sim_leave();
         if (!next)
-            return stream->context->sticky;
+            return sim_context_error(stream->context);
         sim_wait(&position);
     }
 }
@@ -205,7 +206,7 @@ CUresult CUDAAPI cuStreamQuery(CUstream handle) {
     struct sim_position position = sim_stream_position(stream); /* without the lock: only this process queues in it */
     if (!sim_query(&position) || (stream->legacy && !legacy_idle(stream)))
         return CUDA_ERROR_NOT_READY;
-    return stream->context->sticky;
+    return sim_context_error(stream->context);
 }
 
 CUresult CUDAAPI cuStreamGetPriority(CUstream handle, int *priority) {

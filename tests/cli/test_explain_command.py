@@ -35,7 +35,7 @@ def written(folder: Path, *documents: Any) -> Path:
 
 
 def test_a_pod_is_shown_as_a_diff_with_its_reasons() -> None:
-    done = explain("-f", ROOT / "examples" / "hp-pod.yaml", "--offline")
+    done = explain("-f", ROOT / "examples" / "pytorch" / "hp-pod.yaml", "--offline")
     assert done.returncode == 0, done.stderr
     assert "changed: Pod chat in namespace default" in done.stdout
     assert "container server asks for 1 slot orion.gpu/hp in place of 1 nvidia.com/gpu" in done.stdout
@@ -44,7 +44,7 @@ def test_a_pod_is_shown_as_a_diff_with_its_reasons() -> None:
 
 
 def test_what_makes_pods_is_explained_by_its_template(tmp_path: Path) -> None:
-    job = yaml.safe_load((ROOT / "examples" / "be-job.yaml").read_text())
+    job = yaml.safe_load((ROOT / "examples" / "pytorch" / "be-job.yaml").read_text())
     cron = {
         "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly", "namespace": "team"},
         "spec": {"jobTemplate": {"spec": job["spec"]}},
@@ -57,7 +57,7 @@ def test_what_makes_pods_is_explained_by_its_template(tmp_path: Path) -> None:
 
 
 def test_a_pod_that_would_be_refused_says_why_and_fails(tmp_path: Path) -> None:
-    given = yaml.safe_load((ROOT / "examples" / "hp-pod.yaml").read_text())
+    given = yaml.safe_load((ROOT / "examples" / "pytorch" / "hp-pod.yaml").read_text())
     given["spec"]["hostPID"] = True
     done = explain("-f", written(tmp_path, given), "--offline")
     assert done.returncode == 1
@@ -65,7 +65,7 @@ def test_a_pod_that_would_be_refused_says_why_and_fails(tmp_path: Path) -> None:
 
 
 def test_a_pod_that_is_not_managed_says_what_is_missing(tmp_path: Path) -> None:
-    given = yaml.safe_load((ROOT / "examples" / "hp-pod.yaml").read_text())
+    given = yaml.safe_load((ROOT / "examples" / "pytorch" / "hp-pod.yaml").read_text())
     del given["metadata"]["annotations"]
     done = explain("-f", written(tmp_path, given), "--offline")
     assert done.returncode == 0

@@ -92,7 +92,9 @@ def test_pods_of_controllers(kubectl: Kubectl, admitted: str, group: str, kind: 
         assert_has_slot(each, "be")
 
 
-@pytest.mark.parametrize("example", ["hp-pod.yaml", "be-job.yaml"])
+@pytest.mark.parametrize(
+    "example", ["gpushare.yaml", "serve.yaml", "train.yaml", "pytorch/hp-pod.yaml", "pytorch/be-job.yaml"]
+)
 def test_the_examples_are_admitted(kubectl: Kubectl, admitted: str, example: str) -> None:
     kubectl("apply", "-n", admitted, "-f", ROOT / "examples" / example)
 

@@ -59,6 +59,20 @@ class Machine:
     def program(self) -> Path:
         return self.build / "test" / "client_scripted"
 
+    @property
+    def state(self) -> Path:
+        """The folder of the simulated machine."""
+        return self.folder / "sim"
+
+    def next_number(self) -> int:
+        """A number for the name of something that is made once."""
+        self._started += 1
+        return self._started
+
+    def adopt(self, client: Client) -> None:
+        """End a client with this machine that was started elsewhere."""
+        self._clients.append(client)
+
     def run_contexts_together(self) -> None:
         """Let the GPUs run several processes' work at a time, as under MPS; before anything has used them."""
         shutil.rmtree(self.folder / "sim", ignore_errors=True)

@@ -266,6 +266,18 @@ def test_gpus_are_seen_without_cuda(start_worker: StartWorker, machine: dict[str
     assert ctypes.sizeof(ctypes.c_uint64) == 8
 
 
+def test_a_process_is_known_again_after_it_closed_every_descriptor(
+    start_worker: StartWorker, machine: dict[str, str]
+) -> None:
+    worker = start_worker()
+    assert observe(machine)[0][4:] == [str(worker.pid)]
+    worker.do("close")
+    end = time.monotonic() + 20
+    while observe(machine)[0][4:] != [str(worker.pid)]:  # meanwhile it is there, and nobody knows who it is
+        assert observe(machine)[0][4:] in (["0"], [str(worker.pid)])
+        assert time.monotonic() < end
+
+
 def test_a_client_dies_at_any_point(c_build: Path) -> None:
     done = subprocess.run([c_build / "test" / "test_sim_crash"], capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stderr

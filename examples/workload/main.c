@@ -1,0 +1,145 @@
+/* A GPU program to try a shared GPU with: it serves requests or trains without end, and says how well that goes.
+ *
+ * `--help` teaches it; README.md shows it in pods. It knows nothing of Orion. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "gpu.h"
+#include "latencies.h"
+#include "options.h"
+
+#define SECOND_NS 1e9
+#define LOOK_NS 100000000u /* longest sleep: a report or the end may be due, and a signal may come just before */
+
+static volatile sig_atomic_t told_to_end;
+
+static void end(int number) {
+    (void)number;
+    told_to_end = 1;
+}
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Until then, or until a signal comes. */
+static void sleep_until(uint64_t ns) {
+    struct timespec until = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+}
+
+/* When what happens next: all in CLOCK_MONOTONIC nanoseconds. */
+struct timetable { uint64_t begin, end, reported, report; };
+
+static struct timetable begin_now(const struct options *options) {
+    uint64_t now = now_ns();
+    uint64_t end = options->seconds > 0 ? now + (uint64_t)(options->seconds * SECOND_NS) : UINT64_MAX;
+    return (struct timetable){now, end, now, now + (uint64_t)(options->report_seconds * SECOND_NS)};
+}
+
+static bool over(const struct timetable *times) { return told_to_end || now_ns() >= times->end; }
+
+/* Seconds since the last report if one is due; else 0. */
+static double report_due(struct timetable *times, const struct options *options) {
+    uint64_t now = now_ns(), before = times->reported;
+    if (now < times->report)
+        return 0;
+    times->reported = now;
+    times->report = now + (uint64_t)(options->report_seconds * SECOND_NS);
+    return (double)(now - before) / SECOND_NS;
+}
+
+static void print_served(const char *event, double seconds, const struct latencies *latencies) {
+    printf("{\"event\":\"%s\",\"seconds\":%.3f,", event, seconds);
+    latencies_print(latencies);
+    printf("}\n");
+}
+
+static void report_served(struct timetable *times, const struct options *options, struct latencies *recent) {
+    double seconds = report_due(times, options);
+    if (seconds > 0) {
+        print_served("report", seconds, recent);
+        memset(recent, 0, sizeof *recent);
+    }
+}
+
+/* Seconds until the next request. xorshift64*: the same arrivals for the same seed, whatever the C library. */
+static double next_gap(const struct options *options, uint64_t *random) {
+    *random ^= *random >> 12;
+    *random ^= *random << 25;
+    *random ^= *random >> 27;
+    double uniform = ((double)((*random * UINT64_C(2685821657736338717)) >> 11) + 1) / 9007199254740993.0;
+    return options->fixed ? 1 / options->rate : -log(uniform) / options->rate;
+}
+
+/* Open loop: a request that comes while another is served waits, and that counts. */
+static void serve(const struct options *options) {
+    static struct latencies recent, all;
+    uint64_t random = options->seed * 2 + 1;
+    struct timetable times = begin_now(options);
+    double arrival = (double)times.begin;
+    for (;;) {
+        arrival += next_gap(options, &random) * SECOND_NS;
+        while (!over(&times) && now_ns() < (uint64_t)arrival) {
+            uint64_t look = now_ns() + LOOK_NS;
+            sleep_until((uint64_t)arrival < look ? (uint64_t)arrival : look);
+            report_served(&times, options, &recent);
+        }
+        if (over(&times))
+            break;
+        gpu_launch(options->kernels, options->kernel_us);
+        gpu_wait();
+        uint64_t latency = now_ns() - (uint64_t)arrival;
+        latencies_add(&recent, latency);
+        latencies_add(&all, latency);
+        report_served(&times, options, &recent);
+    }
+    print_served("summary", (double)(now_ns() - times.begin) / SECOND_NS, &all);
+}
+
+static void print_trained(const char *event, double seconds, uint64_t steps) {
+    printf("{\"event\":\"%s\",\"seconds\":%.3f,\"steps\":%llu,\"steps_per_s\":%.3f}\n", event, seconds,
+           (unsigned long long)steps, (double)steps / seconds);
+}
+
+/* One step is queued while another runs, so the GPU never waits for the host; as frameworks do it. */
+static void train(const struct options *options) {
+    struct timetable times = begin_now(options);
+    uint64_t queued = 0, reported = 0;
+    while (!over(&times)) {
+        gpu_launch(options->kernels, options->kernel_us);
+        gpu_mark((int)(queued % 2));
+        if (queued++)
+            gpu_wait_mark((int)(queued % 2)); /* the step before this one */
+        double seconds = report_due(&times, options);
+        if (seconds > 0) {
+            print_trained("report", seconds, queued - 1 - reported);
+            reported = queued - 1;
+        }
+    }
+    gpu_wait();
+    print_trained("summary", (double)(now_ns() - times.begin) / SECOND_NS, queued);
+}
+
+int main(int count, char **arguments) {
+    struct options options = options_read(count, arguments);
+    struct sigaction ending = {.sa_handler = end};
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    sigaction(SIGTERM, &ending, NULL);
+    sigaction(SIGINT, &ending, NULL);
+    struct gpu gpu = gpu_open(options.device, options.memory, options.sms);
+    printf("{\"event\":\"ready\",\"mode\":\"%s\",\"driver\":\"%s\",\"gpu\":\"%s\",\"name\":\"%s\",\"sms\":%d,"
+           "\"kernels\":%llu,\"kernel_us\":%llu}\n",
+           options.train ? "train" : "serve", gpu.simulated ? "simulated" : "nvidia", gpu.uuid, gpu.name, gpu.sms,
+           (unsigned long long)options.kernels, (unsigned long long)options.kernel_us);
+    if (options.train)
+        train(&options);
+    else
+        serve(&options);
+    return 0;
+}

@@ -1,0 +1,227 @@
+"""The examples' program: what it says, how it ends, and how it fares in containers under the hook."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from orion.node_agent.api import agent_pb2
+from tests.hook.containers import command_in, end_container, process_in
+from tests.hook.harness import Machine
+from tests.hook.scripted_client import DEADLINE, eventually
+from tools.cluster import example_image
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+class Running:
+    """A running workload and the lines that it has written so far."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], output: Path) -> None:
+        self._output = output
+        with output.open("wb") as out:
+            self.process = subprocess.Popen(command, env=environment, stdout=out, stderr=subprocess.STDOUT)
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        """Its lines about this event; one that is being written is left out."""
+        text = self._output.read_text()
+        whole = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        found = [json.loads(line) for line in whole if line.startswith("{")]
+        return [line for line in found if line["event"] == event]
+
+    def until(self, event: str, count: int = 1) -> dict[str, Any]:
+        """Wait for the `count`-th line about this event, and return it."""
+        eventually(lambda: len(self.lines(event)) >= count or self.process.poll() is not None, f"{count} x {event}")
+        assert len(self.lines(event)) >= count, self._output.read_text()
+        return self.lines(event)[count - 1]
+
+    def end(self) -> dict[str, Any]:
+        """Tell it to end, and return its summary."""
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(DEADLINE) == 0, self._output.read_text()
+        (summary,) = self.lines("summary")
+        return summary
+
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(machine: Machine, workload: Path) -> Iterator[Start]:
+    """Starts the program beside the machine's agent, not under the hook."""
+    started: list[Running] = []
+
+    def run(*words: str, **environment: str) -> Running:
+        output = machine.folder / f"output-{machine.next_number()}"
+        started.append(Running([str(workload), *words], machine.client_environment(None) | environment, output))
+        return started[-1]
+
+    yield run
+    for each in started:
+        each.process.kill()
+        each.process.wait(DEADLINE)
+
+
+def test_it_serves_what_comes_and_says_how_long_that_took(start: Start, machine: Machine) -> None:
+    begun = time.monotonic()
+    server = start("serve", "--rate", "100", "--fixed", "1", "--kernels", "2", "--kernel-us", "1000", "--report", "0.5")
+    ready = server.until("ready")
+    assert (ready["mode"], ready["driver"], ready["gpu"]) == ("serve", "simulated", machine.uuids[0])
+    reports = [server.until("report", count) for count in (1, 2)]
+    summary = server.end()
+    ran = time.monotonic() - begun
+    assert 0 < sum(report["count"] for report in reports) <= summary["count"] <= ran * 100 + 1
+    assert 1 <= summary["seconds"] <= ran
+    for line in (*reports, summary):
+        assert 2 <= line["p50_ms"] <= line["p99_ms"] <= line["max_ms"]
+        assert 2 <= line["mean_ms"] <= line["max_ms"]
+
+
+def test_requests_come_whether_or_not_it_keeps_up(start: Start) -> None:
+    server = start("serve", "--rate", "1000", "--kernels", "1", "--kernel-us", "10000", "--seconds", "1")
+    summary = server.until("summary")
+    assert server.process.wait(DEADLINE) == 0
+    assert summary["count"] <= 101
+    assert summary["max_ms"] > 500  # the last of them had waited for all before it
+
+
+def test_it_trains_without_end_and_says_how_fast(start: Start) -> None:
+    trainer = start("train", "--kernels", "2", "--kernel-us", "1000", WORKLOAD_REPORT="0.5")
+    reports = [trainer.until("report", count) for count in (1, 2)]
+    summary = trainer.end()
+    assert all(0 < report["steps_per_s"] <= 510 for report in reports)
+    assert summary["steps"] >= sum(report["steps"] for report in reports)
+    assert summary["steps"] <= summary["seconds"] * 500 + 1
+
+
+def test_a_second_word_on_the_command_line_wins_over_the_environment(start: Start) -> None:
+    assert start("train", "--kernels", "7", WORKLOAD_KERNELS="3").until("ready")["kernels"] == 7
+    assert start("train", WORKLOAD_KERNELS="3").until("ready")["kernels"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "the first word must be serve or train"),
+        (["fly"], "the first word must be serve or train: fly"),
+        (["serve", "--speed", "1"], "there is no option: --speed"),
+        (["serve", "--rate"], "this option needs a value: --rate"),
+        (["serve", "--rate", "fast"], "--rate: fast"),
+        (["serve", "--rate", "0"], "must be positive"),
+        (["train", "--memory", "3XB"], "--memory: 3XB"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(workload: Path, words: list[str], sentence: str) -> None:
+    done = subprocess.run([workload, *words], capture_output=True, text=True, timeout=DEADLINE)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_teaches_even_without_a_gpu(workload: Path) -> None:
+    done = subprocess.run([workload, "--help"], capture_output=True, text=True, timeout=DEADLINE, env={})
+    assert done.returncode == 0
+    assert all(word in done.stdout for word in ("serve", "train", "--rate", "WORKLOAD_RATE", "SIGTERM"))
+
+
+def test_what_fails_is_the_last_line(start: Start, workload: Path) -> None:
+    greedy = start("train", "--memory", "900GiB")
+    assert greedy.process.wait(DEADLINE) == 1
+    assert greedy.lines("error") == [{"event": "error", "call": "cuMemAlloc", "error": "CUDA_ERROR_OUT_OF_MEMORY"}]
+    alone = subprocess.run([workload, "serve"], capture_output=True, text=True, timeout=DEADLINE, env={})
+    assert alone.returncode == 1
+    assert json.loads(alone.stdout)["error"] == "there is no libcuda.so.1: this container has no GPU"
+
+
+# -- In containers, as the examples' pods run it -----------------------------------------------------------------------
+
+
+def pod(name: str) -> dict[str, Any]:
+    """What a pod's specification says, also of a Deployment's pods."""
+    document = yaml.safe_load((EXAMPLES / name).read_text())
+    specification: dict[str, Any] = document["spec"].get("template", document)["spec"]
+    return specification
+
+
+class Pod(Running):
+    """The container of an example's pod."""
+
+    def __init__(self, machine: Machine, name: str, slot: str, *more: str) -> None:
+        specification = pod(name)
+        (container,) = specification["containers"]
+        command = [example_image.PROGRAM, *container["args"], *more]
+        user = specification["securityContext"]["runAsUser"]
+        shell = command_in(machine, example_image.files(), command, slot, user=user)
+        super().__init__(shell, dict(os.environ), machine.folder / f"pod-{machine.next_number()}")
+
+    @property
+    def pid(self) -> int:
+        return process_in(self.process)
+
+    def end(self) -> dict[str, Any]:
+        os.kill(self.pid, signal.SIGTERM)
+        assert self.process.wait(DEADLINE) == 0
+        (summary,) = self.lines("summary")
+        return summary
+
+    def close(self) -> None:
+        end_container(self.process)
+
+
+@pytest.fixture
+def start_pod(machine: Machine) -> Iterator[Callable[..., Pod]]:
+    pods: list[Pod] = []
+
+    def run(name: str, slot: str, *more: str) -> Pod:
+        pods.append(Pod(machine, name, slot, *more))
+        pods[-1].until("ready")
+        return pods[-1]
+
+    yield run
+    for each in pods:
+        each.close()
+
+
+def client_of(machine: Machine, each: Pod) -> agent_pb2.Client | None:
+    clients = (client for slot in machine.gpu().slots for client in slot.clients)
+    return next((client for client in clients if client.process_id == each.pid), None)
+
+
+def test_the_examples_pods_share_the_gpu(machine: Machine, start_pod: Callable[..., Pod]) -> None:
+    serve, train = start_pod("serve.yaml", "hp-0", "--report", "1"), start_pod("train.yaml", "be-0", "--report", "1")
+    for each in (serve, train):
+        eventually(lambda each=each: client_of(machine, each), f"{each.pid} has joined")  # type: ignore[misc]
+
+    def gated() -> bool:
+        client = client_of(machine, train)
+        return client is not None and client.gated_launches > 0
+
+    eventually(gated, "train waits for serve")
+    assert serve.until("report", 2)["count"] > 0
+    assert train.until("report", 2)["steps"] > 0
+    used = 4 << 30  # train.yaml
+    eventually(lambda: machine.gpu().memory_used_bytes == used, "the memory is counted")
+    assert train.end()["steps"] > 0
+    eventually(lambda: machine.gpu().memory_used_bytes == 0, "the memory is free again")
+    assert serve.end()["count"] > 0
+
+
+def test_the_examples_are_restricted_and_never_pulled() -> None:
+    for name in ("serve.yaml", "train.yaml"):
+        specification = pod(name)
+        (container,) = specification["containers"]
+        assert (container["image"], container["imagePullPolicy"]) == (example_image.NAME, "Never")
+        assert specification["securityContext"]["runAsNonRoot"] is True
+        assert specification["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
