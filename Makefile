@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check build lint types layers generated warnings pytest sanitizers cluster-tier bench-hook \
+.PHONY: help demo test check build lint types layers generated warnings pytest sanitizers cluster-tier node-tier bench-hook \
         cluster cluster-binaries cluster-down crds generate wheel clean
 
 help:  ## Show this help
@@ -33,8 +33,9 @@ help:  ## Show this help
 demo: $(VENV)/built  ## Two processes share a GPU, unmanaged and under Orion; a real GPU where there is one, else simulated
 	$(BIN)/orion demo $(ARGS)
 
-test: pytest cluster-tier sanitizers  ## All tests that this machine can run; the last line says which tiers ran
-	@$(BIN)/python tools/tiers.py --selection='$(ARGS)' --cluster="$$(cat $(BUILD)/cluster-tier)"
+test: pytest cluster-tier node-tier sanitizers  ## All tests that this machine can run; the last line says which tiers ran
+	@$(BIN)/python tools/tiers.py --selection='$(ARGS)' --cluster="$$(cat $(BUILD)/cluster-tier)" \
+	  --node="$$(cat $(BUILD)/node-tier)"
 
 check: lint types layers generated warnings  ## Style, types, layers, generated files, C warnings (after set-up: under a minute)
 	@echo "check: all passed"
@@ -68,19 +69,22 @@ pytest: $(VENV)/built
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 cluster-tier: $(VENV)/built
-	$(BIN)/python -m tools.cluster.tier --outcome $(BUILD)/cluster-tier $(ARGS)
+	$(BIN)/python -m tools.cluster.tier cluster --outcome $(BUILD)/cluster-tier $(ARGS)
+
+node-tier: $(VENV)/built
+	$(BIN)/python -m tools.cluster.tier node --outcome $(BUILD)/node-tier $(ARGS)
 
 sanitizers: $(VENV)/ready
 	$(BIN)/python tools/sanitizers.py --build $(BUILD)
 
-cluster: $(VENV)/ready  ## Start a real Kubernetes control plane on loopback, and say how to use it
+cluster: $(VENV)/built  ## Start a real Kubernetes cluster with a node (ARGS=--no-node: without), and say how to use it
 	$(BIN)/python -m tools.cluster up $(ARGS)
 
 cluster-down: $(VENV)/ready  ## End it, and remove its data
 	$(BIN)/python -m tools.cluster down $(ARGS)
 
-cluster-binaries: $(VENV)/ready  ## Only build its binaries (4 to 8 minutes, once for this machine)
-	$(BIN)/python -m tools.cluster build
+cluster-binaries: $(VENV)/ready  ## Only build and download its programs (5 to 9 minutes, once for this machine)
+	$(BIN)/python -m tools.cluster build $(ARGS)
 
 bench-hook: $(VENV)/built  ## What the hook costs a launch: in instructions here, in time on a GPU
 	$(BIN)/python -m orion.bench.hook_cost $(ARGS)

@@ -3,6 +3,7 @@
 credentials  finds the way to it: a kubeconfig, or the pod's own account
 access       where it is, and who we are, in every request of every session
 requests     reading and writing, again where the server asks for patience; pages of a list, events of a watch
+merging      the patch that makes one object of another
 watching     objects of one kind, kept current in memory by list and watch
 paths        where it has its lists of objects
 metrics      what Prometheus learns of requests

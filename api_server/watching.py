@@ -12,7 +12,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from orion.api_server.requests import ApiError, ApiServer
@@ -37,6 +38,8 @@ class Watched(Generic[T, G]):
         read: makes of a plain object what is kept; may raise Unreadable.
         gather: makes of a namespace's objects what is asked for; done once after each change, when it is needed.
         by_generation: whether only a new generation, labels or annotations matter, not the status.
+        query: of list and watch, such as a field selector.
+        on_change: called on the event loop after each list and each event that changed something.
     """
 
     def __init__(
@@ -47,6 +50,8 @@ class Watched(Generic[T, G]):
         gather: Callable[[Iterable[T]], G],
         *,
         by_generation: bool,
+        query: Mapping[str, str] = MappingProxyType({}),
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._server = server
         self._path = path
@@ -54,6 +59,8 @@ class Watched(Generic[T, G]):
         self._gather = gather
         self._gathered: dict[str, G] = {}
         self._by_generation = by_generation
+        self._query = query
+        self._on_change = on_change
         self._objects: dict[str, dict[str, T]] = {}
         self._seen: dict[tuple[str, str], object] = {}
         self._version = ""
@@ -71,6 +78,10 @@ class Watched(Generic[T, G]):
         if namespace not in self._gathered:
             self._gathered[namespace] = self._gather(self._objects[namespace].values())
         return self._gathered[namespace]
+
+    def all(self) -> Iterator[T]:
+        """Return every object, of all namespaces."""
+        return (each for objects in self._objects.values() for each in objects.values())
 
     @property
     def count(self) -> int:
@@ -112,7 +123,7 @@ class Watched(Generic[T, G]):
         objects: dict[str, dict[str, T]] = {}
         seen: dict[tuple[str, str], object] = {}
         version = ""
-        async for page in self._server.pages(self._path):
+        async for page in self._server.pages(self._path, **self._query):
             for plain in page.get("items") or ():
                 self._take(plain, objects, seen)
             version = page["metadata"]["resourceVersion"]
@@ -121,9 +132,11 @@ class Watched(Generic[T, G]):
         self.lists += 1
         self._alive_at = time.monotonic()
         self.synced.set()
+        self._on_change()
 
     async def _watch(self) -> None:
         query = {
+            **self._query,
             "resourceVersion": self._version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(round(_WATCH_S * random.uniform(0.8, 1.2))),  # replicas do not return together
@@ -141,6 +154,8 @@ class Watched(Generic[T, G]):
         elif kind in ("ADDED", "MODIFIED"):
             self._take(plain, self._objects, self._seen)
         self._version = plain["metadata"]["resourceVersion"]
+        if kind != "BOOKMARK":
+            self._on_change()
 
     def _take(
         self, plain: Mapping[str, Any], objects: dict[str, dict[str, T]], seen: dict[tuple[str, str], object]

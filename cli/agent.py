@@ -40,12 +40,31 @@ def agent(
     window_us: options.Window = None,
     overlap_sms: options.OverlapSms = None,
     long_kernel_us: options.LongKernel = None,
+    configuration: Annotated[
+        Path | None,
+        typer.Option(help="The node's configuration file (GPUs, slots); followed. It replaces --hp-slots, --be-slots."),
+    ] = None,
+    node_name: Annotated[
+        str, typer.Option(envvar="NODE_NAME", help="This node in its cluster; empty: the agent is in none.")
+    ] = "",
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="The way to the API server.", show_default="the pod's account, else $KUBECONFIG")
+    ] = None,
+    pod_resources: Annotated[
+        Path, typer.Option(help="The kubelet's socket that tells which container holds which slot.")
+    ] = Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+    recovery_seconds: Annotated[
+        float, typer.Option(help="So long a GPU that was in trouble must be well before pods come; longer each time.")
+    ] = 10.0,
 ) -> None:
     """Run the node agent: it seats clients, grants, watches over them and serves metrics.
 
     `orion run` starts one by itself; run it here to see its log, or as a service. When it ends, clients go on under
     their last grants, and the next agent takes them over. The policy is that of GPUs which no earlier agent of this
     folder knew; `orion policy set` changes it at any time.
+
+    With a node's name it is the agent in a cluster: it learns from the kubelet whose slots are whose, follows the
+    grants of their pods, and hp pods' shares decide the policies.
     """
     _run({
         "root": (root or roots.default_root()).absolute(),
@@ -57,6 +76,11 @@ def agent(
             policy=policy, max_slowdown=max_slowdown, sharing_cost=sharing_cost, minimum_share=minimum_share,
             window_us=window_us, overlap_sms=overlap_sms, long_kernel_us=long_kernel_us,
         ),
+        "configuration": configuration,
+        "node_name": node_name,
+        "kubeconfig": kubeconfig,
+        "pod_resources": pod_resources,
+        "recovery_seconds": recovery_seconds,
     })  # fmt: skip
 
 

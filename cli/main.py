@@ -15,6 +15,7 @@ from orion.cli import (
     bench,
     certificates,
     demo,
+    device_plugin,
     doctor,
     explain,
     launch,
@@ -73,6 +74,7 @@ app.command(name="top")(top.top)
 app.command(name="doctor")(doctor.doctor)
 app.command(name="demo")(demo.demo)
 app.command(name="agent")(agent.agent)
+app.command(name="device-plugin")(device_plugin.device_plugin)
 app.command(name="operator")(operator.operator)
 app.command(name="webhook")(webhook.webhook)
 app.add_typer(certificates.app, name="certificates")

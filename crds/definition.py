@@ -15,6 +15,8 @@ def definition(kind: Kind) -> dict[str, Any]:
         "storage": True,
         "additionalPrinterColumns": [_column(column) for column in kind.columns],
     }
+    if kind.selectable:
+        version["selectableFields"] = [{"jsonPath": path} for path in kind.selectable]
     if kind.status:
         version["subresources"] = {"status": {}}
     version["schema"] = {"openAPIV3Schema": structural(kind.model)}

@@ -248,4 +248,6 @@ KIND = Kind(
         condition_column("Ready", "Whether pods may come to it."),
         AGE,
     ),
+    # A node's agent watches its own GPUs by this, in one watch; all agents watching all GPUs would be a flood.
+    selectable=(".status.node",),
 )

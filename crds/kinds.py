@@ -45,6 +45,7 @@ class Kind:
         short: what people type instead.
         scope: as in the definition.
         columns: of `kubectl get`, the name not counted.
+        selectable: JSON paths of fields by which a list or a watch may be confined (`--field-selector`).
         status: whether `status` is a subresource, with rights of its own.
     """
 
@@ -54,6 +55,7 @@ class Kind:
     short: tuple[str, ...]
     scope: Literal["Namespaced", "Cluster"]
     columns: tuple[Column, ...]
+    selectable: tuple[str, ...] = ()
     status: bool = True
 
     @property

@@ -1,6 +1,7 @@
 """`python -m orion.node_agent`: the agent without the rest of the command line."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -20,6 +21,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--metrics-address", default=fields["metrics_address"].default, help="HOST:PORT; empty: off")
     parser.add_argument("--hp-slots", type=int, default=fields["hp_slots"].default)
     parser.add_argument("--be-slots", type=int, default=fields["be_slots"].default)
+    parser.add_argument("--configuration", type=Path, default=None, help="the node's configuration file")
+    parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""), help="this node; empty: in no cluster")
+    parser.add_argument("--kubeconfig", type=Path, default=None, help="the way to the API server")
+    parser.add_argument("--pod-resources", type=Path, default=fields["pod_resources"].default, help="kubelet's socket")
+    parser.add_argument("--recovery-seconds", type=float, default=fields["recovery_seconds"].default)
     return parser.parse_args()
 
 

@@ -1,16 +1,21 @@
-"""The agent: its boards, what administrators can ask of them, and the loop that looks after them."""
+"""The agent: its boards, and what administrators and the cluster can ask of them."""
 
 import asyncio
-import contextlib
 import logging
-import time
+
+from prometheus_client import CollectorRegistry
 
 from orion.hook import layout
 from orion.node_agent import descriptors, knowledge, pages
+from orion.node_agent.boards import Board
 from orion.node_agent.errors import Conflict, NotFound
-from orion.node_agent.gpus.interface import Gpu, GpuSource
+from orion.node_agent.gpus.interface import Gpu, GpuSource, GpusUnavailable
+from orion.node_agent.gpus.keeper import HealthKeeper
 from orion.node_agent.gpus.usage import MemoryUsage
+from orion.node_agent.holders import Holders, NoHolders
 from orion.node_agent.joining import Counters
+from orion.node_agent.looking import Looking
+from orion.node_agent.offering import Offering
 from orion.node_agent.owners import Owner, Owners
 from orion.node_agent.root import Root
 from orion.node_agent.served import ServedGpu
@@ -20,14 +25,6 @@ from orion.node_agent.state import RememberedGpu, StateFile
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.1
-_CONTENDED_LOOK_SECONDS = 0.025
-""" While several be slots share a GPU, at the most; less often where that costs more than the next says. """
-_LOOKING_MAX = 0.01
-""" Share of a CPU core. """
-_IDLE_LOOK_SECONDS = 0.5
-_IDLE_AFTER_NS = 2_000_000_000
-""" Nothing launched and nobody came or left for so long: the loop looks less often. """
 _RETURN_SECONDS = 5.0
 """ Clients of an earlier agent are waited for so long. """
 _SLOTS_MAX = 128
@@ -48,14 +45,21 @@ class Agent:
         self.root = root
         self.source = source
         self.usage = MemoryUsage(source)
+        self.health: HealthKeeper | None = None
+        """ Where it is followed. """
+        self.registry = CollectorRegistry()
+        """ Metrics of parts that count for themselves. """
         self.counters = Counters()
         self.gpus: dict[str, ServedGpu] = {}
+        self.holders: Holders = NoHolders()
+        self.offering = Offering(self)
+        self.looking = Looking(self)
         self._loop = asyncio.get_running_loop()
         self._state = StateFile(root.state)
         self._owners = Owners(self._owner_ended)
-        self._active_ns = time.monotonic_ns()
-        self._wake = asyncio.Event()
         self._share_soon = False
+        self._unwritten = False
+        self._pending_max = 16
 
     def start(self) -> None:
         """Open all slots' sockets, those of an earlier agent included, and wait for its clients to return.
@@ -65,53 +69,42 @@ class Agent:
         """
         limit = descriptors.raise_limit()
         remembered = self._state.read()
-        found = self.source.find()
-        per_gpu = max(1, self.settings.hp_slots + self.settings.be_slots)
-        pending_max = max(16, min(256, limit // (4 * per_gpu * max(1, len(found)))))
+        found = self._found()
+        slots = max([1, *(len(self.offering.slots.wanted(gpu)) for gpu in found)])
+        self._pending_max = max(16, min(256, limit // (4 * slots * max(1, len(found)))))
         for gpu in found:
-            self._serve(gpu, remembered.pop(gpu.uuid, None), pending_max)
+            self._serve(gpu, remembered.pop(gpu.uuid, None))
         for uuid in remembered:
             _log.warning("gpu: %s was here under an earlier agent and is gone; its clients are forgotten", uuid)
         self.save_all()
         self._loop.call_later(_RETURN_SECONDS, self._stop_awaiting)
 
+    def _found(self) -> list[Gpu]:
+        try:
+            return self.source.find()
+        except GpusUnavailable as error:
+            _log.warning("gpus: none for now: %s", error)
+            return []
+
     def stop(self) -> None:
         """Let go of everything but the clients, who go on."""
         self.save_all()
         self.usage.close()
+        self.source.close()
         self._owners.close()
         for gpu in self.gpus.values():
             gpu.stop()
         self.gpus.clear()
 
-    async def run(self) -> None:
-        """Look after the boards until cancelled."""
-        worked = time.thread_time()
-        while True:
+    def add_gpu(self, gpu: Gpu) -> None:
+        """Serve a GPU that was found after the start; slots that cannot be opened now are tried again."""
+        if gpu.uuid not in self.gpus:
             try:
-                seconds = self.look()
-            except Exception:  # one bad look must not be the last
-                _log.exception("look: failed")
-                seconds = _LOOK_SECONDS
-            before, worked = worked, time.thread_time()
-            seconds = max(seconds, min(_LOOK_SECONDS, (worked - before) / _LOOKING_MAX))
-            self._wake.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._wake.wait()
-                    await asyncio.sleep(_LOOK_SECONDS)
-
-    def look(self) -> float:
-        """Look at every board once; return the seconds until the next look."""
-        now = time.monotonic_ns()
-        for gpu in self.gpus.values():
-            if gpu.look(now):
-                self._active_ns = now
-        if any(gpu.unsaved for gpu in self.gpus.values()):
+                self._serve(gpu, None)
+            except OSError as error:
+                _log.error("gpu: %s: not all of its slots can be opened: %s", gpu.uuid, error)
             self.save_all()
-        if any(gpu.contended for gpu in self.gpus.values()):
-            return _CONTENDED_LOOK_SECONDS
-        return _IDLE_LOOK_SECONDS if now - self._active_ns > _IDLE_AFTER_NS else _LOOK_SECONDS
+            self.offering.changed()
 
     def gpu(self, uuid: str) -> ServedGpu:
         """Return a GPU.
@@ -155,9 +148,20 @@ class Agent:
             slot = self._open(self.gpu(uuid), name, role, permanent=False)
         slot.set(memory_limit_bytes=memory_limit_bytes, weight_milli=weight_milli)
         self._owners.set(slot, owner)
-        self._save(self.gpu(uuid))
+        self.save(self.gpu(uuid))
         _log.info("slot: %s %s opened for process %s", uuid, name, owner_process_id or "any")
         return slot
+
+    def open_permanent(self, uuid: str, name: str, role: layout.Role) -> None:
+        """Make a slot that stays, whoever comes and goes; one that is there already, for a process, is left to it.
+
+        Raises:
+            OSError: its socket cannot be opened.
+        """
+        gpu = self.gpu(uuid)
+        if name not in gpu.board.slots and len(gpu.board.slots) < _SLOTS_MAX:
+            self._open(gpu, name, role, permanent=True)
+            self.save(gpu)
 
     def close_slot(self, uuid: str, name: str) -> None:
         """End a slot.
@@ -171,7 +175,7 @@ class Agent:
         gpu.joining.close(slot)
         del gpu.board.slots[name]
         slot.remove()
-        self._save(gpu)
+        self.save(gpu)
         _log.info("slot: %s %s closed", uuid, name)
 
     def prepare_slot(self, uuid: str, name: str) -> Slot:
@@ -184,7 +188,7 @@ class Agent:
         slot = gpu.board.slot(name)
         gpu.joining.forget_all(slot)
         slot.set(memory_limit_bytes=0, weight_milli=WEIGHT_MILLI)
-        self._save(gpu)
+        self.save(gpu)
         _log.info("slot: %s %s made ready", uuid, name)
         return slot
 
@@ -198,7 +202,7 @@ class Agent:
         """
         slot = self.gpu(uuid).board.slot(name)
         if slot.set(memory_limit_bytes=memory_limit_bytes, weight_milli=weight_milli):
-            self._save(self.gpu(uuid))
+            self.save(self.gpu(uuid))
         return slot
 
     def set_policy(self, uuid: str, policy: pages.Policy) -> ServedGpu:
@@ -210,11 +214,11 @@ class Agent:
         """
         gpu = self.gpu(uuid)
         gpu.set_policy(policy)
-        self._save(gpu)
+        self.save(gpu)
         return gpu
 
     def save_all(self) -> None:
-        """Write the state file, with what is new of each GPU."""
+        """Write the state file, with what is new of each GPU; on a full disk again at the next look."""
         for gpu in self.gpus.values():
             if gpu.unsaved:
                 gpu.text = gpu.board.text
@@ -222,32 +226,34 @@ class Agent:
         try:
             self._state.write(gpu.text for gpu in self.gpus.values())
         except OSError as error:
-            _log.error("state: cannot be written, a restart would lose the newest clients: %s", error)
+            for gpu in self.gpus.values():
+                gpu.unsaved = True
+            if not self._unwritten:
+                _log.error("state: cannot be written, a restart would lose the newest clients: %s", error)
+            self._unwritten = True
+        else:
+            self._unwritten = False
 
-    def _serve(self, gpu: Gpu, before: RememberedGpu | None, pending_max: int) -> None:
-        policy = pages.Policy(**before.policy.model_dump()) if before else self.settings.policy.as_page()
-        served = ServedGpu(
+    def _serve(self, gpu: Gpu, before: RememberedGpu | None) -> None:
+        default = before.default_policy or before.policy if before else None
+        board = Board(
             gpu,
-            policy,
+            pages.Policy(**before.policy.model_dump()) if before else self.settings.policy.as_page(),
             before.next_generation if before else 1,
-            self.counters,
-            pending_max,
-            self._save,
-            self._changed,
+            pages.Policy(**default.model_dump()) if default else None,
         )
-        board = served.board
+        served = ServedGpu(board, self.counters, self._pending_max, self.save, self._changed)
         self.gpus[gpu.uuid] = served
         knowledge.sweep(self.root.knowledge(gpu.uuid), _SLOTS_MAX)
         for each in before.slots if before else []:
             slot = self._open(served, each.name, each.role, each.permanent)
             slot.set(memory_limit_bytes=each.memory_limit_bytes, weight_milli=each.weight_milli)
+            slot.holder_text = each.holder
             if each.owner is not None:
                 self._owners.set(slot, Owner(*each.owner))
-        for role, count in ((layout.Role.HP, self.settings.hp_slots), (layout.Role.BE, self.settings.be_slots)):
-            for number in range(count):
-                name = f"{role.name.lower()}-{number}"
-                if name not in board.slots:
-                    self._open(served, name, role, permanent=True)
+        for name, role in self.offering.slots.wanted(gpu).items():
+            if name not in board.slots:
+                self._open(served, name, role, permanent=True)
         board.await_return(before.clients if before else [])
         served.activity.share_out()
         _log.info(
@@ -275,15 +281,15 @@ class Agent:
             gpu.joining.give_up_awaiting()
             self._changed(gpu)
 
-    def _save(self, gpu: ServedGpu) -> None:
+    def save(self, gpu: ServedGpu) -> None:
+        """Write the state file, as something of a GPU has changed."""
         gpu.unsaved = True
         self.save_all()
 
     def _changed(self, gpu: ServedGpu) -> None:
         """Somebody came or left: share out anew, once for all who do so now, and look closely for a while."""
         gpu.unsaved = True
-        self._active_ns = time.monotonic_ns()
-        self._wake.set()
+        self.looking.wake()
         if not self._share_soon:
             self._share_soon = True
             self._loop.call_soon(self._share_out)

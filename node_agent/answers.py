@@ -8,6 +8,7 @@ from orion.hook import layout
 from orion.node_agent import pages, snapshots
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.conditions import Condition
+from orion.node_agent.offering import Offer, Offered
 from orion.node_agent.settings import POLICY_NAMES
 
 _U32 = 2**32 - 1
@@ -60,6 +61,38 @@ def slot(view: snapshots.SlotView) -> agent_pb2.Slot:
         held=bool(view.grant.held),
         profile_kernels=view.profile_kernels,
         learnt_kernels=view.learnt_kernels,
+    )
+
+
+def devices(offer: Offer) -> agent_pb2.Devices:
+    """Return what a device plugin may offer as a message."""
+    return agent_pb2.Devices(
+        devices=[_device(each) for each in offer.gpus],
+        not_offered=[
+            agent_pb2.NotOffered(uuid=each.uuid, reason=each.reason, message=each.message) for each in offer.not_offered
+        ],
+    )
+
+
+def _device(offered: Offered) -> agent_pb2.Device:
+    gpu, verdict = offered.gpu, offered.verdict
+    return agent_pb2.Device(
+        uuid=gpu.uuid,
+        index=gpu.index,
+        model=gpu.model,
+        simulated=gpu.simulated,
+        memory_bytes=gpu.memory_bytes,
+        memory_reserved_bytes=offered.memory_reserved_bytes,
+        hp_busy_ratio=offered.hp_busy_ratio,
+        slots=offered.slots,
+        held=offered.held,
+        healthy=verdict.healthy,
+        cordoned=verdict.cordoned,
+        reason=verdict.reason,
+        message=verdict.message,
+        numa_node=gpu.numa_node,
+        linked=gpu.linked,
+        minor=gpu.minor,
     )
 
 

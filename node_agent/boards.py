@@ -28,11 +28,19 @@ class Board:
         gpu: the GPU.
         policy: how its clients share it.
         next_generation: the first one to give; generations never repeat on a GPU, across agents too.
+        default_policy: what applies where no share decides; None: the same.
     """
 
-    def __init__(self, gpu: Gpu, policy: pages.Policy, next_generation: int = 1) -> None:
+    def __init__(
+        self,
+        gpu: Gpu,
+        policy: pages.Policy,
+        next_generation: int = 1,
+        default_policy: pages.Policy | None = None,
+    ) -> None:
         self.gpu = gpu
         self.policy = policy
+        self.default_policy = default_policy or policy
         self.page = pages.PolicyPage(gpu.uuid)
         self.page.write(policy)
         self.slots: dict[str, Slot] = {}
@@ -127,10 +135,11 @@ class Board:
     def text(self) -> str:
         """What the next agent needs of it, as JSON."""
         policy = RememberedPolicy.model_validate(asdict(self.policy))
+        default = RememberedPolicy.model_validate(asdict(self.default_policy))
         slots = [slot.text for slot in self.slots.values()]
         clients = [client.text for client in self.clients.values()]
         clients += [each.model_dump_json() for each in self.awaited.values()]
-        return gpu_text(self.gpu.uuid, self.next_generation, policy, slots, clients)
+        return gpu_text(self.gpu.uuid, self.next_generation, policy, default, slots, clients)
 
     def of_role(self, role: layout.Role) -> list[Client]:
         """Return the living clients of a role."""

@@ -64,6 +64,8 @@ class Conditions:
         self._board = board
         self._gpu = _Subject(board.gpu.uuid)
         self._clients: dict[Seat, _Subject] = {}
+        self.told: Mapping[str, str] = {}
+        """ What is known of the GPU from elsewhere: sentences by their reasons. """
 
     def look(self) -> None:
         """Find out what is so now."""
@@ -71,7 +73,7 @@ class Conditions:
         self._clients = {client.seat: self._clients.get(client.seat) or self._subject(client) for client in ready}
         for client in ready:
             self._clients[client.seat].update(of_client(client))
-        self._gpu.update(of_gpu(self._board, time.monotonic_ns()))
+        self._gpu.update({**of_gpu(self._board, time.monotonic_ns()), **self.told})
 
     @property
     def gpu(self) -> tuple[Condition, ...]:

@@ -93,8 +93,11 @@ class MetricsServer:
             return _response("404 Not Found", "text/plain", b"GET /metrics\n")
         async with self._rendering:
             view = await snapshots.take(self._agent)
-            text = await asyncio.to_thread(exposition.generate_latest, _Moment(view))
+            text = await asyncio.to_thread(self._text, view)
         return _response("200 OK", exposition.CONTENT_TYPE_PLAIN_0_0_4, text)
+
+    def _text(self, view: snapshots.AgentView) -> bytes:
+        return exposition.generate_latest(_Moment(view)) + exposition.generate_latest(self._agent.registry)
 
 
 def _response(status: str, content_type: str, body: bytes) -> bytes:

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from orion.hook import layout
 from orion.node_agent import pages
+from orion.node_agent.gpus.keeper import HealthKeeper
 from orion.node_agent.settings import POLICY_NAMES
 from orion.node_agent.snapshots import AgentView, ClientView, GpuView, SlotView
 
@@ -195,3 +197,17 @@ def _agent(view: AgentView, version: str) -> Iterator[Metric]:
     yield _family("orion_agent_refusals", "Joins refused.", True, ["reason"], reasons)
     yield _family("orion_agent_adopted", "Clients taken back after they lost an agent.", True, [], {(): view.adopted})
     yield InfoMetricFamily("orion_agent_build", "The agent.", {"version": version})
+
+
+class HealthMetrics(Collector):
+    """Whether GPUs are well, as a keeper of their health has it."""
+
+    def __init__(self, keeper: HealthKeeper) -> None:
+        self._keeper = keeper
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield it as it is now."""
+        healthy = GaugeMetricFamily("orion_gpu_healthy", "1 while the GPU itself is well.", labels=["gpu"])
+        for uuid in self._keeper.uuids:
+            healthy.add_metric([uuid], self._keeper.verdict(uuid).healthy)
+        yield healthy

@@ -1,5 +1,6 @@
 """The agent's root directory: the lock that makes it one agent's, and the places of things in it."""
 
+import contextlib
 import fcntl
 import os
 import re
@@ -32,13 +33,19 @@ class Root:
             raise AlreadyServed(
                 f"another agent (process {holder}) serves {self.path}; end it, or use another root"
             ) from None
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk; it is only there to be shown
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     @property
     def state(self) -> Path:
         """What the next agent needs."""
         return self.path / "state.json"
+
+    @property
+    def gpus(self) -> Path:
+        """Which GPUs were found last, for a start without the driver."""
+        return self.path / "gpus.json"
 
     def knowledge(self, gpu: str) -> Path:
         """Return the directory of what clients learnt, a file for each slot; nothing of it is a container's to see."""

@@ -6,9 +6,8 @@ from orion.hook import layout
 from orion.node_agent import pages, policies
 from orion.node_agent.boards import Board
 from orion.node_agent.conditions import Conditions
-from orion.node_agent.errors import Invalid
+from orion.node_agent.errors import Conflict, Invalid
 from orion.node_agent.fairness import Fairness
-from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.joining import Counters, Joining
 from orion.node_agent.knowledge import Row
 from orion.node_agent.windows import Activity, Look
@@ -24,9 +23,7 @@ class ServedGpu:
     """A GPU's board with what serves it.
 
     Args:
-        gpu: the GPU.
-        policy: how its clients share it.
-        next_generation: of its clients.
+        board: the GPU's.
         counters: shared by all GPUs.
         pending_max: undecided connections that each slot may have.
         save: writes the state file.
@@ -35,15 +32,13 @@ class ServedGpu:
 
     def __init__(
         self,
-        gpu: Gpu,
-        policy: pages.Policy,
-        next_generation: int,
+        board: Board,
         counters: Counters,
         pending_max: int,
         save: Told,
         changed: Told,
     ) -> None:
-        self.board = Board(gpu, policy, next_generation)
+        self.board = board
         self.joining = Joining(self.board, counters, pending_max, lambda: save(self), lambda: changed(self))
         self.activity = Activity(self.board)
         self.fairness = Fairness()
@@ -53,6 +48,8 @@ class ServedGpu:
         """ For the state file. """
         self.contended = False
         """ Several be slots want the GPU, so who gets it has to be looked at often. """
+        self.deciding_share = ""
+        """ NAMESPACE/NAME of the share that decides how the GPU is shared; empty: none, so administrators do. """
         self._conditions_ns = 0
 
     def look(self, now_ns: int) -> bool:
@@ -69,14 +66,36 @@ class ServedGpu:
         return look.anything or bool(self.board.stopped)
 
     def set_policy(self, policy: pages.Policy) -> None:
-        """Change how the clients share the GPU.
+        """Change how the clients share the GPU, as an administrator may while no share decides it.
 
         Raises:
+            Conflict: a share decides it.
             Invalid: clients run under MPS, and that alone costs hp more than the policy allows.
         """
+        if self.deciding_share:
+            raise Conflict(
+                f"GPUShare {self.deciding_share} decides the policy of GPU {self.board.gpu.uuid}, as its hp pod has a "
+                "slot there; change the share"
+            )
         unkept = policies.unkept(policy)
         if unkept and any(client.record.shares_context for client in self.board.clients.values() if client.ready):
             raise Invalid(unkept)
+        self.board.default_policy = policy
+        self._apply(policy)
+
+    def decide_policy(self, policy: pages.Policy | None, share: str) -> bool:
+        """Let a share decide how the clients share the GPU, or (None) none any more; return whether that is new.
+
+        What cannot be kept is carried out as far as it can be, and a condition says so: nobody waits for an answer.
+        """
+        applied = policy or self.board.default_policy
+        if (self.deciding_share, self.board.policy) == (share, applied):
+            return False
+        self.deciding_share = share
+        self._apply(applied)
+        return True
+
+    def _apply(self, policy: pages.Policy) -> None:
         self.board.set_policy(policy)
         self.activity.share_out()
         self.conditions.look()

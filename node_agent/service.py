@@ -94,8 +94,13 @@ class AgentService(agent_pb2_grpc.AgentServicer):
     async def PrepareSlot(self, request: Any, context: Context) -> agent_pb2.PreparedSlot:  # noqa: N802
         """Make a slot ready for another container."""
         asked = requests.check(requests.SlotRequest, request)
-        self._agent.prepare_slot(asked.gpu, asked.name)
-        return agent_pb2.PreparedSlot(slot=self._slot(asked.gpu, asked.name))
+        if asked.name not in self._agent.gpu(asked.gpu).board.slots:
+            await self._agent.holders.missed()
+        slot = self._agent.prepare_slot(asked.gpu, asked.name)
+        prepared = await self._agent.holders.prepared(slot)
+        return agent_pb2.PreparedSlot(
+            slot=self._slot(asked.gpu, asked.name), fail_closed=prepared.fail_closed, pod=prepared.pod
+        )
 
     @_answering
     async def SetGrant(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802
@@ -119,6 +124,11 @@ class AgentService(agent_pb2_grpc.AgentServicer):
         asked = requests.check(requests.SetProfileRequest, request)
         self._agent.gpu(asked.gpu).set_profile(asked.name, asked.rows)
         return self._slot(asked.gpu, asked.name)
+
+    async def WatchDevices(self, request: Any, context: Context) -> AsyncIterator[agent_pb2.Devices]:  # noqa: N802
+        """Return what is offered, again at every change."""
+        async for offer in self._agent.offering.watch():
+            yield answers.devices(offer)
 
     def _slot(self, gpu: str, name: str) -> agent_pb2.Slot:
         served = self._agent.gpu(gpu)

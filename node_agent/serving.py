@@ -10,11 +10,18 @@ from collections.abc import AsyncIterator
 from orion.node_agent.agent import Agent
 from orion.node_agent.exposition import MetricsServer
 from orion.node_agent.gpus import factory
+from orion.node_agent.gpus.hysteresis import Patience
+from orion.node_agent.gpus.keeper import HealthKeeper
+from orion.node_agent.metrics import HealthMetrics
+from orion.node_agent.offering import HealthJudge
 from orion.node_agent.root import Root
 from orion.node_agent.service import AdministratorsServer
 from orion.node_agent.settings import AgentSettings
 
 _log = logging.getLogger(__name__)
+
+_FIRST_LOOK_SECONDS = 11.0
+""" A driver that hangs is unhealthy by then. """
 
 
 def run(settings: AgentSettings) -> None:
@@ -51,11 +58,18 @@ async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
     async with contextlib.AsyncExitStack() as stack:
         root = Root(settings.root)
         stack.callback(root.close)
-        agent = Agent(settings, root, factory.choose(settings.gpus, settings.simulated_library))
+        agent = Agent(settings, root, factory.choose(settings.gpus, settings.simulated_library, root.gpus))
         stack.callback(agent.stop)
         agent.start()
-        looking = asyncio.create_task(agent.run())
-        stack.callback(looking.cancel)
+        stack.callback(asyncio.create_task(agent.looking.run()).cancel)
+        if settings.serves_plugin:
+            await _look_after_gpus(agent, stack)
+        if settings.node_name:
+            from orion.node_agent.cluster.running import in_cluster  # here: outside a cluster nothing of it is needed
+
+            await stack.enter_async_context(in_cluster(agent))
+        if settings.serves_plugin:
+            stack.callback(asyncio.create_task(agent.offering.run()).cancel)  # now: it closes slots that nobody holds
         administrators = AdministratorsServer(agent)
         await administrators.start()
         stack.push_async_callback(administrators.stop)
@@ -65,3 +79,19 @@ async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
             stack.push_async_callback(metrics.stop)
         _log.info("agent: serves %s with %d GPUs (%s)", root.path, len(agent.gpus), agent.source.name)
         yield agent
+
+
+async def _look_after_gpus(agent: Agent, stack: contextlib.AsyncExitStack) -> None:
+    """Begin to follow the GPUs' health; returns when it is known, so that nothing is offered that is not well."""
+    offering = agent.offering
+    gpus = [served.board.gpu for served in agent.gpus.values()]
+    patience = Patience(hold_s=agent.settings.recovery_seconds)
+    keeper = HealthKeeper(agent.source, gpus, offering.changed, agent.add_gpu, patience)
+    agent.health = keeper
+    agent.registry.register(HealthMetrics(keeper))
+    first = asyncio.create_task(keeper.look())
+    await asyncio.wait([first], timeout=_FIRST_LOOK_SECONDS)
+    stack.callback(first.cancel)
+    stack.callback(asyncio.create_task(keeper.run()).cancel)
+    offering.slots.mig_enabled = keeper.mig
+    offering.add_judge(HealthJudge(keeper))

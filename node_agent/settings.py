@@ -129,6 +129,27 @@ class AgentSettings(BaseModel):
     policy: PolicySettings = PolicySettings()
     """ For GPUs that no earlier agent knew. """
 
+    configuration: Path | None = None
+    """ The node's configuration file: which GPUs are Orion's, and in how many slots; followed while the agent runs.
+    None: all GPUs, in as many slots as said above. """
+
+    node_name: str = Field(default="", max_length=253)
+    """ This node in its cluster; empty: the agent is in none. """
+
+    kubeconfig: Path | None = None
+    """ The way to the API server; None: the pod's own, else $KUBECONFIG. """
+
+    pod_resources: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+    """ The kubelet's socket that tells which container holds which slot. """
+
+    recovery_seconds: float = Field(default=10.0, ge=0.1, le=3_600, allow_inf_nan=False)
+    """ A GPU that was in trouble has to be well for so long before pods come to it again; longer each time. """
+
+    @property
+    def serves_plugin(self) -> bool:
+        """Whether a device plugin depends on this agent, so that it follows GPUs and configuration by itself."""
+        return bool(self.node_name) or self.configuration is not None
+
     @field_validator("metrics_address")
     @classmethod
     def _host_and_port(cls, address: str) -> str:

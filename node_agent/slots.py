@@ -44,6 +44,8 @@ class Slot:
         self.directory = directory
         self.permanent = permanent
         self.owner: Owner | None = None
+        self.holder_text = ""
+        """ For the next agent: what the cluster's side of this one knows of who holds the slot. """
         self.knowledge = Knowledge(known)
         self.joins = TokenBucket(JOINS_BURST, JOINS_PER_SECOND)
         self.page = pages.GrantPage(gpu)
@@ -95,5 +97,6 @@ class Slot:
                 "memory_limit_bytes": self.grant.memory_limit_bytes,
                 "weight_milli": self.grant.weight_milli,
                 "owner": owner,
+                "holder": self.holder_text,
             }
         )

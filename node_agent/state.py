@@ -48,6 +48,8 @@ class RememberedSlot(BaseModel):
     memory_limit_bytes: int = Field(ge=0)
     weight_milli: int = Field(default=1_000, gt=0)
     owner: tuple[int, int] | None
+    holder: str = ""
+    """ What the cluster's side of the agent knew of who holds it. """
 
 
 class RememberedPolicy(BaseModel):
@@ -74,6 +76,8 @@ class RememberedGpu(BaseModel):
     uuid: str
     next_generation: int = Field(ge=1)
     policy: RememberedPolicy
+    default_policy: RememberedPolicy | None = None
+    """ Where no share decides; None: an older agent wrote this, and it is the policy. """
     slots: list[RememberedSlot]
     clients: list[RememberedClient]
 
@@ -87,10 +91,16 @@ class State(BaseModel):
 
 
 def gpu_text(
-    uuid: str, next_generation: int, policy: RememberedPolicy, slots: Iterable[str], clients: Iterable[str]
+    uuid: str,
+    next_generation: int,
+    policy: RememberedPolicy,
+    default_policy: RememberedPolicy,
+    slots: Iterable[str],
+    clients: Iterable[str],
 ) -> str:
     """Return a `RememberedGpu` as JSON, of slots and clients that are JSON already."""
     head = f'"uuid":"{uuid}","next_generation":{next_generation},"policy":{policy.model_dump_json()}'
+    head += f',"default_policy":{default_policy.model_dump_json()}'
     return f'{{{head},\n"slots":[{_lines(slots)}],\n"clients":[{_lines(clients)}]}}'
 
 

@@ -22,9 +22,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--selection", default="", help="what pytest was told to leave out or pick, if anything")
     parser.add_argument("--cluster", required=True, help="what became of the cluster tier, as cluster/tier.py wrote it")
+    parser.add_argument("--node", required=True, help="the same of the node tier")
     options = parser.parse_args()
     ran = f"unit and host only in part ({options.selection})" if options.selection else "unit passed, host passed"
-    print(f"tiers: {ran}, C sanitizers passed; cluster {options.cluster}; {gpu()}")
+    print(f"tiers: {ran}, C sanitizers passed; cluster {options.cluster}; node {options.node}; {gpu()}")
     return 0
 
 

@@ -6,49 +6,74 @@ from pathlib import Path
 from typing import Literal
 
 from orion.node_agent.errors import Invalid
-from orion.node_agent.gpus.interface import GpuSource
+from orion.node_agent.gpus.interface import GpuSource, GpusUnavailable
 from orion.node_agent.gpus.none import NoGpus
 from orion.node_agent.gpus.nvml import NvmlGpus
+from orion.node_agent.gpus.remembering import RememberingGpus
 from orion.node_agent.gpus.simulated import SimulatedGpus
 
 Choice = Literal["auto", "nvml", "simulated", "none"]
 
 _log = logging.getLogger(__name__)
 
+_PCI_DEVICES = Path("/sys/bus/pci/devices")
+_NVIDIA = "0x10de"
+_DISPLAY = "0x03"
 
-def choose(choice: Choice, simulated_library: Path | None) -> GpuSource:
+
+def choose(choice: Choice, simulated_library: Path | None, memory: Path | None = None) -> GpuSource:
     """Return the source of GPUs.
 
     Args:
         choice: which one; ``auto`` takes NVML where that finds a GPU, else simulated GPUs where they were asked for
-            (by a library, or by ``ORION_SIM_GPUS`` in the environment), else none.
+            (by a library, or by ``ORION_SIM_GPUS`` in the environment), else NVML where the machine has a GPU of
+            NVIDIA's whose driver may still come, else none.
         simulated_library: the simulated driver; None: the one that came with this package.
+        memory: where the GPUs that NVML finds are kept for a start without the driver; None: nowhere.
 
     Raises:
-        Invalid: the chosen one cannot work here.
+        Invalid: the chosen one cannot work here, now or later.
     """
     if choice == "none":
         return NoGpus()
     if choice == "nvml":
-        return _nvml()
+        return _nvml(memory)
     if choice == "simulated":
         return _simulated(simulated_library)
+    reason: Exception
     try:
-        source = _nvml()
+        source = _nvml(memory)
         if source.find():
             return source
-    except Invalid as reason:
-        _log.info("gpus: %s", reason)
+        reason = Invalid("NVML finds no GPU")
+    except (Invalid, GpusUnavailable) as error:
+        reason = error
+    _log.info("gpus: %s", reason)
     if simulated_library is not None or os.environ.get("ORION_SIM_GPUS"):
         return _simulated(simulated_library)
+    if isinstance(reason, GpusUnavailable) and has_nvidia_gpu():
+        return source
     return NoGpus()
 
 
-def _nvml() -> GpuSource:
+def has_nvidia_gpu(pci_devices: Path = _PCI_DEVICES) -> bool:
+    """Return whether the kernel sees a GPU of NVIDIA's, with or without a driver."""
+    for device in pci_devices.glob("*"):
+        try:
+            vendor, kind = (device / "vendor").read_text().strip(), (device / "class").read_text().strip()
+        except OSError:
+            continue
+        if vendor == _NVIDIA and kind.startswith(_DISPLAY):
+            return True
+    return False
+
+
+def _nvml(memory: Path | None) -> GpuSource:
     try:
-        return NvmlGpus()
-    except Exception as error:  # NVML's exceptions exist only once it is imported
+        source = NvmlGpus()
+    except ImportError as error:
         raise Invalid(f"NVML does not work here: {error}") from error
+    return RememberingGpus(source, memory) if memory else source
 
 
 def _simulated(library: Path | None) -> GpuSource:

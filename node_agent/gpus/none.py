@@ -1,6 +1,6 @@
 """No GPU: an implementation, so that nothing else has to ask."""
 
-from orion.node_agent.gpus.interface import Gpu
+from orion.node_agent.gpus.interface import HEALTHY, Gpu, Health
 
 
 class NoGpus:
@@ -19,3 +19,14 @@ class NoGpus:
     def process_ids(self, gpu: Gpu) -> list[int]:
         """Return nothing."""
         return []
+
+    def health(self, gpu: Gpu) -> Health:
+        """Return that nothing is wrong."""
+        return HEALTHY
+
+    def mig_enabled(self, gpu: Gpu) -> bool:
+        """Return False."""
+        return False
+
+    def close(self) -> None:
+        """Do nothing."""

@@ -1,8 +1,28 @@
-"""NVIDIA's GPUs, by NVML."""
+"""NVIDIA's GPUs, by NVML.
 
+The driver may not be there yet when the agent starts, may be replaced under it, and may stop to answer for one GPU.
+None of that ends this source or makes a GPU silently vanish: what does not answer is unhealthy, and the library is
+begun anew when it is next asked which GPUs there are.
+
+Refused: `nvmlDeviceGetNumaNodeId`, which tells of memory nodes that a GPU brings along itself; the processors nearest
+to a GPU are those of its PCI slot.
+"""
+
+import logging
+import threading
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from orion.node_agent.gpus.interface import Gpu
+from orion.node_agent.gpus import xids
+from orion.node_agent.gpus.interface import HEALTHY, Gpu, GpusUnavailable, Health
+
+_log = logging.getLogger(__name__)
+
+_PCI_DEVICES = Path("/sys/bus/pci/devices")
+_EVENTS_MAX = 64
+""" Taken in one look; the rest comes with the next. """
+_RESET = Health(False, "ResetRequired", "the driver says that the GPU must be reset (nvidia-smi --gpu-reset)")
 
 
 def _text(value: str | bytes) -> str:
@@ -10,44 +30,217 @@ def _text(value: str | bytes) -> str:
 
 
 class NvmlGpus:
-    """GPUs as the driver's management library lists them.
+    """GPUs as the driver's management library lists them; any thread may ask.
+
+    Args:
+        pci_devices: where the kernel shows PCI devices.
 
     Raises:
         ImportError: nvidia-ml-py is not installed.
-        pynvml.NVMLError: there is no driver, or it does not answer.
     """
 
     name = "nvml"
 
-    def __init__(self) -> None:
+    def __init__(self, pci_devices: Path = _PCI_DEVICES) -> None:
         # Here, not above: most machines that import this module have no driver.
         import pynvml
 
         self._nvml: Any = pynvml
-        pynvml.nvmlInit()
+        self._pci_devices = pci_devices
+        self._lock = threading.Lock()
+        """ Held while the library is begun or ended. """
+        self._begun = False
         self._handles: dict[str, Any] = {}
+        self._events: Any = None
+        self._xids: dict[str, list[int]] = {}
 
     def find(self) -> list[Gpu]:
-        """Return the GPUs in NVML's order."""
-        gpus = []
-        for index in range(self._nvml.nvmlDeviceGetCount()):
-            handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = _text(self._nvml.nvmlDeviceGetUUID(handle))
-            self._handles[uuid] = handle
-            total = int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total)
-            gpus.append(Gpu(uuid, index, _text(self._nvml.nvmlDeviceGetName(handle)), total))
-        return gpus
+        """Return the GPUs in NVML's order.
+
+        Raises:
+            GpusUnavailable: the driver does not answer.
+        """
+        with self._lock:
+            try:
+                return self._find()
+            except self._nvml.NVMLError as error:
+                self._end()
+                raise GpusUnavailable(f"the NVIDIA driver does not answer: {error}") from error
 
     def memory_used_bytes(self, gpu: Gpu) -> int:
         """Return the memory that the driver counts as used."""
         try:
             return int(self._nvml.nvmlDeviceGetMemoryInfo(self._handles[gpu.uuid]).used)
-        except self._nvml.NVMLError:
+        except (self._nvml.NVMLError, KeyError):
             return 0
 
     def process_ids(self, gpu: Gpu) -> list[int]:
         """Return the processes with a compute context."""
         try:
             return [int(each.pid) for each in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handles[gpu.uuid])]
-        except self._nvml.NVMLError:
+        except (self._nvml.NVMLError, KeyError):
             return []
+
+    def health(self, gpu: Gpu) -> Health:
+        """Return what is wrong, or has gone wrong since the last call."""
+        nvml, handle = self._nvml, self._handles.get(gpu.uuid)
+        if handle is None:
+            return Health(False, "DriverAway", "the NVIDIA driver does not answer: see that it is loaded (nvidia-smi)")
+        try:
+            self._take_events()
+            found = self._xids.pop(gpu.uuid, [])
+            if found:
+                return Health(False, f"Xid{found[0]}", xids.sentence(found[0]))
+            nvml.nvmlDeviceGetMemoryInfo(handle)
+            return self._recovery(handle)
+        except nvml.NVMLError as error:
+            return self._trouble(error)
+
+    def mig_enabled(self, gpu: Gpu) -> bool:
+        """Return whether the GPU is in MIG mode."""
+        try:
+            return bool(self._nvml.nvmlDeviceGetMigMode(self._handles[gpu.uuid])[0])
+        except (self._nvml.NVMLError, KeyError):
+            return False  # GPUs that know no MIG say NotSupported
+
+    def close(self) -> None:
+        """End the library."""
+        with self._lock:
+            self._end()
+
+    # -- Beginning and finding -----------------------------------------------------------------------------------------
+
+    def _find(self) -> list[Gpu]:
+        if not self._begun:
+            self._nvml.nvmlInit()
+            self._begun = True
+        found: list[tuple[Gpu, Any]] = []
+        count, failure = self._nvml.nvmlDeviceGetCount(), None
+        for index in range(count):
+            try:
+                handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+                found.append((self._gpu(index, handle), handle))
+            except self._nvml.NVMLError as error:  # one lost GPU does not take the others along
+                failure = error
+                _log.warning("gpus: number %d does not answer: %s", index, error)
+        if failure is not None and not found:
+            raise failure
+        self._handles = {gpu.uuid: handle for gpu, handle in found}
+        if self._events is None:
+            self._register()
+        return [replace(gpu, linked=self._links(gpu, handle)) for gpu, handle in found]
+
+    def _gpu(self, index: int, handle: Any) -> Gpu:
+        return Gpu(
+            uuid=_text(self._nvml.nvmlDeviceGetUUID(handle)),
+            index=index,
+            model=_text(self._nvml.nvmlDeviceGetName(handle)),
+            memory_bytes=int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total),
+            minor=self._minor(handle, index),
+            numa_node=self._node(handle),
+        )
+
+    def _minor(self, handle: Any, index: int) -> int:
+        try:
+            return int(self._nvml.nvmlDeviceGetMinorNumber(handle))
+        except self._nvml.NVMLError:
+            return index
+
+    def _links(self, gpu: Gpu, handle: Any) -> tuple[str, ...]:
+        """Return the GPUs that NVLink joins to one, by a switch or directly."""
+        return tuple(uuid for uuid, peer in self._handles.items() if uuid != gpu.uuid and self._is_linked(handle, peer))
+
+    def _is_linked(self, handle: Any, peer: Any) -> bool:
+        nvml = self._nvml
+        try:
+            status = nvml.nvmlDeviceGetP2PStatus(handle, peer, nvml.NVML_P2P_CAPS_INDEX_NVLINK)
+        except nvml.NVMLError:
+            return False
+        return bool(status == nvml.NVML_P2P_STATUS_OK)
+
+    def _node(self, handle: Any) -> int | None:
+        try:
+            domain, _, rest = _text(self._nvml.nvmlDeviceGetPciInfo(handle).busId).lower().partition(":")
+            # NVML writes domains with eight digits, the kernel with at least four.
+            node = int((self._pci_devices / f"{int(domain, 16):04x}:{rest}" / "numa_node").read_text())
+        except (self._nvml.NVMLError, OSError, ValueError):
+            return None
+        return node if node >= 0 else None
+
+    def _end(self) -> None:
+        self._handles, self._events = {}, None
+        if self._begun:
+            self._begun = False
+            try:
+                self._nvml.nvmlShutdown()
+            except self._nvml.NVMLError as error:
+                _log.info("gpus: %s", error)
+
+    # -- Health --------------------------------------------------------------------------------------------------------
+
+    def _register(self) -> None:
+        """Have errors told; a GPU that cannot tell them is known by its answers alone."""
+        nvml = self._nvml
+        wanted = nvml.nvmlEventTypeXidCriticalError | nvml.nvmlEventTypeDoubleBitEccError
+        try:
+            self._events = nvml.nvmlEventSetCreate()
+        except nvml.NVMLError as error:
+            _log.warning("gpus: errors are not told by events: %s", error)
+            return
+        for uuid, handle in self._handles.items():
+            try:
+                nvml.nvmlDeviceRegisterEvents(
+                    handle, wanted & nvml.nvmlDeviceGetSupportedEventTypes(handle), self._events
+                )
+            except nvml.NVMLError as error:
+                _log.warning("gpus: %s tells no errors by events: %s", uuid, error)
+
+    def _take_events(self) -> None:
+        nvml, events = self._nvml, self._events
+        if events is None:
+            return
+        for _ in range(_EVENTS_MAX):
+            try:
+                event = nvml.nvmlEventSetWait_v2(events, 0)
+            except nvml.NVMLError:
+                return  # a timeout: there is none; anything else shows in the GPU's own answer
+            is_xid = event.eventType == nvml.nvmlEventTypeXidCriticalError
+            xid = int(event.eventData) if is_xid else 48
+            if xid not in xids.CAUSED_BY_PROGRAMS:
+                for uuid in self._about(event.device):
+                    self._xids.setdefault(uuid, []).append(xid)
+
+    def _about(self, handle: Any) -> list[str]:
+        """Return the GPU of an event; all of them where it cannot be told any more."""
+        try:
+            return [_text(self._nvml.nvmlDeviceGetUUID(handle))]
+        except self._nvml.NVMLError:
+            return list(self._handles)
+
+    def _recovery(self, handle: Any) -> Health:
+        """Return what the driver says must be done to the GPU; older drivers do not say."""
+        nvml = self._nvml
+        try:
+            value = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])[0]
+        except (nvml.NVMLError, AttributeError):
+            return HEALTHY
+        if value.nvmlReturn != nvml.NVML_SUCCESS:
+            return HEALTHY
+        action = int(value.value.uiVal)
+        if action in (nvml.NVML_GPU_RECOVERY_ACTION_NONE, nvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P):
+            return HEALTHY
+        if action == nvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT:
+            return Health(False, "RebootRequired", "the driver says that the node must be rebooted for this GPU")
+        return _RESET
+
+    def _trouble(self, error: Exception) -> Health:
+        nvml, number = self._nvml, getattr(error, "value", None)
+        if number == nvml.NVML_ERROR_GPU_IS_LOST:
+            return Health(False, "GPULost", "the GPU has fallen off the bus: reboot the node, or reset its slot")
+        if number == nvml.NVML_ERROR_RESET_REQUIRED:
+            return _RESET
+        if number == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+            return Health(
+                False, "DriverReplaced", "the driver was replaced while the agent ran: restart the agent; clients go on"
+            )
+        return Health(False, "DriverError", f"the NVIDIA driver answers with an error: {error}", critical=False)

@@ -1,19 +1,24 @@
 """The simulated GPUs, as the simulated driver's library describes them."""
 
 import ctypes
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from orion.node_agent.gpus.interface import Gpu
+from orion.node_agent.gpus import xids
+from orion.node_agent.gpus.interface import HEALTHY, Gpu, Health
 
 _UUID_BYTES = 41  # "GPU-", 36 characters, NUL
 _PROCESSES_MAX = 1024
+_LOST = Health(False, "GPULost", "the simulated GPU is lost; `python -m orion.hook.simulated restore` brings it back")
 
 
 class SimulatedGpus:
     """GPUs of the simulated driver; their number and size come from its own environment variables.
 
     Args:
-        library: the simulated ``libcuda.so.1``.
+        library: the simulated ``libcuda.so.1``. One that cannot tell of health, MIG or neighbourhood has GPUs that are
+            well, whole and alone.
 
     Raises:
         OSError: the library cannot be loaded.
@@ -25,40 +30,86 @@ class SimulatedGpus:
     def __init__(self, library: Path) -> None:
         # As hook/sim/orion_sim.h declares them.
         driver = ctypes.CDLL(str(library))
-        self._count = driver.orion_sim_gpu_count
-        self._count.restype, self._count.argtypes = ctypes.c_int, []
-        self._uuid = driver.orion_sim_gpu_uuid
-        self._uuid.restype, self._uuid.argtypes = ctypes.c_int, [ctypes.c_int, ctypes.c_char_p]
-        self._model = driver.orion_sim_gpu_name
-        self._model.restype, self._model.argtypes = ctypes.c_char_p, [ctypes.c_int]
-        self._memory = driver.orion_sim_gpu_memory
-        self._memory.restype = ctypes.c_int
-        self._memory.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64)]
-        self._processes = driver.orion_sim_gpu_processes
-        self._processes.restype = ctypes.c_int
-        self._processes.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_uint32), ctypes.c_void_p, ctypes.c_int]
+        number, numbers, sizes = ctypes.c_int, ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint64)
+        self._count = _function(driver, "count")
+        self._uuid = _function(driver, "uuid", number, ctypes.c_char_p)
+        self._model = _function(driver, "name", number, result=ctypes.c_char_p)
+        self._memory = _function(driver, "memory", number, sizes, sizes)
+        self._processes = _function(driver, "processes", number, numbers, ctypes.c_void_p, number)
+        self._mig = _function(driver, "mig", number, otherwise=0)
+        self._numa = _function(driver, "numa", number, otherwise=-1)
+        self._linked = _function(driver, "linked", number, number, otherwise=0)
+        self._health = _function(driver, "health", number, sizes, numbers, otherwise=0)
+        self._events_known: dict[int, int] = {gpu: self._look(gpu)[1] for gpu in range(self._count())}
 
     def find(self) -> list[Gpu]:
         """Return the simulated GPUs."""
-        return [self._gpu(index) for index in range(self._count())]
+        uuids = [self._uuid_of(index) for index in range(self._count())]
+        return [self._gpu(index, uuids) for index in range(len(uuids))]
 
     def memory_used_bytes(self, gpu: Gpu) -> int:
         """Return the memory that all processes of the machine have allocated."""
         return self._sizes(gpu.index)[1]
 
     def process_ids(self, gpu: Gpu) -> list[int]:
-        """Return the processes with a context, each in its own namespace."""
+        """Return the processes with a context, those that can be seen from the agent's pid namespace."""
         found = (ctypes.c_uint32 * _PROCESSES_MAX)()
         count = self._processes(gpu.index, found, None, _PROCESSES_MAX)
-        return list(found[: max(0, min(count, _PROCESSES_MAX))])
+        return [process for process in found[: max(0, min(count, _PROCESSES_MAX))] if process]
 
-    def _gpu(self, index: int) -> Gpu:
-        uuid = ctypes.create_string_buffer(_UUID_BYTES)
-        self._uuid(index, uuid)
-        model = self._model(index).decode("ascii", "replace")
-        return Gpu(uuid.value.decode("ascii"), index, model, self._sizes(index)[0], simulated=True)
+    def health(self, gpu: Gpu) -> Health:
+        """Return what is wrong, or has gone wrong since the last call; Xids that programs cause are not told."""
+        answer, events, xid = self._look(gpu.index)
+        news = events > self._events_known.get(gpu.index, 0)
+        self._events_known[gpu.index] = events
+        if answer == 1:
+            return _LOST
+        if news and xid not in xids.CAUSED_BY_PROGRAMS:
+            return Health(False, f"Xid{xid}", xids.sentence(xid))
+        return HEALTHY
+
+    def mig_enabled(self, gpu: Gpu) -> bool:
+        """Return whether the machine was made with MIG on this GPU."""
+        return bool(self._mig(gpu.index) == 1)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def _gpu(self, index: int, uuids: list[str]) -> Gpu:
+        node = self._numa(index)
+        return Gpu(
+            uuids[index],
+            index,
+            self._model(index).decode("ascii", "replace"),
+            self._sizes(index)[0],
+            simulated=True,
+            minor=index,
+            numa_node=None if node < 0 else node,
+            linked=tuple(uuid for other, uuid in enumerate(uuids) if self._linked(index, other) == 1),
+        )
+
+    def _uuid_of(self, index: int) -> str:
+        text = ctypes.create_string_buffer(_UUID_BYTES)
+        self._uuid(index, text)
+        return text.value.decode("ascii")
+
+    def _look(self, index: int) -> tuple[int, int, int]:
+        events, xid = ctypes.c_uint64(), ctypes.c_uint32()
+        answer = self._health(index, ctypes.byref(events), ctypes.byref(xid))
+        return answer, events.value, xid.value
 
     def _sizes(self, index: int) -> tuple[int, int]:
         total, used = ctypes.c_uint64(), ctypes.c_uint64()
         self._memory(index, ctypes.byref(total), ctypes.byref(used))
         return total.value, used.value
+
+
+def _function(
+    driver: ctypes.CDLL, name: str, *arguments: Any, result: Any = ctypes.c_int, otherwise: int | None = None
+) -> Callable[..., Any]:
+    """Return a function of the library with its types set; where it has none, one that always says `otherwise`."""
+    if otherwise is not None and not hasattr(driver, f"orion_sim_gpu_{name}"):
+        return lambda *_: otherwise
+    function = getattr(driver, f"orion_sim_gpu_{name}")
+    function.restype, function.argtypes = result, list(arguments)
+    return function  # type: ignore[no-any-return]

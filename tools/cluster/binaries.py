@@ -1,9 +1,11 @@
-"""Where the control plane's binaries are: `$KUBEBUILDER_ASSETS`, then PATH, then Orion's cache.
+"""Where a cluster's own binaries are: `$KUBEBUILDER_ASSETS`, then PATH, then Orion's cache.
 
 A binary of another minor version is passed over, and said so: tests against an API server that is not the one that the
 go.mod files name would pass or fail for reasons that nobody sees.
 """
 
+import contextlib
+import fcntl
 import os
 import re
 import shutil
@@ -17,7 +19,7 @@ Say = Callable[[str], None]
 
 
 class Unavailable(Exception):
-    """There can be no control plane on this machine as it is; the text says why, and what to do."""
+    """There can be no control plane, or no node, on this machine as it is; the text says why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,11 @@ def _kubernetes(name: str, *version_arguments: str) -> Binary:
 # The longest build first: it compiles most of what the others share.
 BINARIES = (
     _kubernetes("kube-apiserver"),
+    _kubernetes("kubelet"),
     _kubernetes("kube-controller-manager"),
     _kubernetes("kube-scheduler"),
     _kubernetes("kubectl", "version", "--client"),
+    _kubernetes("kube-proxy"),
     Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
 )
 
@@ -62,6 +66,19 @@ BINARIES = (
 def cache() -> Path:
     """The folder of built binaries, outside the tree, so that every checkout shares them."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "orion" / "control-plane"
+
+
+@contextlib.contextmanager
+def one_at_a_time(folder: Path, say: Say, what: str) -> Iterator[None]:
+    """Fill `folder` while nobody else does; `say` hears that somebody else is at it, and is waited for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another process is {what}; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def minor(version: str) -> str:

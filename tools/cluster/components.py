@@ -1,27 +1,29 @@
 """The command lines of the control plane's components.
 
-What differs from a cluster in production, and why: everything listens on 127.0.0.1 alone; nothing elects a leader, as
-there is one of each; etcd does not wait for the disk, as nothing here outlives its run.
+What differs from a cluster in production, and why: everything listens on 127.0.0.1 alone, but for the API server of a
+cluster with nodes; nothing elects a leader, as there is one of each; etcd does not wait for the disk, as nothing here
+outlives its run.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.cluster.access import Access
+from tools.cluster.access import ADMINISTRATORS, Access
 from tools.cluster.authority import Authority, Issued, key_pem, new_key, public_pem
+from tools.cluster.place import LOOPBACK
 
-LOOPBACK = "127.0.0.1"
 SERVICE_RANGE = "10.96.0.0/16"
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-# Nodes are objects without a kubelet behind them: nobody renews their leases, and that is not a fault.
-NODES_WITHOUT_KUBELET = "8760h"
+# Without nodes of our own, Node objects have no kubelet behind them: nobody renews their leases, and it is no fault.
+NODES_WITHOUT_KUBELET = {"node-monitor-grace-period": "8760h", "node-startup-grace-period": "8760h"}
 
 
 @dataclass(frozen=True)
 class Ports:
-    """The ports on loopback that one control plane has for itself."""
+    """Where one control plane listens: the API server's address, and ports that nobody else has there."""
 
+    address: str
     api_server: int
     etcd: int
     etcd_peers: int
@@ -29,10 +31,11 @@ class Ports:
 
 def prepare(folder: Path, ports: Ports) -> Access:
     """Make keys, certificates and kubeconfigs for all components under `folder`; return the way in."""
-    access = Access.create(folder, f"https://{LOOPBACK}:{ports.api_server}")
+    access = Access.create(folder, f"https://{ports.address}:{ports.api_server}")
     keys = folder / "keys"
     names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost", LOOPBACK, "10.96.0.1"]
-    access.authority.server("kube-apiserver", names).write(keys, "kube-apiserver")
+    access.authority.server("kube-apiserver", [*names, ports.address]).write(keys, "kube-apiserver")
+    access.authority.client("kube-apiserver", [ADMINISTRATORS]).write(keys, "kubelet-client")
     for component in ("kube-controller-manager", "kube-scheduler"):
         access.kubeconfig_for(f"system:{component}", [], folder / f"{component}.kubeconfig")
     # An authority of its own: whoever has a certificate for the API server must not read etcd past RBAC.
@@ -60,8 +63,8 @@ def command_lines(folder: Path, ports: Ports, programs: Mapping[str, Path]) -> d
             "use-service-account-credentials": "true",  # each controller under its own RBAC rules, as everywhere
             "leader-elect": "false",
             "secure-port": 0,
-            "node-monitor-grace-period": NODES_WITHOUT_KUBELET,
-            "node-startup-grace-period": NODES_WITHOUT_KUBELET,
+            "flex-volume-plugin-dir": folder / "volume-plugins",  # it is made; the default is a folder under /usr
+            **(NODES_WITHOUT_KUBELET if ports.address == LOOPBACK else {}),
             "kube-api-qps": 200,  # a thousand pods within seconds
             "kube-api-burst": 400,
         },
@@ -101,11 +104,12 @@ def _etcd(folder: Path, ports: Ports) -> dict[str, object]:
 def _api_server(folder: Path, ports: Ports) -> dict[str, object]:
     keys = folder / "keys"
     return {
-        "bind-address": LOOPBACK,
-        "advertise-address": LOOPBACK,
+        "bind-address": ports.address,
+        "advertise-address": ports.address,
         "secure-port": ports.api_server,
         "permit-port-sharing": "true",
-        "endpoint-reconciler-type": "none",  # a loopback address may not be an endpoint
+        # A loopback address may not be an endpoint.
+        "endpoint-reconciler-type": "none" if ports.address == LOOPBACK else "lease",
         "etcd-servers": f"https://{LOOPBACK}:{ports.etcd}",
         "etcd-cafile": folder / "etcd-authority" / "ca.crt",
         "etcd-certfile": keys / "etcd-client.crt",
@@ -121,5 +125,8 @@ def _api_server(folder: Path, ports: Ports) -> dict[str, object]:
         "service-account-signing-key-file": keys / "service-accounts.key",
         "service-cluster-ip-range": SERVICE_RANGE,
         "allow-privileged": "true",  # so that it is our admission that refuses them
-        "enable-aggregator-routing": "true",
+        "enable-aggregator-routing": "true",  # webhooks' pods are called directly: no kube-proxy where we run
+        "kubelet-client-certificate": keys / "kubelet-client.crt",
+        "kubelet-client-key": keys / "kubelet-client.key",
+        "kubelet-preferred-address-types": "InternalIP",  # nobody resolves nodes' names
     }

@@ -13,6 +13,7 @@ from types import TracebackType
 
 from tools.cluster import components
 from tools.cluster.access import Access
+from tools.cluster.place import LOOPBACK, Loopback, Place
 from tools.cluster.ports import Held
 from tools.cluster.process import Process
 
@@ -31,8 +32,8 @@ class ControlPlane:
     Use it as a context manager from the main thread: components end with the thread that started them.
     """
 
-    def __init__(self, folder: Path, programs: Mapping[str, Path]) -> None:
-        self.folder, self._programs = folder, programs
+    def __init__(self, folder: Path, programs: Mapping[str, Path], place: Place | None = None) -> None:
+        self.folder, self._programs, self.place = folder, programs, place or Loopback()
         self._held: list[Held] = []
         self._processes: dict[str, Process] = {}
         self._access: Access | None = None
@@ -56,6 +57,11 @@ class ControlPlane:
         assert self._access, "not started"
         return self._access
 
+    @property
+    def address(self) -> str:
+        """The address that components of a cluster reach things in the control plane's network by."""
+        return self.place.address
+
     def start(self) -> None:
         """Start all components, and return when the API server is ready and the controllers are at work.
 
@@ -64,17 +70,19 @@ class ControlPlane:
         """
         (self.folder / "logs").mkdir(parents=True)
         self.folder.chmod(0o700)
-        self._held = [Held(components.LOOPBACK) for _ in range(3)]
-        ports = components.Ports(*(held.number for held in self._held))
+        address = self.place.address
+        with self.place.entered():
+            self._held = [Held(each) for each in (address, LOOPBACK, LOOPBACK)]
+        ports = components.Ports(address, *(held.number for held in self._held))
         self._access = components.prepare(self.folder, ports)
         for name, command in components.command_lines(self.folder, ports, self._programs).items():
             self._processes[name] = Process(name, command, self.folder / "logs" / f"{name}.log")
-        self._processes["etcd"].start()
-        self._processes["kube-apiserver"].start()
+        self.begin("etcd")
+        self.begin("kube-apiserver")
         self.wait_until_ready()
         # These two give up when the API server takes longer than 10 s to answer, so they come after it.
-        self._processes["kube-controller-manager"].start()
-        self._processes["kube-scheduler"].start()
+        self.begin("kube-controller-manager")
+        self.begin("kube-scheduler")
         self._wait("the controller manager made no service account", self._controllers_work)
 
     def wait_until_ready(self) -> None:
@@ -90,8 +98,9 @@ class ControlPlane:
         self._processes[component].stop(patience)
 
     def begin(self, component: str) -> None:
-        """Start a component again that `end` has ended."""
-        self._processes[component].start()
+        """Start a component that is not running."""
+        with self.place.entered():
+            self._processes[component].start()
 
     def restart(self, component: str, patience: float = 0) -> None:
         """End a component and start it again, on the same port and data; return when the API server is ready."""

@@ -5,7 +5,6 @@ when all are built: 4 GB that nothing needs afterwards. One program that holds a
 refused: linking each takes 2 to 7 s, so it would save 10 s and be a control plane that nobody else runs.
 """
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -67,7 +66,7 @@ def _build(missing: Sequence[Binary], say: Say) -> None:
     scratch = binaries.cache() / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
     go = go_toolchain.find(scratch, say)
-    say(f"building {len(missing)} binaries with {go}, once for this machine: 4 to 8 minutes for all on two cores")
+    say(f"building {len(missing)} binaries with {go}, once for this machine: 5 to 9 minutes for all on two cores")
     for number, binary in enumerate(missing, 1):
         say(f"  {number} of {len(missing)}: {binary.name} {binary.version} ...")
         began = time.monotonic()
@@ -88,13 +87,7 @@ def build_missing(say: Say) -> None:
     missing = [binary for binary in binaries.BINARIES if binaries.find(binary, say) is None]
     if not missing:
         return
-    binaries.cache().mkdir(parents=True, exist_ok=True)
-    with (binaries.cache() / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("another process is building the control plane's binaries; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    with binaries.one_at_a_time(binaries.cache(), say, "building the cluster's binaries"):
         missing = [binary for binary in missing if not binary.cached().is_file()]
         if missing:
             _build(missing, say)

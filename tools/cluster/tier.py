@@ -1,52 +1,83 @@
-"""Runs the cluster tier for `make test`, and leaves one line that says what became of it.
+"""Runs the cluster tier or the node tier for `make test`, and leaves one line that says what became of it.
 
-A run of its own, after the other tests: a control plane beside them would take CPU time from those that are about
-time. Where there can be no control plane (no binaries, no Go, no network) the tier is named as not run, with the
-reason; in CI that is a failure.
+Runs of their own, after the other tests: a control plane beside them would take CPU time from those that are about
+time. Where there can be no control plane (no binaries, no Go, no network) or no node (no root, no packages) the tier
+is named as not run, with the reason; in CI that is a failure.
 """
 
 import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from tools.cluster import go_modules
-from tools.cluster.binaries import Unavailable
+from tools.cluster import cgroups, go_modules, packages
+from tools.cluster.binaries import Say, Unavailable
 
 NO_TEST_SELECTED = 5  # pytest's exit status
 
 
-def _say(line: str) -> None:
-    print(f"cluster: {line}", flush=True)
+@dataclass(frozen=True)
+class Tier:
+    """A tier: its mark, pytest's workers, how what it needs is brought, and what it leaves untested as it passes."""
+
+    mark: str
+    workers: int
+    bring: Callable[[Say], None]
+    untested: Callable[[], str] = lambda: ""
 
 
-def run(arguments: list[str]) -> tuple[int, str]:
-    """Run the tier with arguments for pytest; return an exit status and what became of it."""
+def _bring_node(say: Say) -> None:
+    packages.bring_missing(say)  # first, as it knows within seconds that there can be no node
+    go_modules.build_missing(say)
+
+
+def _other_mode() -> str:
+    here = cgroups.mode()
+    return f" on cgroup {here} (cgroup {'v2' if here == 'v1' else 'v1'} not tested)"
+
+
+TIERS = {
+    "cluster": Tier("cluster", 2, lambda say: go_modules.build_missing(say)),
+    # One node, one test after the other: tests count what is on it, and restart what runs there.
+    "node": Tier("node", 0, _bring_node, _other_mode),
+}
+
+
+def run(tier: Tier, arguments: list[str]) -> tuple[int, str]:
+    """Run a tier with arguments for pytest; return an exit status and what became of it."""
     if "-m" in arguments:
         return 0, f"not run (left out by {' '.join(arguments)})"
+
+    def say(line: str) -> None:
+        print(f"{tier.mark}: {line}", flush=True)
+
     try:
-        go_modules.build_missing(_say)
+        tier.bring(say)
     except (Unavailable, OSError) as reason:
-        _say(str(reason))
+        say(str(reason))
         first = str(reason).splitlines()[0]
         return (1 if os.environ.get("CI") else 0), f"not run ({first})"
-    status = subprocess.run([sys.executable, "-m", "pytest", "-n", "2", "-m", "cluster", *arguments]).returncode
+    command = [sys.executable, "-m", "pytest", "-n", str(tier.workers), "-m", tier.mark, *arguments]
+    status = subprocess.run(command).returncode
     if status == NO_TEST_SELECTED:
         return 0, f"not run (none of its tests is in {' '.join(arguments)})"
     part = f" in part ({' '.join(arguments)})" if arguments else ""
-    return status, f"passed{part}" if status == 0 else "failed"
+    return status, f"passed{part}{tier.untested()}" if status == 0 else "failed"
 
 
 def main() -> int:
     """Run it, write the line, and fail if a test did."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None, allow_abbrev=False)
+    parser.add_argument("tier", choices=sorted(TIERS), help="which one")
     parser.add_argument(
         "--outcome", type=Path, required=True, help="file for the line that says what became of the tier"
     )
     options, arguments = parser.parse_known_args()
     try:
-        status, outcome = run(arguments)
+        status, outcome = run(TIERS[options.tier], arguments)
     except KeyboardInterrupt:
         status, outcome = 130, "interrupted"
     options.outcome.parent.mkdir(parents=True, exist_ok=True)

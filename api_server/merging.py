@@ -1,0 +1,17 @@
+"""The patch that makes one object of another, so that a write holds what changes and nothing else."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON merge patch (RFC 7396) that makes `new` of `old`."""
+    patch: dict[str, Any] = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            if value != before:
+                patch[key] = merge_patch(before, value)
+        elif key not in old or before != value:
+            patch[key] = value
+    return patch

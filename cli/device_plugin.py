@@ -1,0 +1,81 @@
+"""`orion device-plugin`: run the device plugin in the foreground, as its DaemonSet does."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orion.cli.errors import Refused
+
+
+def device_plugin(
+    root: Annotated[Path, typer.Option(help="The node agent's folder.")] = Path("/run/orion"),
+    configuration: Annotated[
+        Path | None,
+        typer.Option(help="The file that says how containers get GPUs; changes are taken in.", show_default="defaults"),
+    ] = None,
+    node_name: Annotated[
+        str, typer.Option(help="This node's name in that file.", show_default="$NODE_NAME, else the host's")
+    ] = "",
+    kubelet_folder: Annotated[Path, typer.Option(help="Where the kubelet's socket for plugins is.")] = Path(
+        "/var/lib/kubelet/device-plugins"
+    ),
+    hook_folder: Annotated[Path, typer.Option(help="Where the hook is put, for containers to mount.")] = Path(
+        "/var/lib/orion/hook"
+    ),
+    host: Annotated[
+        Path, typer.Option(help="Where the node's root directory is seen; read with the strategy device-nodes only.")
+    ] = Path("/"),
+    metrics_address: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Metrics for Prometheus, and /healthz; empty: nowhere."),
+    ] = "127.0.0.1:9436",
+) -> None:
+    """Offer this node's GPU slots to the kubelet, as [bold]orion.gpu/hp[/bold] and [bold]orion.gpu/be[/bold].
+
+    Which GPUs and how many slots there are, the node agent says ([bold]orion agent[/bold]); while it is away, its last
+    word stands. All folders but --host have the same path here as on the node: the kubelet mounts them into containers.
+
+    A configuration file:
+
+      version: v1
+
+      deviceListStrategy: envvar     # or cdi-annotations, cdi-cri, device-nodes
+
+      preload: environment           # or file: /etc/ld.so.preload, for programs that clear their environment
+
+      onNoAgent: start               # or hold: containers wait for an agent
+
+      nodes: {gpu-7: {deviceListStrategy: cdi-cri}}
+
+    It needs no API server, and never asks one.
+    """
+    told: dict[str, Any] = {
+        "root": root,
+        "kubelet_folder": kubelet_folder,
+        "hook_folder": hook_folder,
+        "host": host,
+        "configuration": configuration,
+        "metrics_address": metrics_address,
+    }
+    _run(told | ({"node": node_name} if node_name else {}))
+
+
+def _run(told: dict[str, Any]) -> None:
+    from pydantic import ValidationError
+
+    from orion.crds.errors import Unreadable
+    from orion.device_plugin.errors import HostRefused, VersionMismatch
+    from orion.device_plugin.serving import run
+    from orion.device_plugin.settings import PluginSettings
+
+    try:
+        settings = PluginSettings.model_validate(told)
+    except ValidationError as error:
+        first = error.errors()[0]
+        flag = f"--{str(first['loc'][-1]).replace('_', '-')}"
+        raise Refused(f"{flag} cannot be {first['input']!r}: {first['msg']}", status=2) from error
+    try:
+        run(settings)
+    except (HostRefused, OSError, Unreadable, VersionMismatch) as error:
+        raise Refused(str(error)) from error

@@ -1,0 +1,157 @@
+"""The connection to the node's agent: its word as it changes, and slots made ready.
+
+An agent that is away changes nothing of what is offered: its last word stands, here and in a file for the next plugin.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from orion.device_plugin.errors import NotNow
+from orion.device_plugin.offer import Offer
+from orion.device_plugin.slots import Slot
+from orion.device_plugin.word import LastWord, Unreadable, Word, understood
+from orion.node_agent.api import agent_pb2, agent_pb2_grpc
+
+SOCKET = "agent.sock"
+
+CHANNEL_OPTIONS = [
+    # Channels to one address share their back-off unless told otherwise, and a dead peer's would outlive it.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.enable_http_proxy", 0),
+]
+
+_PATIENCE_SECONDS = 5.0
+""" For an agent that is being replaced; the kubelet gives up on a container's start after 30. """
+_SETTLE_SECONDS = 0.2
+""" Between two attempts to hear the agent. """
+_PATH_MAX = 100
+
+_log = logging.getLogger(__name__)
+
+
+class AgentLink:
+    """Keeps an offer at the agent's word. To be made inside a running event loop.
+
+    Args:
+        root: the agent's directory.
+        offer: what is kept.
+        file: of the last word.
+        connected: told whenever the agent comes and goes.
+    """
+
+    def __init__(self, root: Path, offer: Offer, file: LastWord, connected: Callable[[bool], None]) -> None:
+        self._root, self._offer, self._file, self._tell = root, offer, file, connected
+        self._folder = -1
+        self._complaint = ""
+        self.connected = False
+        self._channel: grpc.aio.Channel | None = None
+
+    def recall(self) -> None:
+        """Offer what the agent said last to whichever plugin ran here; a file that makes no sense is said."""
+        try:
+            said = self._file.load()
+        except Unreadable as error:
+            _log.error("agent: %s; nothing is offered until the agent speaks", error)
+            return
+        if said is not None:
+            word = understood(said)
+            self._offer.take(word, from_agent=False)
+            _log.info("agent: its last word stands until it speaks: %s", _shape(word))
+
+    async def listen(self) -> None:
+        """Keep the offer at the agent's word, for ever."""
+        while True:
+            try:
+                stub = self._stub()
+                async for said in stub.WatchDevices(agent_pb2.WatchDevicesRequest(), wait_for_ready=True):
+                    self._take(said)
+                self._lost("it ended the stream")
+            except grpc.aio.AioRpcError as error:
+                self._lost(f"{error.code().name}: {error.details()}")
+            except OSError as error:
+                self._lost(str(error))
+            await asyncio.sleep(_SETTLE_SECONDS)
+
+    async def prepare(self, slot: Slot) -> agent_pb2.PreparedSlot | None:
+        """Have a slot made ready for a new container; None where no agent answers in time.
+
+        Raises:
+            NotNow: the agent answers that it cannot.
+        """
+        request = agent_pb2.SlotRequest(gpu=slot.gpu, name=slot.name)
+        try:
+            answer: agent_pb2.PreparedSlot = await self._stub().PrepareSlot(
+                request, timeout=_PATIENCE_SECONDS, wait_for_ready=True
+            )
+            return answer
+        except grpc.aio.AioRpcError as error:
+            if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                return None
+            raise NotNow(f"the node's agent cannot make slot {slot} ready: {error.details()}") from None
+        except OSError:
+            return None
+
+    async def close(self) -> None:
+        """End the connection."""
+        if self._channel is not None:
+            await self._channel.close(None)
+        if self._folder >= 0:
+            os.close(self._folder)
+
+    def _stub(self) -> agent_pb2_grpc.AgentStub:
+        """Return the agent's interface; the channel connects when somebody listens.
+
+        Raises:
+            OSError: the root is not there yet, and its path too long for a socket's address.
+        """
+        if self._channel is None:
+            address = f"{self._root}/{SOCKET}"
+            if len(os.fsencode(address)) > _PATH_MAX:
+                self._folder = os.open(self._root, os.O_PATH | os.O_CLOEXEC)
+                address = f"/proc/self/fd/{self._folder}/{SOCKET}"
+            self._channel = grpc.aio.insecure_channel(f"unix:{address}", options=CHANNEL_OPTIONS)
+        return agent_pb2_grpc.AgentStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def _take(self, said: agent_pb2.Devices) -> None:
+        if not self.connected:
+            self.connected = True
+            self._tell(True)
+            _log.info("agent: it speaks")
+        word = understood(said)
+        before = self._offer.word
+        if not self._offer.take(word):
+            return
+        _log.info("agent: offers %s", _shape(word))
+        for uuid, why in word.not_offered.items():
+            if before is None or before.not_offered.get(uuid) != why:
+                _log.info("agent: %s is not offered: %s", uuid, why)
+        try:
+            self._file.save(said)
+            self._complaint = ""
+        except OSError as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                _log.error("agent: its word cannot be kept for the next plugin: %s", error)
+
+    def _lost(self, why: str) -> None:
+        if self.connected:
+            self.connected = False
+            self._tell(False)
+            _log.warning("agent: it is gone (%s); what it said last stands", why)
+
+
+def _shape(word: Word) -> str:
+    hp = sum(slot.role == "hp" for gpu in word.gpus.values() for slot in gpu.slots)
+    be = sum(len(gpu.slots) for gpu in word.gpus.values()) - hp
+    sick = [f"{gpu.uuid} is unhealthy: {gpu.message}" for gpu in word.gpus.values() if not gpu.healthy]
+    sick += [f"{gpu.uuid} is cordoned" for gpu in word.gpus.values() if gpu.cordoned]
+    return "; ".join([f"{len(word.gpus)} GPUs with {hp} hp and {be} be slots", *sick])

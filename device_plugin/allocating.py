@@ -1,0 +1,113 @@
+"""Allocate: what a container gets that was given slots: their directories, the hook, and the GPUs themselves.
+
+It asks nobody, neither the agent nor an API server: it runs inside the kubelet's admission of a pod, where an error is
+the pod's end and a delay holds up every other pod. The kubelet keeps the answer and uses it for every start of the
+container, so the node's paths in it stay what they are for the pod's life.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orion import hook
+from orion.crds.node_configuration import NodeSettings, Preload
+from orion.device_plugin.errors import BadRequest, HostRefused, NotNow
+from orion.device_plugin.handing_over import hand_over
+from orion.device_plugin.installing import PRELOAD, HookFolder
+from orion.device_plugin.kubelet import api_pb2
+from orion.device_plugin.slots import Resource, Slot, parse
+from orion.device_plugin.word import OfferedGPU, Word
+
+_CONTAINER_PRELOAD = "/etc/ld.so.preload"
+
+
+class Allocator:
+    """Answers for both resources.
+
+    Args:
+        root: the agent's, the same path here as on the node.
+        host: where the node's root directory is seen from here.
+        files: of the hook.
+        word: what the agent said last.
+        settings: as they are now.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        host: Path,
+        files: HookFolder,
+        word: Callable[[], Word | None],
+        settings: Callable[[], NodeSettings],
+    ) -> None:
+        self._root, self._host, self._files = root, host, files
+        self._word, self._settings = word, settings
+
+    def allocate(self, resource: Resource, device_ids: Sequence[str]) -> api_pb2.ContainerAllocateResponse:
+        """Return what one container needs for its slots; the same again for the same.
+
+        Raises:
+            BadRequest: an id that is none of ours, or two slots of one GPU.
+            HostRefused: the node's disk or driver does not let it.
+        """
+        word, settings = self._word(), self._settings()
+        if word is None:
+            raise NotNow("the node's agent has not said yet which GPUs there are")
+        slots = _slots(resource, device_ids, word)
+        self._files.ensure()
+        for slot in slots:
+            make_slot_directory(self._root, slot)
+        answer = api_pb2.ContainerAllocateResponse()
+        mount(answer, self._files.current, str(Path(hook.CONTAINER_LIBRARY).parent))
+        for slot in slots:
+            mount(answer, slot_directory(self._root, slot), f"{hook.CONTAINER_ROOT}/slots/{slot.gpu}")
+        if settings.preload is Preload.FILE:
+            mount(answer, self._files.current / PRELOAD, _CONTAINER_PRELOAD)
+        gpus: list[OfferedGPU] = [word.gpus[slot.gpu] for slot in slots]
+        hand_over(answer, resource, gpus, settings, self._host, self._files.current)
+        return answer
+
+
+def mount(answer: api_pb2.ContainerAllocateResponse, source: Path, target: str) -> None:
+    """Add a read-only mount."""
+    answer.mounts.add(host_path=str(source), container_path=target, read_only=True)
+
+
+def slot_directory(root: Path, slot: Slot) -> Path:
+    """Return where the agent serves a slot: as `orion.node_agent.root` has it, and its interface promises."""
+    return root / "gpus" / slot.gpu / slot.name
+
+
+def make_slot_directory(root: Path, slot: Slot) -> None:
+    """Make a slot's directory if the agent has not yet, with its modes: any user passes, nobody else writes.
+
+    Raises:
+        HostRefused: the disk does not let it.
+    """
+    directory = slot_directory(root, slot)
+    try:
+        for folder in (root, directory.parent.parent, directory.parent, directory):
+            if not folder.is_dir():
+                folder.mkdir(parents=True, exist_ok=True)
+                folder.chmod(0o755)
+    except OSError as error:
+        raise HostRefused(f"the slot's directory {directory} cannot be made: {error}") from None
+
+
+def _slots(resource: Resource, device_ids: Sequence[str], word: Word) -> list[Slot]:
+    if not device_ids:
+        raise BadRequest("the kubelet asks for a container without devices")
+    slots = sorted({parse(device) for device in device_ids})
+    for slot in slots:
+        if slot.role != resource.role:
+            raise BadRequest(f"{slot} is no slot of {resource}")
+        if not word.knows(slot):
+            why = word.not_offered.get(slot.gpu, "")
+            raise BadRequest(f"there is no slot {slot} on this node" + (f" ({why})" if why else ""))
+    for first, second in itertools.pairwise(slots):
+        if first.gpu == second.gpu:
+            raise BadRequest(
+                f"{first} and {second} are two slots of one GPU, and a container can use one: "
+                f"it asks for more GPUs than have free slots here"
+            )
+    return slots

@@ -1,0 +1,88 @@
+"""The kubelet's own record of what it allocated: `kubelet_internal_checkpoint`, beside its socket.
+
+Read for two things only: which of the node's files containers still mount, so that nothing is removed under them, and
+which pod a slot went to. The file is the kubelet's, its form is no promise, and so whatever cannot be understood is an
+error: nothing is ever removed on half an understanding.
+"""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from orion.device_plugin.kubelet import api_pb2
+from orion.device_plugin.word import Unreadable
+
+NAME = "kubelet_internal_checkpoint"
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    pod_uid: str = Field(alias="PodUID")
+    container: str = Field(alias="ContainerName")
+    resource: str = Field(alias="ResourceName")
+    device_ids: dict[str, list[str]] | list[str] | None = Field(alias="DeviceIDs", default=None)
+    """ By NUMA node; a plain list in files of kubelets before 1.20. """
+    response: str | None = Field(alias="AllocResp", default=None)
+    """ Base64 of a ContainerAllocateResponse. """
+
+
+class _Data(BaseModel):
+    entries: list[_Entry] | None = Field(alias="PodDeviceEntries")
+    """ null where there are none. """
+
+
+class _File(BaseModel):
+    data: _Data = Field(alias="Data")
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What one container got of one resource."""
+
+    pod_uid: str
+    container: str
+    resource: str
+    device_ids: frozenset[str]
+    sources: frozenset[Path]
+    """ The node's paths that are mounted into it. """
+
+
+def read(path: Path) -> list[Allocation]:
+    """Return all allocations of the node, of every plugin.
+
+    Raises:
+        Unreadable: the file is not there, or cannot be understood to its end.
+    """
+    try:
+        found = _File.model_validate_json(path.read_bytes())
+        return [_allocation(entry) for entry in found.data.entries or ()]
+    except FileNotFoundError:
+        raise Unreadable(f"the kubelet's checkpoint {path} is not there") from None
+    except (OSError, ValidationError, binascii.Error, DecodeError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Unreadable(f"the kubelet's checkpoint {path} cannot be understood: {reason}") from None
+
+
+def of_devices(allocations: Sequence[Allocation], device_ids: Sequence[str]) -> Allocation | None:
+    """Return the allocation of these devices, if it is there."""
+    asked = frozenset(device_ids)
+    return next((each for each in allocations if each.device_ids and each.device_ids >= asked), None)
+
+
+def _allocation(entry: _Entry) -> Allocation:
+    by_node = entry.device_ids or {}
+    lists = by_node.values() if isinstance(by_node, dict) else [by_node]
+    response = api_pb2.ContainerAllocateResponse.FromString(base64.b64decode(entry.response or "", validate=True))
+    return Allocation(
+        entry.pod_uid,
+        entry.container,
+        entry.resource,
+        frozenset(device for each in lists for device in each),
+        frozenset(Path(mount.host_path) for mount in response.mounts),
+    )

@@ -1,0 +1,77 @@
+"""What Prometheus learns of the plugin; docs/device-plugin.md lists it."""
+
+import time
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from orion.device_plugin.offer import HEALTHY, UNHEALTHY, Offer
+from orion.device_plugin.slots import Resource
+
+_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 5.0, 10.0, 30.0)
+
+
+class Metrics:
+    """The metrics of one plugin process, with a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.registrations = Counter(
+            "orion_device_plugin_registrations",
+            "Attempts to register with the kubelet.",
+            ["resource", "result"],
+            registry=self.registry,
+        )
+        self.registered = Gauge(
+            "orion_device_plugin_registered",
+            "1 while the kubelet listens to what is offered.",
+            ["resource"],
+            registry=self.registry,
+        )
+        self.requests = Histogram(
+            "orion_device_plugin_request_seconds",
+            "Time that requests of the kubelet took.",
+            ["resource", "method", "result"],
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.agent_connected = Gauge(
+            "orion_device_plugin_agent_connected", "1 while the node's agent speaks.", registry=self.registry
+        )
+        self.configurations = Counter(
+            "orion_device_plugin_configuration_changes",
+            "Changes of the configuration file, taken in or refused.",
+            ["result"],
+            registry=self.registry,
+        )
+        for resource in Resource:
+            self.registered.labels(resource).set(0)
+
+    def follow(self, offer: Offer) -> None:
+        """Report on what is offered."""
+        self.registry.register(_Offered(offer))
+
+    def text(self) -> bytes:
+        """Return everything as Prometheus reads it."""
+        return generate_latest(self.registry)
+
+
+class _Offered(Collector):
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+
+    def collect(self) -> Iterator[Metric]:
+        devices = GaugeMetricFamily("orion_device_plugin_devices", "Slots offered.", labels=["resource", "health"])
+        for resource in Resource:
+            health = [device.health for device in self._offer.devices(resource)]
+            for each in (HEALTHY, UNHEALTHY):
+                devices.add_metric([resource, each.lower()], health.count(each))
+        yield devices
+        if self._offer.heard:
+            age = time.monotonic() - self._offer.heard
+            yield GaugeMetricFamily(
+                "orion_device_plugin_word_age_seconds", "Time since the agent's last word, which may stand.", value=age
+            )

@@ -1,0 +1,109 @@
+"""Which slots a container should get, of those that are free: a plan made of words alone, that looks nowhere.
+
+The kubelet says which ids it could give and how many it needs: no pod, no memory limit. So the GPUs decide:
+
+* best-effort: where hp leaves most time for each be tenant, then where most memory is unreserved;
+* high-priority: apart from each other, then where fewest be tenants are;
+* several: one a GPU, joined by NVLink, then on one NUMA node.
+
+A word of the agent's is older than the last allocations, and a burst of pods must not all go where it was best before
+it: slots that are gone from the kubelet's list but are not yet held in the word count with an even part of the memory.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from orion.device_plugin.slots import Slot
+from orion.device_plugin.word import OfferedGPU
+
+Score = tuple[float, ...]
+""" The smaller, the better. """
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """A GPU with free slots."""
+
+    gpu: OfferedGPU
+    free: tuple[Slot, ...]
+    taken: int
+    """ Slots of this role that containers hold. """
+    unreserved: float
+    """ Bytes. """
+
+    @cached_property
+    def score(self) -> Score:
+        """Return how little one container more would like it here."""
+        if self.free and self.free[0].role == "hp":
+            be = sum(slot.role == "be" for slot in self.gpu.held)
+            return (self.taken, be, -self.unreserved, self.gpu.index)
+        time_left = (1.0 - self.gpu.hp_busy_ratio) / (1 + self.taken)
+        return (self.unreserved <= 0 < self.gpu.memory_bytes, -time_left, -self.unreserved, self.gpu.index)
+
+
+def prefer(available: Iterable[Slot], must: Sequence[Slot], size: int, gpus: Mapping[str, OfferedGPU]) -> list[Slot]:
+    """Return `size` slots, those of `must` first; fewer only where fewer are there.
+
+    Args:
+        available: slots of one role that may be given.
+        must: those of them that have to be in the answer.
+        size: how many are needed.
+        gpus: the agent's last word.
+    """
+    candidates = _candidates(available, gpus)
+    chosen = list(dict.fromkeys(must))
+    free = {uuid: [slot for slot in each.free if slot not in chosen] for uuid, each in candidates.items()}
+    while len(chosen) < size and any(free.values()):
+        # A second slot of a GPU only when every GPU has given one: Allocate will refuse that container, and say why.
+        used = {slot.gpu for slot in chosen}
+        left = [each for uuid, each in candidates.items() if free[uuid] and uuid not in used]
+        left = left or [each for uuid, each in candidates.items() if free[uuid]]
+        held = [candidates[slot.gpu] for slot in chosen if slot.gpu in candidates]
+        group = _group(held, left, size - len(chosen))
+        chosen += [free[each.gpu.uuid].pop(0) for each in group]
+    return chosen
+
+
+def _candidates(available: Iterable[Slot], gpus: Mapping[str, OfferedGPU]) -> dict[str, _Candidate]:
+    free: dict[str, list[Slot]] = defaultdict(list)
+    for slot in sorted(set(available)):
+        free[slot.gpu].append(slot)
+    return {uuid: _candidate(gpus.get(uuid) or OfferedGPU(uuid), slots) for uuid, slots in free.items()}
+
+
+def _candidate(gpu: OfferedGPU, free: list[Slot]) -> _Candidate:
+    of_role = [slot for slot in gpu.slots if slot.role == free[0].role]
+    taken = [slot for slot in of_role if slot not in free and gpu.usable(slot)]
+    unheard = sum(slot not in gpu.held for slot in taken)
+    unreserved = gpu.memory_bytes - gpu.memory_reserved_bytes - unheard * gpu.memory_bytes / max(1, len(of_role))
+    return _Candidate(gpu, tuple(free), len(taken), unreserved)
+
+
+def _group(held: list[_Candidate], left: list[_Candidate], size: int) -> list[_Candidate]:
+    """Return up to `size` of `left` that go well with `held`: grown greedily from every beginning, the best kept."""
+    beginnings: list[list[_Candidate]] = [[]] if held else [[each] for each in left]
+    grown = []
+    for group in beginnings:
+        while len(group) < min(size, len(left)):
+            rest = [each for each in left if each not in group]
+            group.append(min(rest, key=lambda each: _together([*held, *group, each])))
+        grown.append(group)
+    return min(grown, key=lambda group: _together([*held, *group]))
+
+
+def _together(group: list[_Candidate]) -> Score:
+    """Return how little GPUs suit one container; of one GPU, how little it suits."""
+    scores = [each.score for each in group]
+    summed = tuple(sum(column) for column in zip(*scores, strict=True))
+    if len(group) == 1:
+        return summed
+    unlinked = sum(
+        second.gpu.uuid not in first.gpu.linked and first.gpu.uuid not in second.gpu.linked
+        for place, first in enumerate(group)
+        for second in group[place + 1 :]
+    )
+    nodes = len({each.gpu.numa_node for each in group})
+    # The first figure stands before the links: hp beside another hp, or no memory left, is worse than a slower copy.
+    return (summed[0], unlinked, nodes, *summed[1:])

@@ -1,0 +1,164 @@
+"""Registering with the kubelet, and noticing when that is no longer worth anything.
+
+The kubelet never comes back by itself: whoever it has lost must register again. So a plugin registers anew when
+
+* the kubelet's socket appears or is another one: it has started, and has deleted every socket of its folder;
+* its own socket is gone;
+* its ListAndWatch stream has ended, for whatever reason: with kubelets up to 1.34 another plugin's end does that;
+* another plugin of ours has gone: if that one registered last, the kubelet has nobody now, and says so to no one.
+"""
+
+import asyncio
+import logging
+import time
+
+import grpc
+import grpc.aio
+
+from orion.device_plugin.agent_link import CHANNEL_OPTIONS
+from orion.device_plugin.answering import OPTIONS
+from orion.device_plugin.endpoint import Endpoint
+from orion.device_plugin.errors import VersionMismatch
+from orion.device_plugin.kubelet import api_pb2, api_pb2_grpc
+from orion.device_plugin.kubelet_folder import LOOK_SECONDS, KubeletFolder, Look, identity
+from orion.device_plugin.metrics import Metrics
+from orion.device_plugin.offer import HEALTHY, Offer
+
+VERSION = "v1beta1"
+
+_REGISTER_SECONDS = 15.0
+""" The kubelet dials back meanwhile, for up to 10. """
+_STREAM_SECONDS = 5.0
+""" Within which a kubelet that has accepted a registration listens. """
+_STABLE_SECONDS = 5.0
+""" A registration that lasted so long did not fail. """
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class Registration:
+    """Keeps one resource registered.
+
+    Args:
+        endpoint: what is registered.
+        folder: the kubelet's.
+        offer: what the kubelet will be told; nothing is registered before there is a word.
+        metrics: of the process.
+    """
+
+    def __init__(self, endpoint: Endpoint, folder: KubeletFolder, offer: Offer, metrics: Metrics) -> None:
+        self._endpoint, self._folder, self._offer, self._metrics = endpoint, folder, offer, metrics
+        self._resource = endpoint.resource
+        self._pause = 0.0
+        self._complaint = ""
+
+    async def run(self) -> None:
+        """Keep it registered, for ever.
+
+        Raises:
+            VersionMismatch: this kubelet cannot be spoken to.
+        """
+        await self._offer.first()
+        registered = self._metrics.registered.labels(self._resource)
+        while True:
+            await self._until_kubelet()
+            kubelet = identity(self._folder.kubelet)
+            began = time.monotonic()
+            if (look := await self._register()) is not None:
+                registered.set(1)
+                why = await self._lost(look)
+                registered.set(0)
+                _log.info("%s: registers again: %s", self._resource, why)
+            if time.monotonic() - began > _STABLE_SECONDS and look is not None:
+                self._pause = 0.0
+            await self._rest(kubelet)
+
+    async def _until_kubelet(self) -> None:
+        if identity(self._folder.kubelet) is None:
+            _log.info("%s: waits for the kubelet: %s is not there", self._resource, self._folder.kubelet)
+        while identity(self._folder.kubelet) is None:
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _register(self) -> Look | None:
+        """Serve, then register; return what the folder looked like before, or None where it was in vain."""
+        try:
+            await self._endpoint.serve()
+            look = self._folder.look(self._resource, self._endpoint.path)
+            await self._ask(look)
+        except (grpc.aio.AioRpcError, OSError) as error:
+            told = (error.details() or error.code().name) if isinstance(error, grpc.aio.AioRpcError) else str(error)
+            if "API version" in told and "not supported" in told:
+                raise VersionMismatch(f"the kubelet refuses {VERSION} of the device-plugin interface: {told}") from None
+            self._metrics.registrations.labels(self._resource, "refused").inc()
+            if told != self._complaint:
+                self._complaint = told
+                _log.warning("%s: the kubelet does not register it: %s; it is tried again", self._resource, told)
+            return None
+        self._complaint = ""
+        self._metrics.registrations.labels(self._resource, "ok").inc()
+        devices = self._offer.devices(self._resource)
+        healthy = sum(device.health == HEALTHY for device in devices)
+        _log.info("%s: registered with the kubelet: %d slots, %d healthy", self._resource, len(devices), healthy)
+        return look
+
+    async def _ask(self, look: Look) -> None:
+        """Ask the kubelet, and only as long as it can find this plugin.
+
+        A kubelet that starts deletes all sockets, and would dial one that is gone for 10 s.
+
+        Raises:
+            AioRpcError: it refuses, or is not there.
+            OSError: the folder has changed meanwhile.
+        """
+        asking = asyncio.create_task(self._request())
+        try:
+            while not asking.done():
+                now = self._folder.look(self._resource, self._endpoint.path)
+                if now.kubelet != look.kubelet or not self._endpoint.is_there(now):
+                    raise OSError("the kubelet has emptied its folder")
+                await asyncio.wait({asking}, timeout=LOOK_SECONDS)
+            asking.result()
+        finally:
+            asking.cancel()
+
+    async def _request(self) -> None:
+        request = api_pb2.RegisterRequest(
+            version=VERSION, endpoint=self._endpoint.path.name, resource_name=self._resource, options=OPTIONS
+        )
+        async with grpc.aio.insecure_channel(f"unix:{self._folder.kubelet}", options=CHANNEL_OPTIONS) as channel:
+            stub = api_pb2_grpc.RegistrationStub(channel)  # type: ignore[no-untyped-call]
+            await stub.Register(request, timeout=_REGISTER_SECONDS)
+
+    async def _lost(self, look: Look) -> str:
+        """Return once the registration is worth nothing any more: why."""
+        endpoint, service = self._endpoint, self._endpoint.service
+        deadline, listened, others = time.monotonic() + _STREAM_SECONDS, False, look.others
+        while True:
+            changed = service.streams_changed.next
+            listened = listened or service.streams > 0
+            if listened and service.streams == 0:
+                return "the kubelet has ended its stream"
+            if not listened and time.monotonic() > deadline:
+                return "the kubelet does not listen"
+            now = self._folder.look(self._resource, endpoint.path)
+            if now.kubelet != look.kubelet:
+                return "the kubelet's socket is another one" if now.kubelet else "the kubelet's socket is gone"
+            if not endpoint.is_there(now):
+                return "its own socket is gone"
+            if not others <= now.others:
+                return "another plugin is gone"
+            others = now.others
+            try:
+                await asyncio.wait_for(changed.wait(), LOOK_SECONDS)
+            except TimeoutError:
+                continue
+
+    async def _rest(self, kubelet: object) -> None:
+        """Wait a little longer each time, but not for a kubelet that is another one."""
+        until = time.monotonic() + self._pause
+        self._pause = min(_LONGEST_PAUSE_SECONDS, max(_FIRST_PAUSE_SECONDS, 2 * self._pause))
+        while (left := until - time.monotonic()) > 0 and identity(self._folder.kubelet) == kubelet:
+            await asyncio.sleep(min(left, LOOK_SECONDS))
+        if identity(self._folder.kubelet) != kubelet:
+            self._pause = 0.0

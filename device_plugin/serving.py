@@ -1,0 +1,135 @@
+"""Running a plugin as a process: its parts together, and a clean end."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+
+from orion.device_plugin import checkpoint
+from orion.device_plugin.agent_link import AgentLink
+from orion.device_plugin.allocating import Allocator
+from orion.device_plugin.answering import DevicePluginService
+from orion.device_plugin.configuration import Configuration
+from orion.device_plugin.endpoint import Endpoint
+from orion.device_plugin.exposition import MetricsServer
+from orion.device_plugin.installing import HookFolder
+from orion.device_plugin.kubelet_folder import KubeletFolder
+from orion.device_plugin.metrics import Metrics
+from orion.device_plugin.offer import Offer
+from orion.device_plugin.registering import Registration
+from orion.device_plugin.settings import PluginSettings
+from orion.device_plugin.slots import Resource
+from orion.device_plugin.starting import Starter
+from orion.device_plugin.sweeping import sweep_for_ever
+from orion.device_plugin.word import LastWord
+
+LAST_WORD = "device-plugin.json"
+
+_log = logging.getLogger(__name__)
+
+
+def run(settings: PluginSettings) -> None:
+    """Serve until SIGTERM or SIGINT; containers go on.
+
+    Raises:
+        Unreadable: of `orion.crds.errors`: the configuration file has no meaning.
+        HostRefused: the hook cannot be put onto the node.
+        VersionMismatch: this kubelet cannot be spoken to.
+        OSError: the address of the metrics cannot be had, or the package has no hook.
+    """
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
+    )
+    # A kubelet that goes away is no error, and gRPC would show each of its streams' ends as one, with a stack.
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)
+    asyncio.run(_run(settings))
+
+
+async def _run(settings: PluginSettings) -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    plugin = Plugin(settings)
+    serving = asyncio.create_task(plugin.run())
+    waiting = asyncio.create_task(ended.wait())
+    await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        _log.info("device plugin: ends; containers go on with what they have")
+    for task in (serving, waiting):
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
+
+
+class Plugin:
+    """All parts of one plugin; to be made inside a running event loop.
+
+    Raises:
+        Unreadable: of `orion.crds.errors`: the configuration file has no meaning.
+        OSError: the package has no hook.
+    """
+
+    def __init__(self, settings: PluginSettings) -> None:
+        self._settings = settings
+        self.metrics, self.offer = Metrics(), Offer()
+        self.configuration = Configuration(settings.configuration, settings.node)
+        self._files = HookFolder(settings.hook_folder)
+        self._folder = KubeletFolder(settings.kubelet_folder)
+        self._checkpoint = self._folder.path / checkpoint.NAME
+        root = settings.root.absolute()
+        self._link = AgentLink(root, self.offer, LastWord(root / LAST_WORD), self.metrics.agent_connected.set)
+        allocator = Allocator(
+            root, settings.host, self._files, lambda: self.offer.word, lambda: self.configuration.settings
+        )
+        starter = Starter(root, self._link, self._files, self._checkpoint, lambda: self.configuration.settings)
+        self._endpoints = [
+            Endpoint(
+                resource,
+                self._folder,
+                lambda resource=resource: DevicePluginService(  # type: ignore[misc]
+                    resource, self.offer, allocator, starter, self.metrics
+                ),
+            )
+            for resource in Resource
+        ]
+
+    async def run(self) -> None:
+        """Serve for ever.
+
+        Raises:
+            HostRefused: the hook cannot be put onto the node.
+            VersionMismatch: this kubelet cannot be spoken to.
+            OSError: the address of the metrics cannot be had.
+        """
+        self.metrics.follow(self.offer)
+        self._files.install()
+        async with contextlib.AsyncExitStack() as stack:
+            if self._settings.metrics_address:
+                server = MetricsServer(self.metrics, self._settings.metrics_address)
+                await server.start()
+                stack.push_async_callback(server.stop)
+                _log.info("device plugin: metrics on port %d", server.port)
+            stack.push_async_callback(self._link.close)
+            for endpoint in self._endpoints:
+                stack.push_async_callback(endpoint.stop)
+            self._link.recall()
+            await self._work()
+
+    async def _work(self) -> None:
+        parts = [
+            self._link.listen(),
+            self.configuration.follow(self._count_change),
+            sweep_for_ever(self._files, self._checkpoint),
+            *(Registration(each, self._folder, self.offer, self.metrics).run() for each in self._endpoints),
+        ]
+        tasks = [asyncio.create_task(part) for part in parts]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _count_change(self, taken: bool) -> None:
+        self.metrics.configurations.labels("taken" if taken else "refused").inc()

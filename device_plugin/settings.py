@@ -1,0 +1,35 @@
+"""What a plugin can be told at its start."""
+
+import os
+import socket
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+KUBELET_FOLDER = Path("/var/lib/kubelet/device-plugins")
+HOOK_FOLDER = Path("/var/lib/orion/hook")
+
+
+def node_name() -> str:
+    """Return this node's name: $NODE_NAME, which a manifest sets, else the host's."""
+    return os.environ.get("NODE_NAME") or socket.gethostname()
+
+
+class PluginSettings(BaseModel):
+    """All folders but `host` have the same path here as on the node: the kubelet is told these paths."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    root: Path = Path("/run/orion")
+    """ The agent's. """
+
+    kubelet_folder: Path = KUBELET_FOLDER
+    hook_folder: Path = HOOK_FOLDER
+
+    host: Path = Path("/")
+    """ Where the node's root directory is seen: to find device nodes and driver libraries. """
+
+    configuration: Path | None = None
+    node: str = Field(default_factory=node_name, min_length=1)
+    metrics_address: str = Field(default="", pattern=r"^(.+:[0-9]{1,5})?$")
+    """ HOST:PORT; empty: nowhere. """

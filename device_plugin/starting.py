@@ -1,0 +1,103 @@
+"""PreStartContainer: before each start of a container, also the second and later ones, which bring no Allocate.
+
+What it sees to: that the mounts' sources are what they should be (a container runtime makes a missing one as an empty
+folder, and a reboot takes everything below /run), and that the agent has made the slot ready: an earlier container's
+clients forgotten, the pod's grant in its place. The kubelet calls it before it has the runtime create the container,
+waits 30 s at most, and tries again later where it fails.
+
+Which pod it is, nobody says. Whether its pod may start without an agent (`failClosed`) is the agent's to say; of a
+container that starts again while the agent is away, what the agent said at its first start is remembered by the pod's
+UID, which the kubelet's checkpoint tells. For a first start without an agent `onNoAgent` decides.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orion.crds.node_configuration import NodeSettings, OnNoAgent
+from orion.device_plugin import checkpoint
+from orion.device_plugin.agent_link import AgentLink
+from orion.device_plugin.allocating import make_slot_directory
+from orion.device_plugin.checkpoint import Allocation
+from orion.device_plugin.errors import BadRequest, NotNow
+from orion.device_plugin.installing import HookFolder
+from orion.device_plugin.slots import Resource, Slot, parse
+from orion.device_plugin.word import Unreadable
+
+_REMEMBERED = 1024
+
+_log = logging.getLogger(__name__)
+
+
+class Starter:
+    """Answers for both resources.
+
+    Args:
+        root: the agent's.
+        link: to the agent.
+        files: of the hook.
+        checkpoint_file: the kubelet's.
+        settings: as they are now.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        link: AgentLink,
+        files: HookFolder,
+        checkpoint_file: Path,
+        settings: Callable[[], NodeSettings],
+    ) -> None:
+        self._root, self._link, self._files = root, link, files
+        self._checkpoint, self._settings = checkpoint_file, settings
+        self._fail_closed: OrderedDict[str, bool] = OrderedDict()
+        """ By the pod's UID, as the agent said. """
+
+    async def start(self, resource: Resource, device_ids: Sequence[str]) -> None:
+        """Make all be ready for a container with these slots.
+
+        Raises:
+            BadRequest: an id that is none of ours.
+            HostRefused: the node's disk does not let the mounts' sources be made.
+            NotNow: the container has to wait for an agent.
+        """
+        slots = sorted({parse(device) for device in device_ids})
+        for slot in slots:
+            if slot.role != resource.role:
+                raise BadRequest(f"{slot} is no slot of {resource}")
+        allocation = await asyncio.to_thread(self._repair, slots, device_ids)
+        prepared = await asyncio.gather(*(self._link.prepare(slot) for slot in slots))
+        answers = [answer for answer in prepared if answer is not None]
+        pod = allocation.pod_uid if allocation is not None else ""
+        if len(answers) == len(slots):
+            self._remember(pod, any(answer.fail_closed for answer in answers))
+            return
+        names = ", ".join(map(str, slots))
+        if self._fail_closed.get(pod):
+            raise NotNow(f"the pod is failClosed, and the node's agent does not answer for {names}; it is tried again")
+        if self._settings().on_no_agent is OnNoAgent.HOLD:
+            raise NotNow(f"the node's agent does not answer for {names}, and onNoAgent is hold; it is tried again")
+        _log.warning("start: a container with %s starts while no agent answers; it joins when one does", names)
+
+    def _repair(self, slots: Sequence[Slot], device_ids: Sequence[str]) -> Allocation | None:
+        """Make the mounts' sources be there; return what the kubelet has written down of this container."""
+        allocation = None
+        try:
+            allocation = checkpoint.of_devices(checkpoint.read(self._checkpoint), device_ids)
+        except Unreadable as error:
+            _log.warning("start: %s; only this version's files are looked after", error)
+        self._files.install()
+        if allocation is not None:
+            self._files.repair(allocation.sources)
+        for slot in slots:
+            make_slot_directory(self._root, slot)
+        return allocation
+
+    def _remember(self, pod: str, fail_closed: bool) -> None:
+        if pod:
+            self._fail_closed[pod] = fail_closed
+            self._fail_closed.move_to_end(pod)
+            if len(self._fail_closed) > _REMEMBERED:
+                self._fail_closed.popitem(last=False)

@@ -1,0 +1,78 @@
+"""Starts what an agent does in a cluster, and ends it.
+
+One session to the API server and one connection to the kubelet serve all of it. Each part runs for itself: one that
+fails is named and begun again, and the boards, the sockets and the clients know nothing of it.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
+
+from orion.api_server.credentials import NoCluster, find_access
+from orion.api_server.metrics import RequestMetrics
+from orion.api_server.requests import ApiServer
+from orion.node_agent.agent import Agent
+from orion.node_agent.cluster.context import Context
+from orion.node_agent.cluster.holding import Holding
+from orion.node_agent.cluster.pod_resources import PodResources
+from orion.node_agent.cluster.reporting import Reporting
+from orion.node_agent.errors import Invalid
+
+_log = logging.getLogger(__name__)
+
+_PROGRAM = "orion-agent"
+_AGAIN_SECONDS = 5.0
+
+
+class Part(Protocol):
+    """Something that an agent does in a cluster."""
+
+    async def run(self) -> None:
+        """Do it until cancelled."""
+
+
+PARTS: tuple[Callable[[Context], Part], ...] = (Reporting,)
+
+
+@contextlib.asynccontextmanager
+async def in_cluster(agent: Agent) -> AsyncIterator[Holding]:
+    """Be the agent of a node for as long as the context lasts.
+
+    Raises:
+        Invalid: no API server is configured.
+    """
+    settings = agent.settings
+    try:
+        access = find_access(settings.kubeconfig)
+    except NoCluster as error:
+        raise Invalid(f"--node-name makes this the agent of a cluster's node, but {error}") from None
+    async with contextlib.AsyncExitStack() as stack:
+        server = ApiServer(access, _PROGRAM, RequestMetrics(agent.registry, "orion_cluster_api"))
+        stack.push_async_callback(server.close)
+        resources = PodResources(settings.pod_resources)
+        stack.push_async_callback(resources.close)
+        holding = Holding(agent, server, settings.node_name, resources)
+        agent.holders = holding
+        holding.start()
+        context = Context(agent, settings.node_name, server, holding, resources)
+        tasks = [asyncio.create_task(_forever(part)) for part in [holding, *(make(context) for make in PARTS)]]
+        stack.push_async_callback(_ended, tasks)
+        _log.info("agent: is that of node %s, at %s", settings.node_name, access.url)
+        yield holding
+
+
+async def _forever(part: Part) -> None:
+    while True:
+        try:
+            await part.run()
+        except Exception:
+            _log.exception("cluster: %s failed, and begins again", type(part).__name__)
+        await asyncio.sleep(_AGAIN_SECONDS)
+
+
+async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,29 @@
+"""All that is known of one GPU at one moment, from all over the agent: what a GPUDevice's status is made of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orion.crds.device import GPUDeviceSpec
+from orion.node_agent.clients import Seat
+from orion.node_agent.cluster.client_ratios import Ratios
+from orion.node_agent.cluster.state import GpuState
+from orion.node_agent.cluster.strangers import Found
+from orion.node_agent.offering import Verdict
+from orion.node_agent.snapshots import GpuView
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that a status is made of."""
+
+    node: str
+    spec: GPUDeviceSpec
+    generation: int | None
+    view: GpuView
+    state: GpuState
+    verdict: Verdict
+    """ Whether pods may come to it, all things considered. """
+    hp_busy_ratio: float
+    strangers: tuple[Found, ...]
+    ratios: Mapping[Seat, Ratios]
+    agent_version: str

@@ -1,0 +1,154 @@
+"""Processes on a GPU that are not under the hook: found by the device's own list, named, and counted.
+
+The device lists every process that has a context on it, and the agent knows every process that has joined. Who is on
+the first list and not on the second takes GPU time as it likes. A process is given some time to join, as it has its
+context a moment earlier; and after a restart of the agent its clients come back first.
+
+A client of one GPU is a stranger on another: the hook joins each GPU by itself. A child of a client that has a context
+of its own joins by itself too, so being somebody's child excuses nobody.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orion.crds.clients import PodReference
+from orion.crds.device import STRANGERS_MAX, Stranger
+from orion.node_agent.agent import Agent
+from orion.node_agent.cluster import process_pods
+from orion.node_agent.cluster.events import Events, node, pod
+from orion.node_agent.cluster.process_pods import Process
+from orion.node_agent.cluster.state import ClusterState
+from orion.node_agent.gpus.asking import AskingThread
+from orion.node_agent.gpus.interface import Gpu, GpuSource
+from orion.node_agent.holders import Holder
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+_GRACE_SECONDS = 3.0
+_RETURN_SECONDS = 10.0
+""" After the agent's start; its clients have five to come back, and looks may be late. """
+_MPS_SERVER = "nvidia-cuda-mps"
+""" As the kernel cuts the name. It is on the GPU on behalf of its clients. """
+
+
+@dataclass(frozen=True)
+class Found:
+    """A stranger."""
+
+    process: Process
+    holder: Holder | None
+    """ Its pod, if it is in one that is known. """
+
+
+class Strangers:
+    """Those on all GPUs of one agent.
+
+    Args:
+        agent: whose clients are known.
+        state: which pods there are.
+        events: where they are named.
+        node_name: of this node.
+        changed: called on the event loop when there are others than before.
+    """
+
+    def __init__(
+        self, agent: Agent, state: ClusterState, events: Events, node_name: str, changed: Callable[[], None]
+    ) -> None:
+        self._agent, self._state, self._events, self._node = agent, state, events, node_name
+        self._changed = changed
+        self._found: dict[str, tuple[Found, ...]] = {}
+        self._since: dict[tuple[str, int, int], float] = {}
+        """ When a process without the hook was first seen; by GPU, process and its start. """
+        self._begun = time.monotonic()
+        self._thread = AskingThread("processes")
+
+    def of(self, uuid: str) -> tuple[Found, ...]:
+        """Return those on a GPU, by process id."""
+        return self._found.get(uuid, ())
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        while True:
+            try:
+                await self.look()
+            except Exception:  # one bad look must not be the last
+                _log.exception("strangers: a look failed")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Look at every GPU once; a driver that hangs keeps this waiting, and nothing else."""
+        gpus = [served.board.gpu for served in self._agent.gpus.values()]
+        processes = await asyncio.wrap_future(self._thread.submit(_processes, self._agent.source, gpus))
+        # Whoever joined while the device was asked is known by now.
+        found = {uuid: self._strangers(uuid, there) for uuid, there in processes.items() if uuid in self._agent.gpus}
+        present = {(uuid, each.process_id, each.started) for uuid, there in processes.items() for each in there}
+        self._since = {key: since for key, since in self._since.items() if key in present}
+        if found != self._found:
+            self._found = found
+            self._changed()
+        for uuid, strangers in found.items():
+            self._name(uuid, strangers)
+
+    def _strangers(self, uuid: str, there: list[Process]) -> tuple[Found, ...]:
+        now = time.monotonic()
+        board = self._agent.gpus[uuid].board
+        known = {client.process_id for client in board.clients.values()}
+        found = []
+        for process in sorted(there, key=lambda each: each.process_id):
+            key = (uuid, process.process_id, process.started)
+            if process.process_id in known or self._is_mps_server(process):
+                self._since.pop(key, None)
+                continue
+            since = self._since.setdefault(key, now)
+            if now >= max(since + _GRACE_SECONDS, self._begun + _RETURN_SECONDS):
+                found.append(Found(process, self._state.pod(process.pod_uid) if process.pod_uid else None))
+        return tuple(found)
+
+    def _is_mps_server(self, process: Process) -> bool:
+        """Return whether it is the MPS server; a tenant's process may bear that name, and stays a stranger."""
+        if not process.command.startswith(_MPS_SERVER):
+            return False
+        return not process.pod_uid or not any(
+            slot.holder is not None and slot.holder.uid == process.pod_uid
+            for uuid in self._agent.gpus
+            for slot in self._state.of(uuid).held
+        )
+
+    def _name(self, uuid: str, strangers: tuple[Found, ...]) -> None:
+        model = self._agent.gpus[uuid].board.gpu.model
+        for each in strangers:
+            who = f"process {each.process.process_id} ({each.process.command or 'unnamed'})"
+            note = (
+                f"{who} uses {uuid} ({model}) without Orion's hook, so it takes GPU time and memory as it likes. "
+                "It was started without LD_PRELOAD, is statically linked, or could not load the library: see its "
+                "first lines on stderr, let it keep LD_PRELOAD, or mount /etc/ld.so.preload (preload: file)"
+            )
+            if each.holder is None and each.process.pod_uid:
+                note = f"{note}; it is in a pod with uid {each.process.pod_uid}, which is not known here"
+            about = pod(each.holder) if each.holder else node(self._node)
+            key = f"{uuid} {each.process.process_id} {each.process.started}"
+            self._events.say(about, "ProcessWithoutHook", note, key=key)
+
+
+def rows(found: tuple[Found, ...]) -> list[Stranger]:
+    """Return the first of them as rows of a status."""
+    return [
+        Stranger(process_id=each.process.process_id, command=each.process.command, pod=_reference(each.holder))
+        for each in found[:STRANGERS_MAX]
+    ]
+
+
+def _reference(holder: Holder | None) -> PodReference | None:
+    return PodReference(namespace=holder.namespace, name=holder.pod, uid=holder.uid or None) if holder else None
+
+
+def _processes(source: GpuSource, gpus: list[Gpu]) -> dict[str, list[Process]]:
+    """Return the processes on each GPU that can be seen from here."""
+    return {
+        gpu.uuid: [found for each in set(source.process_ids(gpu)) if (found := process_pods.look_up(each)) is not None]
+        for gpu in gpus
+    }

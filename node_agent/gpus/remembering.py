@@ -1,0 +1,119 @@
+"""Which GPUs there were, for a start at which the driver does not answer.
+
+Clients go on under a dead driver's last words, and their slots' sockets must be served; so an agent that is started
+while the driver is away serves the GPUs that were found last. They are unhealthy, and say why, until it answers.
+"""
+
+import json
+import logging
+import os
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from orion.node_agent.gpus.asking import AskingThread
+from orion.node_agent.gpus.interface import Gpu, GpuSource, GpusUnavailable, Health
+
+_log = logging.getLogger(__name__)
+
+_START_SECONDS = 10.0
+""" So long a start waits for the driver. """
+_GPUS = TypeAdapter(list[Gpu])
+
+
+class RememberingGpus:
+    """A source whose GPUs are remembered.
+
+    Args:
+        source: what finds them.
+        file: where they are kept.
+    """
+
+    def __init__(self, source: GpuSource, file: Path) -> None:
+        self._source, self._file = source, file
+        self._kept: list[Gpu] | None = None
+        """ As the driver told; None: it has not answered yet. """
+        self._asking: Future[list[Gpu]] | None = None
+        self._told = False
+        self.name = source.name
+
+    def find(self) -> list[Gpu]:
+        """Return the GPUs of this machine; until the driver has answered once, those that were found last.
+
+        Raises:
+            GpusUnavailable: the driver does not answer any more, or it does not yet and was never here.
+        """
+        if self._kept is not None:
+            found = self._source.find()
+        else:
+            try:
+                found = self._first()
+            except GpusUnavailable as error:
+                return self._before(error)
+        if found != self._kept:
+            self._kept = found
+            self._write(found)
+        return found
+
+    def _first(self) -> list[Gpu]:
+        """Return what the source finds, unless its driver hangs: whoever starts would wait for it."""
+        if self._asking is None:
+            thread = AskingThread("find")
+            self._asking = thread.submit(self._source.find)
+            thread.close()
+        try:
+            found = self._asking.result(_START_SECONDS)
+        except NotYet:
+            raise GpusUnavailable(f"the driver has not answered for {_START_SECONDS:g} s") from None
+        except GpusUnavailable:
+            self._asking = None
+            raise
+        return found
+
+    def _before(self, error: GpusUnavailable) -> list[Gpu]:
+        before = self._read()
+        if not before:
+            raise error
+        if not self._told:
+            self._told = True
+            _log.warning("gpus: %s; those found last are served: %s", error, ", ".join(each.uuid for each in before))
+        return before
+
+    def memory_used_bytes(self, gpu: Gpu) -> int:
+        """Return what the source says."""
+        return self._source.memory_used_bytes(gpu)
+
+    def process_ids(self, gpu: Gpu) -> list[int]:
+        """Return what the source says."""
+        return self._source.process_ids(gpu)
+
+    def health(self, gpu: Gpu) -> Health:
+        """Return what the source says."""
+        return self._source.health(gpu)
+
+    def mig_enabled(self, gpu: Gpu) -> bool:
+        """Return what the source says."""
+        return self._source.mig_enabled(gpu)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._source.close()
+
+    def _read(self) -> list[Gpu]:
+        try:
+            return _GPUS.validate_json(self._file.read_bytes())
+        except FileNotFoundError:
+            return []
+        except (OSError, ValidationError) as error:
+            _log.warning("gpus: %s cannot be read: %s", self._file, str(error).splitlines()[0])
+            return []
+
+    def _write(self, gpus: list[Gpu]) -> None:
+        new = self._file.with_suffix(".new")
+        try:
+            new.write_bytes(json.dumps(_GPUS.dump_python(gpus, mode="json")).encode())
+            os.replace(new, self._file)
+        except OSError as error:
+            _log.warning("gpus: a start without the driver would not know them: %s", error)

@@ -1,0 +1,174 @@
+"""The node agent as a process of a test, on simulated GPUs: a real API server, and a kubelet that the test commands.
+
+The kubelet is a stand-in for PodResources alone; pods are bound to a node without one, and run nothing. Their processes
+are the test's own, in the slots that the pods hold.
+"""
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes import client
+
+from orion.node_agent.kubelet import api_pb2
+from tests.cluster.waiting import eventually
+from tests.hook.harness import Machine
+from tests.node_agent.node_stand_in import StandInKubelet
+
+ROOT = Path(__file__).parents[2]
+ROLE = ROOT / "charts" / "orion" / "files" / "agent-role.yaml"
+GROUP, VERSION, DEVICES = "orion.gpu", "v1alpha1", "gpudevices"
+
+
+class Kubelet(StandInKubelet):
+    """Says what plugins offer, too."""
+
+    def __init__(self, socket: Path) -> None:
+        super().__init__(socket)
+        self.offered: dict[str, list[str]] = {}
+
+    def GetAllocatableResources(self, request: Any, context: Any) -> api_pb2.AllocatableResourcesResponse:  # noqa: N802
+        offered = [
+            api_pb2.ContainerDevices(resource_name=resource, device_ids=ids) for resource, ids in self.offered.items()
+        ]
+        return api_pb2.AllocatableResourcesResponse(devices=offered)
+
+
+class AgentNode(Machine):
+    """A machine with GPUs whose UUIDs come from `seed`, its kubelet, and the agent of a node."""
+
+    def __init__(self, build: Path, node: str, kubeconfig: Path, seed: str, gpus: int = 2) -> None:
+        self._seed = seed
+        super().__init__(build, gpus)
+        self.node, self._kubeconfig = node, kubeconfig
+        self.kubelet = Kubelet(self.folder / "kubelet.sock")
+        self.kubelet.start()
+
+    def _list_gpus(self, gpus: int) -> list[str]:
+        self.environment["ORION_SIM_SEED"] = self._seed
+        return super()._list_gpus(gpus)
+
+    def start_agent(self, *options: str) -> None:
+        """Start the agent and wait until it serves."""
+        told = ["--node-name", self.node, "--kubeconfig", str(self._kubeconfig), "--metrics-address", "127.0.0.1:0"]
+        told += ["--pod-resources", str(self.kubelet.socket), "--recovery-seconds", "1"]
+        super().start_agent(*told, *options)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the agent's metrics by name and labels."""
+        line = next(line for line in self.agent_log().splitlines() if " metrics: on " in line)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(line.rpartition(" ")[2], timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+    def simulated(self, *command: str) -> None:
+        """Do something to the simulated machine: `simulated("lose", "0")`."""
+        told = [sys.executable, "-m", "orion.hook.simulated", "--library", str(self.simulated_library), *command]
+        subprocess.run(told, env=self.environment, check=True, capture_output=True, timeout=60)
+
+    def make_gpus_anew(self, **settings: str) -> None:
+        """Let the simulated machine be another one, such as `ORION_SIM_GPUS="1"`; the agent must not run."""
+        shutil.rmtree(self.state)
+        self.environment |= settings
+
+    def close(self) -> None:
+        """End all of it."""
+        self.kubelet.stop()
+        super().close()
+
+
+class ClusterView:
+    """What an administrator sees of devices, pods and Events."""
+
+    def __init__(self, api: client.ApiClient, namespace: str) -> None:
+        self.namespace, self.core = namespace, client.CoreV1Api(api)
+        self._objects = client.CustomObjectsApi(api)
+
+    def device(self, uuid: str) -> dict[str, Any]:
+        """Return a GPUDevice; empty: there is none."""
+        try:
+            return dict(self._objects.get_cluster_custom_object(GROUP, VERSION, DEVICES, uuid.lower()))
+        except client.ApiException as error:
+            if error.status == 404:
+                return {}
+            raise
+
+    def status(self, uuid: str) -> dict[str, Any]:
+        """Return a GPUDevice's status."""
+        return dict(self.device(uuid).get("status") or {})
+
+    def condition(self, uuid: str, kind: str) -> tuple[str, str]:
+        """Return a condition's status and reason."""
+        for each in self.status(uuid).get("conditions") or ():
+            if each["type"] == kind:
+                return each["status"], each["reason"]
+        return "", ""
+
+    def change(self, uuid: str, **spec: Any) -> None:
+        """Change a GPUDevice's spec, as people do."""
+        self._objects.patch_cluster_custom_object(GROUP, VERSION, DEVICES, uuid.lower(), {"spec": spec})
+
+    def delete(self, uuid: str) -> None:
+        """Delete a GPUDevice, if it is there."""
+        with contextlib.suppress(client.ApiException):
+            self._objects.delete_cluster_custom_object(GROUP, VERSION, DEVICES, uuid.lower())
+
+    def events(self, name: str, namespace: str = "default") -> dict[str, str]:
+        """Return the agents' Events about an object: the latest note by reason."""
+        # As plain objects: the client's types refuse Events that other programs write.
+        selector = {"field_selector": f"regarding.name={name}"}
+        found = self._objects.list_namespaced_custom_object("events.k8s.io", "v1", namespace, "events", **selector)
+        ours = [each for each in found["items"] if each.get("reportingController") == "orion.gpu/agent"]
+        return {each["reason"]: each["note"] for each in sorted(ours, key=lambda each: each["eventTime"])}
+
+    def pod(self, name: str, node: str, grant: Mapping[str, Any] | str | None = None) -> None:
+        """Create a pod on a node."""
+        text = grant if isinstance(grant, str) else json.dumps(grant)
+        annotations = {} if grant is None else {"orion/grant": text}
+        containers = [{"name": "main", "image": "none"}]
+        metadata = {"name": name, "annotations": annotations}
+        spec = {"nodeName": node, "containers": containers, "terminationGracePeriodSeconds": 0}
+        self.core.create_namespaced_pod(self.namespace, {"metadata": metadata, "spec": spec})
+
+
+def grant_rights(api: client.ApiClient, subject: Mapping[str, str], name: str) -> None:
+    """Let somebody do what the chart's role for agents says, and no more."""
+    rights = client.RbacAuthorizationV1Api(api)
+    (role,) = yaml.safe_load_all(ROLE.read_text())
+    with contextlib.suppress(client.ApiException):
+        rights.create_cluster_role(role)
+    reference = {"kind": "ClusterRole", "name": role["metadata"]["name"], "apiGroup": "rbac.authorization.k8s.io"}
+    binding = {"metadata": {"name": f"orion-agent-{name}"}, "roleRef": reference, "subjects": [dict(subject)]}
+    rights.create_cluster_role_binding(binding)
+
+
+@contextlib.contextmanager
+def machine(
+    build: Path, node: str, kubeconfig: Path, seed: str, view: ClusterView, gpus: int = 2
+) -> Iterator[AgentNode]:
+    """Run a node's machine until the end of the block; its GPUDevices go with it."""
+    with AgentNode(build, node, kubeconfig, seed, gpus) as made:
+        try:
+            yield made
+        finally:
+            for uuid in made.uuids:
+                view.delete(uuid)
+
+
+def is_written(view: ClusterView, uuid: str, node: str) -> bool:
+    """Return whether a GPU's device says a node."""
+    return view.status(uuid).get("node") == node
+
+
+def until_written(view: ClusterView, node: AgentNode) -> None:
+    """Return when all GPUs of a node have their devices."""
+    for uuid in node.uuids:
+        eventually(lambda uuid=uuid: is_written(view, uuid, node.node), otherwise=node.agent_log())  # type: ignore[misc]

@@ -1,0 +1,138 @@
+"""The policy that binds agents to the GPUs of their node, on a real API server, with real tokens of pods on nodes."""
+
+import contextlib
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes import client
+
+from tests.cluster import api_types
+from tests.cluster.agent_process import GROUP, ROOT, VERSION, ClusterView, grant_rights, machine, until_written
+from tests.cluster.conftest import FakeNode, client_for
+from tests.cluster.waiting import eventually
+from tools.cluster.access import Access
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+POLICY = ROOT / "charts" / "orion" / "files" / "agent-policy.yaml"
+AGENT = "orion-agent"
+
+Tokens = Callable[[str], Path]
+
+
+@pytest.fixture
+def view(api: client.ApiClient, namespace: str) -> ClusterView:
+    api_types.establish(api)
+    return ClusterView(api, namespace)
+
+
+@pytest.fixture
+def gpu(view: ClusterView) -> Iterator[str]:
+    name = f"GPU-{uuid.uuid4()}"
+    yield name
+    view.delete(name)
+
+
+@pytest.fixture
+def token_of(api: client.ApiClient, namespace: str, control_plane: Access, tmp_path: Path) -> Tokens:
+    """Makes a kubeconfig with the token of an agent's pod on a node; "" for a token that is no pod's."""
+    core = client.CoreV1Api(api)
+    core.create_namespaced_service_account(namespace, {"metadata": {"name": AGENT}})
+    grant_rights(api, {"kind": "ServiceAccount", "name": AGENT, "namespace": namespace}, namespace)
+
+    def make(node: str) -> Path:
+        wanted: dict[str, Any] = {"expirationSeconds": 3600}
+        if node:
+            spec = {"nodeName": node, "serviceAccountName": AGENT, "containers": [{"name": "agent", "image": "none"}]}
+            pod = core.create_namespaced_pod(namespace, {"metadata": {"generateName": "agent-"}, "spec": spec})
+            wanted["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", "name": pod.metadata.name}
+        made = core.create_namespaced_service_account_token(AGENT, namespace, {"spec": wanted})
+        config = json.loads(control_plane.kubeconfig.read_text())
+        config["users"][0]["user"] = {"token": made.status.token}
+        path = tmp_path / f"{uuid.uuid4().hex}.kubeconfig"
+        path.write_text(json.dumps(config))
+        return path
+
+    return make
+
+
+@pytest.fixture
+def policy(api: client.ApiClient, view: ClusterView, token_of: Tokens) -> Iterator[None]:
+    """The chart's policy, for the agents of this test's namespace: other tests share the API server."""
+    admission = client.AdmissionregistrationV1Api(api)
+    definition, binding = yaml.safe_load_all(POLICY.read_text())
+    name = f"{definition['metadata']['name']}-{view.namespace}"
+    ours = f"request.userInfo.username.startsWith('system:serviceaccount:{view.namespace}:')"
+    definition["spec"]["matchConditions"].append({"name": "of-this-test", "expression": ours})
+    definition["metadata"]["name"] = binding["metadata"]["name"] = binding["spec"]["policyName"] = name
+    admission.create_validating_admission_policy(definition)
+    admission.create_validating_admission_policy_binding(binding)
+    checked = f"GPU-{uuid.uuid4()}"
+    create(api, checked)
+    with client_for(token_of("")) as nobody:
+        eventually(lambda: "token says the node" in refusal(lambda: write(nobody, checked, health="Healthy")))
+    yield
+    view.delete(checked)
+    admission.delete_validating_admission_policy_binding(name)
+    admission.delete_validating_admission_policy(name)
+
+
+def create(api: client.ApiClient, gpu: str, **spec: Any) -> None:
+    body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "GPUDevice", "metadata": {"name": gpu.lower()}, "spec": spec}
+    client.CustomObjectsApi(api).create_cluster_custom_object(GROUP, VERSION, "gpudevices", body)
+
+
+def write(api: client.ApiClient, gpu: str, **status: Any) -> None:
+    objects = client.CustomObjectsApi(api)
+    objects.patch_cluster_custom_object_status(GROUP, VERSION, "gpudevices", gpu.lower(), {"status": status})
+
+
+def refusal(call: Callable[[], None]) -> str:
+    """Return with what sentence something is refused; empty: it is not."""
+    try:
+        call()
+    except client.ApiException as error:
+        return str(json.loads(error.body)["message"])
+    return ""
+
+
+@pytest.mark.usefixtures("policy")
+def test_an_agent_writes_the_gpus_of_its_own_node(
+    api: client.ApiClient, fake_node: FakeNode, token_of: Tokens, gpu: str
+) -> None:
+    here, there = fake_node("a"), fake_node("b")
+    with contextlib.ExitStack() as stack:
+        ours, theirs = (stack.enter_context(client_for(token_of(node))) for node in (here, there))
+        assert "spec is changed by people" in refusal(lambda: create(ours, gpu, cordon=True))
+        assert "spec is changed by people" in refusal(lambda: create(ours, gpu, mode="mps"))
+        create(ours, gpu)
+        assert f"this one is of node {there}" in refusal(lambda: write(ours, gpu, node=there))
+        write(ours, gpu, node=here, health="Healthy")
+        write(ours, gpu, health="Unhealthy")
+        for status in ({"node": there}, {"health": "Unknown"}, {"node": here, "health": "Healthy"}):
+            told = refusal(lambda status=status: write(theirs, gpu, **status))  # type: ignore[misc]
+            assert f"an agent of node {there} writes the GPUs of that node, and this one is of node {here}" in told
+        write(ours, gpu, health="Unknown")
+        write(theirs, gpu, node=there, health="Healthy")
+        assert f"is of node {there}" in refusal(lambda: write(ours, gpu, node=here))
+        with client_for(token_of("")) as nobody:
+            assert "this one says none" in refusal(lambda: write(nobody, gpu, health="Healthy"))
+        write(api, gpu, node=here)  # an administrator writes any
+
+
+@pytest.mark.usefixtures("policy")
+def test_an_agent_does_its_work_under_the_policy(
+    c_build: Path, fake_node: FakeNode, token_of: Tokens, view: ClusterView
+) -> None:
+    node = fake_node("a")
+    with machine(c_build, node, token_of(node), view.namespace, view, gpus=1) as made:
+        made.start_agent()
+        until_written(view, made)
+        assert view.condition(made.uuids[0], "Ready") == ("True", "Offered")
+        made.simulated("lose", "0")
+        eventually(lambda: view.status(made.uuids[0])["health"] == "Unhealthy", otherwise=made.agent_log())

@@ -1,0 +1,67 @@
+"""A node for each test: a stand-in kubelet, an agent that a test scripts, and the plugin as a process."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.device_plugin.plugin_process import PluginProcess, eventually
+from tests.device_plugin.scripted_agent import ScriptedAgent
+from tests.device_plugin.stand_in_kubelet import StandInKubelet
+
+HP, BE = "orion.gpu/hp", "orion.gpu/be"
+
+
+class Node:
+    """Folders of one node, and what runs on it. A context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root, self.hook_folder = folder / "root", folder / "hook"
+        self.kubelet = StandInKubelet(folder / "kubelet")
+        self.agent = ScriptedAgent(self.root)
+        self.environment = {"ORION_SIM_STATE": str(folder / "sim")}
+        self.options: list[str] = []
+        self.plugins: list[PluginProcess] = []
+
+    def plugin(self, *options: str) -> PluginProcess:
+        """Start a plugin."""
+        plugin = PluginProcess(
+            self.folder, self.kubelet.folder, self.root, self.hook_folder, *self.options, *options,
+            name=f"plugin-{len(self.plugins)}", environment=self.environment,
+        )  # fmt: skip
+        self.plugins.append(plugin)
+        return plugin.start()
+
+    def until_allocatable(self, be: int, hp: int | None = None, seconds: float = 20.0) -> None:
+        """Wait until the kubelet could allocate that many."""
+        eventually(lambda: self.kubelet.allocatable(BE) == be, f"{be} of {BE} are allocatable", seconds)
+        if hp is not None:
+            eventually(lambda: self.kubelet.allocatable(HP) == hp, f"{hp} of {HP} are allocatable", seconds)
+
+    def close(self) -> None:
+        for plugin in self.plugins:
+            plugin.close()
+        self.kubelet.stop()
+        self.agent.stop()
+
+
+@pytest.fixture
+def bare_node(socket_folder: Path) -> Iterator[Node]:
+    """One on which nothing runs yet."""
+    node = Node(socket_folder)
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def node(bare_node: Node) -> Node:
+    """One with a kubelet, an agent of one GPU with 1 hp and 3 be slots, and a plugin that is registered."""
+    bare_node.agent.start()
+    bare_node.kubelet.start()
+    bare_node.plugin()
+    bare_node.until_allocatable(3, hp=1)
+    return bare_node

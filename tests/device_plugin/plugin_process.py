@@ -1,0 +1,93 @@
+"""The plugin as a process of its own, with folders of its own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+DEADLINE = 20.0
+
+
+def eventually(condition: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
+    """Wait for a condition; fail with `what` when it does not come."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.005)
+
+
+class PluginProcess:
+    """`orion device-plugin`.
+
+    Args:
+        folder: for its log.
+        kubelet_folder: the stand-in's.
+        root: the agent's.
+        hook_folder: where it puts the hook.
+        options: of the command.
+        environment: added to this process's.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        kubelet_folder: Path,
+        root: Path,
+        hook_folder: Path,
+        *options: str,
+        name: str = "plugin",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.log_file = folder / f"{name}.log"
+        self._command = [
+            *(sys.executable, "-m", "orion.cli", "device-plugin", "--root", str(root)),
+            *("--kubelet-folder", str(kubelet_folder), "--hook-folder", str(hook_folder)),
+            *("--metrics-address", "127.0.0.1:0", *options),
+        ]
+        self._environment = {**os.environ, **(environment or {})}
+        self.process: subprocess.Popen[bytes] | None = None
+        self._began = 0
+
+    def start(self) -> "PluginProcess":
+        self._began = len(self.log) if self.log_file.exists() else 0
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(self._command, stderr=log, stdout=log, env=self._environment)
+        return self
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    def until_said(self, sentence: str) -> None:
+        """Wait for its log, of this process alone, to hold a sentence."""
+        eventually(lambda: sentence in self.log[self._began :] or not self.running, f"the plugin says {sentence!r}")
+        assert sentence in self.log[self._began :], self.log
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(DEADLINE)
+
+    def metrics(self) -> dict[str, float]:
+        """Return its metrics by name and labels."""
+        self.until_said("metrics on port")
+        port = re.findall(r"metrics on port (\d+)", self.log)[-1]
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE) as answer:
+            text = answer.read().decode()
+        return {name: float(value) for name, value in re.findall(r"^([^#\s]\S*) (\S+)$", text, re.MULTILINE)}
+
+    def close(self) -> None:
+        if self.running:
+            assert self.process is not None
+            self.process.kill()
+            self.process.wait(DEADLINE)

@@ -1,0 +1,141 @@
+"""A node with the real agent, and containers that are processes: all of it but the kubelet is what a node runs.
+
+GPUs are simulated unless ORION_TEST_GPUS is `real`; then the machine's own are used, with the driver that is there.
+"""
+
+import json
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orion.device_plugin.kubelet import api_pb2
+from orion.node_agent.api import agent_pb2
+from orion.node_agent.api.client import AgentClient, NoAgent
+from tests.device_plugin.conftest import Node
+from tests.device_plugin.plugin_process import DEADLINE, eventually
+
+REAL = os.environ.get("ORION_TEST_GPUS") == "real"
+
+_HERE = Path(__file__).parent
+HOOK = "/run/orion/lib/liborion_hook.so"
+
+
+class Container:
+    """A process with what the kubelet says that its container gets, beside what the webhook wrote into the pod."""
+
+    def __init__(self, answer: api_pb2.ContainerAllocateResponse, log: Path, environment: dict[str, str]) -> None:
+        mounts = [(mount.host_path, mount.container_path, mount.read_only) for mount in answer.mounts]
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("ORION_", "LD_PRELOAD"))}
+        if "NVIDIA_VISIBLE_DEVICES" in answer.envs:  # as the runtime that reads it would
+            own["CUDA_VISIBLE_DEVICES"] = answer.envs["NVIDIA_VISIBLE_DEVICES"]
+        specification = {"mounts": mounts, "environment": {**own, **dict(answer.envs), **environment}}
+        program = ["unshare", "--mount", sys.executable, str(_HERE / "container.py"), json.dumps(specification)]
+        program += [sys.executable, str(_HERE / "gpu_client.py")]
+        self.log = log
+        with log.open("ab") as stderr:
+            self.process = subprocess.Popen(
+                program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True, bufsize=1
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def do(self, command: str) -> dict[str, Any]:
+        """Tell it a command; return its answer."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(command + "\n")
+        assert select.select([self.process.stdout], [], [], DEADLINE)[0], f"{command}: no answer"
+        line = self.process.stdout.readline()
+        assert line, f"{command}: it has ended: {self.log.read_text()}"
+        answer: dict[str, Any] = json.loads(line)
+        assert "error" not in answer, f"{answer['error']}: {self.log.read_text()}"
+        return answer
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(DEADLINE)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+class RealNode(Node):
+    """With the real agent; the configuration file is the test's to change."""
+
+    def __init__(self, folder: Path, gpus: int = 1) -> None:
+        super().__init__(folder)
+        self.configuration = folder / "node.yaml"
+        self.environment |= {"ORION_SIM_GPUS": str(gpus), "ORION_SIM_SEED": folder.name, "NODE_NAME": "this-node"}
+        self.options = ["--configuration", str(self.configuration)]
+        self._agent_process: subprocess.Popen[bytes] | None = None
+        self.containers: list[Container] = []
+        self.configure()
+
+    def configure(self, **settings: Any) -> None:
+        """Write the configuration file."""
+        plain = {"version": "v1", "slots": {"hp": 1, "be": 3}, **settings}
+        fresh = self.configuration.with_suffix(".new")
+        fresh.write_text(yaml.safe_dump(plain))
+        fresh.replace(self.configuration)
+
+    def start_agent(self) -> None:
+        command = [sys.executable, "-m", "orion.node_agent", "--root", str(self.root), "--metrics-address", ""]
+        # In no cluster: what it does there has tests of its own.
+        command += ["--configuration", str(self.configuration), "--node-name", ""]
+        command += ["--gpus", "nvml" if REAL else "simulated"]
+        with (self.folder / "agent.log").open("ab") as log:
+            self._agent_process = subprocess.Popen(command, stderr=log, env={**os.environ, **self.environment})
+        eventually(self.agent_answers, "the agent serves")
+
+    def agent_answers(self) -> bool:
+        assert self._agent_process is not None
+        assert self._agent_process.poll() is None, (self.folder / "agent.log").read_text()
+        try:
+            self.snapshot()
+        except NoAgent:
+            return False
+        return True
+
+    def kill_agent(self) -> None:
+        if self._agent_process is not None:
+            self._agent_process.kill()
+            self._agent_process.wait(DEADLINE)
+            self._agent_process = None
+
+    def snapshot(self) -> agent_pb2.Snapshot:
+        with AgentClient(self.root, timeout=2.0) as agent:
+            return agent.snapshot()
+
+    def seat(self, container: Container) -> str:
+        """Return the slot in which the agent sees a container's process; "" for none."""
+        for gpu in self.snapshot().gpus:
+            for slot in gpu.slots:
+                if any(client.process_id == container.pid for client in slot.clients):
+                    return f"{gpu.uuid}::{slot.name}"
+        return ""
+
+    def until_seated(self, container: Container, slot: str) -> None:
+        eventually(lambda: self.seat(container) == slot, f"{container.pid} sits in {slot}")
+
+    def start(self, pod: str, container: str = "main", *, preload: str = HOOK, **environment: str) -> Container:
+        """Start a container that was admitted, and let it use its GPU."""
+        answer = self.kubelet.start_container(pod, container)
+        if preload:
+            environment = {"LD_PRELOAD": preload, **environment}
+        started = Container(answer, self.folder / f"{pod}-{container}.log", environment)
+        self.containers.append(started)
+        return started
+
+    def close(self) -> None:
+        for container in self.containers:
+            container.end()
+        self.kill_agent()
+        super().close()

@@ -1,0 +1,82 @@
+"""An agent that says what a test tells it to, over the real interface: for tests of the plugin alone."""
+
+import queue
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from orion.node_agent.api import agent_pb2, agent_pb2_grpc
+
+GPUS = [f"GPU-{number:08d}-0000-4000-8000-000000000000" for number in range(16)]
+
+
+def devices(gpus: int = 1, hp: int = 1, be: int = 3, **changes: Any) -> agent_pb2.Devices:
+    """Return a word of `gpus` GPUs, all alike but for `changes`."""
+    slots = [*(f"hp-{number}" for number in range(hp)), *(f"be-{number}" for number in range(be))]
+    said: dict[str, Any] = {
+        "memory_bytes": 80 << 30,
+        "healthy": True,
+        "model": "A name",
+        "simulated": True,
+        "slots": slots,
+    } | changes
+    return agent_pb2.Devices(
+        devices=[agent_pb2.Device(uuid=GPUS[index], index=index, minor=index, **said) for index in range(gpus)]
+    )
+
+
+class ScriptedAgent(agent_pb2_grpc.AgentServicer):
+    """Serves `root`/agent.sock; `say` changes its word, `prepared` holds the slots it was asked to make ready."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.word = devices()
+        self.fail_closed = False
+        self.refuses = ""
+        self.prepared: list[str] = []
+        self._listeners: list[queue.SimpleQueue[agent_pb2.Devices | None]] = []
+        self._lock = threading.Lock()
+        self._server: grpc.Server | None = None
+
+    def start(self) -> "ScriptedAgent":
+        self.root.mkdir(parents=True, exist_ok=True)
+        (self.root / "agent.sock").unlink(missing_ok=True)
+        self._server = grpc.server(futures.ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
+        agent_pb2_grpc.add_AgentServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
+        self._server.add_insecure_port(f"unix:{self.root}/agent.sock")
+        self._server.start()
+        return self
+
+    def stop(self) -> None:
+        if self._server is not None:
+            with self._lock:
+                for listener in self._listeners:
+                    listener.put(None)
+                self._listeners.clear()
+            self._server.stop(None).wait()
+            self._server = None
+
+    def say(self, word: agent_pb2.Devices) -> None:
+        with self._lock:
+            self.word = word
+            for listener in self._listeners:
+                listener.put(word)
+
+    def WatchDevices(self, request: Any, context: Any) -> Iterator[agent_pb2.Devices]:  # noqa: N802
+        listener: queue.SimpleQueue[agent_pb2.Devices | None] = queue.SimpleQueue()
+        with self._lock:
+            listener.put(self.word)
+            self._listeners.append(listener)
+        context.add_callback(lambda: listener.put(None))
+        while (word := listener.get()) is not None:
+            yield word
+
+    def PrepareSlot(self, request: Any, context: Any) -> agent_pb2.PreparedSlot:  # noqa: N802
+        if self.refuses:
+            context.abort(grpc.StatusCode.NOT_FOUND, self.refuses)
+        self.prepared.append(f"{request.gpu}::{request.name}")
+        return agent_pb2.PreparedSlot(fail_closed=self.fail_closed)

@@ -1,0 +1,180 @@
+"""What a container gets for its slots, by every strategy; nobody is asked."""
+
+from pathlib import Path
+
+import pytest
+
+from orion.crds.node_configuration import DeviceListStrategy, NodeSettings, Preload
+from orion.device_plugin.allocating import Allocator
+from orion.device_plugin.errors import BadRequest, HostRefused, NotNow
+from orion.device_plugin.installing import HookFolder
+from orion.device_plugin.kubelet import api_pb2
+from orion.device_plugin.slots import Resource
+from orion.device_plugin.word import Word, understood
+from tests.device_plugin.scripted_agent import GPUS, devices
+
+Answer = api_pb2.ContainerAllocateResponse
+
+
+class Bench:
+    """An allocator with everything of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.host = folder / "root", folder / "host"
+        self.word: Word | None = understood(devices(2, simulated=False))
+        self.settings = NodeSettings()
+        self.files = HookFolder(folder / "hook")
+        self.files.install()
+        self._allocator = Allocator(self.root, self.host, self.files, lambda: self.word, lambda: self.settings)
+
+    def allocate(self, *ids: str, resource: Resource = Resource.BE) -> Answer:
+        return self._allocator.allocate(resource, ids)
+
+    def configure(self, **settings: object) -> None:
+        self.settings = NodeSettings(**settings)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def mounts(answer: Answer) -> dict[str, str]:
+    assert all(mount.read_only for mount in answer.mounts)
+    return {mount.container_path: mount.host_path for mount in answer.mounts}
+
+
+BE0, BE1, OTHER = f"{GPUS[0]}::be-0", f"{GPUS[0]}::be-1", f"{GPUS[1]}::be-2"
+
+
+def test_slot_and_hook_are_mounted_read_only(bench: Bench) -> None:
+    answer = bench.allocate(BE0)
+    assert mounts(answer) == {
+        "/run/orion/lib": str(bench.files.current),
+        f"/run/orion/slots/{GPUS[0]}": str(bench.root / "gpus" / GPUS[0] / "be-0"),
+    }
+    assert dict(answer.envs) == {"NVIDIA_VISIBLE_DEVICES": GPUS[0]}
+    for folder in ("", "gpus", f"gpus/{GPUS[0]}", f"gpus/{GPUS[0]}/be-0"):
+        assert (bench.root / folder).stat().st_mode & 0o777 == 0o755
+
+
+def test_the_same_in_any_order_again_and_again(bench: Bench) -> None:
+    answers = [bench.allocate(*ids).SerializeToString(deterministic=True) for ids in ((BE0, OTHER), (OTHER, BE0))]
+    assert len({*answers, bench.allocate(BE0, OTHER).SerializeToString(deterministic=True)}) == 1
+    assert dict(bench.allocate(OTHER, BE0).envs) == {"NVIDIA_VISIBLE_DEVICES": ",".join(GPUS[:2])}
+
+
+def test_cdi_by_annotation(bench: Bench) -> None:
+    bench.configure(device_list_strategy=DeviceListStrategy.CDI_ANNOTATIONS)
+    answer = bench.allocate(BE0, OTHER)
+    assert dict(answer.annotations) == {
+        "cdi.k8s.io/orion-device-plugin_be": f"nvidia.com/gpu={GPUS[0]},nvidia.com/gpu={GPUS[1]}"
+    }
+    assert not answer.envs
+
+
+def test_cdi_by_the_field_of_the_cri(bench: Bench) -> None:
+    bench.configure(device_list_strategy=DeviceListStrategy.CDI_CRI)
+    assert [device.name for device in bench.allocate(BE0).cdi_devices] == [f"nvidia.com/gpu={GPUS[0]}"]
+
+
+def driver(host: Path, root: str = "") -> None:
+    """Lay out what a driver leaves on a node."""
+    libraries = host / root / "usr" / "lib64"
+    libraries.mkdir(parents=True)
+    for name in ("libcuda.so.580.65", "libnvidia-ml.so.580.65", "libnvidia-glcore.so.580.65"):
+        (libraries / name).touch()
+    (libraries / "libcuda.so.1").symlink_to("libcuda.so.580.65")
+    (libraries / "libcuda.so").symlink_to("libcuda.so.1")
+    (host / "dev").mkdir()
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"):
+        (host / "dev" / name).touch()
+
+
+@pytest.mark.parametrize("root", ["", "run/nvidia/driver"])
+def test_device_nodes_and_the_drivers_libraries(bench: Bench, root: str) -> None:
+    driver(bench.host, root)
+    bench.configure(device_list_strategy=DeviceListStrategy.DEVICE_NODES, driver_root=f"/{root}")
+    answer = bench.allocate(OTHER)
+    assert [(device.container_path, device.host_path, device.permissions) for device in answer.devices] == [
+        (f"/dev/{name}", f"/dev/{name}", "rw") for name in ("nvidia1", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+    ]
+    found = mounts(answer)
+    real = str(Path("/", root, "usr/lib64/libcuda.so.580.65"))
+    for name in ("libcuda.so.1", "libcuda.so.580.65"):
+        assert found[f"/usr/lib64/{name}"] == real
+        assert found[f"/usr/lib/x86_64-linux-gnu/{name}"] == real
+    assert "/usr/lib64/libnvidia-ml.so.580.65" in found
+    assert not any("glcore" in path or path.endswith("libcuda.so") for path in found)
+    assert not answer.envs
+
+
+def test_a_driver_that_is_not_there_is_a_sentence(bench: Bench) -> None:
+    bench.configure(device_list_strategy=DeviceListStrategy.DEVICE_NODES)
+    with pytest.raises(HostRefused, match="the node has no /dev/nvidia0"):
+        bench.allocate(BE0)
+    driver(bench.host)
+    bench.configure(device_list_strategy=DeviceListStrategy.DEVICE_NODES, driver_root="/elsewhere")
+    with pytest.raises(HostRefused, match=r"no libcuda\.so is below /elsewhere"):
+        bench.allocate(BE0)
+
+
+def test_preloading_by_file(bench: Bench) -> None:
+    bench.configure(preload=Preload.FILE)
+    source = Path(mounts(bench.allocate(BE0))["/etc/ld.so.preload"])
+    assert source.read_text() == "/run/orion/lib/liborion_hook.so\n"
+
+
+def test_simulated_gpus_bring_their_driver(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORION_SIM_STATE", "/dev/shm/somewhere")
+    bench.word = understood(devices(2))
+    answer = bench.allocate(BE0)
+    found = {mount.container_path: (mount.host_path, mount.read_only) for mount in answer.mounts}
+    assert found["/run/orion-sim"] == ("/dev/shm/somewhere", False)
+    assert Path(found["/usr/lib64/libcuda.so.1"][0]).is_file()
+    assert answer.envs["ORION_SIM_VISIBLE_GPUS"] == GPUS[0]
+    assert "NVIDIA_VISIBLE_DEVICES" not in answer.envs
+
+
+@pytest.mark.parametrize(
+    ("ids", "sentence"),
+    [
+        (("no-such",), "is no slot of Orion's"),
+        ((f"{GPUS[0]}::be-9",), "there is no slot"),
+        ((f"{GPUS[5]}::be-0",), "there is no slot"),
+        ((f"{GPUS[0]}::hp-0",), r"is no slot of orion\.gpu/be"),
+        ((f"{GPUS[0]}::be-0/../../..",), "is no slot of Orion's"),
+        ((BE0, BE1), "two slots of one GPU"),
+        ((), "without devices"),
+    ],
+)
+def test_bad_ids_are_refused_with_a_sentence(bench: Bench, ids: tuple[str, ...], sentence: str) -> None:
+    with pytest.raises(BadRequest, match=sentence):
+        bench.allocate(*ids)
+
+
+def test_why_a_gpu_is_not_offered_is_said(bench: Bench) -> None:
+    said = devices(1)
+    said.not_offered.add(uuid=GPUS[1], reason="MIGEnabled", message="MIG is enabled on it")
+    bench.word = understood(said)
+    with pytest.raises(BadRequest, match="MIG is enabled on it"):
+        bench.allocate(OTHER)
+
+
+def test_no_word_is_no_crash(bench: Bench) -> None:
+    bench.word = None
+    with pytest.raises(NotNow):
+        bench.allocate(BE0)
+
+
+def test_a_directory_that_cannot_be_made_is_a_sentence(bench: Bench) -> None:
+    bench.root.parent.mkdir(exist_ok=True)
+    bench.root.write_text("in the way")
+    with pytest.raises(HostRefused, match="cannot be made"):
+        bench.allocate(BE0)
+
+
+def test_the_hook_is_put_back_where_it_has_gone(bench: Bench) -> None:
+    (bench.files.current / "liborion_hook.so").unlink()
+    bench.allocate(BE0)
+    assert (bench.files.current / "liborion_hook.so").is_file()

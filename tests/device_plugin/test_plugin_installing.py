@@ -1,0 +1,187 @@
+"""The hook's files on the node: there, whole, repaired, and removed when nobody needs them."""
+
+import base64
+import contextlib
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orion import hook
+from orion.device_plugin import checkpoint, sweeping
+from orion.device_plugin.errors import HostRefused
+from orion.device_plugin.installing import HookFolder
+from orion.device_plugin.kubelet import api_pb2
+from orion.device_plugin.word import LastWord, Unreadable
+from tests.device_plugin.scripted_agent import devices
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> HookFolder:
+    folder = HookFolder(tmp_path / "hook")
+    folder.install()
+    return folder
+
+
+def library(folder: Path) -> Path:
+    return folder / "liborion_hook.so"
+
+
+def test_files_are_there_for_everybody(files: HookFolder) -> None:
+    assert library(files.current).read_bytes() == hook.library().read_bytes()
+    assert library(files.current).stat().st_mode & 0o777 == 0o755
+    assert (files.current / "ld.so.preload").stat().st_mode & 0o777 == 0o644
+    assert files.current.stat().st_mode & 0o777 == 0o755
+    assert not [path for path in files.current.iterdir() if path.name.startswith(".")]
+
+
+def test_the_folder_is_named_by_what_is_in_it(files: HookFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = files.base.parent / "other.so"
+    other.write_bytes(b"another hook")
+    monkeypatch.setattr(hook, "library", lambda: other)
+    assert HookFolder(files.base).current != files.current
+
+
+def test_what_is_whole_is_left_alone(files: HookFolder) -> None:
+    before = library(files.current).stat().st_ino
+    files.install()
+    assert library(files.current).stat().st_ino == before
+
+
+def test_a_broken_file_is_replaced_and_never_overwritten(files: HookFolder) -> None:
+    library(files.current).write_bytes(b"half of it")
+    with library(files.current).open("rb") as mapped:
+        files.install()
+        assert mapped.read() == b"half of it"  # whoever has it mapped goes on with it
+    assert library(files.current).read_bytes() == hook.library().read_bytes()
+
+
+def test_folders_that_a_runtime_made_of_files_become_files(files: HookFolder) -> None:
+    for name in ("liborion_hook.so", "ld.so.preload"):
+        (files.current / name).unlink()
+        (files.current / name).mkdir()
+    files.ensure()
+    assert library(files.current).is_file()
+    assert (files.current / "ld.so.preload").read_text() == f"{hook.CONTAINER_LIBRARY}\n"
+
+
+def test_a_folder_of_an_earlier_version_gets_this_ones_files(files: HookFolder) -> None:
+    earlier = files.base / "0.0.9-0123456789ab"
+    earlier.mkdir()  # by a container runtime, empty
+    files.repair([earlier, earlier / "ld.so.preload", Path("/run/orion/gpus")])
+    assert library(earlier).is_file()
+    own = earlier / "liborion_hook.so"
+    own.write_bytes(b"what that version had")
+    files.repair([earlier])
+    assert own.read_bytes() == b"what that version had"
+
+
+def test_a_disk_that_refuses_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "hook").write_text("in the way")
+    with pytest.raises(HostRefused, match="cannot be put into"):
+        HookFolder(tmp_path / "hook").install()
+
+
+# -- Sweeping ----------------------------------------------------------------------------------------------------------
+
+
+def old(path: Path) -> Path:
+    path.mkdir()
+    (path / "liborion_hook.so").write_bytes(b"old")
+    long_ago = time.time() - 86_400
+    os.utime(path, (long_ago, long_ago))
+    return path
+
+
+def entry(source: Path, pod: str = "pod", devices: object = None) -> dict[str, object]:
+    answer = api_pb2.ContainerAllocateResponse(mounts=[{"host_path": str(source), "container_path": "/x"}])
+    return {
+        "PodUID": pod,
+        "ContainerName": "c",
+        "ResourceName": "orion.gpu/be",
+        "DeviceIDs": devices or {"-1": ["GPU-a::be-0"]},
+        "AllocResp": base64.b64encode(answer.SerializeToString()).decode(),
+    }
+
+
+def write(path: Path, *entries: object) -> Path:
+    data = {"PodDeviceEntries": list(entries) or None, "RegisteredDevices": {"orion.gpu/be": ["GPU-a::be-0"]}}
+    path.write_text(json.dumps({"Data": data, "Checksum": 3_000_000_000}))
+    return path
+
+
+def test_what_no_allocation_names_goes_when_it_is_old(files: HookFolder, tmp_path: Path) -> None:
+    unnamed, named = old(files.base / "0.1-0123456789ab"), old(files.base / "0.2-0123456789ab")
+    by_file, young = old(files.base / "0.3-0123456789ab"), files.base / "0.4-0123456789ab"
+    young.mkdir()
+    strange = old(files.base / "somebody's")
+    os.utime(files.current, (0, 0))
+    sweeping.sweep(files, write(tmp_path / "checkpoint", entry(named), entry(by_file / "ld.so.preload")))
+    assert not unnamed.exists()
+    assert all(folder.exists() for folder in (named, by_file, young, strange, files.current))
+    assert files.current.stat().st_mtime > time.time() - 3600
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", '{"Data": {}}', '{"Data": {"PodDeviceEntries": [{"PodUID": "a"}]}}', None]
+)
+def test_a_checkpoint_that_is_not_understood_sweeps_nothing(
+    files: HookFolder, tmp_path: Path, content: str | None
+) -> None:
+    folder = old(files.base / "0.1-0123456789ab")
+    if content is not None:
+        (tmp_path / "checkpoint").write_text(content)
+    sweeping.sweep(files, tmp_path / "checkpoint")
+    assert folder.exists()
+
+
+def test_one_answer_that_is_not_understood_spoils_the_whole(tmp_path: Path) -> None:
+    broken = {**entry(Path("/a")), "AllocResp": "!"}
+    with pytest.raises(Unreadable):
+        checkpoint.read(write(tmp_path / "checkpoint", entry(Path("/a")), broken))
+
+
+def test_the_pod_of_a_slot_is_found(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "checkpoint",
+        entry(Path("/a"), "first", {"0": ["GPU-a::be-0"], "1": ["GPU-b::be-0"]}),
+        entry(Path("/b"), "second", ["GPU-a::be-1"]),
+    )
+    allocations = checkpoint.read(path)
+    for device, pod in (("GPU-a::be-0", "first"), ("GPU-b::be-0", "first"), ("GPU-a::be-1", "second")):
+        found = checkpoint.of_devices(allocations, [device])
+        assert found is not None
+        assert found.pod_uid == pod
+    assert checkpoint.of_devices(allocations, ["GPU-c::be-0"]) is None
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_checkpoint_or_a_sentence(content: bytes) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        with contextlib.suppress(Unreadable):
+            checkpoint.read(Path(file.name))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_last_word_or_a_sentence(content: bytes) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        with contextlib.suppress(Unreadable):
+            LastWord(Path(file.name)).load()
+
+
+def test_the_last_word_is_kept_whole(tmp_path: Path) -> None:
+    file = LastWord(tmp_path / "device-plugin.json")
+    assert file.load() is None
+    said = devices(2, numa_node=0, hp_busy_ratio=0.35)
+    file.save(said)
+    assert file.load() == said
+    assert [path.name for path in tmp_path.iterdir()] == ["device-plugin.json"]

@@ -1,0 +1,236 @@
+"""The plugin and the kubelet find each other again, whatever happens to either."""
+
+import signal
+import socket
+import stat
+import time
+
+from tests.device_plugin.conftest import BE, HP, Node
+from tests.device_plugin.plugin_process import eventually
+from tests.device_plugin.scripted_agent import GPUS, devices
+
+
+def sockets(node: Node) -> list[str]:
+    return sorted(path.name for path in node.kubelet.folder.glob("orion-*.sock"))
+
+
+def registrations(node: Node) -> int:
+    return len(node.kubelet.registrations)
+
+
+def test_both_resources_are_registered_and_listed(node: Node) -> None:
+    assert sorted(node.kubelet.registrations) == [BE, HP]
+    assert sorted(device.partition("::")[2] for device in node.kubelet.devices(BE)) == ["be-0", "be-1", "be-2"]
+    assert [*node.kubelet.devices(HP)] == [f"{GPUS[0]}::hp-0"]
+
+
+def test_sockets_are_for_root_alone(node: Node) -> None:
+    for name in sockets(node):
+        assert stat.S_IMODE((node.kubelet.folder / name).stat().st_mode) == 0o600
+
+
+def test_nothing_is_registered_before_there_is_a_word(bare_node: Node) -> None:
+    # An empty list would say that there are no GPUs, and in a rolling update take the other plugin's place.
+    bare_node.kubelet.start()
+    plugin = bare_node.plugin()
+    plugin.until_said("metrics on port")
+    assert not bare_node.kubelet.registrations
+    bare_node.agent.start()
+    bare_node.until_allocatable(3, hp=1)
+
+
+def test_registered_within_a_second_of_the_kubelets_socket(bare_node: Node) -> None:
+    bare_node.agent.start()
+    plugin = bare_node.plugin()
+    plugin.until_said("waits for the kubelet")
+    plugin.until_said("agent: it speaks")
+    bare_node.kubelet.start()
+    began = time.monotonic()
+    bare_node.until_allocatable(3, hp=1)
+    assert time.monotonic() - began < 1.0 * 5  # the target is one second; machines of tests are shared
+
+
+def test_kubelet_restarts(node: Node) -> None:
+    for _ in range(3):
+        node.kubelet.restart()
+        node.until_allocatable(3, hp=1)
+    assert len(sockets(node)) == 2
+
+
+def test_kubelet_is_killed_and_leaves_its_socket(node: Node) -> None:
+    node.kubelet.stop(leave_socket=True)
+    eventually(lambda: "does not register it" in node.plugins[0].log, "registering is tried in vain")
+    node.kubelet.start()
+    node.until_allocatable(3, hp=1)
+
+
+def test_the_socket_is_replaced_under_a_living_kubelet(node: Node) -> None:
+    # Another process serves now; the old one has not ended its streams.
+    old = node.kubelet
+    node.kubelet = type(old)(old.folder)
+    node.kubelet.start()
+    node.until_allocatable(3, hp=1)
+    old.abandon()
+
+
+def test_all_sockets_but_the_kubelets_are_wiped(node: Node) -> None:
+    before = sockets(node)
+    for name in before:
+        (node.kubelet.folder / name).unlink()
+    eventually(lambda: len(sockets(node)) == 2 and not set(sockets(node)) & set(before), "it serves on new sockets")
+    node.until_allocatable(3, hp=1)
+
+
+def test_the_kubelets_socket_is_deleted_and_comes_back(node: Node) -> None:
+    (node.kubelet.folder / "kubelet.sock").unlink()
+    node.plugins[0].until_said("the kubelet's socket is gone")
+    node.kubelet.restart()
+    node.until_allocatable(3, hp=1)
+
+
+def test_a_stream_that_ends_is_registered_anew(node: Node) -> None:
+    for count in range(1, 4):
+        node.kubelet.break_stream(BE)
+        eventually(lambda count=count: node.kubelet.registrations.count(BE) > count, "be is registered again")  # type: ignore[misc]
+        node.until_allocatable(3, hp=1)
+    assert node.kubelet.registrations.count(HP) == 1
+
+
+def test_a_kubelet_that_refuses_is_asked_again_and_its_reason_said(bare_node: Node) -> None:
+    bare_node.agent.start()
+    bare_node.kubelet.refuses = "the ResourceName is taken"
+    bare_node.kubelet.start()
+    plugin = bare_node.plugin()
+    plugin.until_said(f"{BE}: the kubelet does not register it: the ResourceName is taken")
+    bare_node.kubelet.refuses = ""
+    bare_node.until_allocatable(3, hp=1)
+    assert plugin.metrics()[f'orion_device_plugin_registrations_total{{resource="{BE}",result="refused"}}'] >= 1
+
+
+def test_a_kubelet_of_another_version_ends_the_plugin_with_a_sentence(bare_node: Node) -> None:
+    bare_node.agent.start()
+    bare_node.kubelet.refuses = 'requested API version "v1beta1" is not supported by kubelet. Supported version is "v2"'
+    bare_node.kubelet.start()
+    plugin = bare_node.plugin()
+    eventually(lambda: not plugin.running, "the plugin ends")
+    assert plugin.process is not None
+    assert plugin.process.returncode == 1
+    assert "the kubelet refuses v1beta1" in plugin.log
+    assert "Traceback" not in plugin.log
+
+
+def test_a_kubelet_that_does_not_listen_is_asked_again(bare_node: Node) -> None:
+    bare_node.agent.start()
+    bare_node.kubelet.deaf = True
+    bare_node.kubelet.start()
+    plugin = bare_node.plugin()
+    plugin.until_said("the kubelet does not listen")
+    bare_node.kubelet.deaf = False
+    bare_node.until_allocatable(3, hp=1)
+
+
+def test_rolling_update_with_the_old_plugin_ending_last(node: Node) -> None:
+    # Kubelets up to 1.34 disconnect the new plugin when the old one's stream ends.
+    node.plugin().until_said("orion.gpu/be: registered")
+    eventually(lambda: registrations(node) >= 4, "the new one is registered")
+    node.until_allocatable(3, hp=1)
+    assert node.plugins[0].end() == 0
+    began = time.monotonic()
+    eventually(lambda: registrations(node) >= 6, "the new one has registered again")
+    node.until_allocatable(3, hp=1)
+    assert time.monotonic() - began < 2.0 * 5
+    assert len(sockets(node)) == 2
+
+
+def test_rolling_update_in_which_the_old_plugin_registered_last(node: Node) -> None:
+    # When the old one ends, the kubelet has nobody, while the new one's stream goes on as if nothing were.
+    old = sockets(node)
+    node.plugin()
+    eventually(lambda: registrations(node) >= 4, "the new one is registered")
+    node.kubelet.refuses = "not yet"
+    token = old[0].split("-")[2]
+    node.kubelet.refuses_endpoints = tuple(f"orion-{role}-{token}" for role in ("hp", "be"))
+    node.kubelet.restart()
+    eventually(lambda: registrations(node) >= 6, "the new one has registered with the new kubelet")
+    node.kubelet.refuses = ""
+    eventually(lambda: registrations(node) >= 8, "the old one has registered after it")
+    node.until_allocatable(3, hp=1)
+    assert node.plugins[0].end() == 0
+    eventually(lambda: registrations(node) >= 10, "the new one has registered again")
+    node.until_allocatable(3, hp=1)
+
+
+def test_a_plugin_that_was_killed_leaves_nothing(node: Node) -> None:
+    left = sockets(node)
+    node.plugins[0].end(signal.SIGKILL)
+    node.until_allocatable(0, hp=0)
+    node.plugin()
+    node.until_allocatable(3, hp=1)
+    eventually(lambda: not set(left) & set(sockets(node)), "its sockets are removed", 30)
+
+
+def test_sigterm_ends_streams_and_sockets(node: Node) -> None:
+    assert node.plugins[0].end() == 0
+    assert sockets(node) == []
+    node.until_allocatable(0, hp=0)
+    assert "Traceback" not in node.plugins[0].log
+
+
+def test_strangers_in_the_folder_are_left_alone(node: Node) -> None:
+    stranger = node.kubelet.folder / "orion-be-of-somebody.sock"
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(stranger))
+        node.kubelet.break_stream(BE)
+        eventually(lambda: node.kubelet.registrations.count(BE) >= 2, "be is registered again")
+        node.until_allocatable(3)
+        assert stranger.exists()
+
+
+def test_the_list_follows_the_agents_word(node: Node) -> None:
+    node.agent.say(devices(2, be=4))
+    node.until_allocatable(8, hp=2)
+    node.agent.say(devices(2, be=4, healthy=False, reason="Xid", message="Xid 79"))
+    node.until_allocatable(0, hp=0)
+    assert node.kubelet.capacity(BE) == 8
+    node.agent.say(devices(2, be=4, numa_node=1))
+    node.until_allocatable(8, hp=2)
+    assert {device.topology.nodes[0].ID for device in node.kubelet.devices(BE).values()} == {1}
+    node.agent.say(devices(1, be=1))
+    node.until_allocatable(1, hp=1)
+    assert node.kubelet.capacity(BE) == 1
+
+
+def test_a_cordoned_gpu_keeps_the_slots_that_are_held(node: Node) -> None:
+    # A container that restarts needs its slot to be healthy.
+    node.agent.say(devices(1, cordoned=True, held=["be-1"]))
+    node.until_allocatable(1, hp=0)
+    healthy = [name for name, device in node.kubelet.devices(BE).items() if device.health == "Healthy"]
+    assert healthy == [f"{GPUS[0]}::be-1"]
+
+
+def test_a_dead_agents_last_word_stands_also_for_the_next_plugin(node: Node) -> None:
+    node.agent.say(devices(2, be=4))
+    node.until_allocatable(8, hp=2)
+    node.agent.stop()
+    node.plugins[0].until_said("agent: it is gone")
+    assert node.kubelet.allocatable(BE) == 8
+    node.plugins[0].end()
+    node.until_allocatable(0, hp=0)
+    plugin = node.plugin()
+    node.until_allocatable(8, hp=2)
+    assert plugin.metrics()["orion_device_plugin_agent_connected"] == 0
+    node.agent.word = devices(1)
+    node.agent.start()
+    node.until_allocatable(3, hp=1)
+    assert plugin.metrics()["orion_device_plugin_agent_connected"] == 1
+
+
+def test_a_corrupt_last_word_is_refused_and_said(bare_node: Node) -> None:
+    bare_node.root.mkdir()
+    (bare_node.root / "device-plugin.json").write_text('{"devices": [{"uuid": 7}')
+    bare_node.kubelet.start()
+    plugin = bare_node.plugin()
+    plugin.until_said("does not hold the agent's last word")
+    assert not bare_node.kubelet.registrations
+    bare_node.agent.start()
+    bare_node.until_allocatable(3, hp=1)

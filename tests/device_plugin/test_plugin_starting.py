@@ -1,0 +1,251 @@
+"""Pods over the real protocol: admission, starts and restarts, with and without an agent."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.device_plugin.conftest import BE, HP, Node
+from tests.device_plugin.plugin_process import eventually
+from tests.device_plugin.scripted_agent import GPUS, devices
+from tests.device_plugin.stand_in_kubelet import AdmissionFailed, StartFailed
+
+
+def configured(node: Node, **settings: object) -> Path:
+    path = node.folder / "node.yaml"
+    fresh = path.with_suffix(".new")
+    fresh.write_text(yaml.safe_dump({"version": "v1", **settings}))
+    fresh.replace(path)
+    return path
+
+
+def mounts(answer: object) -> dict[str, Path]:
+    return {mount.container_path: Path(mount.host_path) for mount in answer.mounts}  # type: ignore[attr-defined]
+
+
+def test_a_container_gets_its_slot_and_its_start_is_announced(node: Node) -> None:
+    given = node.kubelet.admit("pod", "main", be=1)
+    assert node.agent.prepared == []
+    answer = node.kubelet.start_container("pod", "main")
+    assert node.agent.prepared == given
+    assert mounts(answer)[f"/run/orion/slots/{GPUS[0]}"] == node.root / "gpus" / GPUS[0] / given[0].partition("::")[2]
+    assert answer.envs["ORION_SIM_VISIBLE_GPUS"] == GPUS[0]
+
+
+def test_two_containers_of_a_pod_have_slots_of_their_own(node: Node) -> None:
+    first, second = node.kubelet.admit("pod", "one", be=1), node.kubelet.admit("pod", "two", be=1)
+    assert first != second
+    for container in ("one", "two"):
+        node.kubelet.start_container("pod", container)
+    assert sorted(node.agent.prepared) == sorted(first + second)
+
+
+def test_several_gpus_one_slot_each(node: Node) -> None:
+    node.agent.say(devices(4))
+    node.until_allocatable(12, hp=4)
+    given = node.kubelet.admit("pod", "main", be=3)
+    assert len({device.partition("::")[0] for device in given}) == 3
+    with pytest.raises(AdmissionFailed, match="two slots of one GPU"):
+        node.kubelet.admit("greedy", "main", be=5)
+    assert [entry[0] for entry in node.kubelet.checkpoint()] == ["pod"]
+
+
+def test_a_restart_uses_the_first_answer_and_prepares_the_slot_again(node: Node) -> None:
+    given = node.kubelet.admit("pod", "main", be=1)
+    first = node.kubelet.start_container("pod", "main")
+    node.kubelet.restart()
+    node.until_allocatable(3, hp=1)
+    assert node.kubelet.start_container("pod", "main") == first
+    assert node.agent.prepared == given * 2
+
+
+def test_without_an_agent_allocation_goes_on_and_containers_start(node: Node) -> None:
+    node.agent.stop()
+    given = node.kubelet.admit("pod", "main", be=1)
+    node.kubelet.start_container("pod", "main")
+    node.plugins[0].until_said(f"a container with {given[0]} starts while no agent answers")
+
+
+def test_without_an_agent_hold_holds_until_it_is_back(bare_node: Node) -> None:
+    node = bare_node
+    node.options = ["--configuration", str(configured(node, onNoAgent="hold"))]
+    node.agent.start()
+    node.kubelet.start()
+    node.plugin()
+    node.until_allocatable(3, hp=1)
+    node.agent.stop()
+    node.kubelet.admit("pod", "main", be=1)
+    with pytest.raises(StartFailed, match="onNoAgent is hold"):
+        node.kubelet.start_container("pod", "main")
+    node.agent.start()
+    node.kubelet.start_container("pod", "main")
+
+
+def test_fail_closed_waits_for_the_agent_at_every_later_start(node: Node) -> None:
+    node.agent.fail_closed = True
+    for pod in ("closed", "open"):
+        node.kubelet.admit(pod, "main", be=1)
+        node.kubelet.start_container(pod, "main")
+        node.agent.fail_closed = False
+    node.agent.stop()
+    with pytest.raises(StartFailed, match="failClosed"):
+        node.kubelet.start_container("closed", "main")
+    node.kubelet.start_container("open", "main")
+    node.agent.start()
+    node.kubelet.start_container("closed", "main")
+
+
+def test_an_agent_that_refuses_is_quoted(node: Node) -> None:
+    node.kubelet.admit("pod", "main", be=1)
+    node.agent.refuses = "there is no such GPU here: it has fallen off the bus"
+    with pytest.raises(StartFailed, match="fallen off the bus"):
+        node.kubelet.start_container("pod", "main")
+
+
+def test_mount_sources_that_are_gone_are_there_again_before_a_start(node: Node) -> None:
+    node.kubelet.admit("pod", "main", be=1)
+    sources = mounts(node.kubelet.start_container("pod", "main"))
+    shutil.rmtree(node.root / "gpus")
+    for name in ("liborion_hook.so", "ld.so.preload"):  # as a runtime makes a source that is missing
+        (sources["/run/orion/lib"] / name).unlink()
+        (sources["/run/orion/lib"] / name).mkdir()
+    node.kubelet.start_container("pod", "main")
+    for path in sources.values():
+        assert path.exists() or path.name == "sim"
+    assert (sources["/run/orion/lib"] / "liborion_hook.so").is_file()
+    assert (sources["/run/orion/lib"] / "ld.so.preload").is_file()
+
+
+def test_a_reboot(node: Node) -> None:
+    given = node.kubelet.admit("pod", "main", be=1)
+    sources = mounts(node.kubelet.start_container("pod", "main"))
+    # Everything below /run is gone, sockets too; the kubelet comes first, and the runtime makes what is missing.
+    node.plugins[0].close()
+    node.kubelet.stop()
+    node.agent.stop()
+    shutil.rmtree(node.root)
+    shutil.rmtree(node.hook_folder)
+    node.kubelet.start()
+    assert node.kubelet.start_container("pod", "main")  # no options yet: nobody is asked
+    for path in sources.values():
+        path.mkdir(parents=True, exist_ok=True)
+    (sources["/run/orion/lib"] / "ld.so.preload").mkdir()
+    node.plugin().until_said("metrics on port")
+    assert node.kubelet.allocatable(BE) == 0
+    node.agent.start()
+    node.until_allocatable(3, hp=1)
+    node.kubelet.start_container("pod", "main")
+    assert node.agent.prepared[-1:] == given
+    assert (sources["/run/orion/lib"] / "liborion_hook.so").is_file()
+    assert (sources["/run/orion/lib"] / "ld.so.preload").is_file()
+    assert [entry[3] for entry in node.kubelet.checkpoint()] == [frozenset(given)]
+    others = node.kubelet.admit("one", "main", be=1) + node.kubelet.admit("two", "main", be=1)
+    assert len({*given, *others}) == 3
+
+
+def test_sixty_four_slots_on_eight_gpus(node: Node) -> None:
+    node.agent.say(devices(8, be=8, numa_node=0))
+    node.until_allocatable(64, hp=8)
+    given = [node.kubelet.admit(f"pod-{number}", "main", be=1)[0] for number in range(64)]
+    assert len(set(given)) == 64
+    first = [device.partition("::")[0] for device in given[:8]]
+    assert len(set(first)) == 8  # spread, though the agent has not heard of one of them
+    with pytest.raises(AdmissionFailed, match="requested number"):
+        node.kubelet.admit("late", "main", be=1)
+
+
+def test_unknown_and_mixed_ids_are_sentences_of_the_pod(node: Node) -> None:
+    for ids, sentence in (
+        (["GPU-x::be-0"], "there is no slot"),
+        (["what"], "is no slot of Orion's"),
+        ([f"{GPUS[0]}::hp-0"], "is no slot of orion.gpu/be"),
+    ):
+        told = node.kubelet.ask(BE, "Allocate", ids)
+        assert told.startswith("orion: ")
+        assert sentence in told
+        assert node.kubelet.ask(BE, "PreStartContainer", ids) or ids == ["GPU-x::be-0"]
+    metrics = node.plugins[0].metrics()
+    labels = f'resource="{BE}",method="Allocate",result="refused"'
+    count = next(value for name, value in metrics.items() if "seconds_count" in name and sorted_labels(name) == labels)
+    assert count == 3
+
+
+def sorted_labels(name: str) -> str:
+    found = dict(each.split("=", 1) for each in name.partition("{")[2].rstrip("}").split(","))
+    return ",".join(f"{key}={found[key]}" for key in ("resource", "method", "result"))
+
+
+@pytest.fixture
+def small_disk(socket_folder: Path) -> object:
+    """A root on a file system of its own of 256 KiB, as /run is."""
+    root = socket_folder / "root"
+    root.mkdir()
+    options = ["-o", "size=256k,nr_inodes=64"]
+    subprocess.run(["mount", "-t", "tmpfs", *options, "orion-test", root], check=True)
+    yield root
+    subprocess.run(["umount", "--lazy", root], check=True)
+
+
+def fill(folder: Path) -> None:
+    """Take what there is of inodes and space."""
+    try:
+        for number in range(1_000):
+            (folder / f"filler-{number}").write_bytes(b"x" * 4096)
+    except OSError:
+        pass
+
+
+def test_a_full_run_is_a_sentence_and_not_an_end(small_disk: Path, bare_node: Node) -> None:
+    node = bare_node
+    node.agent.start()
+    node.kubelet.start()
+    plugin = node.plugin()
+    node.until_allocatable(3, hp=1)
+    fill(small_disk)
+    with pytest.raises(AdmissionFailed, match=r"cannot be made.*No space left"):
+        node.kubelet.admit("pod", "main", be=1)
+    node.agent.say(devices(1, be=2))
+    node.until_allocatable(2, hp=1)
+    plugin.until_said("its word cannot be kept for the next plugin")
+    for path in small_disk.glob("filler-*"):
+        path.unlink()
+    node.kubelet.admit("next", "main", be=1)
+    assert plugin.running
+
+
+def test_a_change_of_the_configuration_is_taken_in_and_a_bad_one_is_not(bare_node: Node) -> None:
+    node = bare_node
+    path = configured(node, preload="environment")
+    node.options = ["--configuration", str(path), "--node-name", "n1"]
+    node.agent.start()
+    node.kubelet.start()
+    plugin = node.plugin()
+    node.until_allocatable(3, hp=1)
+    node.kubelet.admit("before", "main", be=1)
+    assert "/etc/ld.so.preload" not in mounts(node.kubelet.start_container("before", "main"))
+    configured(node, preload="environment", nodes={"n1": {"preload": "file"}, "n2": {}})
+    plugin.until_said("configuration: device list strategy envvar, preload file")
+    configured(node, preload="nonsense")
+    plugin.until_said("what was read last stands")
+    node.kubelet.admit("after", "main", be=1)
+    assert "/etc/ld.so.preload" in mounts(node.kubelet.start_container("after", "main"))
+    assert "/etc/ld.so.preload" not in mounts(node.kubelet.start_container("before", "main"))
+    assert plugin.log.count("what was read last stands") == 1
+    assert plugin.metrics()['orion_device_plugin_configuration_changes_total{result="refused"}'] == 1
+
+
+def test_a_bad_configuration_at_the_start_is_a_sentence(bare_node: Node) -> None:
+    plugin = bare_node.plugin("--configuration", str(configured(bare_node, slots=7)))
+    eventually(lambda: not plugin.running, "it ends")
+    assert plugin.process is not None
+    assert plugin.process.returncode == 1
+    assert "slots" in plugin.log
+    assert "Traceback" not in plugin.log
+
+
+def test_hp_and_be_are_counted_apart(node: Node) -> None:
+    node.kubelet.admit("chat", "main", hp=1)
+    assert node.kubelet.free(HP) == []
+    assert len(node.kubelet.free(BE)) == 3

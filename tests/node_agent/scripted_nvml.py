@@ -1,0 +1,151 @@
+"""A driver's management library that does what a test says, in the shapes that nvidia-ml-py has.
+
+There is no NVIDIA driver where these tests run; what a real one answers is seen by the tests that need a GPU.
+"""
+
+# ruff: noqa: N802, N815  (the library's own names)
+
+import types
+from dataclasses import dataclass, field
+
+
+class NVMLError(Exception):
+    """As nvidia-ml-py raises it: with the library's number."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__(f"error {value} of the scripted library")
+        self.value = value
+
+
+UNINITIALIZED, TIMEOUT, DRIVER_NOT_LOADED, LOST, RESET_REQUIRED, MISMATCH, UNKNOWN = 1, 10, 9, 15, 16, 18, 999
+XID, DOUBLE_BIT = 8, 2
+NO_ACTION, RESET, REBOOT, DRAIN_P2P = 0, 1, 2, 3
+
+
+@dataclass
+class ScriptedGpu:
+    """One GPU; handles are numbers."""
+
+    trouble: int = 0
+    """ What every call about it raises; 0: nothing. """
+    mig: bool = False
+    action: int = NO_ACTION
+    used: int = 5
+    processes: list[int] = field(default_factory=lambda: [7])
+    peers: tuple[int, ...] = ()
+
+
+class ScriptedNvml(types.ModuleType):
+    """The module `pynvml`; its state is the test's to change."""
+
+    NVMLError = NVMLError
+    NVML_SUCCESS = 0
+    NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED, NVML_ERROR_LIB_RM_VERSION_MISMATCH = (
+        LOST,
+        RESET_REQUIRED,
+        MISMATCH,
+    )
+    NVML_GPU_RECOVERY_ACTION_NONE, NVML_GPU_RECOVERY_ACTION_NODE_REBOOT = NO_ACTION, REBOOT
+    NVML_GPU_RECOVERY_ACTION_DRAIN_P2P = DRAIN_P2P
+    NVML_FI_DEV_GET_GPU_RECOVERY_ACTION = 274
+    NVML_P2P_CAPS_INDEX_NVLINK, NVML_P2P_STATUS_OK = 2, 0
+    nvmlEventTypeXidCriticalError, nvmlEventTypeDoubleBitEccError = XID, DOUBLE_BIT
+
+    def __init__(self, *gpus: ScriptedGpu) -> None:
+        super().__init__("pynvml")
+        self.gpus = list(gpus)
+        self.away = 0
+        """ What nvmlInit raises; 0: nothing. """
+        self.begun = 0
+        self.events: list[tuple[int, int, int]] = []
+        """ Handle, type and number of what is to be told. """
+        self.registered: list[int] = []
+
+    def nvmlInit(self) -> None:
+        if self.away:
+            raise NVMLError(self.away)
+        self.begun += 1
+
+    def nvmlShutdown(self) -> None:
+        self.begun = 0
+
+    def nvmlDeviceGetCount(self) -> int:
+        self._check()
+        return len(self.gpus)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        self._check()
+        return index
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:
+        self._gpu(handle)
+        return uuid(handle)
+
+    def nvmlDeviceGetName(self, handle: int) -> bytes:
+        self._gpu(handle)
+        return b"NVIDIA H200"
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> types.SimpleNamespace:
+        return types.SimpleNamespace(total=100, used=self._gpu(handle).used)
+
+    def nvmlDeviceGetMinorNumber(self, handle: int) -> int:
+        self._gpu(handle)
+        return handle + 4
+
+    def nvmlDeviceGetPciInfo(self, handle: int) -> types.SimpleNamespace:
+        self._gpu(handle)
+        return types.SimpleNamespace(busId=f"00000000:3{handle}:00.0")
+
+    def nvmlDeviceGetP2PStatus(self, handle: int, peer: int, index: int) -> int:
+        assert index == self.NVML_P2P_CAPS_INDEX_NVLINK
+        return 0 if peer in self._gpu(handle).peers else 5
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[types.SimpleNamespace]:
+        return [types.SimpleNamespace(pid=pid) for pid in self._gpu(handle).processes]
+
+    def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:
+        return [int(self._gpu(handle).mig), 1]
+
+    def nvmlDeviceGetFieldValues(self, handle: int, fields: list[int]) -> list[types.SimpleNamespace]:
+        assert fields == [self.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]
+        value = types.SimpleNamespace(uiVal=self._gpu(handle).action)
+        return [types.SimpleNamespace(nvmlReturn=0, value=value)]
+
+    def nvmlEventSetCreate(self) -> object:
+        self._check()
+        return object()
+
+    def nvmlDeviceGetSupportedEventTypes(self, handle: int) -> int:
+        self._gpu(handle)
+        return 0x1FF
+
+    def nvmlDeviceRegisterEvents(self, handle: int, types: int, events: object) -> None:
+        assert types == XID | DOUBLE_BIT
+        self.registered.append(handle)
+
+    def nvmlEventSetWait_v2(self, events: object, milliseconds: int) -> types.SimpleNamespace:
+        assert milliseconds == 0
+        if not self.events:
+            raise NVMLError(TIMEOUT)
+        handle, kind, number = self.events.pop(0)
+        return types.SimpleNamespace(device=handle, eventType=kind, eventData=number)
+
+    def _check(self) -> None:
+        if not self.begun:
+            raise NVMLError(UNINITIALIZED)
+        if self.away:
+            raise NVMLError(self.away)
+
+    def _gpu(self, handle: int) -> ScriptedGpu:
+        self._check()
+        if handle >= len(self.gpus):
+            raise NVMLError(LOST)  # it was taken out
+        gpu = self.gpus[handle]
+        if gpu.trouble:
+            raise NVMLError(gpu.trouble)
+        return gpu
+
+
+def uuid(index: int) -> str:
+    """Return the UUID of a scripted GPU."""
+    return f"GPU-00000000-0000-4000-8000-{index:012d}"

@@ -1,0 +1,291 @@
+"""Who holds a slot, for any word of kubelet and API server; who decides a policy; and slots under any configuration."""
+
+import asyncio
+import itertools
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orion.crds.grant import GrantedPolicy
+from orion.crds.policy import PolicyName
+from orion.hook import layout
+from orion.node_agent.agent import Agent
+from orion.node_agent.cluster.granted_policy import as_page
+from orion.node_agent.cluster.grants import decide
+from orion.node_agent.cluster.identity import Hold, Identity, join
+from orion.node_agent.cluster.pod_resources import Claim, KubeletAway, claims
+from orion.node_agent.cluster.pods import Pod
+from orion.node_agent.cluster.state import Asking
+from orion.node_agent.gpus.interface import Gpu
+from orion.node_agent.gpus.none import NoGpus
+from orion.node_agent.holders import Holder, NoHolders
+from orion.node_agent.kubelet import api_pb2
+from orion.node_agent.root import Root
+from orion.node_agent.settings import AgentSettings, PolicySettings
+from orion.node_agent.slots import Slot
+
+GPU = "GPU-00000000-0000-4000-8000-000000000000"
+DEFAULT = PolicySettings().as_page()
+SLOTS = [(GPU, "be-0"), (GPU, "be-1")]
+NAMES = ["a", "b", "c"]
+
+
+def pod(name: str, uid: str = "", ended: bool = False, created: str = "1") -> Pod:
+    return Pod("n", name, uid or f"uid-{name}", created, False, ended, f"grant of {name}")
+
+
+def hold(name: str, uid: str = "") -> Hold:
+    return Hold(Holder("n", name, "main", uid or f"uid-{name}"), "1", f"grant of {name}")
+
+
+pods_seen = st.dictionaries(
+    st.sampled_from(NAMES), st.tuples(st.booleans(), st.sampled_from(["1", "2"])), max_size=3
+).map(lambda found: {("n", name): pod(name, ended=ended, created=at) for name, (ended, at) in found.items()})
+claimed = st.lists(
+    st.builds(lambda slot, name: Claim(slot, "n", name, "main"), st.sampled_from(SLOTS), st.sampled_from(NAMES)),
+    max_size=4,
+)
+holds_before = st.dictionaries(st.sampled_from(SLOTS), st.sampled_from(NAMES).map(hold))
+
+
+@given(claimed, pods_seen, st.booleans(), holds_before)
+@settings(deadline=None)
+def test_who_holds_a_slot(
+    claimed: list[Claim], pods: Mapping[tuple[str, str], Pod], synced: bool, before: dict[tuple[str, str], Hold]
+) -> None:
+    holds = join(claimed, pods, synced, before)
+    by_slot = {slot: {claim.pod for claim in claimed if claim.slot == slot} for slot in SLOTS}
+    for slot, names in by_slot.items():
+        living = {name for name in names if ("n", name) not in pods or not pods["n", name].ended}
+        holder = holds.get(slot)
+        if holder is not None:
+            seen = pods.get(holder.key)
+            assert seen is None or not seen.ended  # nobody holds a slot after the end
+            assert seen is None or holder.holder.uid == seen.uid
+            assert holder.holder.pod in names or (slot in before and before[slot].key == holder.key)
+        if living:  # whom the kubelet names and who lives has it, or another whom it names too
+            assert holder is not None
+            assert holder.holder.pod in living
+        elif slot in before and not names:
+            name = before[slot].holder.pod
+            gone = pods["n", name].ended if ("n", name) in pods else synced
+            assert (holder is None) == gone  # let go when its pod has gone, and not before
+    assert join(claimed, pods, synced, holds) == holds  # the same word again changes nothing
+
+
+def test_what_was_known_of_a_pod_stands_while_the_api_server_says_nothing() -> None:
+    claim = Claim(SLOTS[0], "n", "a", "main")
+    assert join([claim], {}, True, {SLOTS[0]: hold("a")}) == {SLOTS[0]: hold("a")}
+    assert join([claim], {}, True, {SLOTS[0]: hold("b")}) == {SLOTS[0]: Hold(Holder("n", "a", "main"))}
+    assert join([claim], {}, False, {}, {SLOTS[0]: hold("a")}) == {SLOTS[0]: hold("a")}
+    assert join([], {}, False, {}, {SLOTS[0]: hold("a")}) == {}
+    assert join([], {("n", "a"): pod("a", "anew")}, True, {SLOTS[0]: hold("a")}) == {}  # the same name, another pod
+    (found,) = join([claim], {("n", "a"): pod("a", "anew")}, True, {SLOTS[0]: hold("a")}).values()
+    assert found.holder.uid == "anew"
+
+
+def test_ids_that_are_none_of_ours_are_left_out() -> None:
+    ids = [f"{GPU}::be-0", f"{GPU}::be-0::1", f"{GPU}::bee-0", "be-0", f"{GPU}::hp-1/../x", "", f"GPU-{'0' * 60}::be-0"]
+    devices = [api_pb2.ContainerDevices(resource_name="orion.gpu/be", device_ids=ids)]
+    devices.append(api_pb2.ContainerDevices(resource_name="nvidia.com/gpu", device_ids=[f"{GPU}::be-1"]))
+    container = api_pb2.ContainerResources(name="main", devices=devices)
+    found = claims([api_pb2.PodResources(namespace="n", name="a", containers=[container])])
+    assert found == [Claim((GPU, "be-0"), "n", "a", "main")]
+
+
+# -- A slot in which a container begins --------------------------------------------------------------------------------
+
+
+class FakePods:
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, str], Pod] = {("n", name): pod(name) for name in NAMES}
+        self.synced = True
+
+
+class FakeKubelet:
+    """Answers questions when it is told to, in any way."""
+
+    def __init__(self) -> None:
+        self.questions: list[asyncio.Future[list[api_pb2.PodResources]]] = []
+        self.asked = asyncio.Event()
+
+    async def pods(self) -> list[api_pb2.PodResources]:
+        question: asyncio.Future[list[api_pb2.PodResources]] = asyncio.get_running_loop().create_future()
+        self.questions.append(question)
+        self.asked.set()
+        return await question
+
+    async def question(self) -> "asyncio.Future[list[api_pb2.PodResources]]":
+        while not self.questions:
+            self.asked.clear()
+            await self.asked.wait()
+        return self.questions.pop(0)
+
+    async def say(self, pods: list[api_pb2.PodResources]) -> None:
+        """Answer every question in the same way."""
+        while True:
+            (await self.question()).set_result(pods)
+
+
+def says(name: str) -> list[api_pb2.PodResources]:
+    devices = [api_pb2.ContainerDevices(resource_name="orion.gpu/be", device_ids=[f"{GPU}::be-0"])]
+    container = api_pb2.ContainerResources(name="main", devices=devices)
+    return [api_pb2.PodResources(namespace="n", name=name, containers=[container])]
+
+
+async def test_only_an_answer_to_a_later_question_says_whose_container_begins() -> None:
+    kubelet, pods = FakeKubelet(), FakePods()
+    identity = Identity(pods, kubelet, {}, lambda: None)  # type: ignore[arg-type]
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(identity.run())
+        (await kubelet.question()).set_result(says("a"))
+        while SLOTS[0] not in identity.holds:
+            await asyncio.sleep(0)
+        assert identity.certain
+        identity.ask()
+        under_way = await kubelet.question()
+        identity.begins(SLOTS[0])
+        assert not identity.holds
+        assert identity.beginning == {SLOTS[0]}
+        assert not identity.certain
+        known = tasks.create_task(identity.known(SLOTS[0]))
+        under_way.set_result(says("a"))  # of before the beginning
+        (await kubelet.question()).set_exception(KubeletAway("it is busy"))
+        assert identity.holds == {}
+        (await kubelet.question()).set_result(says("b"))
+        await known
+        assert identity.holds[SLOTS[0]].holder.pod == "b"
+        assert identity.beginning == set()
+        running.cancel()
+
+
+async def test_a_pod_that_is_not_known_yet_is_waited_for() -> None:
+    kubelet, pods = FakeKubelet(), FakePods()
+    pods.known["n", "a"] = replace(pod("a", "before"), leaving=True)
+    identity = Identity(pods, kubelet, {}, lambda: None)  # type: ignore[arg-type]
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(identity.run()), tasks.create_task(kubelet.say(says("a")))]
+        identity.begins(SLOTS[0])
+        known = tasks.create_task(identity.known(SLOTS[0]))
+        for _ in range(20):
+            identity.ask()
+            await identity._next_answer()
+        assert identity.holds[SLOTS[0]].holder.uid == "before"
+        assert not known.done()
+        pods.known["n", "a"] = pod("a", "anew")
+        identity.pods_changed()
+        await known
+        assert identity.holds[SLOTS[0]].holder.uid == "anew"
+        for each in running:
+            each.cancel()
+
+
+# -- Policies ----------------------------------------------------------------------------------------------------------
+
+policies = st.builds(
+    GrantedPolicy,
+    policy=st.sampled_from(PolicyName),
+    max_slowdown_milli=st.none() | st.integers(0, 100_000),
+    sharing_cost_milli=st.none() | st.integers(0, 100_000),
+    minimum_share_milli=st.none() | st.integers(0, 100_000),
+    window_us=st.none() | st.integers(1, 60_000_000),
+    linger_floor_us=st.none() | st.integers(1, 60_000_000),
+    linger_ceiling_us=st.none() | st.integers(1, 60_000_000),
+    reef_depth=st.none() | st.integers(1, 4_096),
+)
+asking_pods = st.lists(st.tuples(st.integers(1, 3).map(str), policies), max_size=4).map(
+    lambda found: [
+        (created, Asking(Holder("n", f"p{number}", "main", f"u{number}"), f"hp-{number}", f"n/s{number}", policy))
+        for number, (created, policy) in enumerate(found)
+    ]
+)
+
+
+@given(asking_pods)
+@settings(deadline=None, max_examples=60)
+def test_the_oldest_decides_in_whatever_order_they_are_seen(asking: list[tuple[str, Asking]]) -> None:
+    decisions = [decide(order, DEFAULT) for order in itertools.permutations(asking)]
+    assert all(each == decisions[0] for each in decisions)
+    deciding, conflicting = decisions[0]
+    assert (deciding is None) == (not asking)
+    if deciding is not None:
+        created = {each.slot: at for at, each in asking}
+        assert created[deciding.slot] == min(created.values())
+        policy = as_page(deciding.policy, DEFAULT)
+        for _, each in asking:
+            assert (each in conflicting) == (as_page(each.policy, DEFAULT) != policy)
+
+
+@given(policies)
+@settings(deadline=None)
+def test_no_grant_makes_a_page_that_could_not_be(granted: GrantedPolicy) -> None:
+    page = as_page(granted, DEFAULT)
+    assert 0 < page.linger_floor_ns <= page.linger_ceiling_ns <= 10**9
+    assert 50_000 <= page.window_ns <= 10**9
+    assert 1_000 <= page.max_slowdown_milli <= 100_000
+    assert 1_000 <= page.sharing_cost_milli <= 100_000
+    assert 0 <= page.minimum_share_milli <= 500
+    assert as_page(GrantedPolicy(), DEFAULT) == DEFAULT
+
+
+# -- Slots under a configuration that changes --------------------------------------------------------------------------
+
+
+class OneGpu(NoGpus):
+    def find(self) -> list[Gpu]:
+        return [Gpu(GPU, 0, "A name", 1 << 30, simulated=True)]
+
+
+class Told(NoHolders):
+    """Holders as a test says."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.certain = True
+
+    def holds(self, slot: Slot) -> bool:
+        return slot.name in self.names
+
+    def held(self, gpu: str) -> dict[str, layout.Role]:
+        return {name: layout.Role.HP if name.startswith("hp") else layout.Role.BE for name in self.names}
+
+
+step = st.tuples(
+    st.integers(0, 2), st.integers(0, 3), st.sets(st.sampled_from(["hp-0", "hp-2", "be-1", "be-5"])), st.booleans()
+)
+
+
+@given(st.lists(step, min_size=1, max_size=8))
+@settings(deadline=None, max_examples=25)
+def test_a_slot_that_is_held_outlives_its_configuration(steps: list[tuple[int, int, set[str], bool]]) -> None:
+    async def follow(folder: Path) -> None:
+        file, told = folder / "nodes.yaml", Told()
+        file.write_text("{version: v1}")
+        agent = Agent(AgentSettings(root=folder / "root", configuration=file), Root(folder / "root"), OneGpu())
+        agent.holders = told
+        agent.start()
+        try:
+            there = {slot.name for slot in agent.gpus[GPU].board.slots.values()}
+            for number, (hp, be, told.names, told.certain) in enumerate(steps):
+                # The same size each time and within one tick of the clock: only the name in it is sure to differ.
+                new = folder / f"new-{number}"
+                new.write_text(json.dumps({"version": "v1", "slots": {"hp": hp, "be": be}}))
+                new.rename(file)
+                (offered,) = agent.offering.look().gpus or (None,)
+                wanted = {f"hp-{each}" for each in range(hp)} | {f"be-{each}" for each in range(be)}
+                expected = wanted | told.names | (set() if told.certain else there)
+                there = set(offered.slots) if offered else set()
+                assert there == expected
+                assert set(offered.held if offered else ()) == told.names
+                assert all((folder / "root" / "gpus" / GPU / name / "agent.sock").is_socket() for name in there)
+        finally:
+            agent.stop()
+            agent.root.close()
+
+    with tempfile.TemporaryDirectory(prefix="orion-", dir="/tmp") as folder:
+        asyncio.run(follow(Path(folder)))

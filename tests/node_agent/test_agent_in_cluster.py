@@ -1,0 +1,341 @@
+"""The agent of a node: whose slots are whose and what they may do, through the real pages of a real agent process.
+
+Kubelet and API server are stand-ins here; the cluster tier has real ones.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from orion.hook import layout
+from orion.node_agent.api import agent_pb2
+from orion.node_agent.api.client import AgentClient, RequestRefused
+from tests.node_agent.conftest import GPU, AgentProcess, eventually
+from tests.node_agent.node_stand_in import NODE, StandInKubelet, StandInPods
+from tests.node_agent.protocol_client import ProtocolClient, current_grant, current_policy
+
+MIB = 1 << 20
+SECONDS = 30.0
+
+
+def grant(priority: str = "be", container: str = "main", share: str = "a-share", **fields: Any) -> dict[str, Any]:
+    """Return a pod's grant; `policy` and `failClosed` are the pod's, the rest its container's."""
+    told: dict[str, Any] = {"format": 1, "priority": priority, "share": share, "shareUid": "u", "shareGeneration": 3}
+    told |= {name: fields.pop(name) for name in ("policy", "failClosed") if name in fields}
+    return told | {"containers": {container: {"slots": 1, **fields}}}
+
+
+class Node:
+    """An agent with the two that it asks."""
+
+    def __init__(self, agent: AgentProcess, folder: Path) -> None:
+        self.agent = agent
+        self.kubelet = StandInKubelet(folder / "kubelet.sock")
+        self.kubelet.start()
+        self.pods = StandInPods()
+        self._options = ["--node-name", NODE, "--kubeconfig", str(self.pods.kubeconfig(folder / "kubeconfig"))]
+        self._options += ["--pod-resources", str(self.kubelet.socket)]
+
+    def start(self, *options: str) -> None:
+        self.agent.start(*self._options, *options)
+
+    def run(self, pod: str, slot: str, told: dict[str, Any] | None = None, created: int = 0) -> agent_pb2.PreparedSlot:
+        """Let a pod's container begin in a slot, as the kubelet does."""
+        self.pods.put(pod, told, created=created)
+        self.kubelet.give(pod, (GPU, slot))
+        with AgentClient(self.agent.root) as administrator:
+            return administrator.prepare_slot(GPU, slot)
+
+    def slot(self, name: str) -> agent_pb2.Slot:
+        return {slot.name: slot for slot in self.gpu().slots}[name]
+
+    def gpu(self) -> agent_pb2.Gpu:
+        with AgentClient(self.agent.root) as administrator:
+            return administrator.snapshot().gpus[0]
+
+    def conditions(self) -> dict[str, str]:
+        return {each.reason: each.message for each in self.gpu().conditions}
+
+    def held(self) -> list[str]:
+        with AgentClient(self.agent.root) as administrator:
+            return list(next(administrator.watch_devices()).devices[0].held)
+
+    def offered(self) -> list[str]:
+        with AgentClient(self.agent.root) as administrator:
+            return list(next(administrator.watch_devices()).devices[0].slots)
+
+    def stop(self) -> None:
+        self.kubelet.stop()
+        self.pods.stop()
+
+
+@pytest.fixture
+def stopped_node(stopped_agent: AgentProcess, socket_folder: Path) -> Iterator[Node]:
+    node = Node(stopped_agent, socket_folder)
+    yield node
+    node.stop()
+
+
+@pytest.fixture
+def node(stopped_node: Node) -> Node:
+    stopped_node.start()
+    return stopped_node
+
+
+def test_a_grant_is_there_when_its_container_begins_and_follows_the_annotation(node: Node) -> None:
+    prepared = node.run("a", "be-3", grant(memoryLimitBytes=64 * MIB, weightMilli=2_500, failClosed=True))
+    assert (prepared.pod, prepared.fail_closed) == ("default/a", True)
+    assert (prepared.slot.memory_limit_bytes, prepared.slot.weight) == (64 * MIB, 2.5)
+    with ProtocolClient(node.agent.slot("be-3")).join() as client:
+        assert current_grant(client.grant).memory_limit_bytes == 64 * MIB
+        node.pods.put("a", grant(memoryLimitBytes=32 * MIB))
+        eventually(lambda: current_grant(client.grant).memory_limit_bytes == 32 * MIB, "the page follows it", 10)
+        assert current_grant(client.grant).weight_milli == 1_000
+        assert current_grant(client.grant).role == layout.Role.BE
+
+
+def test_what_a_grant_does_not_say_is_the_default(node: Node) -> None:
+    node.run("a", "be-0", grant(memoryLimitBytes=MIB))
+    assert node.run("b", "be-0").slot.memory_limit_bytes == 0
+    assert node.run("c", "be-0", grant(container="another", memoryLimitBytes=MIB)).slot.memory_limit_bytes == 0
+    assert node.run("d", "be-0", grant(weightMilli=0)).slot.weight == 0.01
+
+
+def test_who_has_the_slot_after_another_has_its_own_grant(node: Node) -> None:
+    node.run("a", "be-0", grant(memoryLimitBytes=64 * MIB))
+    with ProtocolClient(node.agent.slot("be-0")).join() as client:
+        node.pods.put("a", grant(), phase="Succeeded")
+        node.kubelet.give("a")
+        client.sock.settimeout(SECONDS)
+        with pytest.raises(EOFError):  # clients of a pod that has ended are forgotten
+            client.hear_until({(0, 0)})
+        eventually(lambda: node.slot("be-0").memory_limit_bytes == 0, "the default grant", SECONDS)
+    assert node.held() == []
+    assert node.run("b", "be-0", grant(memoryLimitBytes=MIB)).slot.memory_limit_bytes == MIB
+    # Without PrepareSlot, as where the agent was away: by the kubelet's word alone, and its clients stay.
+    with ProtocolClient(node.agent.slot("be-0")).join() as client:
+        node.pods.put("c", grant(memoryLimitBytes=2 * MIB))
+        node.kubelet.give("b")
+        node.kubelet.give("c", (GPU, "be-0"))
+        node.pods.put("d")  # news of any pod is a reason to ask the kubelet
+        eventually(lambda: current_grant(client.grant).memory_limit_bytes == 2 * MIB, "the grant of c", SECONDS)
+
+
+def test_a_grant_that_cannot_be_read_changes_nothing_and_is_said(node: Node) -> None:
+    node.run("a", "be-0", grant(memoryLimitBytes=MIB))
+    node.pods.put("a", "{nonsense")
+    eventually(lambda: "the last one stands" in node.conditions().get("GrantUnreadable", ""), "it is said", SECONDS)
+    assert node.slot("be-0").memory_limit_bytes == MIB
+    node.pods.put("a", grant(memoryLimitBytes=2 * MIB))
+    eventually(lambda: node.slot("be-0").memory_limit_bytes == 2 * MIB, "the next is applied", SECONDS)
+    eventually(lambda: "GrantUnreadable" not in node.conditions(), "it is over", SECONDS)
+    node.run("b", "be-1", {"format": 99, "priority": "be"})
+    eventually(lambda: "the default applies" in node.conditions().get("GrantUnreadable", ""), "a later one", SECONDS)
+
+
+def test_the_role_is_the_slots_and_another_one_is_said(node: Node) -> None:
+    node.run("a", "be-0", grant("hp", memoryLimitBytes=MIB, policy={"policy": "none"}))
+    eventually(lambda: "it is be" in node.conditions().get("RoleDiffers", ""), "it is said", SECONDS)
+    assert node.slot("be-0").role == agent_pb2.BE
+    assert node.gpu().policy == "orion"
+
+
+def test_the_oldest_hp_pod_decides_the_policy(stopped_node: Node) -> None:
+    node = stopped_node
+    node.start("--hp-slots", "3")
+    node.run("young", "hp-1", grant("hp", policy={"policy": "gate", "windowUs": 300}), created=20)
+    eventually(lambda: node.gpu().policy == "gate", "the only one decides", SECONDS)
+    node.run(
+        "old", "hp-0", grant("hp", share="other", policy={"policy": "orion", "maxSlowdownMilli": 1_200}), created=10
+    )
+    node.run("none", "hp-2", grant("hp"), created=1)  # asks for nothing
+    eventually(lambda: node.gpu().settings.max_slowdown == 1.2, "the oldest of those who ask", SECONDS)
+    sentence = "GPUShare default/other of default/old, the oldest hp pod, decides the policy; others ask for another "
+    eventually(lambda: node.conditions().get("PolicyConflict", "").startswith(sentence), "it is said", SECONDS)
+    assert "default/young (default/a-share)" in node.conditions()["PolicyConflict"]
+    assert node.gpu().window_us == 400
+    with AgentClient(node.agent.root) as administrator:
+        with pytest.raises(RequestRefused, match="GPUShare default/other decides") as refused:
+            administrator.set_policy(GPU, policy="none")
+        assert refused.value.code is grpc.StatusCode.FAILED_PRECONDITION
+    with ProtocolClient(node.agent.slot("be-0")).join() as client:
+        node.pods.put("young", grant("hp", policy={"policy": "orion", "maxSlowdownMilli": 1_200}), created=20)
+        eventually(lambda: "PolicyConflict" not in node.conditions(), "they agree", SECONDS)
+        node.pods.put("old", phase="Failed")
+        node.pods.put("young", phase="Succeeded")
+        node.kubelet.forget_all()
+        eventually(lambda: current_policy(client.policy).max_slowdown_milli == 1_000, "the default again", SECONDS)
+    with AgentClient(node.agent.root) as administrator:
+        assert administrator.set_policy(GPU, policy="none").policy == "none"
+    node.run("new", "hp-0", grant("hp", policy={"policy": "gate"}))
+    eventually(lambda: node.gpu().policy == "gate", "decided again", SECONDS)
+    node.pods.delete("new")
+    node.kubelet.forget_all()
+    eventually(lambda: node.gpu().policy == "none", "what administrators set is the default", SECONDS)
+
+
+def test_a_kubelet_that_has_just_started_takes_nobodys_slot(node: Node) -> None:
+    node.run("a", "be-0", grant(memoryLimitBytes=MIB))
+    with ProtocolClient(node.agent.slot("be-0")).join() as client:
+        node.kubelet.stop()
+        node.kubelet.forget_all()
+        node.kubelet.start()
+        asked = node.kubelet.lists
+        node.pods.put("b")
+        eventually(lambda: node.kubelet.lists > asked, "it was asked", SECONDS)
+        node.kubelet.give("b", (GPU, "be-1"))
+        node.pods.put("b", grant(memoryLimitBytes=2 * MIB))
+        eventually(lambda: node.slot("be-1").memory_limit_bytes == 2 * MIB, "its answers count", SECONDS)
+        assert current_grant(client.grant).memory_limit_bytes == MIB
+        assert node.held() == ["be-0", "be-1"]
+
+
+def test_a_pod_that_was_deleted_by_force_holds_its_slot_until_the_kubelet_lets_go(node: Node) -> None:
+    node.run("a", "be-0", grant(memoryLimitBytes=MIB))
+    node.pods.delete("a")
+    node.run("b", "be-1", grant())
+    assert node.held() == ["be-0", "be-1"]
+    assert node.slot("be-0").memory_limit_bytes == MIB
+    node.kubelet.give("a")
+    node.pods.put("c")
+    eventually(lambda: node.held() == ["be-1"], "let go", SECONDS)
+    assert node.slot("be-0").memory_limit_bytes == 0
+
+
+def test_a_kubelet_that_does_not_answer_costs_a_start_a_second_and_the_grant_comes_later(node: Node) -> None:
+    node.run("a", "be-0", grant(memoryLimitBytes=MIB))
+    node.kubelet.open.clear()
+    begin = time.monotonic()
+    prepared = node.run("b", "be-0", grant(memoryLimitBytes=2 * MIB, failClosed=True))
+    assert time.monotonic() - begin < 10
+    assert (prepared.pod, prepared.fail_closed, prepared.slot.memory_limit_bytes) == ("", False, 0)
+    assert node.held() == ["be-0"]
+    with ProtocolClient(node.agent.slot("be-0")).join() as client:
+        node.kubelet.open.set()  # what it says now may be of before the start, so it is asked again
+        eventually(lambda: current_grant(client.grant).memory_limit_bytes == 2 * MIB, "the grant", SECONDS)
+        assert len(node.slot("be-0").clients) == 1  # it was not forgotten
+
+
+def test_an_api_server_that_is_away_leaves_what_was_known(node: Node) -> None:
+    node.run("a", "be-0", grant(memoryLimitBytes=MIB, failClosed=True))
+    node.pods.away = True
+    node.pods.cut()
+    with AgentClient(node.agent.root) as administrator:
+        prepared = administrator.prepare_slot(GPU, "be-0")  # its container was restarted
+        assert (prepared.pod, prepared.fail_closed, prepared.slot.memory_limit_bytes) == ("default/a", True, MIB)
+        node.kubelet.give("unknown", (GPU, "be-1"))
+        begin = time.monotonic()
+        prepared = administrator.prepare_slot(GPU, "be-1")
+        assert time.monotonic() - begin < 10
+        assert (prepared.pod, prepared.fail_closed, prepared.slot.memory_limit_bytes) == ("default/unknown", False, 0)
+    node.pods.put("unknown", grant(memoryLimitBytes=2 * MIB))
+    node.pods.away = False
+    eventually(lambda: node.slot("be-1").memory_limit_bytes == 2 * MIB, "the grant, once it is known", SECONDS)
+
+
+def test_identity_survives_the_agent_with_kubelet_and_api_server_away(stopped_node: Node) -> None:
+    node = stopped_node
+    node.start("--hp-slots", "2")
+    policy = {"policy": "gate", "windowUs": 300}
+    node.run("a", "hp-1", grant("hp", memoryLimitBytes=64 * MIB, memoryRequestBytes=MIB, policy=policy))
+    eventually(lambda: node.gpu().policy == "gate", "decided", SECONDS)
+    with ProtocolClient(node.agent.slot("hp-1")).join() as client:
+        node.agent.kill()
+        node.kubelet.stop()
+        node.pods.away = True
+        node.pods.cut()
+        node.start("--hp-slots", "1")
+        assert client.come_back().returned == 1
+        assert current_grant(client.grant).memory_limit_bytes == 64 * MIB
+        with AgentClient(node.agent.root) as administrator:
+            (device,) = next(administrator.watch_devices()).devices
+            assert (list(device.held), device.memory_reserved_bytes) == (["hp-1"], MIB)
+            assert "hp-1" in device.slots
+            with pytest.raises(RequestRefused, match="GPUShare default/a-share decides"):
+                administrator.set_policy(GPU, policy="none")
+        node.pods.put("a", phase="Succeeded")
+        node.pods.away = False
+        node.kubelet.forget_all()
+        node.kubelet.start()
+        eventually(lambda: "hp-1" not in node.offered(), "it goes once let go", SECONDS)
+    eventually(lambda: node.gpu().policy == "orion", "the default again", SECONDS)
+    assert node.gpu().window_us == 400
+
+
+def test_a_slot_that_is_held_is_served_though_nobody_configured_it(node: Node) -> None:
+    node.pods.put("a", grant(memoryLimitBytes=MIB))
+    node.kubelet.give("a", (GPU, "be-12"), (GPU, "be-0"), (GPU, "xx-0"), ("GPU-elsewhere", "be-1"))
+    node.pods.put("b")
+    eventually(lambda: node.held() == ["be-0", "be-12"], "both are held", SECONDS)
+    assert node.slot("be-12").memory_limit_bytes == MIB
+    node.pods.put("a", phase="Succeeded")
+    eventually(lambda: "be-12" not in node.offered(), "it goes when let go", SECONDS)
+    assert node.slot("be-0").memory_limit_bytes == 0
+
+
+def test_a_pod_that_comes_while_its_slot_is_withdrawn_has_it(stopped_node: Node, tmp_path: Path) -> None:
+    node, file = stopped_node, tmp_path / "nodes.yaml"
+    file.write_text("{version: v1, slots: {be: 2}}")
+    node.start("--configuration", str(file))
+    eventually(lambda: node.kubelet.lists, "the kubelet was asked", SECONDS)
+    (tmp_path / "new").write_text("{version: v1, slots: {be: 1}}")
+    (tmp_path / "new").rename(file)
+    eventually(lambda: node.offered() == ["hp-0", "be-0"], "it is withdrawn", SECONDS)
+    assert node.run("a", "be-1", grant(memoryLimitBytes=MIB)).slot.memory_limit_bytes == MIB
+    assert node.offered() == ["hp-0", "be-0", "be-1"]
+    # And one that was closed, as after a kubelet that was away for long.
+    assert node.run("b", "be-7", grant(memoryLimitBytes=2 * MIB)).slot.memory_limit_bytes == 2 * MIB
+    assert node.offered() == ["hp-0", "be-0", "be-1", "be-7"]
+    with AgentClient(node.agent.root) as administrator, pytest.raises(RequestRefused, match="no slot 'be-9'"):
+        administrator.prepare_slot(GPU, "be-9")
+
+
+def test_what_could_not_be_written_is_written_when_there_is_room(node: Node) -> None:
+    in_the_way = node.agent.root / "state.json.new"
+    in_the_way.mkdir()
+    node.run("a", "be-0", grant(memoryLimitBytes=12_345))
+    assert "12345" not in (node.agent.root / "state.json").read_text()
+    in_the_way.rmdir()
+    eventually(lambda: "12345" in (node.agent.root / "state.json").read_text(), "it is written", SECONDS)
+
+
+def test_an_init_container_whose_slot_the_kubelet_does_not_list_has_the_default(node: Node) -> None:
+    node.pods.put("a", grant(memoryLimitBytes=MIB))
+    with AgentClient(node.agent.root) as administrator:
+        prepared = administrator.prepare_slot(GPU, "be-0")
+    assert (prepared.pod, prepared.slot.memory_limit_bytes) == ("", 0)
+    with ProtocolClient(node.agent.slot("be-0")).join():
+        assert node.held() == ["be-0"]  # by its processes
+
+
+def test_many_containers_begin_at_once(node: Node) -> None:
+    for number in range(8):
+        node.pods.put(f"p{number}", grant(memoryLimitBytes=(number + 1) * MIB))
+        node.kubelet.give(f"p{number}", (GPU, f"be-{number}"))
+    with AgentClient(node.agent.root, timeout=SECONDS) as administrator, futures.ThreadPoolExecutor(8) as pool:
+        names = [f"be-{number}" for number in range(8)]
+        prepared = list(pool.map(lambda name: administrator.prepare_slot(GPU, name), names))
+    assert [each.slot.memory_limit_bytes // MIB for each in prepared] == list(range(1, 9))
+    assert [each.pod for each in prepared] == [f"default/p{number}" for number in range(8)]
+
+
+def test_another_way_to_the_cluster_is_asked_for_where_there_is_none(stopped_node: Node, tmp_path: Path) -> None:
+    missing = ["--node-name", NODE, "--kubeconfig", str(tmp_path / "none")]
+    done = subprocess.run(stopped_node.agent.command(*missing), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "no API server is known" in done.stderr
+
+
+def test_an_agent_outside_a_cluster_loads_nothing_of_it() -> None:
+    rooms = ("aiohttp", "orion.api_server", "orion.crds", "orion.node_agent.cluster", "yaml")
+    program = "import sys, orion.node_agent.__main__, orion.node_agent.serving\n"
+    program += f"print(*(name for name in sys.modules if name.startswith({rooms})))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == []

@@ -1,0 +1,223 @@
+"""What an agent says of a GPU in its GPUDevice, and when that is worth a write; made of values alone."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orion.crds.device import GPUDeviceSpec, GPUDeviceStatus
+from orion.crds.grant import GrantedPolicy
+from orion.crds.policy import Mode, Priority
+from orion.hook import layout
+from orion.node_agent import pages
+from orion.node_agent.cluster.client_ratios import ClientRatios
+from orion.node_agent.cluster.device_status import gone_status, status_of
+from orion.node_agent.cluster.process_pods import Process
+from orion.node_agent.cluster.seen import Seen
+from orion.node_agent.cluster.state import Asking, GpuState, HeldSlot, PolicyState, Problem
+from orion.node_agent.cluster.status_urgency import Urgency, urgency
+from orion.node_agent.cluster.strangers import Found
+from orion.node_agent.conditions import Condition
+from orion.node_agent.gpus.interface import Gpu
+from orion.node_agent.holders import Holder
+from orion.node_agent.offering import Verdict
+from orion.node_agent.settings import PolicySettings
+from orion.node_agent.snapshots import ClientView, GpuView, SlotView
+
+UUID = "GPU-00000000-0000-4000-8000-000000000000"
+GIB, MIB = 1 << 30, 1 << 20
+PAGE = PolicySettings().as_page()
+HOLDER = Holder("team", "train-0", "main", "uid-of-train-0")
+EMPTY = pages.Record(
+    **{each.name: 0 for each in fields(pages.Record)} | {"wait_bucket": (), "long_kernel_name": ""}  # type: ignore[arg-type]
+)
+
+
+def client(number: int = 1, state: str = "running", **changes: Any) -> ClientView:
+    told = tuple(Condition(reason, message, 0.0) for reason, message in changes.pop("told", {}).items())
+    busy_ns = changes.pop("busy_ns", 0)
+    return ClientView(number, number, 1000 + number, "python", state, told, 5.0, busy_ns, replace(EMPTY, **changes))
+
+
+def seen(*clients: ClientView, held: tuple[HeldSlot, ...] = (), role: Priority = Priority.BE, **changes: Any) -> Seen:
+    slot = SlotView(UUID, f"{role}-0", layout.Role[role.name], "/", pages.Grant(layout.Role.BE, 0, 0), 0, 0, clients)
+    view = GpuView(Gpu(UUID, 3, "NVIDIA H200", 141 * GIB), PAGE, 0.0, changes.pop("used", 0), (slot,), ())
+    state = GpuState(UUID, {Priority.HP: 1, Priority.BE: 8}, held, changes.pop("policy", PolicyState(PAGE)))
+    ratios = changes.pop("ratios", {})
+    made = Seen("a-node", GPUDeviceSpec(), 4, view, state, Verdict(), 0.0, (), ratios, "1.0")
+    return replace(made, **changes)
+
+
+def conditions(status: GPUDeviceStatus) -> dict[str, tuple[str, str]]:
+    return {each.type: (each.status, each.reason) for each in status.conditions or ()}
+
+
+def test_a_gpu_with_nobody_on_it_is_ready() -> None:
+    status = status_of(seen(), [])
+    assert (status.node, status.uuid, status.index, status.health) == ("a-node", UUID, 3, "Healthy")
+    assert (status.observed_generation, status.mode, status.client_count) == (4, Mode.TIMESLICE, 0)
+    assert status.policy is not None
+    assert status.policy.plain() == {"name": "orion", "maxSlowdown": "1", "minimumShare": "0", "window": "400us"}
+    assert conditions(status) == {
+        "Ready": ("True", "Offered"),
+        "HookInjected": ("Unknown", "NoClients"),
+        "ModePending": ("False", "InMode"),
+        "PolicyConflict": ("False", "Agreed"),
+        "Degraded": ("False", "AsPromised"),
+    }
+
+
+VERDICTS = [
+    (Verdict(), "Healthy", ("True", "Offered")),
+    (Verdict(False, reason="GPULost", message="It is lost."), "Unhealthy", ("False", "GPULost")),
+    (Verdict(False, reason="GPUGone", message="It is gone."), "Unknown", ("Unknown", "GPUGone")),
+    (Verdict(cordoned=True, reason="Cordoned", message="By people."), "Healthy", ("False", "Cordoned")),
+    (Verdict(False, True, "OfferedByAnother", "By another."), "Unhealthy", ("False", "OfferedByAnother")),
+]
+
+
+@pytest.mark.parametrize(("verdict", "health", "ready"), VERDICTS, ids=range(len(VERDICTS)))
+def test_health_and_readiness_follow_the_verdict(verdict: Verdict, health: str, ready: tuple[str, str]) -> None:
+    status = status_of(seen(verdict=verdict), [])
+    assert (status.health, conditions(status)["Ready"]) == (health, ready)
+
+
+def test_who_holds_a_slot_and_who_is_in_it_is_told() -> None:
+    slot = HeldSlot(
+        UUID, "be-0", Priority.BE, HOLDER, "nightly", "u", 7, 8 * GIB, 6 * GIB, 2_500,
+        problems=(Problem("RoleDiffers", "its grant is for hp"),),
+    )  # fmt: skip
+    worker = client(memory_bytes=5 * MIB - 1, slowdown_milli=1_234, told={"LongKernels": "runs kernels of 9 ms"})
+    status = status_of(seen(worker, held=(slot,), used=9 * MIB), []).plain()
+    pod = {"namespace": "team", "name": "train-0", "uid": "uid-of-train-0", "container": "main"}
+    assert status["heldSlots"] == [
+        {"name": "be-0", "priority": "be", "pod": pod, "share": "nightly", "generation": 7, "memoryLimit": "8Gi",
+         "weight": "2.5", "clients": 1}
+    ]  # fmt: skip
+    assert status["memory"] == {"total": "141Gi", "used": "9Mi", "reserved": "6Gi"}
+    assert status["slots"] == {"hp": {"total": 1, "held": 0}, "be": {"total": 8, "held": 1}}
+    (row,) = status["clients"]
+    assert row == {
+        "pod": pod, "slot": "be-0", "priority": "be", "processId": 1001, "command": "python", "state": "running",
+        "memory": "5Mi", "slowdown": "1.23", "message": "runs kernels of 9 ms",
+    }  # fmt: skip
+    degraded = next(each for each in status["conditions"] if each["type"] == "Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "RoleDiffers")
+    assert degraded["message"] == "pod team/train-0: its grant is for hp; and 1 more"
+
+
+def test_strangers_wishes_and_conflicts_are_conditions() -> None:
+    asking = [Asking(replace(HOLDER, pod=name), "hp-0", f"team/{name}", GrantedPolicy()) for name in ("a", "b")]
+    strangers = (Found(Process(42, 1, "python", ""), None), Found(Process(43, 1, "python", "u"), HOLDER))
+    policy = PolicyState(PAGE, asking[0], (asking[1],))
+    status = status_of(seen(strangers=strangers, policy=policy, spec=GPUDeviceSpec(mode=Mode.MPS)), [])
+    found = conditions(status)
+    assert found["HookInjected"] == ("False", "Unmanaged")
+    assert found["ModePending"] == ("True", "NotAvailable")
+    assert found["PolicyConflict"] == ("True", "OtherShare")
+    assert status.stranger_count == 2
+    assert status.policy is not None
+    assert status.policy.share == "team/a"
+    assert [each.plain() for each in status.strangers or ()] == [
+        {"processId": 42, "command": "python"},
+        {"processId": 43, "command": "python",
+         "pod": {"namespace": "team", "name": "train-0", "uid": "uid-of-train-0"}},
+    ]  # fmt: skip
+
+
+def test_those_who_fare_worst_come_first_and_are_64_at_most() -> None:
+    fine = [client(number) for number in range(1, 100)]
+    slow = client(200, slowdown_milli=1_500)
+    stopped = client(201, "stopped")
+    told = client(202, told={"ContextLost": "lost its context"})
+    status = status_of(seen(*fine, slow, stopped, told), [])
+    assert status.client_count == 102
+    assert status.clients is not None
+    assert len(status.clients) == 64
+    assert [row.process_id for row in status.clients[:4]] == [1202, 1201, 1200, 1001]
+
+
+def test_ratios_are_those_of_the_last_seconds() -> None:
+    ratios = ClientRatios()
+    assert ratios.take(seen(client(gpu_ns=0)).view, 100.0)[1, 1].busy is None
+    assert ratios.take(seen(client(gpu_ns=10**9)).view, 105.0)[1, 1].busy is None
+    later = ratios.take(seen(client(gpu_ns=5 * 10**9, gated_ns=2 * 10**9)).view, 110.0)
+    assert (later[1, 1].busy, later[1, 1].gated) == (0.5, 0.2)
+    wrong = ratios.take(seen(client(gpu_ns=0, gated_ns=10**19)).view, 120.0)
+    assert (wrong[1, 1].busy, wrong[1, 1].gated) == (0.0, 1.0)
+    assert ratios.take(seen().view, 121.0) == {}
+    of_hp = seen(client(busy_ns=5), role=Priority.HP)
+    assert ratios.take(of_hp.view, 130.0)[1, 1].gated is None
+
+
+NUMBERS = st.integers(0, 2**64 - 1)
+RECORDS = st.fixed_dictionaries(
+    dict.fromkeys(("memory_bytes", "slowdown_milli", "gpu_ns", "gated_ns", "long_kernel_ns"), NUMBERS)
+)
+TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=1_500)
+
+
+@settings(max_examples=50)
+@given(st.lists(RECORDS, min_size=1, max_size=3), TEXT, st.sampled_from(["idle", "gated", "stopped", "x" * 40]))
+def test_whatever_a_client_writes_the_status_is_one_that_the_api_takes(
+    records: list[Mapping[str, int]], text: str, state: str
+) -> None:
+    clients = [client(number, state, told={"Reported": text}, **record) for number, record in enumerate(records)]
+    ratios = ClientRatios()
+    ratios.take(seen(*(client(number) for number in range(len(records)))).view, 0.0)
+    made = seen(*clients, ratios=ratios.take(seen(*clients).view, 60.0))
+    plain = status_of(made, []).plain()
+    assert GPUDeviceStatus.read_strictly(plain, "status").plain() == plain
+
+
+# -- Times and writes --------------------------------------------------------------------------------------------------
+
+
+def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
+    early, late = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    first = status_of(seen(), [], early)
+    lost = Verdict(False, reason="GPULost", message="It is lost.")
+    second = status_of(seen(verdict=lost), first.conditions or [], late)
+    times = {each.type: each.last_transition_time for each in second.conditions or ()}
+    assert times.pop("Ready") == "2026-01-02T00:00:00Z"
+    assert set(times.values()) == {"2026-01-01T00:00:00Z"}
+
+
+def test_a_gpu_that_is_gone_is_unknown_and_says_what_it_was() -> None:
+    before = status_of(seen(client()), [])
+    status = gone_status(before, "GPUGone", "It is gone.", 5)
+    assert (status.node, status.model, status.health) == ("a-node", "NVIDIA H200", "Unknown")
+    assert conditions(status) == {"Ready": ("Unknown", "GPUGone"), "HookInjected": ("Unknown", "GPUGone")}
+    assert (status.held_slots, status.clients, status.policy) == (None, None, None)
+
+
+SLOT = HeldSlot(UUID, "be-0", Priority.BE, HOLDER)
+WORTH = [
+    (seen(), seen(), None),
+    (seen(), seen(generation=5), Urgency.CHANGES),
+    (seen(), seen(verdict=Verdict(False, reason="X", message="y")), Urgency.CHANGES),
+    (seen(), seen(held=(SLOT,)), Urgency.CHANGES),
+    (seen(held=(SLOT,)), seen(client(), held=(SLOT,)), Urgency.CHANGES),
+    (seen(), seen(strangers=(Found(Process(42, 1, "python", ""), None),)), Urgency.CHANGES),
+    (seen(), seen(used=63 * MIB), None),
+    (seen(), seen(used=64 * MIB), Urgency.FIGURES),
+    (seen(used=100 * GIB), seen(used=109 * GIB), None),
+    (seen(), seen(hp_busy_ratio=0.04), None),
+    (seen(), seen(hp_busy_ratio=0.05), Urgency.FIGURES),
+    (seen(client()), seen(client(state="gated")), None),
+    (seen(client()), seen(client(state="stopped")), Urgency.FIGURES),
+    (seen(client()), seen(client(memory_bytes=GIB)), Urgency.FIGURES),
+    (seen(client(slowdown_milli=1_100)), seen(client(slowdown_milli=1_120)), None),
+    (seen(client(slowdown_milli=1_100)), seen(client(slowdown_milli=1_200)), Urgency.FIGURES),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "worth"), WORTH, ids=range(len(WORTH)))
+def test_changes_are_written_at_once_and_figures_seldom(old: Seen, new: Seen, worth: Urgency | None) -> None:
+    before = status_of(old, [])
+    after = status_of(new, before.conditions or [])
+    assert urgency(before.plain(), after.plain()) == worth
