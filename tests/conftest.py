@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-OUTSIDE_TIERS = ("cluster", "gpu")
+OUTSIDE_TIERS = ("cluster", "gpu", "node")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from orion.api_server.merging import merge_patch
 from orion.crds import annotations
 from orion.crds.conditions import Condition, ConditionType, timestamp
 from orion.crds.errors import Unreadable
@@ -24,7 +25,6 @@ from orion.operator.reconciler.writes import (
     PatchShare,
     PostEvent,
     Write,
-    merge_patch,
     pod_reference,
     share_reference,
 )

@@ -5,16 +5,10 @@ past a threshold: with a thousand shares in use the API server would otherwise w
 """
 
 from collections.abc import Mapping
-from decimal import Decimal
 from enum import IntEnum
 from typing import Any
 
-from orion.crds.quantities import Quantity
-
-_RATIO_STEP = Decimal("0.05")
-_MEMORY_STEP = Decimal("0.1")
-_MEMORY_FLOOR = 64 * 2**20
-_FIGURES = ("memory", "busyRatio", "gatedRatio", "slowdown")
+from orion.crds.figures import clients_moved
 
 
 class Urgency(IntEnum):
@@ -35,7 +29,7 @@ def urgency(old: Mapping[str, Any], new: Mapping[str, Any]) -> Urgency | None:
         return Urgency.COUNTS
     if old.get("clientCounts") != new.get("clientCounts") or old.get("gpus") != new.get("gpus"):
         return Urgency.FIGURES
-    if _messages(old) != _messages(new) or _moved(old.get("clients") or (), new.get("clients") or ()):
+    if _messages(old) != _messages(new) or clients_moved(old.get("clients") or (), new.get("clients") or ()):
         return Urgency.FIGURES
     return None
 
@@ -47,32 +41,3 @@ def _states(status: Mapping[str, Any]) -> set[tuple[Any, ...]]:
 
 def _messages(status: Mapping[str, Any]) -> list[Any]:
     return [condition.get("message") for condition in status.get("conditions") or ()]
-
-
-def _moved(old: Any, new: Any) -> bool:
-    before, after = _by_process(old), _by_process(new)
-    return before.keys() != after.keys() or any(_row_moved(before[key], row) for key, row in after.items())
-
-
-def _by_process(rows: Any) -> dict[tuple[Any, ...], Mapping[str, Any]]:
-    return {(row.get("node"), row.get("gpu"), row.get("slot"), row.get("processId")): row for row in rows}
-
-
-def _row_moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    if any(old.get(key) != new.get(key) for key in ("message", "pod", "priority", "command")):
-        return True
-    if (old.get("state") == "stopped") != (new.get("state") == "stopped"):
-        return True
-    return any(_figure_moved(key, old.get(key), new.get(key)) for key in _FIGURES)
-
-
-def _figure_moved(key: str, old: Any, new: Any) -> bool:
-    if old is None or new is None:
-        return old is not new
-    try:
-        before, after = Quantity(str(old)).value, Quantity(str(new)).value
-    except ValueError:
-        return True
-    if key == "memory":
-        return abs(after - before) >= max(Decimal(_MEMORY_FLOOR), before * _MEMORY_STEP)
-    return abs(after - before) >= _RATIO_STEP

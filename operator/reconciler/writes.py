@@ -99,16 +99,3 @@ def pod_reference(at: Named, uid: str) -> dict[str, str]:
 def share_reference(at: Named, uid: str) -> dict[str, str]:
     """Return what an Event about a GPUShare refers to."""
     return {"apiVersion": API_VERSION, "kind": "GPUShare", "namespace": at.namespace, "name": at.name, "uid": uid}
-
-
-def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON merge patch (RFC 7396) that makes `new` of `old`."""
-    patch: dict[str, Any] = {key: None for key in old if key not in new}
-    for key, value in new.items():
-        before = old.get(key)
-        if isinstance(value, Mapping) and isinstance(before, Mapping):
-            if value != before:
-                patch[key] = merge_patch(before, value)
-        elif key not in old or before != value:
-            patch[key] = value
-    return patch

@@ -26,7 +26,7 @@ from tools.cluster.process import Process
 CHART = Path(__file__).resolve().parents[2] / "charts" / "orion"
 NAMESPACE = "orion-system"
 ROLES = {"operator": "operator-role.yaml", "webhook": "webhook-role.yaml", "agent": "agent-role.yaml"}
-OBJECTS = ("policies.yaml", "agent-policies.yaml")
+OBJECTS = ("policies.yaml", "agent-policy.yaml")
 WEBHOOK_PORT, HEALTH_PORT, OPERATOR_PORT, AGENT_PORT, PLUGIN_PORT = 9443, 9444, 9445, 9435, 9436
 RESOURCES = ("orion.gpu/hp", "orion.gpu/be")
 
@@ -66,8 +66,7 @@ class Orion:
         for component, file in ROLES.items():
             self._give_rights(component, CHART / "files" / file)
         for name in OBJECTS:
-            if (CHART / "files" / name).exists():
-                self._kubectl("apply", "--server-side", "-f", str(CHART / "files" / name))
+            self._kubectl("apply", "--server-side", "-f", str(CHART / "files" / name))
         self._start_operator()
         self._start_webhook()
         example = example_image.example().write(self.folder / "example.tar")
