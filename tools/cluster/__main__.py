@@ -19,8 +19,9 @@ comes from PATH or else from packages of the distribution, which are unpacked in
 
 examples:
   python -m tools.cluster build     # only the binaries: minutes the first time, then nothing to do
-  python -m tools.cluster up        # a cluster with one node; says how to talk to it
-  python -m tools.cluster up --nodes 2 --folder /tmp/second     # another one beside it
+  python -m tools.cluster up        # a cluster with one node, Orion on it, a simulated GPU; says how to talk to it
+  python -m tools.cluster up --nodes 2 --gpus 4 --folder /tmp/second     # another one beside it
+  python -m tools.cluster up --no-orion         # Kubernetes alone
   python -m tools.cluster up --no-node          # a control plane on loopback; needs no root
   python -m tools.cluster on node-1 -- ps ax    # run something on a node
   python -m tools.cluster down      # end it and remove its data
@@ -56,6 +57,11 @@ def teach(access: Access) -> None:
     where = "" if access.folder == default_folder() else f" --folder {access.folder}"
     end = "make cluster-down" if not where else f"{sys.executable} -m tools.cluster down{where}"
     print(f"\n  export KUBECONFIG={access.kubeconfig}\n  {name} get nodes\n")
+    if nodes and (access.folder / "orion").exists():
+        print(
+            "Orion shares a simulated GPU on each node. To try it: kubectl apply -f examples/; examples/README.md says "
+            "what to see.\n"
+        )
     if nodes:
         print(
             "Images are those that you import: localhost/orion/shell:1 (busybox) is there; there is no registry and "
@@ -81,13 +87,13 @@ def build(nodes: int) -> int:
     return 0
 
 
-def up(folder: Path, nodes: int) -> int:
+def up(folder: Path, nodes: int, gpus: int) -> int:
     """Bring what is missing, start a cluster unless it is there, and say how to use it."""
     if keeping.keeper(folder):
         say(f"already running at {keeping.start_or_join(folder).url}, nodes: {len(nodes_of(folder))}")
     else:
         build(nodes)
-        access = keeping.start_or_join(folder, nodes=nodes)
+        access = keeping.start_or_join(folder, nodes=nodes, gpus=gpus if nodes else 0)
         say(f"Kubernetes {binaries.BINARIES[0].version} is ready at {access.url}, nodes: {nodes}")
     teach(Access(folder))
     return 0
@@ -128,6 +134,11 @@ def main() -> int:
             action.add_argument("--nodes", type=int, default=1, help="how many nodes it has (default: %(default)s)")
             no_node = "only a control plane: needs no root"
             action.add_argument("--no-node", dest="nodes", action="store_const", const=0, help=no_node)
+        if name == "up":
+            action.add_argument(
+                "--gpus", type=int, default=1, help="simulated GPUs of each node, under Orion (default: %(default)s)"
+            )
+            action.add_argument("--no-orion", dest="gpus", action="store_const", const=0, help="only Kubernetes")
         if name == "on":
             action.add_argument("node", help="the node's name")
             action.add_argument("command", nargs="*", default=["sh"], help="what to run, after -- (default: a shell)")
@@ -138,7 +149,7 @@ def main() -> int:
         folder = arguments.folder.absolute()
         if arguments.action == "on":
             return on(folder, arguments.node, arguments.command)
-        return up(folder, arguments.nodes) if arguments.action == "up" else down(folder)
+        return up(folder, arguments.nodes, arguments.gpus) if arguments.action == "up" else down(folder)
     except (Failed, Unavailable) as failure:
         print(f"cluster: {failure}", file=sys.stderr)
         return 1

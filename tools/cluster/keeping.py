@@ -35,16 +35,16 @@ def keeper(folder: Path) -> int | None:
     return None
 
 
-def start_or_join(folder: Path, users: Path | None = None, nodes: int = 0) -> Access:
+def start_or_join(folder: Path, users: Path | None = None, nodes: int = 0, gpus: int = 0) -> Access:
     """Start a supervisor that outlives this process, unless one keeps `folder`; return when all is ready.
 
-    A new cluster has so many nodes.
+    A new cluster has so many nodes, each with so many simulated GPUs under Orion; 0: without Orion.
 
     Raises:
         Failed: it could not start; the text says why.
     """
     with _alone(folder):
-        return Access(folder) if keeper(folder) else _start(folder, users, nodes)
+        return Access(folder) if keeper(folder) else _start(folder, users, nodes, gpus)
 
 
 @contextlib.contextmanager
@@ -56,10 +56,10 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _start(folder: Path, users: Path | None, nodes: int) -> Access:
+def _start(folder: Path, users: Path | None, nodes: int, gpus: int) -> Access:
     shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
-    command = [sys.executable, "-m", "tools.cluster.supervisor", str(folder), "--nodes", str(nodes)]
-    command += ["--users", str(users)] if users else []
+    command = [sys.executable, "-m", "tools.cluster.supervisor", str(folder)]
+    command += ["--nodes", str(nodes), "--gpus", str(gpus), *(["--users", str(users)] if users else [])]
     log = folder.with_name(folder.name + ".log")
     with log.open("w") as output:
         supervisor = subprocess.Popen(

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import yaml
@@ -47,6 +48,14 @@ class Orion:
         self._said = dict(configuration or {})
         self._processes: dict[str, Process] = {}
 
+    def __enter__(self) -> "Orion":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, what: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.stop()
+
     @property
     def access(self) -> Access:
         """The way into the cluster."""
@@ -58,7 +67,7 @@ class Orion:
         Raises:
             Failed: a process ended, or was not ready in time.
         """
-        (self.folder / "logs").mkdir(parents=True)
+        self.folder.mkdir()
         self.configure(self._said)
         self._kubectl("create", "namespace", NAMESPACE)
         self._kubectl("apply", "--server-side", "-f", str(CHART / "crds"))
@@ -106,7 +115,11 @@ class Orion:
 
     def log(self, name: str) -> str:
         """Return what a process has said: `operator`, `webhook`, `NODE-agent`, `NODE-plugin`."""
-        return (self.folder / "logs" / f"{name}.log").read_text(errors="replace")
+        return self._log(name).read_text(errors="replace")
+
+    def _log(self, name: str) -> Path:
+        """Where a process writes: beside the logs of the cluster, which stay when something has failed."""
+        return self.cluster.folder / "logs" / f"orion-{name}.log"
 
     def pids(self) -> dict[str, int]:
         """Return the process ids of all that is to run."""
@@ -191,7 +204,7 @@ class Orion:
 
     def _begin(self, name: str, arguments: list[str], node: Node | None = None) -> None:
         command = [sys.executable, "-m", "orion.cli", *arguments]
-        log = self.folder / "logs" / f"{name}.log"
+        log = self._log(name)
         if node is None:
             self._processes[name] = Process(name, command, log)
             with self.cluster.control_plane.place.entered():
@@ -218,7 +231,7 @@ class Orion:
         while not condition():
             fault = self.fault()
             if not fault and time.monotonic() > deadline:
-                fault = f"{otherwise} within {DEADLINE:.0f} s; logs are in {self.folder / 'logs'}"
+                fault = f"{otherwise} within {DEADLINE:.0f} s; logs are in {self.cluster.folder / 'logs'}"
             if fault:
                 raise Failed(fault)
             time.sleep(POLL)

@@ -1,6 +1,6 @@
 """The process that keeps a cluster for others: for a person until told to end, for tests until the last user.
 
-    python -m tools.cluster.supervisor FOLDER [--users FILE] [--nodes NUMBER]
+    python -m tools.cluster.supervisor FOLDER [--users FILE] [--nodes N] [--gpus N] [--nodes NUMBER]
 
 Whether it lives is told by a lock that it holds (FOLDER.lock, with its process id inside), never by a process id alone:
 the kernel lets go of the lock however the supervisor ends, and kills the components with it. Users hold a shared lock
@@ -24,6 +24,7 @@ if __name__ == "__main__":
 from tools.cluster import binaries
 from tools.cluster.cluster import Cluster
 from tools.cluster.control_plane import Failed
+from tools.cluster.orion import Orion
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -51,26 +52,34 @@ def _say(line: str) -> None:
     os.dup2(null, 1)  # whoever started us stops listening here
 
 
-def _until_a_component_ends(cluster: Cluster) -> None:
+def _until_a_component_ends(*parts: Cluster | Orion) -> None:
     watched = select.poll()
-    for pid in cluster.pids().values():
+    for pid in (pid for part in parts for pid in part.pids().values()):
         watched.register(os.pidfd_open(pid), select.POLLIN)
     watched.poll()
-    sys.stderr.write(f"{cluster.fault()}\nall is ended; `make cluster` starts it anew\n")
+    faults = [fault for part in parts if (fault := part.fault())]
+    sys.stderr.write(f"{'; '.join(faults)}\nall is ended; `make cluster` starts it anew\n")
 
 
-def keep(folder: Path, users: Path | None, nodes: int) -> int:
+def keep(folder: Path, users: Path | None, nodes: int, gpus: int) -> int:
     """Keep a cluster in `folder` until a signal, the last user's leaving, or a component's end.
 
-    After the last user's leaving the folder that holds `users` goes too.
+    Args:
+        folder: of the cluster.
+        users: what its users hold a lock on; after the last one's leaving the folder that holds it goes too.
+        nodes: how many it has.
+        gpus: simulated ones of each node, offered by Orion; 0: without Orion.
     """
     names = [f"node-{number}" for number in range(1, nodes + 1)]
     try:
-        with Cluster(folder, binaries.find_all(), names) as cluster:
+        with Cluster(folder, binaries.find_all(), names) as cluster, Orion(cluster, gpus=gpus) as orion:
+            if nodes and gpus:
+                orion.start()
             _say("ready")
             if users:
                 _end_with_the_last_user(users)
-            _until_a_component_ends(cluster)
+            _until_a_component_ends(cluster, orion)
+            orion.stop()
             cluster.stop(keep_logs=True)
             return 1
     except SystemExit:
@@ -91,6 +100,9 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="holds the cluster; made, and removed at the end")
     parser.add_argument("--users", type=Path, help="file that users hold a shared lock on")
     parser.add_argument("--nodes", type=int, default=0, help="how many nodes it has (default: %(default)s)")
+    parser.add_argument(
+        "--gpus", type=int, default=0, help="simulated GPUs of each, under Orion (default: %(default)s)"
+    )
     arguments = parser.parse_args()
     for number in SIGNALS:
         signal.signal(number, _leave)
@@ -104,7 +116,7 @@ def main() -> int:
         lock.write(str(os.getpid()))
         lock.flush()
         try:
-            return keep(arguments.folder, arguments.users, arguments.nodes)
+            return keep(arguments.folder, arguments.users, arguments.nodes, arguments.gpus)
         except (Failed, binaries.Unavailable) as failure:
             _say(str(failure))
             return 1
