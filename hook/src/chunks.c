@@ -3,6 +3,7 @@
 #include "accounts.h"
 #include "board.h"
 #include "capture.h"
+#include "facts.h"
 #include "gate.h"
 #include "generated/driver.h"
 #include "lanes.h"
@@ -11,6 +12,7 @@
 #include "system.h"
 
 #define LEDGER_SPINS 4000u
+#define BELIEVED_BY_TURNS 8u /* samples of which one was hardly cut by a slice */
 
 /* -- The ledger ------------------------------------------------------------------------------------------------------ */
 
@@ -68,6 +70,15 @@ void orion_chunks_close(struct orion_process *process, struct orion_lane *lane)
     orion_capture_unrelax(&relaxed);
 }
 
+/* What a kernel surely takes at least: by turns a single sample may hold other contexts' slices, several have one without. */
+static uint64_t surely_ns(struct orion_process *process, uint64_t identity, uint64_t measured_ns, bool by_turns)
+{
+    struct orion_kernel_facts facts;
+    if (!by_turns) return measured_ns;
+    orion_kernel_facts(&process->durations, identity, &facts);
+    return facts.samples < BELIEVED_BY_TURNS ? 0 : facts.expected_ns;
+}
+
 static void learn(struct orion_process *process, struct orion_board *board, struct orion_chunk *chunk)
 {
     float milliseconds = 0;
@@ -77,7 +88,7 @@ static void learn(struct orion_process *process, struct orion_board *board, stru
     uint64_t measured_ns = (uint64_t)((double)milliseconds * 1e6);
     bool by_turns = !orion_runs_together(board) && atomic_load_explicit(&board->policy->be_clients, memory_order_relaxed) > 1;
     orion_duration_learn(&process->durations, chunk->identity, measured_ns, by_turns ? ORION_SAMPLE_BY_TURNS : ORION_SAMPLE_CLEAN);
-    orion_account_long_kernel(process, board, chunk->identity, measured_ns);
+    orion_account_long_kernel(process, board, chunk->identity, surely_ns(process, chunk->identity, measured_ns, by_turns));
     atomic_fetch_add_explicit(&board->record->samples, 1, memory_order_relaxed);
     atomic_store_explicit(&board->record->kernels_known, atomic_load(&process->durations.known), memory_order_relaxed);
 }

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.hook.harness import Machine, figure
-from tests.hook.scripted_client import Client, warm
+from tests.hook.scripted_client import Client, eventually, warm
 
 LOADS = {"be-0": "loop 30 5000 1", "be-1": "loop 30 1000 4", "be-2": "flood 30 200", "be-3": "loop 30 300 8"}
 SECONDS = 6.0
@@ -41,6 +41,17 @@ def test_reported_gpu_time_is_shared_by_weight(machine: Machine, heavy: float) -
     figure(f"share over fair share, weights {list(weights.values())}", off, "x")
     assert all(abs(each - 1) < 0.15 for each in off), gained
     assert sum(true) > 0.6 * SECONDS
+
+
+def test_slices_of_others_make_no_kernel_a_long_one(machine: Machine) -> None:
+    """Of 5 ms, the policy's bound; each kernel here takes 1.8 ms, and others' turns of 2 ms come in between."""
+    clients = [_traced(machine, slot) for slot in ("be-0", "be-1", "be-2")]
+    for client in clients:
+        warm(client, 1800)
+        client.send("loop 60 1800 1")
+    eventually(lambda: all(_seconds(machine, client) > 1 for client in clients), "each has computed for a second")
+    shown = [machine.shown(client) for client in clients]
+    assert [each and each.long_kernel for each in shown] == ["", "", ""]
 
 
 def _seconds(machine: Machine, client: Client) -> float:
