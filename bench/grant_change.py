@@ -158,7 +158,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="file for the raw data, such as grant_change.json")
     options = parser.parse_args()
     raw = raw_data.header("grant_change") | conditions() | {"load_before": os.getloadavg()[0]}
-    raw["command"] = raw["command"].replace(str(options.kubeconfig), "KUBECONFIG")
+    for path, name in ((options.kubeconfig, "KUBECONFIG"), (options.out, "FILE")):
+        raw["command"] = raw["command"].replace(str(path), name)
     with tempfile.TemporaryDirectory(prefix="orion-", dir="/tmp") as folder:
         seconds = asyncio.run(run(options, Path(folder)))
     cuts = statistics.quantiles(seconds, n=100, method="inclusive")

@@ -22,6 +22,7 @@ import statistics
 import sys
 import time
 import uuid
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from orion.node_agent.api.client import AgentClient
 
 SHELL, EXAMPLE = "localhost/orion/shell:1", "localhost/orion-example:dev"
 SLOT = "orion.gpu/be"
+GONE = "Gone"
 KINDS = ("plain", "slots", "joined")
 RATIO_MAX = 1.33
 """ Of the time of pods with slots over that of pods without. """
@@ -85,21 +87,19 @@ class Bench:
         node = await self._server.get(f"/api/v1/nodes/{self._node}")
         told = node["status"]["nodeInfo"]
         names = ("kubeletVersion", "containerRuntimeVersion", "kernelVersion", "osImage")
-        slots = int(node["status"]["allocatable"].get(SLOT, 0))
-        return {"orion": importlib.metadata.version("orion-gpu"), "slots": slots, **{name: told[name] for name in names}}
+        ours = {"orion": importlib.metadata.version("orion-gpu")}
+        return ours | {"slots": int(node["status"]["allocatable"].get(SLOT, 0)), **{name: told[name] for name in names}}
 
     async def turn(self, kind: str, count: int) -> list[float]:
         """Let pods come and go; return when each was Running, in seconds since the first request."""
-        names = [f"{kind}-{number}" for number in range(count)]
-        version = (await self._server.get(self._pods))["metadata"]["resourceVersion"]
-        running = asyncio.create_task(self._times(version, count, "Running"))
+        names = {f"{kind}-{number}" for number in range(count)}
+        running = asyncio.create_task(self._times(names, "Running"))
         await asyncio.sleep(0.5)  # the watch stands
         began = time.monotonic()
         await asyncio.gather(*(self._create(pod(name, kind)) for name in names))
         times = sorted(at - began for at in await running)
-        version = (await self._server.get(self._pods))["metadata"]["resourceVersion"]
         await self._cluster.ask("DELETE", f"{self._pods}?gracePeriodSeconds=1")
-        await self._times(version, count, "")
+        await self._times(names, GONE)
         return times
 
     async def grants(self, agent: AgentClient, count: int) -> list[float]:
@@ -128,16 +128,25 @@ class Bench:
     async def _create(self, body: dict[str, Any]) -> None:
         await self._cluster.ask("POST", self._pods, body)
 
-    async def _times(self, version: str, count: int, phase: str) -> list[float]:
-        """Return when each of so many pods was first seen in a phase; "": gone."""
+    async def _times(self, names: Set[str], wanted: str) -> list[float]:
+        """Return when each pod was first seen in a phase."""
         times: dict[str, float] = {}
-        async for event in self._server.events(self._pods, SILENCE_S, resourceVersion=version):
-            seen = event["object"]
-            if (event["type"] == "DELETED" and not phase) or seen["status"].get("phase") == phase:
-                times.setdefault(seen["metadata"]["name"], time.monotonic())
-            if len(times) == count:
-                break
-        return list(times.values())
+        while True:
+            found = await self._server.get(self._pods)
+            phases = {each["metadata"]["name"]: each["status"].get("phase") for each in found["items"]}
+            now = time.monotonic()
+            times = {name: now for name in names if phases.get(name, GONE) == wanted} | times
+            if names == times.keys():
+                return list(times.values())
+            version = found["metadata"]["resourceVersion"]
+            async for event in self._server.events(self._pods, SILENCE_S, resourceVersion=version):
+                if event["type"] == "ERROR":
+                    break
+                phase = GONE if event["type"] == "DELETED" else event["object"]["status"].get("phase")
+                if phase == wanted:
+                    times.setdefault(event["object"]["metadata"]["name"], time.monotonic())
+                if names == times.keys():
+                    return list(times.values())
 
 
 def _kind(name: str) -> dict[str, str]:

@@ -8,19 +8,19 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
 import grpc
 import grpc.aio
 
 from orion.device_plugin.allocating import Allocator
-from orion.device_plugin.errors import RequestRefused
+from orion.device_plugin.errors import BadRequest, RequestRefused
 from orion.device_plugin.kubelet import api_pb2, api_pb2_grpc
 from orion.device_plugin.metrics import Metrics
 from orion.device_plugin.offer import Bell, Offer
 from orion.device_plugin.preferring import prefer
-from orion.device_plugin.slots import Resource, parse
+from orion.device_plugin.slots import Resource, Slot, parse
 from orion.device_plugin.starting import Starter
 
 OPTIONS = api_pb2.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
@@ -93,8 +93,7 @@ class DevicePluginService(api_pb2_grpc.DevicePluginServicer):
                 gpus = self._offer.word.gpus if self._offer.word else {}
                 answer = api_pb2.PreferredAllocationResponse()
                 for asked in request.container_requests:
-                    available = [parse(device) for device in asked.available_deviceIDs]
-                    must = [parse(device) for device in asked.must_include_deviceIDs]
+                    available, must = _slots(asked.available_deviceIDs), _slots(asked.must_include_deviceIDs)
                     chosen = prefer(available, must, asked.allocation_size, gpus)
                     answer.container_responses.add(deviceIDs=[str(slot) for slot in chosen])
                 return answer
@@ -142,3 +141,12 @@ class DevicePluginService(api_pb2_grpc.DevicePluginServicer):
             raise Failed(grpc.StatusCode.INTERNAL, f"orion: an error of the device plugin: {error!r}") from None
         finally:
             self._metrics.requests.labels(self._resource, method, result).observe(time.perf_counter() - began)
+
+
+def _slots(device_ids: Iterable[str]) -> list[Slot]:
+    """Return the slots of ids; others are left out: it is a hint that is asked for, and an error ends the pod."""
+    slots = []
+    for device_id in device_ids:
+        with contextlib.suppress(BadRequest):
+            slots.append(parse(device_id))
+    return slots

@@ -12,7 +12,6 @@ UID, which the kubelet's checkpoint tells. For a first start without an agent `o
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -22,11 +21,12 @@ from orion.device_plugin.agent_link import AgentLink
 from orion.device_plugin.allocating import make_slot_directory
 from orion.device_plugin.checkpoint import Allocation
 from orion.device_plugin.errors import BadRequest, NotNow
+from orion.device_plugin.fail_closed import FailClosedPods
 from orion.device_plugin.installing import HookFolder
 from orion.device_plugin.slots import Resource, Slot, parse
 from orion.device_plugin.word import Unreadable
 
-_REMEMBERED = 1024
+FAIL_CLOSED = "device-plugin-fail-closed.json"
 
 _log = logging.getLogger(__name__)
 
@@ -52,8 +52,7 @@ class Starter:
     ) -> None:
         self._root, self._link, self._files = root, link, files
         self._checkpoint, self._settings = checkpoint_file, settings
-        self._fail_closed: OrderedDict[str, bool] = OrderedDict()
-        """ By the pod's UID, as the agent said. """
+        self._fail_closed = FailClosedPods(root / FAIL_CLOSED)
 
     async def start(self, resource: Resource, device_ids: Sequence[str]) -> None:
         """Make all be ready for a container with these slots.
@@ -72,10 +71,10 @@ class Starter:
         answers = [answer for answer in prepared if answer is not None]
         pod = allocation.pod_uid if allocation is not None else ""
         if len(answers) == len(slots):
-            self._remember(pod, any(answer.fail_closed for answer in answers))
+            self._fail_closed.note(pod, any(answer.fail_closed for answer in answers))
             return
         names = ", ".join(map(str, slots))
-        if self._fail_closed.get(pod):
+        if pod in self._fail_closed:
             raise NotNow(f"the pod is failClosed, and the node's agent does not answer for {names}; it is tried again")
         if self._settings().on_no_agent is OnNoAgent.HOLD:
             raise NotNow(f"the node's agent does not answer for {names}, and onNoAgent is hold; it is tried again")
@@ -94,10 +93,3 @@ class Starter:
         for slot in slots:
             make_slot_directory(self._root, slot)
         return allocation
-
-    def _remember(self, pod: str, fail_closed: bool) -> None:
-        if pod:
-            self._fail_closed[pod] = fail_closed
-            self._fail_closed.move_to_end(pod)
-            if len(self._fail_closed) > _REMEMBERED:
-                self._fail_closed.popitem(last=False)

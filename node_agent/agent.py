@@ -62,7 +62,7 @@ class Agent:
         self._pending_max = 16
 
     def start(self) -> None:
-        """Open all slots' sockets, those of an earlier agent included, and wait for its clients to return.
+        """Open all slots' sockets, those of an earlier agent included; its clients may return.
 
         Raises:
             OSError: a socket cannot be opened.
@@ -77,6 +77,9 @@ class Agent:
         for uuid in remembered:
             _log.warning("gpu: %s was here under an earlier agent and is gone; its clients are forgotten", uuid)
         self.save_all()
+
+    def limit_returning(self) -> None:
+        """From now on clients of an earlier agent have a while to return; to be called when everything is served."""
         self._loop.call_later(_RETURN_SECONDS, self._stop_awaiting)
 
     def _found(self) -> list[Gpu]:

@@ -8,10 +8,11 @@ from it as a series of changes can.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from orion.hook import layout
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.ratios import SteppedRatio
 from orion.node_agent.slot_numbers import SlotNumbers
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from orion.crds.node_configuration import NodeSettings
     from orion.node_agent.agent import Agent
     from orion.node_agent.gpus.keeper import HealthKeeper
+    from orion.node_agent.served import ServedGpu
+    from orion.node_agent.slots import Slot
 
 _log = logging.getLogger(__name__)
 
@@ -175,18 +178,26 @@ class Offering:
             verdict = self._verdict(gpu.uuid)
             if why_not is not None and verdict == FINE:
                 verdict = Verdict(True, True, *why_not)
-            ratio = self._ratios.setdefault(gpu.uuid, SteppedRatio(served.board.hp_busy_ratio))
             offered.append(
                 Offered(
                     gpu=gpu,
                     slots=tuple(slot.name for slot in slots),
                     held=tuple(slot.name for slot in slots if self.slots.in_use(slot)),
                     memory_reserved_bytes=self._agent.holders.reserved_bytes(gpu.uuid),
-                    hp_busy_ratio=ratio.take(served.board.hp_busy_ratio, time.monotonic()),
+                    hp_busy_ratio=self._hp_busy_ratio(served, slots),
                     verdict=verdict,
                 )
             )
         return Offer(tuple(offered), tuple(not_offered))
+
+    def _hp_busy_ratio(self, served: "ServedGpu", slots: Iterable["Slot"]) -> float:
+        """Return what part of the time hp takes; a GPU that hp has left is free at once, whatever went before."""
+        board = served.board
+        if not any(slot.role is layout.Role.HP and self.slots.in_use(slot) for slot in slots):
+            self._ratios.pop(board.gpu.uuid, None)
+            return 0.0
+        ratio = self._ratios.setdefault(board.gpu.uuid, SteppedRatio(board.hp_busy_ratio))
+        return ratio.take(board.hp_busy_ratio, time.monotonic())
 
     def _verdict(self, uuid: str) -> Verdict:
         """Return what all judges say together; the reason is that of the first who speaks against the GPU."""

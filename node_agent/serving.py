@@ -5,9 +5,10 @@ import contextlib
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from orion.node_agent.agent import Agent
+from orion.node_agent.errors import Invalid
 from orion.node_agent.exposition import MetricsServer
 from orion.node_agent.gpus import factory
 from orion.node_agent.gpus.hysteresis import Patience
@@ -55,6 +56,7 @@ async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
         AgentError: another agent serves the root, or the chosen GPUs cannot be had.
         OSError: a socket or the root cannot be opened.
     """
+    in_cluster = _in_cluster() if settings.node_name else None  # before the sockets are open: it takes a second
     async with contextlib.AsyncExitStack() as stack:
         root = Root(settings.root)
         stack.callback(root.close)
@@ -64,9 +66,7 @@ async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
         stack.callback(asyncio.create_task(agent.looking.run()).cancel)
         if settings.serves_plugin:
             await _look_after_gpus(agent, stack)
-        if settings.node_name:
-            from orion.node_agent.cluster.running import in_cluster  # here: outside a cluster nothing of it is needed
-
+        if in_cluster is not None:
             await stack.enter_async_context(in_cluster(agent))
         if settings.serves_plugin:
             stack.callback(asyncio.create_task(agent.offering.run()).cancel)  # now: it closes slots that nobody holds
@@ -77,8 +77,18 @@ async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
             metrics = MetricsServer(agent, settings.metrics_address)
             await metrics.start()
             stack.push_async_callback(metrics.stop)
+        agent.limit_returning()
         _log.info("agent: serves %s with %d GPUs (%s)", root.path, len(agent.gpus), agent.source.name)
         yield agent
+
+
+def _in_cluster() -> Callable[[Agent], contextlib.AbstractAsyncContextManager[object]]:
+    """Return what makes an agent that of its node; loaded here, as outside a cluster nothing of it is needed."""
+    try:
+        from orion.node_agent.cluster.running import in_cluster
+    except ImportError as error:
+        raise Invalid(f"the agent of a cluster's node needs `pip install 'orion-gpu[cluster]'`: {error}") from None
+    return in_cluster
 
 
 async def _look_after_gpus(agent: Agent, stack: contextlib.AsyncExitStack) -> None:

@@ -15,6 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run, and none too slow: two busy cores can make any of them take seconds.
+settings.register_profile(
+    "orion", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("orion")
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTSIDE_TIERS = ("cluster", "gpu", "node")

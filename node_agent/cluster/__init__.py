@@ -10,6 +10,8 @@ holding        identity and grants together: what the rest of the agent asks
 state          the outcome as plain values, for whoever reports it
 reporting      what the API server is told of it: GPUDevices, Events, with all that they are made from
 strangers      processes on a GPU that are not under the hook
+gpu_devices    one GPUDevice for each GPU: made, written, and its spec carried out
+events         what people should hear of, each thing once
 coexistence    GPUs that another plugin offers too
 
 Nothing here is imported by an agent outside a cluster. The kubelet decides who holds a slot, the API server what that

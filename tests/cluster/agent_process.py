@@ -44,6 +44,8 @@ class Kubelet(StandInKubelet):
 class AgentNode(Machine):
     """A machine with GPUs whose UUIDs come from `seed`, its kubelet, and the agent of a node."""
 
+    start_seconds = 60.0  # all that an agent imports in a cluster takes a while on two busy cores
+
     def __init__(self, build: Path, node: str, kubeconfig: Path, seed: str, gpus: int = 2) -> None:
         self._seed = seed
         super().__init__(build, gpus)

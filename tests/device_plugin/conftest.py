@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.device_plugin.plugin_process import PluginProcess, eventually
+from tests.device_plugin.plugin_process import DEADLINE, PluginProcess, eventually
 from tests.device_plugin.scripted_agent import ScriptedAgent
 from tests.device_plugin.stand_in_kubelet import StandInKubelet
 
@@ -36,7 +36,7 @@ class Node:
         self.plugins.append(plugin)
         return plugin.start()
 
-    def until_allocatable(self, be: int, hp: int | None = None, seconds: float = 20.0) -> None:
+    def until_allocatable(self, be: int, hp: int | None = None, seconds: float = DEADLINE) -> None:
         """Wait until the kubelet could allocate that many."""
         eventually(lambda: self.kubelet.allocatable(BE) == be, f"{be} of {BE} are allocatable", seconds)
         if hp is not None:

@@ -10,7 +10,8 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-DEADLINE = 20.0
+DEADLINE = 60.0
+""" Seconds after which a failure is one: far beyond what anything takes. """
 
 
 def eventually(condition: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:

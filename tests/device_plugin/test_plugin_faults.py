@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -146,7 +147,7 @@ class Faults(RuleBasedStateMachine):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-TestFaults = Faults.TestCase
+TestFaults = pytest.mark.timeout(600)(Faults.TestCase)
 TestFaults.settings = settings(
-    max_examples=4, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    max_examples=3, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )

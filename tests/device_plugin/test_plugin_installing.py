@@ -9,12 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orion import hook
 from orion.device_plugin import checkpoint, sweeping
 from orion.device_plugin.errors import HostRefused
+from orion.device_plugin.fail_closed import FailClosedPods
 from orion.device_plugin.installing import HookFolder
 from orion.device_plugin.kubelet import api_pb2
 from orion.device_plugin.word import LastWord, Unreadable
@@ -160,6 +161,7 @@ def test_the_pod_of_a_slot_is_found(tmp_path: Path) -> None:
     assert checkpoint.of_devices(allocations, ["GPU-c::be-0"]) is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_checkpoint_or_a_sentence(content: bytes) -> None:
     with tempfile.NamedTemporaryFile() as file:
@@ -169,6 +171,7 @@ def test_any_bytes_are_a_checkpoint_or_a_sentence(content: bytes) -> None:
             checkpoint.read(Path(file.name))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_last_word_or_a_sentence(content: bytes) -> None:
     with tempfile.NamedTemporaryFile() as file:
@@ -185,3 +188,15 @@ def test_the_last_word_is_kept_whole(tmp_path: Path) -> None:
     file.save(said)
     assert file.load() == said
     assert [path.name for path in tmp_path.iterdir()] == ["device-plugin.json"]
+
+
+def test_which_pods_are_fail_closed_outlives_the_plugin(tmp_path: Path) -> None:
+    path = tmp_path / "pods.json"
+    pods = FailClosedPods(path)
+    for pod, closed in (("a", True), ("b", False), ("c", True), ("a", False), ("", True)):
+        pods.note(pod, closed)
+    again = FailClosedPods(path)
+    assert [pod for pod in ("a", "b", "c", "") if pod in again] == ["c"]
+    for broken in ("{", '{"a": 1}', "[1]"):
+        path.write_text(broken)
+        assert "c" not in FailClosedPods(path)

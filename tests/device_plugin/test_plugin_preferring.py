@@ -1,6 +1,6 @@
 """Which slots are preferred: rules that hold for any node, and choices that people would make."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orion.device_plugin.preferring import prefer
@@ -110,6 +110,7 @@ def nodes(draw: st.DrawFn) -> dict[str, OfferedGPU]:
     )
 
 
+@settings(deadline=None)
 @given(nodes(), st.sampled_from(["hp", "be"]), st.data())
 def test_what_is_preferred_can_be_given(gpus: dict[str, OfferedGPU], role: str, data: st.DataObject) -> None:
     available = data.draw(st.lists(st.sampled_from(free(gpus, role)), min_size=1, unique=True))
@@ -128,6 +129,7 @@ def test_what_is_preferred_can_be_given(gpus: dict[str, OfferedGPU], role: str, 
     assert prefer(data.draw(st.permutations(available)), must, size, gpus) == preferred
 
 
+@settings(deadline=None)
 @given(nodes(), st.data())
 def test_slots_of_unknown_gpus_are_chosen_too(gpus: dict[str, OfferedGPU], data: st.DataObject) -> None:
     available = data.draw(st.lists(st.sampled_from(free(gpus, "be")), min_size=1, unique=True))

@@ -166,7 +166,7 @@ def test_a_plugin_that_was_killed_leaves_nothing(node: Node) -> None:
     node.until_allocatable(0, hp=0)
     node.plugin()
     node.until_allocatable(3, hp=1)
-    eventually(lambda: not set(left) & set(sockets(node)), "its sockets are removed", 30)
+    eventually(lambda: not set(left) & set(sockets(node)), "its sockets are removed")
 
 
 def test_sigterm_ends_streams_and_sockets(node: Node) -> None:

@@ -93,6 +93,11 @@ def test_fail_closed_waits_for_the_agent_at_every_later_start(node: Node) -> Non
     with pytest.raises(StartFailed, match="failClosed"):
         node.kubelet.start_container("closed", "main")
     node.kubelet.start_container("open", "main")
+    node.plugins[0].end()
+    node.plugin()
+    node.until_allocatable(3, hp=1)
+    with pytest.raises(StartFailed, match="failClosed"):
+        node.kubelet.start_container("closed", "main")
     node.agent.start()
     node.kubelet.start_container("closed", "main")
 
@@ -170,6 +175,11 @@ def test_unknown_and_mixed_ids_are_sentences_of_the_pod(node: Node) -> None:
     labels = f'resource="{BE}",method="Allocate",result="refused"'
     count = next(value for name, value in metrics.items() if "seconds_count" in name and sorted_labels(name) == labels)
     assert count == 3
+
+
+def test_a_hint_is_never_an_error(node: Node) -> None:
+    assert node.kubelet.preferred(BE, [f"{GPUS[0]}::be-1", "what"], 1) == [f"{GPUS[0]}::be-1"]
+    assert node.kubelet.preferred(BE, ["what"], 1) == ["what"]  # the kubelet's own choice
 
 
 def sorted_labels(name: str) -> str:

@@ -23,6 +23,9 @@ from tests.hook.scripted_client import DEADLINE, MILLISECOND, Client, busy, even
 class Machine:
     """Simulated GPUs of its own, an agent's root, and clients. A context manager."""
 
+    start_seconds = DEADLINE
+    """ So long an agent may take to serve. """
+
     def __init__(self, build: Path, gpus: int = 1) -> None:
         self.build = build
         self.folder = Path(tempfile.mkdtemp(prefix="orion-", dir="/tmp"))
@@ -94,7 +97,11 @@ class Machine:
         with log.open("wb") as stderr:
             agent = subprocess.Popen(command, env=self.environment, stderr=stderr)
         self._agents.append(agent)
-        eventually(lambda: " agent: serves " in log.read_text() or agent.poll() is not None, "the agent serves")
+        eventually(
+            lambda: " agent: serves " in log.read_text() or agent.poll() is not None,
+            "the agent serves",
+            self.start_seconds,
+        )
         assert agent.poll() is None, log.read_text()
 
     def agent_log(self) -> str:

@@ -207,5 +207,7 @@ def test_the_ratio_reaches_the_plugin(agent: AgentProcess, watch: Callable[[Agen
         hp.record.set(layout.RecordPage, "busy_since_ns", time.monotonic_ns())
         with AgentClient(agent.root) as administrator:
             eventually(lambda: administrator.snapshot().gpus[0].hp_busy_ratio > 0.9, "busy for a second")
-        devices = watch(agent).until(lambda devices: devices.devices)
+        plugin = watch(agent)
+        devices = plugin.until(lambda devices: devices.devices)
         assert devices.devices[0].hp_busy_ratio >= 0.9  # the first look begins with what is so now
+    plugin.until(lambda devices: devices.devices[0].hp_busy_ratio == 0)  # whom hp has left is free at once

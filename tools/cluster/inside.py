@@ -61,13 +61,13 @@ class Inside:
                 env=self.environment | dict(environment or {}),
                 **options,
             )
-        self._spawned = [each for each in self._spawned if each.returncode is None] + [child]
+        self.bury()
+        self._spawned.append(child)
         return child
 
     def bury(self) -> None:
-        """Wait for what was spawned here and has not been waited for, when the node has been killed."""
-        for child in self._spawned:
-            child.wait()
+        """Hear of the end of what was spawned here and has ended."""
+        self._spawned = [child for child in self._spawned if child.poll() is None]
 
     def run(
         self,

@@ -66,6 +66,22 @@ def children_in_pid_namespace_of(pid: int) -> Iterator[None]:
         yield
 
 
+def identity_of_pid_namespace(process: int) -> int:
+    """Return the number that the kernel gives the PID namespace of a process."""
+    return os.stat(f"/proc/{process}/ns/pid").st_ino
+
+
+def living_in(pid_namespace: int) -> list[int]:
+    """Return the processes of a PID namespace that run; not those that have ended and wait for their parents."""
+    found = []
+    for entry in os.listdir("/proc"):
+        with contextlib.suppress(OSError):  # it has gone meanwhile
+            if entry.isdigit() and identity_of_pid_namespace(int(entry)) == pid_namespace:
+                state = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()[0]
+                found += [] if state in "ZX" else [int(entry)]
+    return found
+
+
 @contextlib.contextmanager
 def network_of(path: str | Path) -> Iterator[None]:
     """This thread, the sockets it makes and the children it starts are in the network namespace at `path`."""

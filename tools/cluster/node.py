@@ -8,6 +8,7 @@ containerd in good order was refused: shims outlive a step that fails, and nothi
 import contextlib
 import datetime
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -57,6 +58,7 @@ class Node(Inside):
         self._on_since = datetime.datetime.now(datetime.UTC)
         self._network: Network | None = None
         self._init: subprocess.Popen[str] | None = None
+        self._processes_in = 0  # their PID namespace
         self._processes: dict[str, Process] = {}
 
     @property
@@ -90,13 +92,15 @@ class Node(Inside):
         """Kill all that runs on the node, and take away its network and cgroups; its files stay."""
         init, self._init = self._init, None
         if init:
-            init.kill()
+            self._kill(init)
         for process in self._processes.values():
             process.stop()
         self.bury()
         if init:
-            # The kernel lets it end after all others of its PID namespace, when their parents have heard of their end.
-            init.wait(PATIENCE)
+            # The kernel lets it end when the parents of all others have heard of their end, and not all need be ours.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                init.wait(0.2)
+            init.returncode = -signal.SIGKILL
         if self._network:
             self._fabric.unplug(self.number)
             self._network.close()
@@ -173,7 +177,17 @@ class Node(Inside):
             said = output.readline().strip()
         if said != "ready":
             raise Failed(f"node {self.name}: {said or 'process 1 said nothing'}; see {log}")
+        self._processes_in = namespaces.identity_of_pid_namespace(self._init.pid)
         (self.folder / "init").write_text(str(self._init.pid))
+
+    def _kill(self, init: subprocess.Popen[str]) -> None:
+        """Kill process 1 and with it all others; return when none runs."""
+        init.kill()
+        deadline = time.monotonic() + PATIENCE
+        while others := [pid for pid in namespaces.living_in(self._processes_in) if pid != init.pid]:
+            if time.monotonic() > deadline:
+                raise Failed(f"node {self.name}: the kernel has not killed the processes {others}")
+            time.sleep(0.01)
 
     def _make_components(self) -> None:
         lines = node_settings.command_lines(

@@ -1,7 +1,7 @@
 """What a node runs besides Kubernetes: containerd, runc, CNI plugins, iptables; from PATH, else from the distribution.
 
 Nothing is installed: packages are downloaded and unpacked into the cache, with the libraries that they need and the
-machine may not have, and run from there. Containers images that hold all this (kind, k3s) were refused: they need a
+machine may not have, and run from there. Container images that hold all this (kind, k3s) were refused: they need a
 registry and a container runtime in the first place.
 """
 

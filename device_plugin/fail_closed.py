@@ -1,0 +1,65 @@
+"""Which pods must not run without the hook, as the agent said of them: for their restarts while it is away.
+
+In a file too, so that a plugin that comes after this one knows it: agent and plugin are often replaced together.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import secrets
+from pathlib import Path
+
+_KEPT = 1024
+""" Pods; a node has 110 by default. """
+
+_log = logging.getLogger(__name__)
+
+
+class FailClosedPods:
+    """UIDs of pods, the latest last.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pods: dict[str, None] = dict.fromkeys(self._read())
+
+    def __contains__(self, pod: str) -> bool:
+        return pod in self._pods
+
+    def note(self, pod: str, fail_closed: bool) -> None:
+        """Remember what the agent says of a pod."""
+        if not pod or fail_closed == (pod in self._pods):
+            return
+        self._pods.pop(pod, None)
+        if fail_closed:
+            self._pods[pod] = None
+        self._pods = dict.fromkeys([*self._pods][-_KEPT:])
+        self._write()
+
+    def _read(self) -> list[str]:
+        try:
+            pods = json.loads(self._path.read_text())
+            if isinstance(pods, list) and all(isinstance(pod, str) for pod in pods):
+                return pods
+            raise ValueError("it is no list of UIDs")
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, RecursionError) as error:
+            _log.error(
+                "start: %s cannot be read: %s; which pods are failClosed has to be heard anew", self._path, error
+            )
+            return []
+
+    def _write(self) -> None:
+        fresh = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}")
+        try:
+            fresh.write_text(json.dumps([*self._pods]))
+            os.replace(fresh, self._path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                fresh.unlink()
+            _log.error("start: which pods are failClosed cannot be kept for the next plugin: %s", error)

@@ -1,0 +1,98 @@
+"""What a test of the node tier gets: a cluster with a real node, a namespace of its own on it, and the node itself.
+
+One cluster is for all tests of the run, which come one after the other. A test that breaks a component of the node
+repairs it; a test that wants a second node takes `second_node`.
+"""
+
+import contextlib
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import client
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.cluster.conftest import api, kubeconfig_for, kubectl, programs
+from tests.cluster.waiting import eventually
+from tests.node.disturbed_pods import computing, mended, occupants
+from tools.cluster.access import Access
+from tools.cluster.cluster import Cluster
+from tools.cluster.node import Node
+from tools.cluster.orion import Orion
+
+__all__ = ["api", "computing", "kubeconfig_for", "kubectl", "mended", "occupants", "programs"]
+
+
+@pytest.fixture(scope="session")
+def cluster(programs: dict[str, Path]) -> Iterator[Cluster]:
+    """A control plane with one node, `node-1`, whose components are children of this process."""
+    with (
+        tempfile.TemporaryDirectory(prefix="orion-cluster-") as folder,
+        Cluster(Path(folder) / "cluster", programs, ["node-1"]) as running,
+    ):
+        yield running
+
+
+@pytest.fixture(scope="session")
+def control_plane(cluster: Cluster) -> Access:
+    """The way into the cluster of this run."""
+    return cluster.access
+
+
+@pytest.fixture(scope="session")
+def node(cluster: Cluster) -> Node:
+    """The node that is always there: `node.run`, `node.spawn`, `node.import_image`, `node.restart("kubelet")`."""
+    return cluster.nodes["node-1"]
+
+
+@pytest.fixture(scope="session")
+def orion(cluster: Cluster) -> Iterator[Orion]:
+    """Orion on the cluster, with two simulated GPUs on `node-1`, and the image of the examples there."""
+    installed = Orion(cluster)
+    try:
+        installed.start()
+        yield installed
+    finally:
+        installed.stop()
+
+
+@pytest.fixture
+def second_node(cluster: Cluster, api: client.ApiClient) -> Iterator[Node]:
+    """Another node beside it, `node-2`, for this test alone (2 s); the scheduler may choose either."""
+    core = client.CoreV1Api(api)
+    yield cluster.add_node("node-2")
+    cluster.remove_node("node-2")
+    core.delete_node("node-2")
+    for pod in core.list_pod_for_all_namespaces(field_selector="spec.nodeName=node-2").items:
+        # No kubelet confirms their end any more.
+        core.delete_namespaced_pod(pod.metadata.name, pod.metadata.namespace, grace_period_seconds=0)
+
+
+@contextlib.contextmanager
+def _new_namespace(api: client.ApiClient) -> Iterator[str]:
+    core, name = client.CoreV1Api(api), f"test-{uuid.uuid4().hex[:10]}"
+    core.create_namespace({"metadata": {"name": name}})
+    selector = "metadata.name=default"
+    eventually(lambda: core.list_namespaced_service_account(name, field_selector=selector).items)
+    yield name
+    core.delete_namespace(name)
+    core.delete_collection_namespaced_pod(name, grace_period_seconds=1)
+    eventually(lambda: not core.list_namespaced_pod(name).items, otherwise="the test's pods are gone")
+
+
+@pytest.fixture
+def namespace(api: client.ApiClient) -> Iterator[str]:
+    """A namespace for this test alone, with its service account; its pods are gone when the next test begins."""
+    with _new_namespace(api) as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def module_namespace(api: client.ApiClient) -> Iterator[str]:
+    """The same for all tests of a file, whose pods then share a scene that takes seconds to set."""
+    with _new_namespace(api) as name:
+        yield name

@@ -1,0 +1,193 @@
+"""The examples' tenants as a test wants them, and what can be known of them: their logs, their slots, their clients.
+
+Whose a slot is, several parties say: slot_bookkeeping.py compares them.
+"""
+
+import contextlib
+import copy
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes import client
+
+from orion.node_agent.api import agent_pb2
+from orion.node_agent.api.client import AgentClient
+from tests.cluster.waiting import eventually
+from tools.cluster.node import Node
+from tools.cluster.orion import RESOURCES, Orion
+
+Manifest = dict[str, Any]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+GROUP = {"group": "orion.gpu", "version": "v1alpha1"}
+REPORT = {"report": 0.5}
+""" Seconds between two reports of a tenant, so that a test needs not wait long for one. """
+
+
+def serving(name: str = "serve", /, **options: float) -> Manifest:
+    """The example's hp pod, with its program's options as given; `kernel_us` is --kernel-us."""
+    pod: Manifest = yaml.safe_load((EXAMPLES / "serve.yaml").read_text())
+    return _named(pod, name, options)
+
+
+def training(name: str = "train", /, **options: float) -> Manifest:
+    """A pod of the example's be Deployment, with its program's options as given."""
+    template = yaml.safe_load((EXAMPLES / "train.yaml").read_text())["spec"]["template"]
+    return _named({"apiVersion": "v1", "kind": "Pod", **template}, name, options)
+
+
+def deployed(pod: Manifest, replicas: int) -> Manifest:
+    """A Deployment of pods like this one, of its name."""
+    deployment: Manifest = yaml.safe_load((EXAMPLES / "train.yaml").read_text())
+    labels = pod["metadata"]["labels"]
+    template = {"metadata": {**pod["metadata"]}, "spec": pod["spec"]}
+    del template["metadata"]["name"]
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return {**deployment, "metadata": {"name": labels["app"]}, "spec": spec}
+
+
+def share(pod: Manifest, **spec: Any) -> Manifest:
+    """The GPUShare of a pod, of its name."""
+    priority = pod["metadata"]["annotations"]["orion/priority"]
+    selector = {"matchLabels": pod["metadata"]["labels"]}
+    metadata = {"name": pod["metadata"]["labels"]["app"]}
+    spec = {"priority": priority, "selector": selector, **spec}
+    return {"apiVersion": "orion.gpu/v1alpha1", "kind": "GPUShare", "metadata": metadata, "spec": spec}
+
+
+def main_container(pod: Manifest) -> Manifest:
+    """The container that uses the GPU."""
+    container: Manifest = pod["spec"]["containers"][0]
+    return container
+
+
+def _named(pod: Manifest, name: str, options: Mapping[str, float]) -> Manifest:
+    pod = copy.deepcopy(pod)
+    pod["metadata"]["name"], pod["metadata"]["labels"] = name, {"app": name}
+    for option, value in {**REPORT, **options}.items():
+        main_container(pod)["args"] += [f"--{option.replace('_', '-')}", str(value)]
+    # A test may have many of them on two cores, and they hardly need any.
+    resources = main_container(pod)["resources"]
+    resources["requests"]["cpu"] = "10m"
+    # The client wants amounts as texts.
+    resources["limits"] = {resource: str(amount) for resource, amount in resources["limits"].items()}
+    return pod
+
+
+class Tenants:
+    """The pods of one namespace."""
+
+    def __init__(self, api: client.ApiClient, namespace: str) -> None:
+        self.api, self.namespace = api, namespace
+        self.core = client.CoreV1Api(api)
+
+    def create(self, *manifests: Manifest) -> None:
+        """Make pods, Deployments and GPUShares."""
+        for manifest in manifests:
+            if manifest["kind"] == "Pod":
+                self.core.create_namespaced_pod(self.namespace, manifest)
+            elif manifest["kind"] == "Deployment":
+                client.AppsV1Api(self.api).create_namespaced_deployment(self.namespace, manifest)
+            else:
+                client.CustomObjectsApi(self.api).create_namespaced_custom_object(
+                    **GROUP, namespace=self.namespace, plural="gpushares", body=manifest
+                )
+
+    def scale(self, name: str, replicas: int) -> None:
+        """Say how many pods a Deployment shall have."""
+        scale = {"spec": {"replicas": replicas}}
+        client.AppsV1Api(self.api).patch_namespaced_deployment_scale(name, self.namespace, scale)
+
+    def hurry(self, name: str) -> None:
+        """Let the kubelet look at a pod now. It looks at one that crashes every 10 s, however short the back-off is."""
+        now = {"metadata": {"annotations": {"looked-at": str(time.monotonic_ns())}}}
+        self.core.patch_namespaced_pod(name, self.namespace, now)
+
+    def delete(self, *names: str) -> None:
+        """Delete pods, and return when they are gone."""
+        for name in names:
+            self.core.delete_namespaced_pod(name, self.namespace)
+        eventually(lambda: not set(names) & self.pods().keys(), otherwise=f"{', '.join(names)} did not end")
+
+    def pods(self, app: str = "") -> dict[str, client.V1Pod]:
+        """The pods that are there, or those of one Deployment or name, by their names."""
+        found = self.core.list_namespaced_pod(self.namespace, label_selector=f"app={app}" if app else None)
+        return {pod.metadata.name: pod for pod in found.items}
+
+    def begun(self, name: str) -> dict[str, Any]:
+        """Wait until a pod's program has its GPU; return what it said of it."""
+        return eventually(lambda: self.said(name, "ready"), otherwise=f"{name} did not begin: {self.log(name)}")[0]
+
+    def all_begun(self, app: str, count: int) -> list[str]:
+        """Wait until so many pods of a Deployment have their GPUs; return their names."""
+        eventually(lambda: len(self.pods(app)) == count, otherwise=f"{app} has not {count} pods")
+        names = sorted(self.pods(app))
+        for name in names:
+            self.begun(name)
+        return names
+
+    def reports(self, name: str, count: int) -> list[dict[str, Any]]:
+        """Wait for a pod's next reports of times that have not begun yet, and return them."""
+        first = len(self.said(name, "report")) + 1
+        eventually(lambda: len(self.said(name, "report")) >= first + count, otherwise=f"{name} reports no more")
+        return self.said(name, "report")[first : first + count]
+
+    def said(self, name: str, event: str) -> list[dict[str, Any]]:
+        """The whole lines of a pod's log about an event."""
+        lines = [json.loads(line) for line in self.log(name).splitlines(keepends=True) if line.endswith("}\n")]
+        return [line for line in lines if line["event"] == event]
+
+    def log(self, name: str) -> str:
+        """A pod's log so far; empty while it has none."""
+        with contextlib.suppress(client.ApiException):
+            return str(self.core.read_namespaced_pod_log(name, self.namespace))
+        return ""
+
+
+class GpuNode:
+    """A node's slots, as those know them who are concerned with them."""
+
+    def __init__(self, node: Node, api: client.ApiClient) -> None:
+        self.node, self._api = node, api
+
+    def path(self, path: str) -> Path:
+        """Where this machine sees a file of the node."""
+        return Path(f"/proc/{self.node.init}/root") / path.lstrip("/")
+
+    def snapshot(self) -> agent_pb2.Snapshot:
+        """What the agent sees now."""
+        with AgentClient(self.path("/run/orion")) as agent:
+            return agent.snapshot()
+
+    def slot(self, device: str) -> agent_pb2.Slot:
+        """A slot by its device id, as the agent sees it now."""
+        uuid, _, name = device.partition("::")
+        return next(slot for gpu in self.snapshot().gpus if gpu.uuid == uuid for slot in gpu.slots if slot.name == name)
+
+    def devices(self) -> dict[str, dict[str, Any]]:
+        """The statuses of this node's GPUDevices, by UUID."""
+        found = client.CustomObjectsApi(self._api).list_cluster_custom_object(**GROUP, plural="gpudevices")["items"]
+        statuses = (each.get("status", {}) for each in found)
+        return {status["uuid"]: status for status in statuses if status.get("node") == self.node.name}
+
+    def condition(self, uuid: str, kind: str) -> dict[str, Any]:
+        """A condition of a GPUDevice."""
+        found: dict[str, Any] = next(each for each in self.devices()[uuid]["conditions"] if each["type"] == kind)
+        return found
+
+
+@contextlib.contextmanager
+def offering(orion: Orion, node: Node, configuration: Mapping[str, Any], hp: int, be: int) -> Iterator[None]:
+    """Let the node offer what a configuration says, so many slots, and what it offered before afterwards."""
+    before = orion.allocatable(node)
+    orion.configure(configuration)
+    try:
+        eventually(lambda: orion.allocatable(node) == dict(zip(RESOURCES, (hp, be), strict=True)))
+        yield
+    finally:
+        orion.configure({})
+        eventually(lambda: orion.allocatable(node) == before)

@@ -1,0 +1,104 @@
+"""Pods come and begin again while the agent, the device plugin or the API server is away."""
+
+import os
+import signal
+
+import pytest
+
+from tests.cluster.waiting import eventually
+from tests.node.disturbed_pods import LIMIT, REPORT, Occupants, kubelet_log, registrations, wait_until_registered
+from tests.node.gpu_tenants import training
+from tools.cluster.cluster import Cluster
+from tools.cluster.node import Node
+from tools.cluster.orion import Orion
+
+pytestmark = pytest.mark.node
+
+
+def test_what_starts_without_an_agent_is_what_failclosed_and_onnoagent_say(
+    computing: Occupants, orion: Orion, node: Node
+) -> None:
+    serve, train = computing.pods["serve"], computing.pods["train"]
+    slot = serve.seated().slot
+    for component in ("agent", "plugin"):
+        orion.end(node, component)
+    registered = registrations(orion, node)
+    orion.begin_plugin(node)  # it goes by what the agent said to the one before
+    wait_until_registered(orion, node, since=registered)
+    serve.kill()
+    computing.create(training("free", **REPORT))  # by default it starts, and is not managed for now
+    free = computing.pods["free"]
+    (process,) = free.processes()
+    eventually(lambda: "the pod is failClosed" in computing.waits("serve"))
+    orion.configure({"onNoAgent": "hold"})
+    eventually(lambda: "onNoAgent hold" in orion.log(f"{node.name}-plugin"))
+    computing.tenants.create(training("held", **REPORT))
+    eventually(lambda: "onNoAgent is hold" in computing.waits("held"))
+    for pod in (free, train):
+        pod.computes()
+    assert not serve.processes()
+    assert not computing.seen("held").processes()
+    orion.begin_agent(node)
+    assert free.seated().process_id == process
+    computing.begins_soon("held").seated()
+    assert computing.begins_soon("serve").seated().slot == slot
+    assert serve.slot().memory_limit_bytes == LIMIT
+    computing.compute()
+    computing.books.settle()
+
+
+def test_without_a_plugin_no_container_begins_and_no_slot_is_lost(
+    computing: Occupants, orion: Orion, node: Node
+) -> None:
+    train, before = computing.pods["train"], computing.seats()
+    orion.end(node, "plugin")
+    eventually(lambda: set(orion.allocatable(node).values()) == {0})
+    train.kill()
+    pinned = training("pinned", **REPORT)
+    pinned["spec"]["nodeName"] = node.name
+    computing.tenants.create(training("patient", **REPORT), pinned)
+    eventually(lambda: computing.tenants.pods()["pinned"].status.reason == "UnexpectedAdmissionError")
+    eventually(lambda: "orion.gpu/be" in unschedulable(computing, "patient"))
+    eventually(lambda: "has been stopped" in computing.waits("train"))
+    assert not train.processes()
+    orion.begin_plugin(node)
+    computing.begun("patient")
+    computing.begins_soon("train")
+    again = computing.seats()
+    assert again["serve"] == before["serve"]
+    assert (again["train"].gpu, again["train"].slot) == (before["train"].gpu, before["train"].slot)
+    assert train.slot().memory_limit_bytes == LIMIT
+    computing.compute()
+    computing.books.settle()
+
+
+def unschedulable(occupants: Occupants, name: str) -> str:
+    """Return why a pod is not scheduled."""
+    conditions = occupants.tenants.pods()[name].status.conditions or ()
+    return next((each.message for each in conditions if each.reason == "Unschedulable"), "")
+
+
+def test_slots_are_allocated_and_containers_begin_again_while_the_api_server_is_away(
+    computing: Occupants, orion: Orion, cluster: Cluster, node: Node
+) -> None:
+    train, before = computing.pods["train"], computing.seats()
+    plugin = orion.pids()[f"orion/{node.name}-plugin"]
+    os.kill(plugin, signal.SIGSTOP)  # so that the kubelet's question after the slot waits
+    try:
+        pod = training("new", **REPORT)
+        pod["spec"]["automountServiceAccountToken"] = False  # what it needs the API server for itself
+        computing.tenants.create(pod)
+        new = computing.seen("new")
+        eventually(lambda: f"{new.namespace}/{new.name}" in kubelet_log(node))
+        cluster.control_plane.end("kube-apiserver")
+    finally:
+        os.kill(plugin, signal.SIGCONT)
+    train.kill()
+    new.seated()
+    again = train.seated()
+    assert (again.gpu, again.slot) == (before["train"].gpu, before["train"].slot)
+    assert train.slot().memory_limit_bytes == LIMIT
+    computing.compute()
+    cluster.control_plane.begin("kube-apiserver")
+    cluster.control_plane.wait_until_ready()
+    computing.books.settle()

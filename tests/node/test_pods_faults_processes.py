@@ -1,0 +1,87 @@
+"""Processes end and begin while pods compute: a container's own, the kubelet, the agent, the device plugin."""
+
+import pytest
+
+from tests.cluster.waiting import eventually
+from tests.node.disturbed_pods import LIMIT, REPORT, Occupants, registrations, wait_until_registered
+from tests.node.gpu_tenants import training
+from tools.cluster.node import Node
+from tools.cluster.orion import Orion
+
+pytestmark = pytest.mark.node
+
+POLITE, KILLED = 20.0, 0.0
+UPDATED_SECONDS = 20.0
+""" Ten times what capacity may be away for in a rolling update. """
+
+
+def test_a_container_that_is_killed_begins_again_in_its_slot_and_under_its_grant_at_once(computing: Occupants) -> None:
+    before, held = computing.seats(), computing.books.held()
+    for pod in computing.pods.values():
+        pod.kill()
+    for name, pod in computing.pods.items():
+        seat = pod.seated()
+        # What the slot allows is right as soon as the process is seen there, not some time later.
+        assert pod.slot().memory_limit_bytes == LIMIT
+        assert (seat.gpu, seat.slot) == (before[name].gpu, before[name].slot)
+        assert seat.process_id != before[name].process_id
+    assert computing.books.held() == held
+    computing.compute()
+    eventually(lambda: [computing.restarts(name) for name in computing.pods] == [1, 1])
+    computing.books.settle()
+
+
+def test_pods_compute_on_and_new_ones_come_when_the_kubelet_restarts(
+    computing: Occupants, orion: Orion, node: Node
+) -> None:
+    before = computing.seats()
+    node.end("kubelet")
+    computing.compute()
+    registered = registrations(orion, node)
+    node.begin("kubelet")
+    wait_until_registered(orion, node, since=registered)
+    computing.books.settle()
+    computing.create(training("another", **REPORT))
+    seats = computing.seats()
+    another = seats.pop("another")
+    assert seats == before
+    assert (another.gpu, another.slot) not in [(seat.gpu, seat.slot) for seat in seats.values()]
+    computing.compute()
+    computing.books.settle()
+    assert [computing.restarts(name) for name in computing.pods] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("patience", [POLITE, KILLED], ids=["told", "killed"])
+def test_pods_compute_on_in_their_seats_while_the_agent_is_replaced(
+    computing: Occupants, orion: Orion, node: Node, patience: float
+) -> None:
+    before = computing.seats()
+    orion.end(node, "agent", patience)
+    computing.compute()
+    orion.begin_agent(node)
+    assert computing.seats() == before
+    assert [pod.slot().memory_limit_bytes for pod in computing.pods.values()] == [LIMIT, LIMIT]
+    computing.compute()
+    computing.books.settle()
+    assert computing.seats() == before
+    assert [computing.restarts(name) for name in computing.pods] == [0, 0]
+
+
+def test_capacity_and_pods_stay_through_rolling_updates_of_the_plugin_in_which_the_old_one_ends_last(
+    computing: Occupants, orion: Orion, node: Node
+) -> None:
+    before = computing.seats()
+    for old, new in (("plugin", "plugin-2"), ("plugin-2", "plugin")):
+        registered = registrations(orion, node, new)
+        orion.begin_plugin(node, new)
+        wait_until_registered(orion, node, new, registered)
+        orion.end(node, old)
+        computing.books.settle(UPDATED_SECONDS)
+        computing.compute()
+    assert computing.seats() == before
+    train = computing.pods["train"]
+    train.kill()  # the kubelet reaches the new plugin for a container's next start
+    seat = train.seated()
+    assert (seat.gpu, seat.slot) == (before["train"].gpu, before["train"].slot)
+    assert train.slot().memory_limit_bytes == LIMIT
+    computing.books.settle()

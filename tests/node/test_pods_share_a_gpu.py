@@ -1,0 +1,208 @@
+"""An hp pod and three be pods on one simulated GPU, brought there by the real scheduler, kubelet and container runtime.
+
+The requests of the hp pod take 10 ms of the GPU, so that what a busy machine adds to them is small beside what a GPU
+shared by turns does: beside three others, with turns of 2 ms, a request takes about four times as long.
+
+The tests share one scene, and leave it as they found it.
+"""
+
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kubernetes import client
+
+from orion.hook import simulated
+from tests.cluster.waiting import eventually
+from tests.node.gpu_tenants import (
+    GpuNode,
+    Manifest,
+    Tenants,
+    deployed,
+    main_container,
+    offering,
+    serving,
+    share,
+    training,
+)
+from tests.node.slot_bookkeeping import SlotBookkeeping
+from tools.cluster.inside import SIMULATED_GPUS
+from tools.cluster.node import Node
+from tools.cluster.orion import Orion
+
+pytestmark = pytest.mark.node
+
+GIB = 1 << 30
+REACHES_SECONDS = 10.0
+""" Ten times what a changed grant may take. """
+TAKES_PART_SECONDS = 1.0
+""" GPU time that be pods use together while it is compared who used how much. """
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Where the tests begin: hp pod `serve`; be pods `extra` and two of the Deployment `train`, weight 1 each."""
+
+    tenants: Tenants
+    gpus: GpuNode
+    books: SlotBookkeeping
+    uuid: str
+    """ Of the GPU that they are on. """
+    alone: float
+    """ Median latency of the hp pod's requests when nobody else was on the GPU, in ms. """
+    beside_strangers: float
+    """ When three pods were on it past Orion. """
+    beside_be: float
+    """ When the be pods were. """
+    said_of_strangers: list[set[str]]
+    """ The reasons of Orion's Events about each of those past it. """
+    hook_injected: tuple[str, str]
+    """ The GPU's condition HookInjected meanwhile, and with the be pods. """
+
+
+def unmanaged(pod: Manifest, gpus: GpuNode, uuid: str) -> Manifest:
+    """The same pod, without a slot: it takes the simulated GPU from the node's files, past Orion."""
+    library = next(gpus.path("/var/lib/orion/hook").glob("*/simulated-libcuda.so.1"))
+    needs = simulated.container_needs(Path("/", library.relative_to(gpus.path("/"))), Path(SIMULATED_GPUS), [uuid])
+    container = main_container(pod)
+    del pod["metadata"]["annotations"], container["resources"]["limits"]
+    container["env"] = [{"name": name, "value": value} for name, value in needs.environment.items()]
+    container["volumeMounts"], pod["spec"]["volumes"] = [], []
+    for number, mount in enumerate(needs.mounts):
+        name = f"gpu-{number}"
+        pod["spec"]["volumes"].append({"name": name, "hostPath": {"path": str(mount.host_path)}})
+        place = {"name": name, "mountPath": mount.container_path, "readOnly": mount.read_only}
+        container["volumeMounts"].append(place)
+    return pod
+
+
+def latency(tenants: Tenants) -> float:
+    """The median latency of the hp pod's requests from now on, in ms."""
+    return statistics.median(float(report["p50_ms"]) for report in tenants.reports("serve", 3))
+
+
+def said_of(tenants: Tenants, name: str) -> set[str]:
+    """The reasons of Orion's Events about a pod."""
+    found = tenants.core.list_namespaced_event(tenants.namespace, field_selector=f"involvedObject.name={name}").items
+    return {event.reason for event in found if event.reporting_component == "orion.gpu/agent"}
+
+
+@pytest.fixture(scope="module")
+def one_gpu(orion: Orion, node: Node) -> Iterator[None]:
+    """The node offers its first GPU only, so whoever comes is on it."""
+    with offering(orion, node, {"gpus": ["0"]}, hp=1, be=8):
+        yield
+
+
+@pytest.fixture(scope="module")
+def scene(one_gpu: None, node: Node, api: client.ApiClient, module_namespace: str) -> Scene:
+    tenants, gpus = Tenants(api, module_namespace), GpuNode(node, api)
+    tenants.create(serving(rate=20, fixed=1, kernels=10, kernel_us=1000))
+    uuid = tenants.begun("serve")["gpu"]
+    alone = latency(tenants)
+
+    past = ["past-0", "past-1", "past-2"]
+    tenants.create(*(unmanaged(training(name, kernel_us=1800), gpus, uuid) for name in past))
+    for name in past:
+        assert tenants.begun(name)["gpu"] == uuid
+    beside_strangers = latency(tenants)
+    eventually(lambda: gpus.devices()[uuid]["strangerCount"] == len(past))
+    eventually(lambda: all(said_of(tenants, name) for name in past))
+    strangers = [said_of(tenants, name) for name in past]
+    injected = gpus.condition(uuid, "HookInjected")["reason"]
+    tenants.delete(*past)
+
+    train, extra = training("train", kernel_us=1800), training("extra", kernel_us=1800)
+    tenants.create(share(train, memory={"limit": "4Gi"}), share(extra), deployed(train, replicas=2), extra)
+    tenants.all_begun("train", 2)
+    tenants.begun("extra")
+    beside_be = latency(tenants)
+    eventually(lambda: gpus.condition(uuid, "HookInjected")["reason"] != injected)
+    again = gpus.condition(uuid, "HookInjected")["reason"]
+    books = SlotBookkeeping(node, api)
+    return Scene(tenants, gpus, books, uuid, alone, beside_strangers, beside_be, strangers, (injected, again))
+
+
+def used(scene: Scene) -> dict[str, float]:
+    """GPU seconds of each be pod so far, by its name."""
+    holders = {device: holder.pod for device, holder in scene.books.held().items() if "::be-" in device}
+    return {
+        holders[f"{gpu.uuid}::{slot.name}"]: sum(each.gpu_seconds for each in slot.clients)
+        for gpu in scene.gpus.snapshot().gpus
+        for slot in gpu.slots
+        if f"{gpu.uuid}::{slot.name}" in holders
+    }
+
+
+def parts(scene: Scene) -> dict[str, float]:
+    """The part of be's GPU time that each be pod has from now on."""
+    before = used(scene)
+    eventually(lambda: sum(used(scene).values()) > sum(before.values()) + TAKES_PART_SECONDS)
+    spent = {pod: seconds - before[pod] for pod, seconds in used(scene).items()}
+    return {pod: seconds / sum(spent.values()) for pod, seconds in spent.items()}
+
+
+def reach(scene: Scene, name: str, spec: Manifest, arrived: Callable[[], bool]) -> None:
+    """Change a GPUShare as `kubectl edit` would, and wait until that has arrived."""
+    client.CustomObjectsApi(scene.tenants.api).patch_namespaced_custom_object(
+        "orion.gpu", "v1alpha1", scene.tenants.namespace, "gpushares", name, {"spec": spec}
+    )
+    eventually(arrived, deadline=REACHES_SECONDS)
+
+
+def test_hp_notices_be_pods_past_orion_and_not_those_under_it(scene: Scene) -> None:
+    assert scene.beside_strangers > 1.8 * scene.alone
+    assert scene.beside_be - scene.alone < (scene.beside_strangers - scene.alone) / 2
+
+
+def test_pods_past_orion_are_named_and_those_under_it_are_not(scene: Scene) -> None:
+    assert scene.hook_injected == ("Unmanaged", "Joined")
+    assert scene.said_of_strangers == [{"ProcessWithoutHook"}] * 3
+    assert not any("ProcessWithoutHook" in said_of(scene.tenants, name) for name in scene.tenants.pods("train"))
+
+
+def test_be_pods_share_equally_what_hp_leaves(scene: Scene) -> None:
+    # Over one second after the other, since a program that the machine does not let run asks for nothing meanwhile.
+    eventually(lambda: min(parts(scene).values()) > 0.2)
+
+
+def test_a_changed_weight_reaches_the_running_program(scene: Scene) -> None:
+    (device,) = (device for device, holder in scene.books.held().items() if holder.pod == "extra")
+    try:
+        reach(scene, "extra", {"weight": "4"}, lambda: scene.gpus.slot(device).weight == 4)
+        eventually(lambda: parts(scene)["extra"] > 0.5)
+    finally:
+        reach(scene, "extra", {"weight": "1"}, lambda: scene.gpus.slot(device).weight == 1)
+
+
+def test_a_changed_memory_limit_reaches_the_running_programs(scene: Scene) -> None:
+    devices = [device for device, holder in scene.books.held().items() if holder.pod.startswith("train-")]
+
+    def limits() -> list[int]:
+        return [scene.gpus.slot(device).memory_limit_bytes for device in devices]
+
+    def processes() -> list[list[int]]:
+        return [[each.process_id for each in scene.gpus.slot(device).clients] for device in devices]
+
+    before = processes()
+    assert limits() == [4 * GIB] * 2
+    reach(scene, "train", {"memory": {"limit": "6Gi"}}, lambda: limits() == [6 * GIB] * 2)
+    reach(scene, "train", {"memory": {"limit": "4Gi"}}, lambda: limits() == [4 * GIB] * 2)
+    assert processes() == before
+
+
+def test_slots_come_back_when_a_deployment_is_scaled_to_zero(scene: Scene) -> None:
+    def slots() -> dict[str, int]:
+        scene.books.settle()
+        found: dict[str, int] = scene.gpus.devices()[scene.uuid]["slots"]["be"]
+        return found
+
+    assert slots() == {"total": 8, "held": 3}
+    scene.tenants.scale("train", 0)
+    eventually(lambda: not scene.tenants.pods("train"))
+    assert slots() == {"total": 8, "held": 1}
+    scene.tenants.scale("train", 2)
+    scene.tenants.all_begun("train", 2)
+    assert slots() == {"total": 8, "held": 3}

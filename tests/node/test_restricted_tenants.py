@@ -1,0 +1,77 @@
+"""Tenants under the pod security standard `restricted` are managed, and reach nothing of Orion but their own slot."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from kubernetes import client
+
+from tests.cluster.conftest import Kubectl
+from tests.cluster.waiting import eventually
+from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, serving, training
+from tests.node.seen_from_below import RunningPod
+from tests.node.shell_pods import shell_pod
+from tools.cluster.node import Node
+from tools.cluster.orion import Orion
+
+pytestmark = pytest.mark.node
+
+ANYBODY = 2_000_000_000
+""" A user id that nobody has heard of. """
+
+
+def as_anybody(pod: Manifest) -> Manifest:
+    pod["spec"]["securityContext"] |= {"runAsUser": ANYBODY, "runAsGroup": ANYBODY}
+    return pod
+
+
+def status_of(process: Path) -> dict[str, str]:
+    lines = (line.partition(":") for line in (process / "status").read_text().splitlines())
+    return {name: value.strip() for name, _, value in lines}
+
+
+def reached(process: Path) -> list[tuple[str, bool]]:
+    """What a process has mounted of Orion's folders on the node: where, and whether it may be written to."""
+    fields = (line.split() for line in (process / "mountinfo").read_text().splitlines())
+    # number, parent, device, root, place, options: root is the folder within the mounted file system.
+    ours = (each for each in fields if "orion" in each[3] and not each[4].startswith("/sys/fs/cgroup"))
+    return sorted((each[4], "ro" not in each[5].split(",")) for each in ours)
+
+
+def look_inside(tenants: Tenants, gpus: GpuNode, name: str) -> None:
+    uuid = tenants.begun(name)["gpu"]
+    pod = RunningPod.of(gpus, tenants.pods()[name])
+    seat = pod.seated()
+    assert seat.gpu == uuid
+    assert len(pod.slot().clients) == 1
+    eventually(lambda: gpus.condition(uuid, "HookInjected")["status"] == "True")
+
+    process = gpus.path(f"/proc/{seat.process_id}")
+    status = status_of(process)
+    assert status["Uid"].split() == [str(ANYBODY)] * 4
+    assert (int(status["CapEff"], 16), int(status["CapBnd"], 16), status["NoNewPrivs"]) == (0, 0, "1")
+
+    slot = f"/run/orion/slots/{uuid}"
+    libraries = [f"/usr/{folder}/libcuda.so.1" for folder in ("lib/x86_64-linux-gnu", "lib64")]
+    read_only = [("/run/orion/lib", False), (slot, False), *((library, False) for library in libraries)]
+    assert reached(process) == sorted([*read_only, ("/run/orion-sim", True)])
+    inside = process / "root"
+    sockets = [path for path in inside.glob("run/orion/**/*") if path.is_socket()]
+    assert sockets == [inside / slot[1:] / "agent.sock"]
+    for folder in (slot, "/run/orion/lib", "/run/orion", "/"):
+        with pytest.raises(OSError, match="Read-only file system"):
+            (inside / folder[1:] / "anything").touch()
+
+
+def test_tenants_under_restricted_are_managed_and_reach_their_own_slot_only(
+    orion: Orion, node: Node, api: client.ApiClient, namespace: str, kubectl: Kubectl
+) -> None:
+    enforced = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    client.CoreV1Api(api).patch_namespace(namespace, enforced)
+    with pytest.raises(subprocess.CalledProcessError) as refusal:
+        kubectl("create", "-f", "-", given=shell_pod("lax", "sleep 1"))
+    assert "violates PodSecurity" in refusal.value.stderr
+    tenants, gpus = Tenants(api, namespace), GpuNode(node, api)
+    tenants.create(as_anybody(serving()), as_anybody(training()))
+    for name in ("serve", "train"):
+        look_inside(tenants, gpus, name)

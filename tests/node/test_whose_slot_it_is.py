@@ -1,0 +1,121 @@
+"""The agent knows whose slot is whose from a real kubelet: over its restart, for init containers, for equal names."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from kubernetes import client
+
+from orion.node_agent.api.client import AgentClient, NoAgent
+from tests.cluster.waiting import eventually
+from tests.node.gpu_tenants import GROUP, GpuNode, Manifest, Tenants, main_container, share, training
+from tools.cluster.node import Node
+from tools.cluster.orion import Orion
+
+pytestmark = [pytest.mark.node, pytest.mark.timeout(400)]
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def tenants(api: client.ApiClient, namespace: str, orion: Orion) -> Tenants:
+    return Tenants(api, namespace)
+
+
+@pytest.fixture
+def gpus(node: Node, api: client.ApiClient, orion: Orion) -> GpuNode:
+    return GpuNode(node, api)
+
+
+def limits(gpus: GpuNode, tenants: Tenants) -> dict[str, int]:
+    """The memory limits, in MiB, of the slots that this namespace's pods hold, by the pods' names."""
+    rows = [row for device in gpus.devices().values() for row in device.get("heldSlots") or ()]
+    own = [row for row in rows if row.get("pod", {}).get("namespace") == tenants.namespace]
+    return {row["pod"]["name"]: int(row["memoryLimit"].removesuffix("Mi")) for row in own if "memoryLimit" in row}
+
+
+def limited(pod: Manifest, mebibytes: int) -> Manifest:
+    return share(pod, memory={"limit": f"{mebibytes}Mi"})
+
+
+@contextlib.contextmanager
+def watched(gpus: GpuNode) -> Iterator[list[set[int]]]:
+    """The slots' memory limits, bytes, as they are all the time until the block ends, ten times a second."""
+    seen: list[set[int]] = []
+    agent = AgentClient(gpus.path("/run/orion"))
+
+    def watch() -> None:
+        with contextlib.suppress(NoAgent):
+            for snapshot in agent.watch(0.1):
+                seen.append({slot.memory_limit_bytes for gpu in snapshot.gpus for slot in gpu.slots})
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        agent.close()
+        thread.join(10)
+
+
+def test_a_share_that_changes_reaches_the_running_pod(tenants: Tenants, gpus: GpuNode) -> None:
+    pod = training(memory=MIB)
+    tenants.create(limited(pod, 640), pod)
+    tenants.begun("train")
+    eventually(lambda: limits(gpus, tenants) == {"train": 640})
+    objects = client.CustomObjectsApi(tenants.api)
+    with watched(gpus) as seen:
+        begin = time.monotonic()
+        objects.patch_namespaced_custom_object(
+            **GROUP, namespace=tenants.namespace, plural="gpushares", name="train",
+            body={"spec": {"memory": {"limit": "704Mi"}}},
+        )  # fmt: skip
+        eventually(lambda: seen and 704 * MIB in seen[-1], 10)
+        print(f"share to page: {time.monotonic() - begin:.3f} s")
+    eventually(lambda: limits(gpus, tenants) == {"train": 704})
+
+
+def test_a_kubelet_that_restarts_takes_nobodys_grant(tenants: Tenants, gpus: GpuNode, node: Node, orion: Orion) -> None:
+    pod = training(memory=MIB)
+    tenants.create(limited(pod, 640), pod)
+    tenants.begun("train")
+    offered = orion.allocatable(node)
+    with watched(gpus) as seen:
+        node.restart("kubelet")
+        node.wait_until_ready()
+        eventually(lambda: orion.allocatable(node) == offered)
+        count = len(seen) + 150  # the agent asks the kubelet each ten seconds
+        eventually(lambda: len(seen) > count)
+    assert all(640 * MIB in limits for limits in seen)
+    assert limits(gpus, tenants) == {"train": 640}
+    tenants.reports("train", 2)
+
+
+def test_an_init_containers_slot_is_its_apps(tenants: Tenants, gpus: GpuNode) -> None:
+    pod = training(memory=MIB)
+    warm = {**main_container(pod), "name": "warm", "args": ["train", "--seconds", "1", "--memory", "1MiB"]}
+    pod["spec"]["initContainers"] = [warm]
+    tenants.create(limited(pod, 640), pod)
+    tenants.begun("train")
+    assert limits(gpus, tenants) == {"train": 640}
+    (row,) = [row for each in gpus.devices().values() for row in each.get("heldSlots") or ()]
+    assert row["pod"]["container"] == main_container(pod)["name"]
+    tenants.delete("train")
+    eventually(lambda: limits(gpus, tenants) == {})
+
+
+def test_pods_of_one_name_one_after_the_other_are_told_apart(tenants: Tenants, gpus: GpuNode) -> None:
+    pod = training(memory=MIB)
+    tenants.create(limited(pod, 640), pod)
+    tenants.begun("train")
+    first = tenants.pods()["train"].metadata.uid
+    tenants.delete("train")
+    pod["metadata"]["labels"] = {"app": "other"}
+    tenants.create(limited(pod, 320), pod)
+    tenants.begun("train")
+    eventually(lambda: limits(gpus, tenants) == {"train": 320})
+    rows = [row for each in gpus.devices().values() for row in each.get("heldSlots") or ()]
+    assert [row["pod"]["uid"] for row in rows] == [tenants.pods()["train"].metadata.uid]
+    assert rows[0]["pod"]["uid"] != first
