@@ -66,13 +66,14 @@ class Watch:
             thread.join()
 
     def settled(self, total: int) -> None:
-        """Return when both have had all slots for a while.
+        """Return when both have had all slots for a while from now on.
 
         Raises:
             TimeoutError: they had not.
         """
-        deadline = time.monotonic() + PATIENCE_S
-        while not all(self._calm(changes, total) for changes in (self._kubelet, self._object)):
+        began = time.monotonic()
+        deadline = began + PATIENCE_S
+        while not all(self._calm(changes, total, began) for changes in (self._kubelet, self._object)):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not {total} slots within {PATIENCE_S:.0f} s: {self._kubelet}, {self._object}")
             time.sleep(POLL_S)
@@ -84,8 +85,8 @@ class Watch:
             "node_object_s": round(max(0.0, self._object[-1][0] - since), 4),
         }
 
-    def _calm(self, changes: list[tuple[float, int]], total: int) -> bool:
-        return bool(changes) and changes[-1][1] == total and time.monotonic() > changes[-1][0] + CALM_S
+    def _calm(self, changes: list[tuple[float, int]], total: int, began: float) -> bool:
+        return bool(changes) and changes[-1][1] == total and time.monotonic() > max(began, changes[-1][0]) + CALM_S
 
     def _follow(self, changes: list[tuple[float, int]], ask: Callable[[], int]) -> None:
         while not self._ended.wait(POLL_S):

@@ -35,6 +35,8 @@ class Look:
     own: Identity | None
     others: frozenset[str]
     """ Other plugins of ours that serve the same resource, by what their sockets are named by: a rolling update. """
+    gone: bool
+    """ Whether another plugin said that it registered last, and is no longer there. """
 
 
 class KubeletFolder:
@@ -58,7 +60,26 @@ class KubeletFolder:
 
     def look(self, resource: Resource, own: Path) -> Look:
         """Look at everything; sockets that plugins of ours left behind when they were killed are removed."""
-        return Look(identity(self.kubelet), identity(own), frozenset(self._others(resource)))
+        latest = self._latest(resource)
+        others = frozenset(self._others(resource))
+        gone = latest not in ("", self._token) and latest not in others
+        return Look(identity(self.kubelet), identity(own), others, gone)
+
+    def say_latest(self, resource: Resource) -> None:
+        """Let other plugins know that this one registers: also one that is gone before they have seen its socket."""
+        fresh = self.path / f".orion-{resource.role}-{self._token}"
+        with contextlib.suppress(OSError):  # on a full disk they still see this one's socket come and go
+            fresh.write_text(self._token)
+            fresh.replace(self._note(resource))
+
+    def _note(self, resource: Resource) -> Path:
+        return self.path / f"orion-{resource.role}.latest"
+
+    def _latest(self, resource: Resource) -> str:
+        try:
+            return self._note(resource).read_text()
+        except (OSError, UnicodeDecodeError):
+            return ""
 
     def _others(self, resource: Resource) -> Iterator[str]:
         ours = re.compile(rf"orion-{resource.role}-([0-9a-f]{{8}})-[0-9]+\.sock")

@@ -85,7 +85,10 @@ class Registration:
         try:
             await self._endpoint.serve()
             look = self._folder.look(self._resource, self._endpoint.path)
+            # Before and after: of two that register at once, whoever was last should be the one that is named.
+            self._folder.say_latest(self._resource)
             await self._ask(look)
+            self._folder.say_latest(self._resource)
         except (grpc.aio.AioRpcError, OSError) as error:
             told = (error.details() or error.code().name) if isinstance(error, grpc.aio.AioRpcError) else str(error)
             if "API version" in told and "not supported" in told:
@@ -146,7 +149,7 @@ class Registration:
                 return "the kubelet's socket is another one" if now.kubelet else "the kubelet's socket is gone"
             if not endpoint.is_there(now):
                 return "its own socket is gone"
-            if not others <= now.others:
+            if now.gone or not others <= now.others:
                 return "another plugin is gone"
             others = now.others
             try:
