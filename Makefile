@@ -77,7 +77,7 @@ node-tier: $(VENV)/built
 sanitizers: $(VENV)/ready
 	$(BIN)/python tools/sanitizers.py --build $(BUILD)
 
-cluster: $(VENV)/built  ## Start a real Kubernetes cluster with a node (ARGS=--no-node: without), and say how to use it
+cluster: $(VENV)/built  ## Start a real Kubernetes cluster with a node and Orion on it (ARGS=--no-node, --no-orion), and say how to use it
 	$(BIN)/python -m tools.cluster up $(ARGS)
 
 cluster-down: $(VENV)/ready  ## End it, and remove its data

@@ -232,6 +232,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path("device_plugin_cost.json.gz"))
     arguments: argparse.Namespace = parser.parse_args()
     raw = measure(arguments.calls, arguments.turns, arguments.seed)
+    raw["command"] = raw["command"].replace(str(arguments.output), "FILE")
     raw_data.write(arguments.output, raw)
     print(table(raw))
     print(f"\nmemory {raw['resident_kib'] / 1024:.0f} MiB; CPU at rest {raw['cpu_s_a_minute']:.2f} s a minute")

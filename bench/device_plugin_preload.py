@@ -109,6 +109,7 @@ def main() -> int:
         print(f"device_plugin_preload: it needs root and an overlay file system: {error}", file=sys.stderr)
         return 1
     raw = measure(arguments.program, arguments.starts, arguments.seed)
+    raw["command"] = raw["command"].replace(str(arguments.output), "FILE")
     raw_data.write(output, raw)
     print(table(raw))
     return 0

@@ -22,7 +22,7 @@ SLOTS_MAX = 64
 
 
 class DeviceListStrategy(StrEnum):
-    """How a container is handed its GPU; the names are those of NVIDIA's device plugin."""
+    """How a container is handed its GPU; the names are those of NVIDIA's device plugin, but for `device-nodes`."""
 
     ENVVAR = "envvar"
     """ NVIDIA_VISIBLE_DEVICES, read by NVIDIA's container runtime. """

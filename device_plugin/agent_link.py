@@ -6,6 +6,7 @@ An agent that is away changes nothing of what is offered: its last word stands, 
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,6 +34,8 @@ _PATIENCE_SECONDS = 5.0
 """ For an agent that is being replaced; the kubelet gives up on a container's start after 30. """
 _SETTLE_SECONDS = 0.2
 """ Between two attempts to hear the agent. """
+_AGENT_ENDS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+""" What a request hears whose agent is being replaced: the next one may answer it. """
 _PATH_MAX = 100
 
 _log = logging.getLogger(__name__)
@@ -51,7 +54,7 @@ class AgentLink:
     def __init__(self, root: Path, offer: Offer, file: LastWord, connected: Callable[[bool], None]) -> None:
         self._root, self._offer, self._file, self._tell = root, offer, file, connected
         self._folder = -1
-        self._complaint = ""
+        self._complaint, self._shape = "", ""
         self.connected = False
         self._channel: grpc.aio.Channel | None = None
 
@@ -88,17 +91,22 @@ class AgentLink:
             NotNow: the agent answers that it cannot.
         """
         request = agent_pb2.SlotRequest(gpu=slot.gpu, name=slot.name)
-        try:
-            answer: agent_pb2.PreparedSlot = await self._stub().PrepareSlot(
-                request, timeout=_PATIENCE_SECONDS, wait_for_ready=True
-            )
-            return answer
-        except grpc.aio.AioRpcError as error:
-            if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                return None
-            raise NotNow(f"the node's agent cannot make slot {slot} ready: {error.details()}") from None
-        except OSError:
-            return None
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while (left := end - time.monotonic()) > 0:
+            try:
+                answer: agent_pb2.PreparedSlot = await self._stub().PrepareSlot(
+                    request, timeout=left, wait_for_ready=True
+                )
+                return answer
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    break
+                if error.code() not in _AGENT_ENDS:
+                    raise NotNow(f"the node's agent cannot make slot {slot} ready: {error.details()}") from None
+            except OSError:
+                break
+            await asyncio.sleep(_SETTLE_SECONDS)
+        return None
 
     async def close(self) -> None:
         """End the connection."""
@@ -130,7 +138,9 @@ class AgentLink:
         before = self._offer.word
         if not self._offer.take(word):
             return
-        _log.info("agent: offers %s", _shape(word))
+        if (shape := _shape(word)) != self._shape:
+            self._shape = shape
+            _log.info("agent: offers %s", shape)
         for uuid, why in word.not_offered.items():
             if before is None or before.not_offered.get(uuid) != why:
                 _log.info("agent: %s is not offered: %s", uuid, why)

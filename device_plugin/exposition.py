@@ -5,6 +5,8 @@ connection has five seconds and one request.
 """
 
 import asyncio
+import errno
+import logging
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
@@ -12,6 +14,9 @@ from orion.device_plugin.metrics import Metrics
 
 _REQUEST_SECONDS = 5.0
 _CONNECTIONS_MAX = 16
+_AGAIN_SECONDS = 2.0
+
+_log = logging.getLogger(__name__)
 
 
 class MetricsServer:
@@ -28,19 +33,26 @@ class MetricsServer:
         self._host, self._wanted = host.strip("[]"), int(port)
         self._server: asyncio.Server | None = None
         self._connections = 0
-        self.port = 0
 
     async def start(self) -> None:
-        """Listen.
+        """Listen, as soon as the port is free: in the host's network the old plugin of a rolling update has it first.
 
         Raises:
-            OSError: the address cannot be had.
+            OSError: the address cannot be had at all.
         """
-        try:
-            self._server = await asyncio.start_server(self._serve, self._host, self._wanted)
-        except (OSError, OverflowError) as error:
-            raise OSError(f"metrics cannot be served on {self._host}:{self._wanted}: {error}") from None
-        self.port = self._server.sockets[0].getsockname()[1]
+        said = False
+        while self._server is None:
+            try:
+                self._server = await asyncio.start_server(self._serve, self._host, self._wanted)
+            except (OSError, OverflowError) as error:
+                why = f"metrics cannot be served on {self._host}:{self._wanted}: {error}"
+                if not isinstance(error, OSError) or error.errno != errno.EADDRINUSE:
+                    raise OSError(why) from None
+                if not said:
+                    _log.warning("device plugin: %s; it goes on without, and tries again", why)
+                said = True
+                await asyncio.sleep(_AGAIN_SECONDS)
+        _log.info("device plugin: metrics on port %d", self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Listen no more."""

@@ -128,8 +128,9 @@ def _is_there(path: Path, content: bytes | None, check_content: bool) -> bool:
 def _put(path: Path, content: bytes) -> None:
     """Put a new file in the place of whatever is there; running processes keep the one that they have mapped."""
     if path.is_dir() and not path.is_symlink():
-        path.rmdir()  # by a container runtime, empty
-        _log.warning("hook: %s was an empty folder, made by a container runtime; it is a file again", path)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # another start was first
+            path.rmdir()  # by a container runtime, empty
+            _log.warning("hook: %s was an empty folder, made by a container runtime; it is a file again", path)
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with fresh.open("xb") as file:

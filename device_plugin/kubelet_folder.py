@@ -35,8 +35,8 @@ class Look:
     own: Identity | None
     others: frozenset[str]
     """ Other plugins of ours that serve the same resource, by what their sockets are named by: a rolling update. """
-    gone: bool
-    """ Whether another plugin said that it registered last, and is no longer there. """
+    gone: str
+    """ What another plugin's sockets were named by that said that it registered last, and is no longer there. """
 
 
 class KubeletFolder:
@@ -62,15 +62,18 @@ class KubeletFolder:
         """Look at everything; sockets that plugins of ours left behind when they were killed are removed."""
         latest = self._latest(resource)
         others = frozenset(self._others(resource))
-        gone = latest not in ("", self._token) and latest not in others
+        gone = "" if latest == self._token or latest in others else latest
         return Look(identity(self.kubelet), identity(own), others, gone)
 
     def say_latest(self, resource: Resource) -> None:
         """Let other plugins know that this one registers: also one that is gone before they have seen its socket."""
         fresh = self.path / f".orion-{resource.role}-{self._token}"
-        with contextlib.suppress(OSError):  # on a full disk they still see this one's socket come and go
+        try:
             fresh.write_text(self._token)
             fresh.replace(self._note(resource))
+        except OSError:  # on a full disk they still see this one's socket come and go
+            with contextlib.suppress(OSError):
+                fresh.unlink()
 
     def _note(self, resource: Resource) -> Path:
         return self.path / f"orion-{resource.role}.latest"

@@ -67,8 +67,10 @@ def prefer(available: Iterable[Slot], must: Sequence[Slot], size: int, gpus: Map
 
 
 def _candidates(available: Iterable[Slot], gpus: Mapping[str, OfferedGPU]) -> dict[str, _Candidate]:
+    """Return the GPUs with free slots, those last that the agent saw held: a kubelet can forget who holds one."""
+    held = frozenset(slot for gpu in gpus.values() for slot in gpu.held)
     free: dict[str, list[Slot]] = defaultdict(list)
-    for slot in sorted(set(available)):
+    for slot in sorted(set(available), key=lambda slot: (slot in held, slot)):
         free[slot.gpu].append(slot)
     return {uuid: _candidate(gpus.get(uuid) or OfferedGPU(uuid), slots) for uuid, slots in free.items()}
 

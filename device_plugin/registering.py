@@ -149,7 +149,8 @@ class Registration:
                 return "the kubelet's socket is another one" if now.kubelet else "the kubelet's socket is gone"
             if not endpoint.is_there(now):
                 return "its own socket is gone"
-            if now.gone or not others <= now.others:
+            # One that was gone before is named still where the note cannot be written.
+            if now.gone not in ("", look.gone) or not others <= now.others:
                 return "another plugin is gone"
             others = now.others
             try:

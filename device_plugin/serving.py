@@ -71,8 +71,8 @@ class Plugin:
     """
 
     def __init__(self, settings: PluginSettings) -> None:
-        self._settings = settings
         self.metrics, self.offer = Metrics(), Offer()
+        self._exposition = MetricsServer(self.metrics, settings.metrics_address) if settings.metrics_address else None
         self.configuration = Configuration(settings.configuration, settings.node)
         self._files = HookFolder(settings.hook_folder)
         self._folder = KubeletFolder(settings.kubelet_folder)
@@ -105,11 +105,8 @@ class Plugin:
         self.metrics.follow(self.offer)
         self._files.install()
         async with contextlib.AsyncExitStack() as stack:
-            if self._settings.metrics_address:
-                server = MetricsServer(self.metrics, self._settings.metrics_address)
-                await server.start()
-                stack.push_async_callback(server.stop)
-                _log.info("device plugin: metrics on port %d", server.port)
+            if self._exposition is not None:
+                stack.push_async_callback(self._exposition.stop)
             stack.push_async_callback(self._link.close)
             for endpoint in self._endpoints:
                 stack.push_async_callback(endpoint.stop)
@@ -118,6 +115,7 @@ class Plugin:
 
     async def _work(self) -> None:
         parts = [
+            *([self._exposition.start()] if self._exposition is not None else []),
             self._link.listen(),
             self.configuration.follow(self._count_change),
             sweep_for_ever(self._files, self._checkpoint),

@@ -70,8 +70,11 @@ class Starter:
         prepared = await asyncio.gather(*(self._link.prepare(slot) for slot in slots))
         answers = [answer for answer in prepared if answer is not None]
         pod = allocation.pod_uid if allocation is not None else ""
+        if any(answer.fail_closed for answer in answers):
+            self._fail_closed.note(pod, True)
+        elif len(answers) == len(slots) and all(answer.pod for answer in answers):
+            self._fail_closed.note(pod, False)  # an agent that does not know the pod (yet) takes nothing back
         if len(answers) == len(slots):
-            self._fail_closed.note(pod, any(answer.fail_closed for answer in answers))
             return
         names = ", ".join(map(str, slots))
         if pod in self._fail_closed:

@@ -58,7 +58,6 @@ class Agent:
         self._state = StateFile(root.state)
         self._owners = Owners(self._owner_ended)
         self._share_soon = False
-        self._unwritten = False
         self._pending_max = 16
 
     def start(self) -> None:
@@ -100,14 +99,19 @@ class Agent:
         self.gpus.clear()
 
     def add_gpu(self, gpu: Gpu) -> None:
-        """Serve a GPU that was found after the start; slots that cannot be opened now are tried again."""
-        if gpu.uuid not in self.gpus:
+        """Serve a GPU that was found after the start, or take in the new numbers of one that is served.
+
+        Slots that cannot be opened now are tried again.
+        """
+        if gpu.uuid in self.gpus:
+            self.gpus[gpu.uuid].board.gpu = gpu
+        else:
             try:
                 self._serve(gpu, None)
             except OSError as error:
                 _log.error("gpu: %s: not all of its slots can be opened: %s", gpu.uuid, error)
             self.save_all()
-            self.offering.changed()
+        self.offering.changed()
 
     def gpu(self, uuid: str) -> ServedGpu:
         """Return a GPU.
@@ -118,8 +122,7 @@ class Agent:
         try:
             return self.gpus[uuid]
         except KeyError:
-            known = ", ".join(self.gpus) or "none"
-            raise NotFound(f"there is no GPU {uuid!r} here; the GPUs are: {known}") from None
+            raise NotFound(f"there is no GPU {uuid!r} here; the GPUs are: {', '.join(self.gpus) or 'none'}") from None
 
     def open_slot(
         self,
@@ -222,20 +225,9 @@ class Agent:
 
     def save_all(self) -> None:
         """Write the state file, with what is new of each GPU; on a full disk again at the next look."""
-        for gpu in self.gpus.values():
-            if gpu.unsaved:
-                gpu.text = gpu.board.text
-                gpu.unsaved = False
-        try:
-            self._state.write(gpu.text for gpu in self.gpus.values())
-        except OSError as error:
+        if not self._state.write([gpu.current_text() for gpu in self.gpus.values()]):
             for gpu in self.gpus.values():
                 gpu.unsaved = True
-            if not self._unwritten:
-                _log.error("state: cannot be written, a restart would lose the newest clients: %s", error)
-            self._unwritten = True
-        else:
-            self._unwritten = False
 
     def _serve(self, gpu: Gpu, before: RememberedGpu | None) -> None:
         default = before.default_policy or before.policy if before else None
@@ -267,8 +259,12 @@ class Agent:
     def _open(self, gpu: ServedGpu, name: str, role: layout.Role, permanent: bool) -> Slot:
         uuid = gpu.board.gpu.uuid
         slot = Slot(uuid, name, role, self.root.slot(uuid, name), self.root.knowledge(uuid) / name, permanent)
+        try:
+            gpu.joining.open(slot)
+        except OSError:
+            slot.close()  # its directory stays: a container may have it mounted
+            raise
         gpu.board.slots[name] = slot
-        gpu.joining.open(slot)
         gpu.activity.share_out()
         return slot
 

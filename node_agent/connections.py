@@ -177,16 +177,17 @@ def listen(directory: os.PathLike[str], name: str, mode: int, backlog: int) -> s
     The path goes through /proc, because a socket's address holds only 107 bytes and a directory may be deeper.
     """
     folder = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder)
-        sock.bind(f"/proc/self/fd/{folder}/{name}")
-        os.chmod(name, mode, dir_fd=folder)
-        sock.listen(backlog)
-    except BaseException:
-        sock.close()
-        raise
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+            sock.bind(f"/proc/self/fd/{folder}/{name}")
+            os.chmod(name, mode, dir_fd=folder)
+            sock.listen(backlog)
+        except BaseException:
+            sock.close()
+            raise
     finally:
         os.close(folder)
     return sock

@@ -35,7 +35,7 @@ class Prepared:
     """What a slot was made ready for."""
 
     pod: str = ""
-    """ NAMESPACE/NAME; empty: not known. """
+    """ NAMESPACE/NAME; empty: the pod, or what it was granted, is not known. """
 
     fail_closed: bool = False
 

@@ -116,14 +116,20 @@ class ServedGpu:
             if client.ready:
                 client.inform()
 
+    def current_text(self) -> str:
+        """Return what the state file is to say of it, made anew where something has changed."""
+        if self.unsaved:
+            self.text = self.board.text
+            self.unsaved = False
+        return self.text
+
     def stop(self) -> None:
         """Let go of everything but the clients, who go on; nobody is held who could not be let go again."""
         self.release_all()
         self.joining.stop()
         self.board.page.close()
         for slot in self.board.slots.values():
-            slot.page.close()
-            slot.knowledge.close()
+            slot.close()
 
     def release_all(self) -> None:
         """Hold no slot."""

@@ -77,10 +77,14 @@ class Slot:
         self.page.write(grant)
         return True
 
-    def remove(self) -> None:
-        """Take away the directory and the page; what its clients learnt stays in the file."""
+    def close(self) -> None:
+        """Let go of the page and of what its clients learnt; the directory stays, and so does the file."""
         self.page.close()
         self.knowledge.close()
+
+    def remove(self) -> None:
+        """Close it and take away the directory."""
+        self.close()
         with contextlib.suppress(OSError):
             os.unlink(self.directory / SOCKET)
         shutil.rmtree(self.directory, ignore_errors=True)

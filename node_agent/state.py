@@ -120,13 +120,21 @@ class StateFile:
         self._path = path
         self._new = path.with_name(path.name + ".new")
         self._boot = boot_id()
+        self._failed = False
 
-    def write(self, gpus: Iterable[str]) -> None:
-        """Replace the file by these parts, each by `gpu_text`.
+    def write(self, gpus: Iterable[str]) -> bool:
+        """Replace the file by these parts, each by `gpu_text`; return whether that was possible, said once if not."""
+        try:
+            self._replace(gpus)
+        except OSError as error:  # the directory is full or not writable
+            if not self._failed:
+                _log.error("state: cannot be written, a restart would lose the newest clients: %s", error)
+            self._failed = True
+        else:
+            self._failed = False
+        return not self._failed
 
-        Raises:
-            OSError: the directory is full or not writable.
-        """
+    def _replace(self, gpus: Iterable[str]) -> None:
         boards = ",".join(gpus)
         text = f'{{"version":{_VERSION},"boot":"{self._boot}","gpus":[{boards}]}}\n'
         descriptor = os.open(self._new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

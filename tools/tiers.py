@@ -14,7 +14,8 @@ def gpu() -> str:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
         return "gpu not run (no NVIDIA driver here)"
-    return "gpu not run (there is a driver here: `pytest -m gpu` runs it)"
+    own = "ORION_TEST_GPUS=real pytest tests/device_plugin/test_plugin_clients.py"
+    return f"gpu not run (there is a driver here: `pytest -m gpu` runs it, and `{own}` as root the device plugin's)"
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""How a container gets the GPU itself: one way for the whole node, configured, under the names of NVIDIA's plugin.
+"""How a container gets the GPU itself: one way for the whole node, configured; most names are those of NVIDIA's plugin.
 
 A simulated GPU comes with its driver's file whatever the strategy: there is no runtime that would bring it.
 """

@@ -3,6 +3,7 @@
 running        starts all of this for one agent
 pods           the pods of this node, kept current by a watch
 pod_resources  the kubelet's word on which container has which device
+contested      slots that the kubelet gives to two pods
 identity       who holds each slot: the kubelet's word joined with the pods
 grants         what the holders' annotations grant, brought to the pages; which share decides a GPU's policy
 granted_policy a share's policy as the policy page has it

@@ -12,6 +12,7 @@ from orion.node_agent.gpus.keeper import GONE
 from orion.node_agent.offering import Verdict
 
 _NAMED = 3
+_MIB = 1 << 20
 
 
 class Finding(NamedTuple):
@@ -100,7 +101,8 @@ def _policy_conflict(state: GpuState) -> Finding:
 
 
 def _degraded(seen: Seen) -> Finding:
-    found = [(each.reason, each.message) for each in seen.view.conditions]
+    found = [*_over_reserved(seen)]  # first: else a condition that is there already would keep it from being told
+    found += [(each.reason, each.message) for each in seen.view.conditions]
     for slot in seen.state.held:
         found += [(each.reason, f"{_who(slot)}: {each.message}") for each in slot.problems]
     held = {slot.name: slot for slot in seen.state.held}
@@ -115,6 +117,27 @@ def _degraded(seen: Seen) -> Finding:
         return Finding(ConditionType.DEGRADED, False, "AsPromised", "nothing keeps less than was promised")
     more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
     return Finding(ConditionType.DEGRADED, True, found[0][0], f"{found[0][1]}{more}")
+
+
+def _over_reserved(seen: Seen) -> Iterator[tuple[str, str]]:
+    """Yield that pods ask for more memory than there is: nothing keeps the scheduler from sending them here."""
+    total, reserved = seen.view.gpu.memory_bytes, seen.state.memory_reserved_bytes
+    if not 0 < total < reserved:
+        return
+    asking = sorted(seen.state.held, key=lambda slot: (-slot.memory_request_bytes, slot.name))
+    asking = [slot for slot in asking if slot.memory_request_bytes]
+    names = ", ".join(f"{_who(slot)} {_mib(slot.memory_request_bytes)}" for slot in asking[:_NAMED])
+    more = f" and {len(asking) - _NAMED} more" if len(asking) > _NAMED else ""
+    yield (
+        "MemoryOverReserved",
+        f"its pods reserve {_mib(reserved)} of {_mib(total)}, {_mib(reserved - total)} more than it has, so an "
+        "allocation within a pod's limit may fail; let their GPUShares ask for less (spec.memory), or delete a pod "
+        f"so that it can start on another GPU: {names}{more}",
+    )
+
+
+def _mib(amount: int) -> str:
+    return f"{-(-amount // _MIB)} MiB"
 
 
 def _who(slot: HeldSlot) -> str:

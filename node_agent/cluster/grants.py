@@ -82,12 +82,15 @@ class _Granted:
 
 
 class Grants:
-    """Those of one agent's slots."""
+    """Those of one agent's slots.
+
+    Scrapes read them in a thread of their own: a mapping is replaced and never changed.
+    """
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self._granted: dict[SlotKey, _Granted] = {}
-        self._policies: dict[str, PolicyState] = {}
+        self._granted: Mapping[SlotKey, _Granted] = {}
+        self._policies: Mapping[str, PolicyState] = {}
 
     def held(self, uuid: str) -> list[HeldSlot]:
         """Return the slots of a GPU whose holder is known."""
@@ -111,7 +114,7 @@ class Grants:
             beginning: slots in which a container begins that is not known yet; they were made ready already.
             certain: whether those who are not among the holders hold nothing.
         """
-        before = (dict(self._granted), dict(self._policies))
+        before = (self._granted, self._policies)
         for key in self._granted.keys() - holds.keys():
             self._let_go(key, ready=key in beginning)
         for key, hold in holds.items():
@@ -123,7 +126,8 @@ class Grants:
     # -- Slots ---------------------------------------------------------------------------------------------------------
 
     def _let_go(self, key: SlotKey, ready: bool) -> None:
-        granted = self._granted.pop(key)
+        granted = self._granted[key]
+        self._granted = {each: other for each, other in self._granted.items() if each != key}
         served = self._agent.gpus.get(key[0])
         if served is None or served.board.slots.get(key[1]) is not granted.slot:
             return
@@ -143,7 +147,10 @@ class Grants:
             self._agent.set_grant(*key, limits.memory_limit_bytes or 0, _weight(limits))
         if grant is not None and grant.priority != Priority(slot.role.name.lower()):
             problems = (*problems, _role_differs(slot, hold, grant))
-        self._granted[key] = _Granted(slot, hold, grant, text, _row(key, slot, hold, grant, problems))
+        if hold.others:
+            problems = (_held_twice(key, hold), *problems)
+        granted = _Granted(slot, hold, grant, text, _row(key, slot, hold, grant, problems))
+        self._granted = {**self._granted, key: granted}
         self._remember(slot, RememberedHold.of(hold, text).model_dump_json())
 
     def _remember(self, slot: Slot, text: str) -> None:
@@ -170,7 +177,7 @@ class Grants:
         share = "" if deciding is None else deciding.share
         if (deciding is not None or certain) and served.decide_policy(policy, share):
             self._agent.save(served)
-        self._policies[uuid] = PolicyState(board.policy, deciding, conflicting)
+        self._policies = {**self._policies, uuid: PolicyState(board.policy, deciding, conflicting)}
         served.conditions.told = self._sentences(uuid, deciding, conflicting)
 
     def _sentences(self, uuid: str, deciding: Asking | None, conflicting: tuple[Asking, ...]) -> dict[str, str]:
@@ -252,6 +259,11 @@ def _role_differs(slot: Slot, hold: Hold, grant: PodGrant) -> Problem:
         "RoleDiffers",
         _sentence(f"{hold.holder.name} is meant to be {grant.priority.value} and has an {role} slot: it is {role}"),
     )
+
+
+def _held_twice(key: SlotKey, hold: Hold) -> Problem:
+    sentence = f"the kubelet gives {key[1]} to {hold.holder.name}, which has it, and to {', '.join(hold.others)}"
+    return Problem("SlotHeldTwice", _sentence(f"{sentence}: they share its limits; delete one of them"))
 
 
 def _sentence(text: str) -> str:

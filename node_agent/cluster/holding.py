@@ -70,7 +70,9 @@ class Holding:
         except TimeoutError:
             _log.warning("slot: %s %s: whose container begins there is not known yet", *key)
         row = self.grants.of(key)
-        if row is None or row.holder is None:
+        if (
+            row is None or row.holder is None or not row.holder.uid
+        ):  # named by the kubelet alone: its grant is not known
             return Prepared()
         return Prepared(row.holder.name, row.fail_closed)
 
@@ -106,7 +108,8 @@ class Holding:
         Raises:
             NotFound: there is no such GPU here.
         """
-        slots = [slot for slot in self._agent.gpu(uuid).board.slots.values() if slot.permanent]
+        there = list(self._agent.gpu(uuid).board.slots.values())  # at once: a scrape asks from its own thread
+        slots = [slot for slot in there if slot.permanent]
         rows = self.grants.held(uuid)
         rows += [HeldSlot(*key, _priority(key), None) for key in self.identity.beginning if key[0] == uuid]
         return GpuState(
@@ -133,6 +136,9 @@ class Holding:
         """Bring what is known to the pages, and tell those who listen."""
         try:
             self._agent.offering.look()  # opens slots that are held and not open
+        except Exception:  # of what is there the grants count all the same
+            _log.exception("cluster: the slots could not be looked at")
+        try:
             changed = self.grants.apply(self.identity.holds, self.identity.beginning, self.identity.certain)
         except Exception:  # what is wrong with one must not end the watch for all
             _log.exception("cluster: the holders' grants could not be applied")

@@ -2,17 +2,19 @@
 
 The two know different things and neither is always right. The kubelet gives no uid, and just after its own restart it
 lists pods without their devices, or none at all. The API server knows the end of a pod, and may be away. So a slot is
-let go when its pod has ended, or when the kubelet does not list it and the pod is gone; a slot that the kubelet gives
-to another container is that one's at once. A slot in which a container begins is nobody's until the kubelet has
-answered a question that was put after that.
+let go when its pod has ended, or when the kubelet does not list it and the pod is gone or has other slots; a slot that
+the kubelet gives to another container is that one's at once. A slot in which a container begins is nobody's until the
+kubelet has answered a question that was put after that.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from orion.node_agent.cluster.contested import Contested
 from orion.node_agent.cluster.pod_resources import Claim, KubeletAway, PodResources, SlotKey, claims
 from orion.node_agent.cluster.pods import Pod, PodName, Pods
 from orion.node_agent.holders import Holder
@@ -23,7 +25,9 @@ _EVERY_SECONDS = 10.0
 _AGAIN_SECONDS = 1.0
 """ After a question without an answer. """
 _SPACING_SECONDS = 0.02
-""" Between two questions: the kubelet answers 100 a second. """
+""" Between two questions, while somebody waits: the kubelet answers 100 a second. """
+_RELAXED_SECONDS = 0.25
+""" While nobody does: the kubelet computes anew for each answer who has what. """
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,9 @@ class Hold:
     grant: str | None = None
     """ Its annotation. """
 
+    others: tuple[str, ...] = ()
+    """ Living pods to which the kubelet gives the slot too, as NAMESPACE/NAME. """
+
     @property
     def key(self) -> PodName:
         """How the kubelet names the pod."""
@@ -44,7 +51,7 @@ class Hold:
 
 
 def join(
-    claimed: Iterable[Claim],
+    claimed: Sequence[Claim],
     pods: Mapping[PodName, Pod],
     synced: bool,
     before: Mapping[SlotKey, Hold],
@@ -65,8 +72,10 @@ def join(
         other = holds.get(claim.slot)
         if hold is not None and (other is None or other.created < hold.created):
             holds[claim.slot] = hold
+    listed = {(claim.namespace, claim.pod, claim.container) for claim in claimed}
     for slot, hold in before.items():
-        if slot not in holds and _stands(hold, pods.get(hold.key), synced):
+        elsewhere = (*hold.key, hold.holder.container) in listed  # the hold was of an earlier pod of that name
+        if slot not in holds and not elsewhere and _stands(hold, pods.get(hold.key), synced):
             holds[slot] = _renewed(hold, pods.get(hold.key))
     return holds
 
@@ -114,13 +123,15 @@ class Identity:
         self._pods, self._resources, self._on_change = pods, resources, on_change
         self.holds: Mapping[SlotKey, Hold] = dict(holds)
         self._claims: list[Claim] = []
-        self._beginning: dict[SlotKey, int] = {}
-        """ Slots in which a container begins, and the number of the first question whose answer counts for them. """
+        self._contested = Contested()
+        self._beginning: Mapping[SlotKey, int] = {}
+        """ Slots in which a container begins, and the number of the first question whose answer counts for them.
+        Replaced and never changed, as `holds` is: scrapes read both in a thread of their own. """
         self._former: dict[SlotKey, Hold] = {}
         """ Who held them until then. """
         self._questions = 0
         self._answered = False
-        self._asked = asyncio.Event()
+        self._asked, self._waited_for = asyncio.Event(), asyncio.Event()
         self._waiting: list[asyncio.Future[bool]] = []
         self._pods_changed = asyncio.Event()
         self._away = ""
@@ -137,7 +148,7 @@ class Identity:
 
     def begins(self, slot: SlotKey) -> None:
         """A container begins in a slot; whoever held it until now does so no longer, as far as is known."""
-        self._beginning[slot] = self._questions + 1
+        self._beginning = {**self._beginning, slot: self._questions + 1}
         self._claims = [claim for claim in self._claims if claim.slot != slot]
         if slot in self.holds:
             self._former[slot] = self.holds[slot]
@@ -174,22 +185,21 @@ class Identity:
             self._asked.clear()
             answered = await self._ask()
             await asyncio.sleep(_SPACING_SECONDS)
-            try:
-                async with asyncio.timeout(_EVERY_SECONDS if answered else _AGAIN_SECONDS):
-                    await self._asked.wait()
-            except TimeoutError:
-                pass
+            await _within(_RELAXED_SECONDS, self._waited_for)
+            await _within(_EVERY_SECONDS if answered else _AGAIN_SECONDS, self._asked)
 
     async def _next_answer(self) -> bool:
         """Return whether the next question was answered."""
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
+        self._waited_for.set()
         self._asked.set()
         return await waiting
 
     async def _ask(self) -> bool:
         self._questions += 1
         number, waiting, self._waiting = self._questions, self._waiting, []
+        self._waited_for.clear()
         answered = False
         try:
             self._take(claims(await self._resources.pods()), number)
@@ -207,14 +217,25 @@ class Identity:
         self._beginning = {slot: first for slot, first in self._beginning.items() if first > number}
         self._claims = [claim for claim in claimed if claim.slot not in self._beginning]
         self._answered = True
+        self._contested.take(self._claims, self._pods.known)
         self._join()
         self._former = {slot: hold for slot, hold in self._former.items() if slot in self._beginning}
 
     def _join(self) -> None:
-        self.holds = join(self._claims, self._pods.known, self._pods.synced, self.holds, self._former)
+        holds = join(self._claims, self._pods.known, self._pods.synced, self.holds, self._former)
+        self.holds = {
+            slot: replace(hold, others=self._contested.others(slot, hold.key)) for slot, hold in holds.items()
+        }
         self._on_change()
 
     def _say(self, what: str) -> None:
         if bool(what) != bool(self._away):
             _log.warning("kubelet: %s", f"does not answer, what it said last stands: {what}" if what else "answers")
         self._away = what
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    """Wait for an event, or so long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

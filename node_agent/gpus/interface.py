@@ -41,6 +41,7 @@ class Health:
 
 
 HEALTHY = Health(True)
+GONE = Health(False, "GPUGone", "the driver no longer lists this GPU: it was taken out, or has fallen off the bus")
 
 
 class GpuSource(Protocol):
@@ -68,7 +69,7 @@ class GpuSource(Protocol):
         """Return what is wrong now, or has gone wrong since the last call: an Xid is told once. Raises nothing."""
 
     def mig_enabled(self, gpu: Gpu) -> bool:
-        """Return whether the GPU is cut into MIG instances now. Raises nothing."""
+        """Return whether the GPU is cut into MIG instances; as last known where that cannot be said. Raises nothing."""
 
     def close(self) -> None:
         """Ask no more."""

@@ -1,8 +1,9 @@
 """Looks after the GPUs' health, in one thread of its own, and says when a verdict has changed.
 
 A driver in trouble may take minutes for an answer, or never give one: then what it was asked about is unhealthy for
-that reason, and the thread goes on when it is let go. While a GPU is in trouble or there is none, the driver is asked
-anew which GPUs there are, so a driver that comes late or is loaded again is found without a restart.
+that reason, and the thread goes on when it is let go. The driver is asked anew which GPUs there are, often while a GPU
+is in trouble or there is none, and seldom while all are well: so a driver that comes late or is loaded again is found
+without a restart, and so is a GPU that did not answer when the others did.
 """
 
 import asyncio
@@ -14,16 +15,19 @@ from dataclasses import dataclass
 
 from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.hysteresis import Hysteresis, Patience
-from orion.node_agent.gpus.interface import Gpu, GpuSource, GpusUnavailable, Health
+from orion.node_agent.gpus.interface import GONE, Gpu, GpuSource, GpusUnavailable, Health
+
+__all__ = ["GONE", "HANGS", "HealthKeeper"]
 
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
 _SEARCH_SECONDS = 5.0
+_SEARCH_WELL_SECONDS = 60.0
+""" While all GPUs that are known are well. """
 _HANGS_SECONDS = 10.0
 """ A driver that does not answer for so long is in trouble. """
 
-GONE = Health(False, "GPUGone", "the driver no longer lists this GPU: it was taken out, or has fallen off the bus")
 HANGS = Health(
     False,
     "DriverHangs",
@@ -48,7 +52,8 @@ class HealthKeeper:
         source: what is asked.
         gpus: those that were found at the start.
         changed: called on the event loop when a verdict, or whether a GPU is cut into MIG instances, has changed.
-        found: called on the event loop with a GPU that came later.
+        found: called on the event loop with a GPU that came later, or that the driver now describes otherwise; by then
+            its health, and whether it is cut into MIG instances, are known.
         patience: how long a GPU in trouble is waited for.
     """
 
@@ -66,7 +71,7 @@ class HealthKeeper:
         self._verdicts = {uuid: Hysteresis(self._patience) for uuid in self._gpus}
         self._mig: dict[str, bool] = {}
         self._gone: set[str] = set()
-        self._searched = float("-inf")
+        self._searched = time.monotonic() if self._gpus else float("-inf")
         self._told = ""
         self._thread = AskingThread("health")
 
@@ -92,7 +97,10 @@ class HealthKeeper:
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         while True:
-            await self.look()
+            try:
+                await self.look()
+            except Exception:  # one bad look must not be the last
+                _log.exception("gpus: a look failed")
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def look(self) -> None:
@@ -105,47 +113,74 @@ class HealthKeeper:
             self._take(dict.fromkeys(self._gpus, HANGS), self._mig)
         look = await asking
         if look.found is not None:
-            self._take_found(look.found)
-        self._take(look.health | dict.fromkeys(self._gone, GONE), look.mig)
+            self._take_found(look, look.found)
+        # One that a search has missed, and that answers, is not gone: the search was a slip.
+        gone = {uuid for uuid in self._gone if uuid in look.health and not look.health[uuid].healthy}
+        self._take(look.health | dict.fromkeys(gone, GONE), look.mig)
 
     def _must_search(self) -> bool:
         """Return whether to ask which GPUs there are: it costs the driver more than a look."""
         now = time.monotonic()
         well = self._gpus and all(each.verdict.healthy for each in self._verdicts.values())
-        if well or now - self._searched < _SEARCH_SECONDS:
+        if now - self._searched < (_SEARCH_WELL_SECONDS if well else _SEARCH_SECONDS):
             return False
         self._searched = now
         return True
 
     def _ask(self, gpus: list[Gpu], search: bool) -> _Look:
-        found = None
-        if search:
-            try:
-                found = self._source.find()
-            except GpusUnavailable as error:
-                self._say(str(error))
-            else:
-                self._say("")
-        health = {gpu.uuid: self._source.health(gpu) for gpu in gpus}
-        return _Look(health, {gpu.uuid: self._source.mig_enabled(gpu) for gpu in gpus}, found)
+        found = self._search() if search else None
+        known = {gpu.uuid for gpu in gpus}
+        asked = [*gpus, *(gpu for gpu in found or [] if gpu.uuid not in known)]
+        health = {gpu.uuid: self._health(gpu) for gpu in asked}
+        return _Look(health, {gpu.uuid: self._mig_enabled(gpu) for gpu in asked}, found)
+
+    def _search(self) -> list[Gpu] | None:
+        try:
+            found = self._source.find()
+        except GpusUnavailable as error:
+            self._say(str(error))
+        except Exception as error:  # what is known of the others must not get old for it
+            self._say(f"the search for GPUs failed: {error!r}")
+        else:
+            self._say("")
+            return found
+        return None
+
+    def _health(self, gpu: Gpu) -> Health:
+        try:
+            return self._source.health(gpu)
+        except Exception as error:  # one GPU does not take the others along
+            return Health(False, "DriverError", f"the GPU's health cannot be had: {error!r}", critical=False)
+
+    def _mig_enabled(self, gpu: Gpu) -> bool:
+        try:
+            return self._source.mig_enabled(gpu)
+        except Exception:  # as last known; one that was never known is not to be shared
+            return self._mig.get(gpu.uuid, True)
 
     def _say(self, what: str) -> None:
         if what != self._told:
             _log.warning("gpus: %s", what or "the driver answers again")
         self._told = what
 
-    def _take_found(self, found: list[Gpu]) -> None:
+    def _take_found(self, look: _Look, found: list[Gpu]) -> None:
         self._gone = self._gpus.keys() - {gpu.uuid for gpu in found}
         for gpu in found:
-            if gpu.uuid not in self._gpus:
-                self._gpus[gpu.uuid] = gpu
-                self._verdicts[gpu.uuid] = Hysteresis(self._patience)
-                _log.info("gpus: %s (%s) has come", gpu.uuid, gpu.model)
-                self._found(gpu)
+            uuid, before = gpu.uuid, self._gpus.get(gpu.uuid)
+            if gpu == before:
+                continue
+            if before is None:
+                self._verdicts.setdefault(uuid, Hysteresis(self._patience, look.health[uuid]))
+                self._mig[uuid] = look.mig[uuid]
+                _log.info("gpus: %s (%s) has come", uuid, gpu.model)
+            else:
+                _log.info("gpus: %s is now number %d, /dev/nvidia%d", uuid, gpu.index, gpu.minor)
+            self._found(gpu)
+            self._gpus[uuid] = gpu  # now: where it could not be told, it is with the next search
 
     def _take(self, health: dict[str, Health], mig: dict[str, bool]) -> None:
-        now, changed = time.monotonic(), mig != self._mig
-        self._mig = dict(mig)
+        now, merged = time.monotonic(), self._mig | mig
+        changed, self._mig = merged != self._mig, merged
         for uuid, report in health.items():
             if self._verdicts[uuid].look(report, now):
                 changed = True

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orion.node_agent.gpus import xids
-from orion.node_agent.gpus.interface import HEALTHY, Gpu, GpusUnavailable, Health
+from orion.node_agent.gpus.interface import GONE, HEALTHY, Gpu, GpusUnavailable, Health
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +51,13 @@ class NvmlGpus:
         """ Held while the library is begun or ended. """
         self._begun = False
         self._handles: dict[str, Any] = {}
+        """ Those of a GPU that answers no search any more included: they tell why, or that the search was a slip. """
+        self._registered: set[str] = set()
+        """ GPUs whose errors are told by events. """
+        self._mig: dict[str, bool] = {}
+        """ As last answered. """
+        self._silent: dict[int, str] = {}
+        """ Numbers of the GPUs that do not answer a search, and why, as it was said. """
         self._events: Any = None
         self._xids: dict[str, list[int]] = {}
 
@@ -62,7 +69,13 @@ class NvmlGpus:
         """
         with self._lock:
             try:
-                return self._find()
+                try:
+                    return self._find()
+                except self._nvml.NVMLError:
+                    if not self._begun:
+                        raise
+                    self._end()  # a slip, or another driver: either is over when the library is begun anew
+                    return self._find()
             except self._nvml.NVMLError as error:
                 self._end()
                 raise GpusUnavailable(f"the NVIDIA driver does not answer: {error}") from error
@@ -84,6 +97,8 @@ class NvmlGpus:
     def health(self, gpu: Gpu) -> Health:
         """Return what is wrong, or has gone wrong since the last call."""
         nvml, handle = self._nvml, self._handles.get(gpu.uuid)
+        if handle is None and self._begun:
+            return GONE
         if handle is None:
             return Health(False, "DriverAway", "the NVIDIA driver does not answer: see that it is loaded (nvidia-smi)")
         try:
@@ -97,11 +112,18 @@ class NvmlGpus:
             return self._trouble(error)
 
     def mig_enabled(self, gpu: Gpu) -> bool:
-        """Return whether the GPU is in MIG mode."""
+        """Return whether the GPU is in MIG mode; as last answered where the driver does not say."""
+        handle = self._handles.get(gpu.uuid)
+        if handle is None:
+            return self._mig.get(gpu.uuid, False)  # it is unhealthy, for a reason that people must see
         try:
-            return bool(self._nvml.nvmlDeviceGetMigMode(self._handles[gpu.uuid])[0])
-        except (self._nvml.NVMLError, KeyError):
-            return False  # GPUs that know no MIG say NotSupported
+            enabled = bool(self._nvml.nvmlDeviceGetMigMode(handle)[0])
+        except self._nvml.NVMLError as error:
+            if error.value != self._nvml.NVML_ERROR_NOT_SUPPORTED:
+                return self._mig.get(gpu.uuid, True)  # a slip opens no slots on a GPU that may be cut
+            enabled = False  # it knows no MIG
+        self._mig[gpu.uuid] = enabled
+        return enabled
 
     def close(self) -> None:
         """End the library."""
@@ -122,13 +144,20 @@ class NvmlGpus:
                 found.append((self._gpu(index, handle), handle))
             except self._nvml.NVMLError as error:  # one lost GPU does not take the others along
                 failure = error
-                _log.warning("gpus: number %d does not answer: %s", index, error)
+                self._say_silent(index, str(error))
+            else:
+                self._silent.pop(index, None)
         if failure is not None and not found:
             raise failure
-        self._handles = {gpu.uuid: handle for gpu, handle in found}
-        if self._events is None:
-            self._register()
+        answering = {gpu.uuid: handle for gpu, handle in found}
+        self._handles = self._handles | answering
+        self._register(answering)
         return [replace(gpu, linked=self._links(gpu, handle)) for gpu, handle in found]
+
+    def _say_silent(self, index: int, why: str) -> None:
+        if self._silent.get(index) != why:
+            _log.warning("gpus: number %d does not answer: %s", index, why)
+        self._silent[index] = why
 
     def _gpu(self, index: int, handle: Any) -> Gpu:
         return Gpu(
@@ -143,7 +172,9 @@ class NvmlGpus:
     def _minor(self, handle: Any, index: int) -> int:
         try:
             return int(self._nvml.nvmlDeviceGetMinorNumber(handle))
-        except self._nvml.NVMLError:
+        except self._nvml.NVMLError as error:
+            if error.value != self._nvml.NVML_ERROR_NOT_SUPPORTED:
+                raise  # a wrong number would hand another GPU over
             return index
 
     def _links(self, gpu: Gpu, handle: Any) -> tuple[str, ...]:
@@ -168,7 +199,7 @@ class NvmlGpus:
         return node if node >= 0 else None
 
     def _end(self) -> None:
-        self._handles, self._events = {}, None
+        self._handles, self._events, self._registered = {}, None, set()
         if self._begun:
             self._begun = False
             try:
@@ -178,16 +209,19 @@ class NvmlGpus:
 
     # -- Health --------------------------------------------------------------------------------------------------------
 
-    def _register(self) -> None:
-        """Have errors told; a GPU that cannot tell them is known by its answers alone."""
+    def _register(self, answering: dict[str, Any]) -> None:
+        """Have errors told, of GPUs that have come too; one that cannot tell them is known by its answers alone."""
         nvml = self._nvml
         wanted = nvml.nvmlEventTypeXidCriticalError | nvml.nvmlEventTypeDoubleBitEccError
-        try:
-            self._events = nvml.nvmlEventSetCreate()
-        except nvml.NVMLError as error:
-            _log.warning("gpus: errors are not told by events: %s", error)
-            return
-        for uuid, handle in self._handles.items():
+        if self._events is None:
+            try:
+                self._events = nvml.nvmlEventSetCreate()
+            except nvml.NVMLError as error:
+                _log.warning("gpus: errors are not told by events: %s", error)
+                return
+        new, self._registered = answering.keys() - self._registered, set(answering)
+        for uuid in sorted(new):
+            handle = answering[uuid]
             try:
                 nvml.nvmlDeviceRegisterEvents(
                     handle, wanted & nvml.nvmlDeviceGetSupportedEventTypes(handle), self._events

@@ -1,7 +1,9 @@
 """Which GPUs there were, for a start at which the driver does not answer.
 
 Clients go on under a dead driver's last words, and their slots' sockets must be served; so an agent that is started
-while the driver is away serves the GPUs that were found last. They are unhealthy, and say why, until it answers.
+while the driver is away serves the GPUs that were found last. They are unhealthy, and say why, until it answers. The
+same holds for one GPU that does not answer while the others do: it is listed, and remembered, for as long as the file
+is there; where the agent keeps it by default, that is until the node boots.
 """
 
 import json
@@ -34,28 +36,33 @@ class RememberingGpus:
     def __init__(self, source: GpuSource, file: Path) -> None:
         self._source, self._file = source, file
         self._kept: list[Gpu] | None = None
-        """ As the driver told; None: it has not answered yet. """
+        """ All that the driver has told of; None: it has not answered yet. """
         self._asking: Future[list[Gpu]] | None = None
         self._told = False
         self.name = source.name
 
     def find(self) -> list[Gpu]:
-        """Return the GPUs of this machine; until the driver has answered once, those that were found last.
+        """Return the GPUs of this machine, with those that were here and are missing now at the end.
+
+        Until the driver has answered once, they are those that were found last.
 
         Raises:
             GpusUnavailable: the driver does not answer any more, or it does not yet and was never here.
         """
         if self._kept is not None:
-            found = self._source.find()
+            found, before = self._source.find(), self._kept
         else:
             try:
                 found = self._first()
             except GpusUnavailable as error:
                 return self._before(error)
-        if found != self._kept:
-            self._kept = found
-            self._write(found)
-        return found
+            before = self._read()
+        here = {gpu.uuid for gpu in found}
+        kept = [*found, *(gpu for gpu in before if gpu.uuid not in here)]
+        if kept != self._kept:
+            self._kept = kept
+            self._write(kept)
+        return list(kept)
 
     def _first(self) -> list[Gpu]:
         """Return what the source finds, unless its driver hangs: whoever starts would wait for it."""
@@ -64,13 +71,14 @@ class RememberingGpus:
             self._asking = thread.submit(self._source.find)
             thread.close()
         try:
-            found = self._asking.result(_START_SECONDS)
+            return self._asking.result(_START_SECONDS)
         except NotYet:
+            if self._asking.done():  # just now, or with an error of this very type
+                self._asking = None
             raise GpusUnavailable(f"the driver has not answered for {_START_SECONDS:g} s") from None
-        except GpusUnavailable:
+        except Exception:
             self._asking = None
             raise
-        return found
 
     def _before(self, error: GpusUnavailable) -> list[Gpu]:
         before = self._read()

@@ -38,8 +38,10 @@ class World:
         return self.prepare(slot)
 
     def prepare(self, slot: str) -> str:
+        """Have a slot made ready until its pod is named: on a loaded machine that may take more than its second."""
         with AgentClient(self.node.root) as administrator:
-            return administrator.prepare_slot(self.node.uuids[0], slot).pod.removeprefix(f"{self._namespace}/")
+            pod = eventually(lambda: administrator.prepare_slot(self.node.uuids[0], slot).pod)
+        return pod.removeprefix(f"{self._namespace}/")
 
     def grant(self, name: str, told: dict[str, Any]) -> None:
         body = {"metadata": {"annotations": {"orion/grant": json.dumps(told)}}}

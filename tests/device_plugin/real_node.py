@@ -18,6 +18,7 @@ from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient, NoAgent
 from tests.device_plugin.conftest import Node
 from tests.device_plugin.plugin_process import DEADLINE, eventually
+from tests.hook.containers import require_root
 
 REAL = os.environ.get("ORION_TEST_GPUS") == "real"
 
@@ -29,6 +30,7 @@ class Container:
     """A process with what the kubelet says that its container gets, beside what the webhook wrote into the pod."""
 
     def __init__(self, answer: api_pb2.ContainerAllocateResponse, log: Path, environment: dict[str, str]) -> None:
+        require_root()
         mounts = [(mount.host_path, mount.container_path, mount.read_only) for mount in answer.mounts]
         own = {name: value for name, value in os.environ.items() if not name.startswith(("ORION_", "LD_PRELOAD"))}
         if "NVIDIA_VISIBLE_DEVICES" in answer.envs:  # as the runtime that reads it would

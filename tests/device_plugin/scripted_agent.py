@@ -36,6 +36,9 @@ class ScriptedAgent(agent_pb2_grpc.AgentServicer):
         self.root = root
         self.word = devices()
         self.fail_closed = False
+        self.knows_pods = True
+        """ Whether it knows which pod holds a slot: one that has just started may not. """
+
         self.refuses = ""
         self.prepared: list[str] = []
         self._listeners: list[queue.SimpleQueue[agent_pb2.Devices | None]] = []
@@ -50,6 +53,12 @@ class ScriptedAgent(agent_pb2_grpc.AgentServicer):
         self._server.add_insecure_port(f"unix:{self.root}/agent.sock")
         self._server.start()
         return self
+
+    @property
+    def heard(self) -> bool:
+        """Whether a plugin listens to it since it started last."""
+        with self._lock:
+            return bool(self._listeners)
 
     def stop(self) -> None:
         if self._server is not None:
@@ -79,4 +88,6 @@ class ScriptedAgent(agent_pb2_grpc.AgentServicer):
         if self.refuses:
             context.abort(grpc.StatusCode.NOT_FOUND, self.refuses)
         self.prepared.append(f"{request.gpu}::{request.name}")
-        return agent_pb2.PreparedSlot(fail_closed=self.fail_closed)
+        if not self.knows_pods:
+            return agent_pb2.PreparedSlot()
+        return agent_pb2.PreparedSlot(fail_closed=self.fail_closed, pod="default/pod")

@@ -4,6 +4,7 @@ A machine of rules on one node: pods come and go while kubelet, plugin and agent
 each step the kubelet's capacity is what the agent said last, and its checkpoint what pods were given.
 """
 
+import contextlib
 import shutil
 import signal
 import stat
@@ -19,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.device_plugin.conftest import BE, HP, Node
 from tests.device_plugin.plugin_process import eventually
 from tests.device_plugin.scripted_agent import devices
-from tests.device_plugin.stand_in_kubelet import AdmissionFailed
+from tests.device_plugin.stand_in_kubelet import AdmissionFailed, StartFailed
 
 _GPUS, _BE = 2, 2
 
@@ -53,23 +54,37 @@ class Faults(RuleBasedStateMachine):
         self.count += 1
         pod = f"pod-{self.count}"
         taken = sum(each == resource for each, _ in self.pods.values())
-        try:
-            slot = self.node.kubelet.admit(pod, "main", **{resource.rpartition("/")[2]: 1})[0]
-        except AdmissionFailed:
-            assert taken >= self.allocatable()[resource]
+        wanted = {resource.rpartition("/")[2]: 1}
+        if taken >= self.allocatable()[resource]:
+            with pytest.raises(AdmissionFailed):
+                self.node.kubelet.admit(pod, "main", **wanted)
             return
-        assert taken < self.allocatable()[resource]
-        assert slot not in [held for _, held in self.pods.values()]
-        self.pods[pod] = (resource, slot)
+        given: list[str] = []
+
+        def admitted() -> bool:
+            with contextlib.suppress(AdmissionFailed):  # the plugin registers anew; a controller makes another pod
+                given.extend(self.node.kubelet.admit(pod, "main", **wanted))
+            return bool(given)
+
+        eventually(admitted, f"a pod is given a slot of {resource}")
+        assert given[0] not in [held for _, held in self.pods.values()]
+        self.pods[pod] = (resource, given[0])
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data())
     def a_container_starts(self, data: st.DataObject) -> None:
         pod = data.draw(st.sampled_from(sorted(self.pods)))
-        before = len(self.node.agent.prepared)
-        self.node.kubelet.start_container(pod, "main")
+        self.node.agent.prepared.clear()
+
+        def started() -> bool:
+            with contextlib.suppress(StartFailed):  # the same; a kubelet tries again
+                self.node.kubelet.start_container(pod, "main")
+                return True
+            return False
+
+        eventually(started, "the container starts")
         if self.agent_runs:
-            assert self.node.agent.prepared[before:] == [self.pods[pod][1]]
+            assert self.node.agent.prepared[-1:] == [self.pods[pod][1]]
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data())
@@ -92,7 +107,7 @@ class Faults(RuleBasedStateMachine):
 
     @rule(resource=st.sampled_from([HP, BE]))
     def a_stream_breaks(self, resource: str) -> None:
-        self.node.kubelet.break_stream(resource)
+        eventually(lambda: self.node.kubelet.break_stream(resource), f"there is a stream of {resource}")
 
     @rule(number=st.sampled_from([signal.SIGTERM, signal.SIGKILL]))
     def the_plugin_is_replaced(self, number: signal.Signals) -> None:
@@ -112,6 +127,7 @@ class Faults(RuleBasedStateMachine):
             self.node.agent.stop()
         else:
             self.node.agent.start()
+            eventually(lambda: self.node.agent.heard, "the plugin hears the agent")
         self.agent_runs = not self.agent_runs
 
     @precondition(lambda self: self.agent_runs)
@@ -131,7 +147,7 @@ class Faults(RuleBasedStateMachine):
             capacity = _GPUS * (_BE if resource == BE else 1)
             eventually(lambda name=resource, of=capacity: kubelet.capacity(name) == of, f"{capacity} of {resource}")  # type: ignore[misc]
             eventually(
-                lambda name=resource, of=number: kubelet.connected(name) and kubelet.allocatable(name) == of,  # type: ignore[misc]
+                lambda name=resource, of=number: kubelet.listed(name) and kubelet.allocatable(name) == of,  # type: ignore[misc]
                 f"{number} of {resource} are allocatable",
             )
         assert self.node.plugins[-1].running

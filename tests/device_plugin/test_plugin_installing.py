@@ -71,6 +71,25 @@ def test_folders_that_a_runtime_made_of_files_become_files(files: HookFolder) ->
     assert (files.current / "ld.so.preload").read_text() == f"{hook.CONTAINER_LIBRARY}\n"
 
 
+@pytest.mark.parametrize("content", [None, b"half of it"])
+def test_another_start_makes_them_files_at_the_same_moment(
+    files: HookFolder, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    library(files.current).unlink()
+    library(files.current).mkdir()
+    rmdir = Path.rmdir
+
+    def overtaken(path: Path) -> None:
+        rmdir(path)
+        if content is not None:
+            path.write_bytes(content)
+        rmdir(path)
+
+    monkeypatch.setattr(Path, "rmdir", overtaken)
+    files.ensure()
+    assert library(files.current).read_bytes() == hook.library().read_bytes()
+
+
 def test_a_folder_of_an_earlier_version_gets_this_ones_files(files: HookFolder) -> None:
     earlier = files.base / "0.0.9-0123456789ab"
     earlier.mkdir()  # by a container runtime, empty

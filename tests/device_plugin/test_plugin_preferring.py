@@ -57,6 +57,13 @@ def test_be_tenants_of_one_gpu_share_what_hp_leaves() -> None:
     assert chosen(gpus, "be", 1, "0/be-0", "0/be-1") == [1]
 
 
+def test_a_slot_that_the_agent_sees_held_is_given_last() -> None:
+    """The kubelet can forget who holds one: up to 1.34, where a pod ends while another one is admitted."""
+    gpus = node(gpu(0, held=frozenset({Slot(uuid(0), "be", 0)})))
+    assert [slot.number for slot in prefer(free(gpus, "be"), (), 1, gpus)] == [1]
+    assert len(prefer(free(gpus, "be"), (), 4, gpus)) == 4
+
+
 def test_a_burst_that_the_agent_has_not_heard_of_is_spread() -> None:
     gpus = node(*(gpu(index, memory_bytes=(80 + index) * GIB) for index in range(4)))
     taken: list[str] = []

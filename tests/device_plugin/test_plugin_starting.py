@@ -1,6 +1,7 @@
 """Pods over the real protocol: admission, starts and restarts, with and without an agent."""
 
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.device_plugin.conftest import BE, HP, Node
 from tests.device_plugin.plugin_process import eventually
 from tests.device_plugin.scripted_agent import GPUS, devices
 from tests.device_plugin.stand_in_kubelet import AdmissionFailed, StartFailed
+from tests.hook.containers import require_root
 
 
 def configured(node: Node, **settings: object) -> Path:
@@ -102,6 +104,20 @@ def test_fail_closed_waits_for_the_agent_at_every_later_start(node: Node) -> Non
     node.kubelet.start_container("closed", "main")
 
 
+def test_an_agent_that_does_not_know_the_pod_yet_changes_nothing_of_fail_closed(node: Node) -> None:
+    node.kubelet.admit("pod", "main", be=1)
+    for node.agent.fail_closed, node.agent.knows_pods in ((True, True), (False, False)):
+        node.kubelet.start_container("pod", "main")
+    node.agent.stop()
+    with pytest.raises(StartFailed, match="failClosed"):
+        node.kubelet.start_container("pod", "main")
+    node.agent.knows_pods = True
+    node.agent.start()
+    node.kubelet.start_container("pod", "main")
+    node.agent.stop()
+    node.kubelet.start_container("pod", "main")  # by the agent's last word it is not failClosed any more
+
+
 def test_an_agent_that_refuses_is_quoted(node: Node) -> None:
     node.kubelet.admit("pod", "main", be=1)
     node.agent.refuses = "there is no such GPU here: it has fallen off the bus"
@@ -190,6 +206,7 @@ def sorted_labels(name: str) -> str:
 @pytest.fixture
 def small_disk(socket_folder: Path) -> object:
     """A root on a file system of its own of 256 KiB, as /run is."""
+    require_root()
     root = socket_folder / "root"
     root.mkdir()
     options = ["-o", "size=256k,nr_inodes=64"]
@@ -252,6 +269,28 @@ def test_a_bad_configuration_at_the_start_is_a_sentence(bare_node: Node) -> None
     assert plugin.process is not None
     assert plugin.process.returncode == 1
     assert "slots" in plugin.log
+    assert "Traceback" not in plugin.log
+
+
+def test_a_port_of_metrics_that_is_taken_is_said_once_and_had_when_it_is_free(bare_node: Node) -> None:
+    # In the host's network both plugins of a rolling update want the same one.
+    node = bare_node
+    node.agent.start()
+    node.kubelet.start()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        plugin = node.plugin("--metrics-address", f"127.0.0.1:{taken.getsockname()[1]}")
+        node.until_allocatable(3, hp=1)
+        plugin.until_said("it goes on without")
+    assert plugin.metrics()["orion_device_plugin_agent_connected"] == 1
+    assert plugin.log.count("it goes on without") == 1
+
+
+def test_an_address_of_metrics_that_is_not_this_nodes_is_a_sentence(bare_node: Node) -> None:
+    plugin = bare_node.plugin("--metrics-address", "192.0.2.1:9436")
+    eventually(lambda: not plugin.running, "it ends")
+    assert plugin.process is not None
+    assert plugin.process.returncode == 1
+    assert "metrics cannot be served on 192.0.2.1:9436" in plugin.log
     assert "Traceback" not in plugin.log
 
 

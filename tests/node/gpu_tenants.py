@@ -183,6 +183,7 @@ class GpuNode:
 @contextlib.contextmanager
 def offering(orion: Orion, node: Node, configuration: Mapping[str, Any], hp: int, be: int) -> Iterator[None]:
     """Let the node offer what a configuration says, so many slots, and what it offered before afterwards."""
+    orion.wait_until_offered(node)
     before = orion.allocatable(node)
     orion.configure(configuration)
     try:

@@ -93,6 +93,17 @@ class RunningPod:
         (found,) = self._joined()
         return found[0]
 
+    def is_granted(self, limit: int) -> None:
+        """Return when the slot of its only process allows so many bytes of memory.
+
+        A container whose pod the agent does not know within a second begins under the default grant.
+        """
+
+        def granted() -> bool:
+            return [slot.memory_limit_bytes for slot, _ in self._joined()] == [limit]
+
+        eventually(granted, otherwise=f"{self.name} has not its grant")
+
     def _seats_now(self) -> list[Seat]:
         with contextlib.suppress(NoAgent):
             return self.seats()

@@ -105,7 +105,8 @@ class SlotBookkeeping:
         if rows != holders:
             yield f"checkpoint: {holders}; GPUDevices: {rows}"
         for gpu in offered.devices:
-            counts = {role: (of["total"], of["held"]) for role, of in statuses[gpu.uuid]["slots"].items()}
+            said = statuses.get(gpu.uuid, {}).get("slots", {})
+            counts = {role: (of["total"], of["held"]) for role, of in said.items()}
             expected = {
                 role: (_count(gpu.slots, role), sum(device.startswith(f"{gpu.uuid}::{role}-") for device in holders))
                 for role in ("hp", "be")

@@ -34,21 +34,21 @@ def began(kubectl: Kubectl, name: str) -> list[str]:
     return kubectl("exec", name, "--", "cat", "/kept/began").splitlines()
 
 
-@pytest.fixture
-def counting(kubectl: Kubectl) -> str:
+def counting_on(node: Node, kubectl: Kubectl) -> str:
     """A running pod whose file /kept/began has one line for each start of its container."""
     kept = {"volumeMounts": [{"name": "kept", "mountPath": "/kept"}]}
     volumes = [{"name": "kept", "emptyDir": {}}]
-    pod = shell_pod("counting", "echo begun >> /kept/began; sleep 1000", kept, volumes=volumes)
-    kubectl("create", "-f", "-", given=pod)
+    script = "echo begun >> /kept/began; sleep 1000"
+    kubectl("create", "-f", "-", given=shell_pod("counting", script, kept, volumes=volumes, nodeName=node.name))
     kubectl("wait", "--for=condition=Ready", "--timeout=50s", "pod/counting")
     return "counting"
 
 
 @pytest.mark.parametrize("component", ["kubelet", "containerd"])
 def test_pods_outlive_a_component_that_is_killed(
-    api: client.ApiClient, namespace: str, kubectl: Kubectl, node: Node, counting: str, component: str
+    api: client.ApiClient, namespace: str, kubectl: Kubectl, node: Node, component: str
 ) -> None:
+    counting = counting_on(node, kubectl)
     node.restart(component)
     node.wait_until_ready()
     eventually(lambda: answers(kubectl, counting))
@@ -65,15 +65,17 @@ def answers(kubectl: Kubectl, name: str) -> bool:
 
 
 def test_pods_begin_anew_when_their_node_has_been_without_power(
-    api: client.ApiClient, namespace: str, kubectl: Kubectl, node: Node, counting: str
+    api: client.ApiClient, namespace: str, kubectl: Kubectl, second_node: Node
 ) -> None:
-    node.run(["touch", "/run/lost", "/var/lib/orion/kept"])
-    agent = node.spawn(["sleep", "1000"])
-    with node.children():  # started past the node, which cannot hear of its end for us
+    counting = counting_on(second_node, kubectl)
+    second_node.run(["touch", "/run/lost", "/var/lib/orion/kept"])
+    agent = second_node.spawn(["sleep", "1000"])
+    with second_node.children():  # started past the node, which cannot hear of its end for us
         plugin = subprocess.Popen(["sleep", "1000"])
-    node.reboot()
+    second_node.reboot()
     assert [agent.wait(10), plugin.wait(10)] == [-signal.SIGKILL] * 2
-    assert node.run(["sh", "-c", "ls /run/lost /var/lib/orion/kept 2>/dev/null; true"]) == "/var/lib/orion/kept\n"
+    kept = second_node.run(["sh", "-c", "ls /run/lost /var/lib/orion/kept 2>/dev/null; true"])
+    assert kept == "/var/lib/orion/kept\n"
     eventually(lambda: restarts(api, namespace, counting) == 1 and answers(kubectl, counting))
     assert began(kubectl, counting) == ["begun", "begun"]
 

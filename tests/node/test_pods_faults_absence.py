@@ -42,7 +42,7 @@ def test_what_starts_without_an_agent_is_what_failclosed_and_onnoagent_say(
     assert free.seated().process_id == process
     computing.begins_soon("held").seated()
     assert computing.begins_soon("serve").seated().slot == slot
-    assert serve.slot().memory_limit_bytes == LIMIT
+    serve.is_granted(LIMIT)
     computing.compute()
     computing.books.settle()
 
@@ -67,7 +67,7 @@ def test_without_a_plugin_no_container_begins_and_no_slot_is_lost(
     again = computing.seats()
     assert again["serve"] == before["serve"]
     assert (again["train"].gpu, again["train"].slot) == (before["train"].gpu, before["train"].slot)
-    assert train.slot().memory_limit_bytes == LIMIT
+    train.is_granted(LIMIT)
     computing.compute()
     computing.books.settle()
 
@@ -97,7 +97,7 @@ def test_slots_are_allocated_and_containers_begin_again_while_the_api_server_is_
     new.seated()
     again = train.seated()
     assert (again.gpu, again.slot) == (before["train"].gpu, before["train"].slot)
-    assert train.slot().memory_limit_bytes == LIMIT
+    train.is_granted(LIMIT)
     computing.compute()
     cluster.control_plane.begin("kube-apiserver")
     cluster.control_plane.wait_until_ready()

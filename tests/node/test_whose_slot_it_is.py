@@ -4,6 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kubernetes import client
@@ -29,11 +30,16 @@ def gpus(node: Node, api: client.ApiClient, orion: Orion) -> GpuNode:
     return GpuNode(node, api)
 
 
-def limits(gpus: GpuNode, tenants: Tenants) -> dict[str, int]:
-    """The memory limits, in MiB, of the slots that this namespace's pods hold, by the pods' names."""
+def held(gpus: GpuNode, tenants: Tenants) -> list[dict[str, Any]]:
+    """What GPUDevices say of the slots that this namespace's pods hold."""
     rows = [row for device in gpus.devices().values() for row in device.get("heldSlots") or ()]
-    own = [row for row in rows if row.get("pod", {}).get("namespace") == tenants.namespace]
-    return {row["pod"]["name"]: int(row["memoryLimit"].removesuffix("Mi")) for row in own if "memoryLimit" in row}
+    return [row for row in rows if row.get("pod", {}).get("namespace") == tenants.namespace]
+
+
+def limits(gpus: GpuNode, tenants: Tenants) -> dict[str, int]:
+    """Their memory limits, in MiB, by the pods' names."""
+    rows = [row for row in held(gpus, tenants) if "memoryLimit" in row]
+    return {row["pod"]["name"]: int(row["memoryLimit"].removesuffix("Mi")) for row in rows}
 
 
 def limited(pod: Manifest, mebibytes: int) -> Manifest:
@@ -81,6 +87,7 @@ def test_a_kubelet_that_restarts_takes_nobodys_grant(tenants: Tenants, gpus: Gpu
     pod = training(memory=MIB)
     tenants.create(limited(pod, 640), pod)
     tenants.begun("train")
+    eventually(lambda: limits(gpus, tenants) == {"train": 640})
     offered = orion.allocatable(node)
     with watched(gpus) as seen:
         node.restart("kubelet")
@@ -99,11 +106,11 @@ def test_an_init_containers_slot_is_its_apps(tenants: Tenants, gpus: GpuNode) ->
     pod["spec"]["initContainers"] = [warm]
     tenants.create(limited(pod, 640), pod)
     tenants.begun("train")
-    assert limits(gpus, tenants) == {"train": 640}
-    (row,) = [row for each in gpus.devices().values() for row in each.get("heldSlots") or ()]
+    eventually(lambda: limits(gpus, tenants) == {"train": 640})
+    (row,) = held(gpus, tenants)
     assert row["pod"]["container"] == main_container(pod)["name"]
     tenants.delete("train")
-    eventually(lambda: limits(gpus, tenants) == {})
+    eventually(lambda: held(gpus, tenants) == [])
 
 
 def test_pods_of_one_name_one_after_the_other_are_told_apart(tenants: Tenants, gpus: GpuNode) -> None:
@@ -115,7 +122,7 @@ def test_pods_of_one_name_one_after_the_other_are_told_apart(tenants: Tenants, g
     pod["metadata"]["labels"] = {"app": "other"}
     tenants.create(limited(pod, 320), pod)
     tenants.begun("train")
+    second = tenants.pods()["train"].metadata.uid
+    assert second != first
+    eventually(lambda: [row["pod"]["uid"] for row in held(gpus, tenants)] == [second])
     eventually(lambda: limits(gpus, tenants) == {"train": 320})
-    rows = [row for each in gpus.devices().values() for row in each.get("heldSlots") or ()]
-    assert [row["pod"]["uid"] for row in rows] == [tenants.pods()["train"].metadata.uid]
-    assert rows[0]["pod"]["uid"] != first

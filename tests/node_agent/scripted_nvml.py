@@ -17,7 +17,8 @@ class NVMLError(Exception):
         self.value = value
 
 
-UNINITIALIZED, TIMEOUT, DRIVER_NOT_LOADED, LOST, RESET_REQUIRED, MISMATCH, UNKNOWN = 1, 10, 9, 15, 16, 18, 999
+UNINITIALIZED, NOT_SUPPORTED, TIMEOUT, DRIVER_NOT_LOADED = 1, 3, 10, 9
+LOST, RESET_REQUIRED, MISMATCH, UNKNOWN = 15, 16, 18, 999
 XID, DOUBLE_BIT = 8, 2
 NO_ACTION, RESET, REBOOT, DRAIN_P2P = 0, 1, 2, 3
 
@@ -29,6 +30,12 @@ class ScriptedGpu:
     trouble: int = 0
     """ What every call about it raises; 0: nothing. """
     mig: bool = False
+    mig_trouble: int = 0
+    """ What a call about MIG alone raises; 0: nothing. """
+    minor: int | None = None
+    """ None: four more than its handle. """
+    minor_trouble: int = 0
+    """ What a call about the minor number alone raises; 0: nothing. """
     action: int = NO_ACTION
     used: int = 5
     processes: list[int] = field(default_factory=lambda: [7])
@@ -40,6 +47,7 @@ class ScriptedNvml(types.ModuleType):
 
     NVMLError = NVMLError
     NVML_SUCCESS = 0
+    NVML_ERROR_NOT_SUPPORTED = NOT_SUPPORTED
     NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED, NVML_ERROR_LIB_RM_VERSION_MISMATCH = (
         LOST,
         RESET_REQUIRED,
@@ -89,8 +97,10 @@ class ScriptedNvml(types.ModuleType):
         return types.SimpleNamespace(total=100, used=self._gpu(handle).used)
 
     def nvmlDeviceGetMinorNumber(self, handle: int) -> int:
-        self._gpu(handle)
-        return handle + 4
+        gpu = self._gpu(handle)
+        if gpu.minor_trouble:
+            raise NVMLError(gpu.minor_trouble)
+        return handle + 4 if gpu.minor is None else gpu.minor
 
     def nvmlDeviceGetPciInfo(self, handle: int) -> types.SimpleNamespace:
         self._gpu(handle)
@@ -104,7 +114,10 @@ class ScriptedNvml(types.ModuleType):
         return [types.SimpleNamespace(pid=pid) for pid in self._gpu(handle).processes]
 
     def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:
-        return [int(self._gpu(handle).mig), 1]
+        gpu = self._gpu(handle)
+        if gpu.mig_trouble:
+            raise NVMLError(gpu.mig_trouble)
+        return [int(gpu.mig), 1]
 
     def nvmlDeviceGetFieldValues(self, handle: int, fields: list[int]) -> list[types.SimpleNamespace]:
         assert fields == [self.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]

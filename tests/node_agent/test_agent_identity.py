@@ -3,11 +3,14 @@
 import asyncio
 import itertools
 import json
+import math
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,21 +18,20 @@ from orion.crds.grant import GrantedPolicy
 from orion.crds.policy import PolicyName
 from orion.hook import layout
 from orion.node_agent.agent import Agent
+from orion.node_agent.cluster.contested import Contested
 from orion.node_agent.cluster.granted_policy import as_page
-from orion.node_agent.cluster.grants import decide
+from orion.node_agent.cluster.grants import Grants, decide
 from orion.node_agent.cluster.identity import Hold, Identity, join
 from orion.node_agent.cluster.pod_resources import Claim, KubeletAway, claims
 from orion.node_agent.cluster.pods import Pod
 from orion.node_agent.cluster.state import Asking
-from orion.node_agent.gpus.interface import Gpu
-from orion.node_agent.gpus.none import NoGpus
 from orion.node_agent.holders import Holder, NoHolders
 from orion.node_agent.kubelet import api_pb2
 from orion.node_agent.root import Root
 from orion.node_agent.settings import AgentSettings, PolicySettings
 from orion.node_agent.slots import Slot
+from tests.node_agent.one_gpu import GPU, OneGpu, agent_of_one_gpu
 
-GPU = "GPU-00000000-0000-4000-8000-000000000000"
 DEFAULT = PolicySettings().as_page()
 SLOTS = [(GPU, "be-0"), (GPU, "be-1")]
 NAMES = ["a", "b", "c"]
@@ -74,6 +76,7 @@ def test_who_holds_a_slot(
         elif slot in before and not names:
             name = before[slot].holder.pod
             gone = pods["n", name].ended if ("n", name) in pods else synced
+            gone = gone or any(claim.pod == name for claim in claimed)  # it has another one, says the kubelet
             assert (holder is None) == gone  # let go when its pod has gone, and not before
     assert join(claimed, pods, synced, holds) == holds  # the same word again changes nothing
 
@@ -87,6 +90,57 @@ def test_what_was_known_of_a_pod_stands_while_the_api_server_says_nothing() -> N
     assert join([], {("n", "a"): pod("a", "anew")}, True, {SLOTS[0]: hold("a")}) == {}  # the same name, another pod
     (found,) = join([claim], {("n", "a"): pod("a", "anew")}, True, {SLOTS[0]: hold("a")}).values()
     assert found.holder.uid == "anew"
+
+
+def test_a_pod_of_the_same_name_does_not_hold_the_slot_of_the_one_before() -> None:
+    """As of a StatefulSet whose pod was made anew while the watch was away."""
+    a, b = (Claim(slot, "n", "a", "main") for slot in SLOTS)
+    anew = {("n", "a"): pod("a", "anew")}
+    stale = join([a], anew, True, {SLOTS[0]: hold("a", "old")})
+    assert join([b], anew, True, stale) == {SLOTS[1]: hold("a", "anew")}
+    assert join([], anew, True, stale) == stale  # a kubelet that has just started lists no devices
+    assert join([a, b], anew, True, {}).keys() == set(SLOTS)  # a container may have several
+
+
+def test_a_slot_that_two_living_pods_have_is_contested_after_a_while() -> None:
+    twice = [Claim(SLOTS[0], "n", name, "main") for name in "ab"]
+    living = {("n", name): pod(name) for name in NAMES}
+    contested = Contested()
+    contested.take(twice, living, 100.0)
+    contested.take(twice, living, 114.0)
+    assert contested.others(SLOTS[0], ("n", "b")) == ()
+    contested.take(twice, living, 116.0)
+    assert contested.others(SLOTS[0], ("n", "b")) == ("n/a",)
+    for one_left in (living | {("n", "a"): pod("a", ended=True)}, {("n", "b"): pod("b")}):
+        contested.take(twice, one_left, 117.0)
+        assert contested.others(SLOTS[0], ("n", "b")) == ()
+        contested.take(twice, living, 120.0)
+        contested.take(twice, living, 140.0)
+        assert contested.others(SLOTS[0], ("n", "a")) == ("n/b",)
+    contested.take([twice[0], Claim(SLOTS[0], "n", "a", "sidecar")], living, 200.0)
+    contested.take([twice[0], Claim(SLOTS[0], "n", "a", "sidecar")], living, 300.0)
+    assert contested.others(SLOTS[0], ("n", "a")) == ()  # one pod
+
+
+async def test_a_contested_slot_is_said_of_its_holder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orion.node_agent.cluster.contested._SECONDS", 0.0)
+    kubelet, holds = FakeKubelet(), dict[tuple[str, str], Hold]()
+    identity = Identity(FakePods(), kubelet, {}, lambda: holds.update(identity.holds))  # type: ignore[arg-type]
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(identity.run()), tasks.create_task(kubelet.say(says("a") + says("b")))]
+        await identity.answered()
+        for each in running:
+            each.cancel()
+    assert holds[SLOTS[0]].others == ("n/b",)
+    with agent_of_one_gpu() as agent:
+        grants = Grants(agent)
+        assert grants.apply(holds, frozenset(), True)
+        (row,) = grants.held(GPU)
+        assert [each.reason for each in row.problems] == ["SlotHeldTwice", "GrantUnreadable"]
+        assert "be-0 to n/a, which has it, and to n/b" in row.problems[0].message
+        assert grants.apply({SLOTS[0]: replace(holds[SLOTS[0]], others=())}, frozenset(), True)
+        (row,) = grants.held(GPU)
+        assert [each.reason for each in row.problems] == ["GrantUnreadable"]
 
 
 def test_ids_that_are_none_of_ours_are_left_out() -> None:
@@ -185,6 +239,47 @@ async def test_a_pod_that_is_not_known_yet_is_waited_for() -> None:
             each.cancel()
 
 
+async def test_the_kubelet_is_asked_seldom_unless_somebody_waits() -> None:
+    kubelet, pods = FakeKubelet(), FakePods()
+    identity = Identity(pods, kubelet, {}, lambda: None)  # type: ignore[arg-type]
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(identity.run()), tasks.create_task(kubelet.say(says("a")))]
+        await identity._next_answer()
+        began, first = time.monotonic(), identity._questions
+        while identity._questions < first + 8:  # pods come and go all the time
+            identity.pods_changed()
+            await asyncio.sleep(0.001)
+        assert time.monotonic() - began > 7 * 0.2
+        quickest = math.inf
+        for _ in range(20):
+            began = time.monotonic()
+            await identity._next_answer()
+            quickest = min(quickest, time.monotonic() - began)
+        assert quickest < 0.2
+        for each in running:
+            each.cancel()
+
+
+# -- What a scrape reads in a thread -----------------------------------------------------------------------------------
+
+
+def test_what_was_read_of_beginnings_does_not_change() -> None:
+    identity = Identity(FakePods(), FakeKubelet(), {}, lambda: None)  # type: ignore[arg-type]
+    read = iter(identity._beginning)
+    identity.begins(SLOTS[0])
+    assert list(read) == []
+
+
+async def test_what_was_read_of_grants_does_not_change() -> None:
+    with agent_of_one_gpu() as agent:
+        grants = Grants(agent)
+        for holds in ({SLOTS[0]: hold("a")}, {slot: hold("a") for slot in SLOTS}, {SLOTS[1]: hold("b")}, {}):
+            granted, policies = iter(grants._granted), iter(grants._policies)
+            grants.apply(holds, frozenset(), True)
+            list(granted), list(policies)  # raises RuntimeError where they have changed
+            assert {(GPU, row.name) for row in grants.held(GPU)} == holds.keys()
+
+
 # -- Policies ----------------------------------------------------------------------------------------------------------
 
 policies = st.builds(
@@ -234,11 +329,6 @@ def test_no_grant_makes_a_page_that_could_not_be(granted: GrantedPolicy) -> None
 
 
 # -- Slots under a configuration that changes --------------------------------------------------------------------------
-
-
-class OneGpu(NoGpus):
-    def find(self) -> list[Gpu]:
-        return [Gpu(GPU, 0, "A name", 1 << 30, simulated=True)]
 
 
 class Told(NoHolders):

@@ -106,7 +106,11 @@ def test_300_clients_are_managed_in_no_time(agent: AgentProcess) -> None:
         clients = [stack.enter_context(ProtocolClient(agent.slot("be-0")).join()) for _ in range(300)]
         for client in clients:
             client.hear_until({hp.seat})
-        assert time.monotonic() - began < 3.0  # 0.25 s on two cores
+        seconds = time.monotonic() - began
+    print(f"{seconds:.3f} s")
+    # Normally 0.25 to 0.4 s on two cores. All of it is work of the processor, which other tests share meanwhile: hence
+    # more than ten times that. The figure itself is printed, for whoever compares.
+    assert seconds < 10.0
 
 
 def test_be_learns_of_more_hp_clients_than_a_message_holds(agent: AgentProcess) -> None:

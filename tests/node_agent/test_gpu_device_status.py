@@ -9,13 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orion.crds.conditions import Condition as DeviceCondition
 from orion.crds.device import GPUDeviceSpec, GPUDeviceStatus
 from orion.crds.grant import GrantedPolicy
 from orion.crds.policy import Mode, Priority
 from orion.hook import layout
 from orion.node_agent import pages
 from orion.node_agent.cluster.client_ratios import ClientRatios
+from orion.node_agent.cluster.device_events import say_changes
 from orion.node_agent.cluster.device_status import gone_status, status_of
+from orion.node_agent.cluster.events import Subject, device
+from orion.node_agent.cluster.gpu_devices import read
 from orion.node_agent.cluster.process_pods import Process
 from orion.node_agent.cluster.seen import Seen
 from orion.node_agent.cluster.state import Asking, GpuState, HeldSlot, PolicyState, Problem
@@ -221,3 +225,60 @@ def test_changes_are_written_at_once_and_figures_seldom(old: Seen, new: Seen, wo
     before = status_of(old, [])
     after = status_of(new, before.conditions or [])
     assert urgency(before.plain(), after.plain()) == worth
+
+
+# -- Memory that was promised twice ------------------------------------------------------------------------------------
+
+
+def reserving(*gib: int) -> tuple[HeldSlot, ...]:
+    """Return slots of pods that reserve so much."""
+    return tuple(
+        HeldSlot(UUID, f"be-{number}", Priority.BE, replace(HOLDER, pod=f"p{number}"), memory_request_bytes=each * GIB)
+        for number, each in enumerate(gib)
+    )
+
+
+def degraded(status: GPUDeviceStatus) -> DeviceCondition:
+    return next(each for each in status.conditions or () if each.type == "Degraded")
+
+
+def test_memory_that_is_reserved_up_to_the_last_byte_is_as_promised() -> None:
+    assert degraded(status_of(seen(held=reserving(100, 41)), [])).reason == "AsPromised"
+
+
+def test_more_reserved_memory_than_there_is_degrades_a_gpu() -> None:
+    told = seen(client(told={"ContextLost": "lost its context"}), held=reserving(1, 0, 80, 2, 60))
+    found = degraded(status_of(told, []))
+    assert (found.status, found.reason) == ("True", "MemoryOverReserved")
+    assert "reserve 146432 MiB of 144384 MiB, 2048 MiB more than it has" in found.message
+    assert "pod team/p2 81920 MiB, pod team/p4 61440 MiB, pod team/p3 2048 MiB and 1 more; and 1 more" in found.message
+
+
+def test_a_gpu_whose_memory_is_not_known_has_not_too_little() -> None:
+    told = seen(held=reserving(1))
+    unknown = replace(told, view=replace(told.view, gpu=replace(told.view.gpu, memory_bytes=0)))
+    assert degraded(status_of(unknown, [])).reason == "AsPromised"
+
+
+def test_over_reserved_memory_is_told_by_an_event_also_where_something_else_is_wrong() -> None:
+    class Said:
+        """Keeps what is said."""
+
+        def __init__(self) -> None:
+            self.events: list[tuple[str, str, str]] = []
+
+        def say(self, about: Subject, reason: str, note: str, *, warning: bool = True, key: str | None = None) -> None:
+            self.events.append((about.kind, reason, note))
+
+    said = Said()
+    speaker: Any = said
+    lost = client(told={"ContextLost": "lost its context"})
+    before = status_of(seen(lost, held=reserving(141)), [])
+    plain = {"metadata": {"name": UUID.lower(), "uid": "u", "resourceVersion": "1"}, "status": before.plain()}
+    known = read(plain)
+    say_changes(
+        speaker, device(UUID, "u"), known, status_of(seen(lost, held=reserving(141, 1)), known.status.conditions or [])
+    )
+    ((kind, reason, note),) = said.events
+    assert (kind, reason) == ("GPUDevice", "MemoryOverReserved")
+    assert note.startswith(f"{UUID}: its pods reserve ")

@@ -77,7 +77,7 @@ def test_what_a_driver_answers_about_one_gpu_concerns_that_one(
     nvml.gpus[0].trouble = number
     told = source.health(first)
     assert (told.healthy, told.reason, told.critical) == (False, reason, critical)
-    assert (source.memory_used_bytes(first), source.process_ids(first), source.mig_enabled(first)) == (0, [], False)
+    assert (source.memory_used_bytes(first), source.process_ids(first)) == (0, [])
     assert source.health(second) == HEALTHY
     assert [each.uuid for each in source.find()] == [uuid(1), uuid(2)]
 

@@ -108,6 +108,10 @@ class ControlPlane:
         self.begin(component)
         self.wait_until_ready()
 
+    def runs(self, component: str) -> bool:
+        """Return whether a component runs now; one that has crashed does not."""
+        return self._processes[component].runs
+
     def pids(self) -> dict[str, int]:
         """Return the process ids of the components that are to run."""
         return {name: process.pid for name, process in self._processes.items() if process.pid}

@@ -128,6 +128,10 @@ class Node(Inside):
         self.end(component, patience)
         self.begin(component)
 
+    def runs(self, component: str) -> bool:
+        """Return whether a component runs now; one that has crashed does not."""
+        return self._processes[component].runs
+
     def pids(self) -> dict[str, int]:
         """Return the machine's process ids of what is to run: the components, and process 1 as `init`."""
         running = {name: process.pid for name, process in self._processes.items() if process.pid}

@@ -121,6 +121,11 @@ class Orion:
         """Where a process writes: beside the logs of the cluster, which stay when something has failed."""
         return self.cluster.folder / "logs" / f"orion-{name}.log"
 
+    def runs(self, node: Node, component: str) -> bool:
+        """Return whether `agent` or `plugin` of a node runs now; one that has crashed does not."""
+        process = self._processes.get(f"{node.name}-{component}")
+        return process is not None and process.runs
+
     def pids(self) -> dict[str, int]:
         """Return the process ids of all that is to run."""
         return {f"orion/{name}": process.pid for name, process in self._processes.items() if process.pid}
@@ -193,7 +198,8 @@ class Orion:
 
     def _bound_to(self, node: Node) -> Path:
         """Write the kubeconfig of a node's agent: a token that names the node, as that of a pod there does."""
-        asked = ["--bound-object-kind", "Node", "--bound-object-name", node.name, "--duration", "24h"]
+        asked = ["--bound-object-kind", "Node", "--bound-object-name", node.name]
+        asked += ["--duration", "8760h"]  # as long as the cluster's certificates; nobody renews it
         token = self._kubectl("create", "token", "orion-agent", "--namespace", NAMESPACE, *asked).strip()
         document = json.loads(self._identity("agent").read_text())
         document["users"][0]["user"] = {"token": token}

@@ -54,6 +54,11 @@ class Process:
         """The process id while it is to run, even if it has ended by itself."""
         return self._child.pid if self._child else None
 
+    @property
+    def runs(self) -> bool:
+        """Whether it runs now."""
+        return self._child is not None and self._child.poll() is None
+
     def ended(self) -> str:
         """Return how it ended by itself, with its last words, or an empty text."""
         status = self._child.poll() if self._child else None

@@ -1,6 +1,6 @@
 """The process that keeps a cluster for others: for a person until told to end, for tests until the last user.
 
-    python -m tools.cluster.supervisor FOLDER [--users FILE] [--nodes N] [--gpus N] [--nodes NUMBER]
+    python -m tools.cluster.supervisor FOLDER [--users FILE] [--nodes NUMBER] [--gpus NUMBER]
 
 Whether it lives is told by a lock that it holds (FOLDER.lock, with its process id inside), never by a process id alone:
 the kernel lets go of the lock however the supervisor ends, and kills the components with it. Users hold a shared lock

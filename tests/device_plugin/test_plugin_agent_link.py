@@ -1,0 +1,53 @@
+"""Asking the agent to make a slot ready, while that agent is replaced by another one."""
+
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from orion.device_plugin.agent_link import AgentLink
+from orion.device_plugin.errors import NotNow
+from orion.device_plugin.slots import Slot
+from orion.node_agent.api import agent_pb2, agent_pb2_grpc
+
+SLOT = Slot("GPU-0", "be", 0)
+
+
+class Ending(agent_pb2_grpc.AgentServicer):
+    """An agent that answers as one that is ending does, and the next time as its successor."""
+
+    def __init__(self, code: grpc.StatusCode) -> None:
+        self.code, self.asked = code, 0
+
+    async def PrepareSlot(self, request: Any, context: Any) -> agent_pb2.PreparedSlot:  # noqa: N802
+        self.asked += 1
+        if self.asked == 1:
+            await context.abort(self.code, "it ends")
+        return agent_pb2.PreparedSlot(pod="team/chat")
+
+
+async def prepared(folder: Path, agent: Ending) -> agent_pb2.PreparedSlot | None:
+    server = grpc.aio.server()
+    agent_pb2_grpc.add_AgentServicer_to_server(agent, server)  # type: ignore[no-untyped-call]
+    server.add_insecure_port(f"unix:{folder}/agent.sock")
+    await server.start()
+    link = AgentLink(folder, None, None, lambda _: None)  # type: ignore[arg-type]  # only for what it is told
+    try:
+        return await link.prepare(SLOT)
+    finally:
+        await link.close()
+        await server.stop(None)
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED])
+async def test_the_successor_of_an_agent_that_ends_is_asked(socket_folder: Path, code: grpc.StatusCode) -> None:
+    answer = await prepared(socket_folder, agent := Ending(code))
+    assert (answer and answer.pod, agent.asked) == ("team/chat", 2)
+
+
+async def test_a_refusal_is_not_asked_again(socket_folder: Path) -> None:
+    agent = Ending(grpc.StatusCode.NOT_FOUND)
+    with pytest.raises(NotNow, match="it ends"):
+        await prepared(socket_folder, agent)
+    assert agent.asked == 1
