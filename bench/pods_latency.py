@@ -55,10 +55,16 @@ def training(name: str) -> Manifest:
     return _named(dict(template), name)
 
 
-def past_orion(pod: Manifest, gpu: str) -> Manifest:
-    """Return the same pod without a slot: it mounts the simulated GPU from the node's files."""
-    library = next(Path("/var/lib/orion/hook").glob("*/simulated-libcuda.so.1"))
-    needs = simulated.container_needs(library, simulated.state_folder(), [gpu])
+def past_orion(pod: Manifest, gpu: str, library: Path, state: Path) -> Manifest:
+    """Return the same pod without a slot: it mounts the simulated GPU from the node's files.
+
+    Args:
+        pod: changed in place.
+        gpu: the GPU's UUID.
+        library: the simulated driver, as the node sees it.
+        state: the folder of the node's simulated GPUs.
+    """
+    needs = simulated.container_needs(library, state, [gpu])
     container = pod["spec"]["containers"][0]
     del pod["metadata"]["annotations"], container["resources"]["limits"]
     container["env"] = [{"name": name, "value": value} for name, value in needs.environment.items()]
@@ -134,7 +140,10 @@ class Bench:
         """Let the server run beside what a phase says; return both sides' reports."""
         if name == "alone":
             return {"hp": await self.reports("serve", reports), "be": []}
-        pod = training(name) if name == "orion" else past_orion(training(name), gpu)
+        pod = training(name)
+        if name == "unmanaged":
+            library = next(Path("/var/lib/orion/hook").glob("*/simulated-libcuda.so.1"))
+            past_orion(pod, gpu, library, simulated.state_folder())
         begun = await self.create(pod)
         if begun["gpu"] != gpu:
             raise SystemExit(f"the be pod came to {begun['gpu']}, the hp pod is on {gpu}: let the node have one GPU")

@@ -15,7 +15,7 @@ from orion.device_plugin.errors import BadRequest, HostRefused, NotNow
 from orion.device_plugin.handing_over import hand_over
 from orion.device_plugin.installing import PRELOAD, HookFolder
 from orion.device_plugin.kubelet import api_pb2
-from orion.device_plugin.slots import Resource, Slot, parse
+from orion.device_plugin.slots import Resource, Slot, of_resource
 from orion.device_plugin.word import OfferedGPU, Word
 
 _CONTAINER_PRELOAD = "/etc/ld.so.preload"
@@ -97,10 +97,8 @@ def make_slot_directory(root: Path, slot: Slot) -> None:
 def _slots(resource: Resource, device_ids: Sequence[str], word: Word) -> list[Slot]:
     if not device_ids:
         raise BadRequest("the kubelet asks for a container without devices")
-    slots = sorted({parse(device) for device in device_ids})
+    slots = of_resource(resource, device_ids)
     for slot in slots:
-        if slot.role != resource.role:
-            raise BadRequest(f"{slot} is no slot of {resource}")
         if not word.knows(slot):
             why = word.not_offered.get(slot.gpu, "")
             raise BadRequest(f"there is no slot {slot} on this node" + (f" ({why})" if why else ""))

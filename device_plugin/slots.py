@@ -1,6 +1,7 @@
 """Names: the two resources, and the kubelet's device ids, each of which is one slot of one GPU."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -49,3 +50,16 @@ def parse(device_id: str) -> Slot:
     if found is None:
         raise BadRequest(f"{device_id!r} is no slot of Orion's: those are named such as GPU-<uuid>::be-0")
     return Slot(found["gpu"], found["role"], int(found["number"]))
+
+
+def of_resource(resource: Resource, device_ids: Iterable[str]) -> list[Slot]:
+    """Return the slots of device ids that the kubelet names for a resource, each once, in order.
+
+    Raises:
+        BadRequest: one is no slot, or one of the other resource.
+    """
+    slots = sorted({parse(device) for device in device_ids})
+    for slot in slots:
+        if slot.role != resource.role:
+            raise BadRequest(f"{slot} is no slot of {resource}")
+    return slots

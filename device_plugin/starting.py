@@ -20,10 +20,10 @@ from orion.device_plugin import checkpoint
 from orion.device_plugin.agent_link import AgentLink
 from orion.device_plugin.allocating import make_slot_directory
 from orion.device_plugin.checkpoint import Allocation
-from orion.device_plugin.errors import BadRequest, NotNow
+from orion.device_plugin.errors import NotNow
 from orion.device_plugin.fail_closed import FailClosedPods
 from orion.device_plugin.installing import HookFolder
-from orion.device_plugin.slots import Resource, Slot, parse
+from orion.device_plugin.slots import Resource, Slot, of_resource
 from orion.device_plugin.word import Unreadable
 
 FAIL_CLOSED = "device-plugin-fail-closed.json"
@@ -62,10 +62,7 @@ class Starter:
             HostRefused: the node's disk does not let the mounts' sources be made.
             NotNow: the container has to wait for an agent.
         """
-        slots = sorted({parse(device) for device in device_ids})
-        for slot in slots:
-            if slot.role != resource.role:
-                raise BadRequest(f"{slot} is no slot of {resource}")
+        slots = of_resource(resource, device_ids)
         allocation = await asyncio.to_thread(self._repair, slots, device_ids)
         prepared = await asyncio.gather(*(self._link.prepare(slot) for slot in slots))
         answers = [answer for answer in prepared if answer is not None]

@@ -14,14 +14,13 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
-from orion.hook import simulated
+from orion.bench.pods_latency import past_orion
 from tests.cluster.waiting import eventually
 from tests.node.gpu_tenants import (
     GpuNode,
     Manifest,
     Tenants,
     deployed,
-    main_container,
     offering,
     serving,
     share,
@@ -67,17 +66,7 @@ class Scene:
 def unmanaged(pod: Manifest, gpus: GpuNode, uuid: str) -> Manifest:
     """The same pod, without a slot: it takes the simulated GPU from the node's files, past Orion."""
     library = next(gpus.path("/var/lib/orion/hook").glob("*/simulated-libcuda.so.1"))
-    needs = simulated.container_needs(Path("/", library.relative_to(gpus.path("/"))), Path(SIMULATED_GPUS), [uuid])
-    container = main_container(pod)
-    del pod["metadata"]["annotations"], container["resources"]["limits"]
-    container["env"] = [{"name": name, "value": value} for name, value in needs.environment.items()]
-    container["volumeMounts"], pod["spec"]["volumes"] = [], []
-    for number, mount in enumerate(needs.mounts):
-        name = f"gpu-{number}"
-        pod["spec"]["volumes"].append({"name": name, "hostPath": {"path": str(mount.host_path)}})
-        place = {"name": name, "mountPath": mount.container_path, "readOnly": mount.read_only}
-        container["volumeMounts"].append(place)
-    return pod
+    return past_orion(pod, uuid, Path("/", library.relative_to(gpus.path("/"))), Path(SIMULATED_GPUS))
 
 
 def latency(tenants: Tenants) -> float:

@@ -26,6 +26,28 @@ class Failed(Exception):
     """A component did not start, or ended; the text says which, why, and where its log is."""
 
 
+def wait_until(condition: Callable[[], bool], otherwise: str, fault: Callable[[], str], logs: Path) -> None:
+    """Return when a condition of what was started is met.
+
+    Args:
+        condition: asked again and again.
+        otherwise: what to say if it is not in time.
+        fault: tells how something of it has ended by itself, or an empty text.
+        logs: where people find out more.
+
+    Raises:
+        Failed: something has ended, or it was not in time.
+    """
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        reason = fault()
+        if not reason and time.monotonic() > deadline:
+            reason = f"{otherwise} within {DEADLINE:.0f} s; logs are in {logs}"
+        if reason:
+            raise Failed(reason)
+        time.sleep(POLL)
+
+
 class ControlPlane:
     """One control plane; `folder` (made, and removed by `stop`) holds its data, keys, logs and kubeconfig.
 
@@ -143,11 +165,4 @@ class ControlPlane:
         return self._answers("/api/v1/namespaces/default/serviceaccounts/default")
 
     def _wait(self, otherwise: str, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE
-        while not condition():
-            fault = self.fault()
-            if not fault and time.monotonic() > deadline:
-                fault = f"{otherwise} within {DEADLINE:.0f} s; the components' logs are in {self.folder / 'logs'}"
-            if fault:
-                raise Failed(fault)
-            time.sleep(POLL)
+        wait_until(condition, otherwise, self.fault, self.folder / "logs")

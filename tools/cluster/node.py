@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tools.cluster import cgroups, images, namespaces, node_settings
 from tools.cluster.access import Access
-from tools.cluster.control_plane import DEADLINE, POLL, Failed
+from tools.cluster.control_plane import Failed, wait_until
 from tools.cluster.inside import Inside
 from tools.cluster.namespaces import Network
 from tools.cluster.node_settings import Settings
@@ -216,11 +216,4 @@ class Node(Inside):
             archive.unlink()
 
     def _wait(self, otherwise: str, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE
-        while not condition():
-            fault = self.fault()
-            if not fault and time.monotonic() > deadline:
-                fault = f"{otherwise} within {DEADLINE:.0f} s; logs are in {self.folder / 'logs'}"
-            if fault:
-                raise Failed(fault)
-            time.sleep(POLL)
+        wait_until(condition, otherwise, self.fault, self.folder / "logs")

@@ -9,7 +9,6 @@ import base64
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +19,7 @@ import yaml
 from tools.cluster import example_image
 from tools.cluster.access import Access
 from tools.cluster.cluster import Cluster
-from tools.cluster.control_plane import DEADLINE, POLL, Failed
+from tools.cluster.control_plane import Failed, wait_until
 from tools.cluster.node import Node
 from tools.cluster.process import Process
 
@@ -233,11 +232,4 @@ class Orion:
         return done.stdout
 
     def _wait(self, otherwise: str, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE
-        while not condition():
-            fault = self.fault()
-            if not fault and time.monotonic() > deadline:
-                fault = f"{otherwise} within {DEADLINE:.0f} s; logs are in {self.cluster.folder / 'logs'}"
-            if fault:
-                raise Failed(fault)
-            time.sleep(POLL)
+        wait_until(condition, otherwise, self.fault, self.cluster.folder / "logs")
