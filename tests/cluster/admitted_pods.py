@@ -1,9 +1,13 @@
 """Pods and shares as tests of admission put them together, and what the API server says to a pod."""
 
+import functools
 import json
+from collections.abc import Callable
 from typing import Any
 
 from kubernetes import client
+
+from tests.cluster.waiting import eventually
 
 
 def pod(name: str, priority: str | None = None, **changes: Any) -> dict[str, Any]:
@@ -31,8 +35,32 @@ def share(name: str, priority: str, **spec: Any) -> dict[str, Any]:
 
 def refusal(api: client.ApiClient, namespace: str, made: dict[str, Any]) -> str:
     """Return the sentence that a pod is refused with; empty: it is not."""
+    return _said(client.CoreV1Api(api).create_namespaced_pod, namespace, made)
+
+
+def wait_until_admission_works(api: client.ApiClient, namespace: str) -> None:
+    """Return when the API server asks the webhook and heeds every policy for the pods of a namespace.
+
+    It learns of each of them in its own time: that one holds says nothing of the next.
+    """
+    core = client.CoreV1Api(api)
+    forged, unknown = pod("probe", annotations={"orion/grant": "{}"}), pod("probe", "nonsense")
+    eventually(lambda: "Orion's webhook only" in refusal(api, namespace, forged))
+    eventually(lambda: "must be hp or be" in refusal(api, namespace, unknown))
+    core.create_namespaced_pod(namespace, pod("probe"))
+    marked = {"metadata": {"annotations": {"orion/priority": "hp"}}}
+    binding = {"metadata": {"name": "probe", **marked["metadata"]}, "target": {"kind": "Node", "name": "none"}}
+    patched = functools.partial(_said, core.patch_namespaced_pod, "probe", namespace, marked)
+    bound = functools.partial(_said, core.create_namespaced_pod_binding, "probe", namespace, binding)
+    eventually(lambda: "cannot be changed once it exists" in patched())
+    eventually(lambda: "a Binding cannot give" in bound())
+    core.delete_namespaced_pod("probe", namespace, grace_period_seconds=0)
+
+
+def _said(call: Callable[..., Any], *arguments: Any) -> str:
+    """Return the sentence that a request is refused with, which changes nothing; empty: it is not."""
     try:
-        client.CoreV1Api(api).create_namespaced_pod(namespace, made, dry_run="All")
+        call(*arguments, dry_run="All", _preload_content=False)
     except client.ApiException as error:
         return str(json.loads(error.body)["message"])
     return ""

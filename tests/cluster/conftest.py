@@ -20,7 +20,7 @@ from kubernetes import client, config
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.cluster import api_types, running_webhook
-from tests.cluster.admitted_pods import pod, refusal
+from tests.cluster.admitted_pods import wait_until_admission_works
 from tests.cluster.running_webhook import LABEL, RunningWebhook
 from tests.cluster.waiting import eventually
 from tools.cluster import binaries, keeping
@@ -166,8 +166,5 @@ def admitted(api: client.ApiClient, namespace: str, webhook: RunningWebhook) -> 
     """A namespace whose pods the webhook sees, once the API server knows that."""
     core = client.CoreV1Api(api)
     core.patch_namespace(namespace, {"metadata": {"labels": {LABEL: webhook.name}}})
-    forged = pod("probe", annotations={"orion/grant": "{}"})
-    eventually(lambda: "Orion's webhook only" in refusal(api, namespace, forged))
-    unknown = pod("probe", "nonsense")
-    eventually(lambda: "must be hp or be" in refusal(api, namespace, unknown))
+    wait_until_admission_works(api, namespace)
     return namespace
