@@ -13,6 +13,7 @@ from ctypes import LittleEndianStructure, c_char, c_uint8, c_uint16, c_uint32, c
 from enum import IntEnum
 
 LAYOUT_VERSION = 1
+LAYOUT_OLDEST = max(1, LAYOUT_VERSION - 1)
 PAGE_SIZE = 4096
 PAGE_MAGIC = 0x3147504E4F49524F
 PLACES = 512

@@ -137,7 +137,7 @@ void sim_drop_context(uint64_t context) {
     SIM_PUT(gpu->memory, gpu->memory - of->memory);
     SIM_PUT(of->memory, 0);
     SIM_PUT(of->used, 0);
-    if (sim_machine->parameters.mode == SIM_TIMESLICE && gpu->group == context + 1) {
+    if (gpu->group == context + 1) {
         SIM_PUT(gpu->group, 0);
         SIM_PUT(gpu->slice_end_ns, 0);
     }

@@ -2,6 +2,7 @@
 #include "client.h"
 #include "context.h"
 #include "health.h"
+#include "mps.h"
 
 struct CUstream_st *sim_context_stream_after(const struct CUctx_st *context, const struct CUgreenCtx_st *green,
                                              unsigned long long after) {
@@ -32,6 +33,7 @@ void sim_context_wait(struct CUctx_st *context, const struct CUgreenCtx_st *gree
 /* A slot of the shared state; SIM_NEVER: all taken. */
 static uint64_t take_slot(CUdevice device) {
     uint64_t slot, client = sim_own_client_number();
+    bool together = sim_mps_client();
     do {
         sim_enter();
         struct sim_state *state = sim_state();
@@ -45,6 +47,7 @@ static uint64_t take_slot(CUdevice device) {
             SIM_PUT(of->gpu, (uint64_t)sim_device_gpu(device));
             SIM_PUT(of->memory, 0);
             SIM_PUT(of->last_ran_ns, 0);
+            SIM_PUT(of->group, together ? SIM_TOGETHER : slot + 1);
             if (slot >= state->contexts_high)
                 SIM_PUT(state->contexts_high, slot + 1);
         }

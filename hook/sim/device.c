@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device_identity.h"
+#include "mps.h"
 #include "sim.h"
 
 void sim_gpu_uuid(int gpu, unsigned char uuid[16]) {
@@ -105,7 +106,7 @@ static int device_number(CUdevice_attribute attribute, CUdevice device) {
 #undef IS
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return (int)sim_machine->parameters.sms;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: return sim_device_gpu(device) + 1;
-    case CU_DEVICE_ATTRIBUTE_MPS_ENABLED: return sim_machine->parameters.mode == SIM_MPS;
+    case CU_DEVICE_ATTRIBUTE_MPS_ENABLED: return sim_mps_client();
     default: return 0;
     }
 }

@@ -3,7 +3,7 @@
  * Operations of a stream run in order. A kernel at the head of a stream may start when its context has the compute
  * engine; dispatch.c gives it SMs. In time-slice mode one context has the engine until its slice is over and another
  * has something to run, or until it has nothing; the rest of an interrupted kernel goes on when its context is back.
- * Under MPS all contexts are one. Each copy engine runs one copy at a time.
+ * The contexts of MPS clients are one. Each copy engine runs one copy at a time.
  *
  * Refused: events in a heap (a few busy streams are scanned faster than a heap is logged), and random contention. */
 #include "dispatch.h"
@@ -12,7 +12,7 @@
 #include "trace.h"
 
 uint64_t sim_group_of(struct sim_state *state, uint64_t stream) {
-    return sim_machine->parameters.mode == SIM_MPS ? 1 : state->streams[stream].context + 1;
+    return state->contexts[state->streams[stream].context].group;
 }
 
 static void leave_busy(struct sim_state *state, uint64_t stream) {
@@ -118,6 +118,14 @@ static struct wish look(struct sim_state *state, uint64_t gpu) {
     return wish;
 }
 
+static void have_run_together(struct sim_state *state, uint64_t gpu) {
+    for (uint64_t i = 0; i < state->contexts_high; i++) {
+        struct sim_context *of = &state->contexts[i];
+        if (of->used && of->gpu == gpu && of->group == SIM_TOGETHER)
+            SIM_PUT(of->last_ran_ns, state->now_ns);
+    }
+}
+
 static void switch_to(struct sim_state *state, uint64_t gpu, uint64_t group) {
     struct sim_gpu *of = &state->gpus[gpu];
     for (uint64_t at = 0; of->group && at < state->busy_count; at++) {
@@ -125,7 +133,9 @@ static void switch_to(struct sim_state *state, uint64_t gpu, uint64_t group) {
         if (sim_gpu_of(state, stream) == gpu && sim_head_of(state, stream)->kind == SIM_KERNEL)
             stop(state, stream);
     }
-    if (of->group && sim_machine->parameters.mode == SIM_TIMESLICE)
+    if (of->group == SIM_TOGETHER)
+        have_run_together(state, gpu);
+    else if (of->group)
         SIM_PUT(state->contexts[of->group - 1].last_ran_ns, state->now_ns);
     SIM_PUT(of->group, group);
     SIM_PUT(of->slice_start_ns, state->now_ns);

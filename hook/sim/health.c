@@ -1,6 +1,7 @@
 /* GPUs in trouble, at the word of a test or a demonstration: Xid events, which programs do not notice here, and the loss
  * of a GPU, after which nothing can be done on it: contexts have an error for ever, new ones are refused. */
 #include "health.h"
+#include "mps.h"
 #include "sim.h"
 #pragma GCC visibility push(default)
 #include "orion_sim.h"
@@ -18,6 +19,8 @@ bool sim_device_lost(CUdevice device) {
 CUresult sim_context_error(struct CUctx_st *context) {
     if (sim_device_lost(context->device))
         context->sticky = CUDA_ERROR_UNKNOWN;
+    else if (sim_mps_lost())
+        context->sticky = CUDA_ERROR_MPS_RPC_FAILURE;
     return context->sticky;
 }
 

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define SIM_MAGIC UINT64_C(0x4d49534e4f49524f) /* "ORIONSIM" */
-#define SIM_LAYOUT 3u
+#define SIM_LAYOUT 4u
 #define SIM_GPUS 16u
 #define SIM_CLIENTS 1024u
 #define SIM_CONTEXTS 2048u
@@ -32,6 +32,7 @@
 #define SIM_SM_WORDS 4u
 #define SIM_SMS (SIM_SM_WORDS * 64u) /* of one GPU, at most */
 #define SIM_NEVER UINT64_MAX
+#define SIM_TOGETHER (SIM_CONTEXTS + 1u) /* the group of the contexts that run together: those of MPS clients */
 
 enum sim_mode { SIM_TIMESLICE = 0, SIM_MPS = 1 };
 enum sim_engine { SIM_HOST_TO_DEVICE = 0, SIM_DEVICE_TO_HOST = 1, SIM_DEVICE_TO_DEVICE = 2, SIM_ENGINES = 3 };
@@ -70,14 +71,17 @@ struct sim_stream {
     struct sim_sms held;    /* where its head is running */
 };
 
-struct sim_context { uint64_t used, client, gpu, memory, last_ran_ns, streams; };
+struct sim_context {
+    uint64_t used, client, gpu, memory, last_ran_ns, streams;
+    uint64_t group; /* what has the compute engine by turns with others: its number + 1, or SIM_TOGETHER */
+};
 struct sim_client { uint64_t used, number, trace; };
 struct sim_event { uint64_t used, generation, client, next; _Atomic uint64_t time_ns; };
 struct sim_piece { uint64_t client, start_ns, end_ns, name; };
 
 struct sim_gpu {
     uint64_t memory;                      /* bytes in use */
-    uint64_t group;                       /* who has the compute engine: context + 1, under MPS 1; 0: nobody */
+    uint64_t group;                       /* of contexts, who has the compute engine; 0: nobody */
     uint64_t slice_start_ns, slice_end_ns; /* the end is 0 while nobody else wants the engine */
     struct sim_sms held;                  /* by running kernels */
     uint64_t copying[SIM_ENGINES];        /* stream + 1 */

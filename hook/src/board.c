@@ -145,7 +145,8 @@ static bool is_page(const struct orion_board *board, int fd, uint32_t kind)
     if (seals < 0 || !(seals & F_SEAL_SHRINK)) return false;
     if (fstat(fd, &status) != 0 || status.st_size != ORION_PAGE_SIZE) return false;
     if (pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header) return false;
-    return header.magic == ORION_PAGE_MAGIC && header.layout == ORION_LAYOUT_VERSION && header.kind == kind &&
+    bool known = header.layout >= ORION_LAYOUT_OLDEST && header.layout <= ORION_LAYOUT_VERSION + 1;
+    return header.magic == ORION_PAGE_MAGIC && known && header.kind == kind &&
            memcmp(header.gpu, board->uuid, sizeof header.gpu) == 0;
 }
 

@@ -5,7 +5,7 @@
 #define NEIGHBOURHOOD 8u
 #define SAMPLED_AT_FIRST 4u      /* launches of a new identity that are all timed */
 #define SAMPLED_LATER 128u       /* then at powers of two, then one in so many: two timed events cost a microsecond */
-#define DISAGREES 4u             /* times: hearsay that is so wrong is dropped, a run of such samples begins anew */
+#define DISAGREES 4u             /* times: a run of samples that are so long begins anew */
 #define SURPRISES 3u             /* samples of such a run */
 #define HEARSAY_LEAST_100NS 200u /* unmeasured hearsay counts for no less: it may be wrong, and many launches follow */
 #define TURNS_UP 256u            /* by so little of the difference a sample taken by turns raises what is expected */
@@ -168,8 +168,8 @@ void orion_duration_learn(struct orion_durations *durations, uint64_t identity, 
     if (measured > UINT32_MAX) measured = UINT32_MAX;
     uint64_t expected = atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed);
     uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
-    bool is_wrong = samples == 0 && (measured > DISAGREES * expected || measured * DISAGREES < expected);
-    expected = expected == 0 || is_wrong ? measured : blended(entry, expected, measured, sample);
+    /* Hearsay is no start to blend from: with samples taken by turns, one of half the time would stay for ever. */
+    expected = samples == 0 ? measured : blended(entry, expected, measured, sample);
     if (samples == 0) orion_facts_clear_flags(entry, ORION_FACTS_HEARSAY);
     atomic_store_explicit(&entry->expected_100ns, (uint32_t)expected, memory_order_relaxed);
     if (samples < UINT32_MAX) atomic_store_explicit(&entry->samples, samples + 1, memory_order_relaxed);

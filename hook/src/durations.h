@@ -5,8 +5,8 @@
  * neighbourhood gives up its least recently used entry. An identity that has no entry counts as long (it goes alone).
  *
  * What an entry says may be measured here, or hearsay: what earlier processes of the slot measured (knowledge.h), or a
- * profile's row. Hearsay is used at once and measured at the first launches; a first sample that disagrees by more than
- * four takes its place. */
+ * profile's row. Hearsay is used at once and measured at the first launches; the first sample takes its place: an identity
+ * may be another program's kernel by the same name and grid, for work of another size. */
 #ifndef ORION_DURATIONS_H
 #define ORION_DURATIONS_H
 

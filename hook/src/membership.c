@@ -71,7 +71,7 @@ static int say_hello(struct orion_membership *m)
 {
     struct orion_hello hello = {
         .head = {ORION_MESSAGE_MAGIC, ORION_HELLO},
-        .layout_oldest = ORION_LAYOUT_VERSION,
+        .layout_oldest = ORION_LAYOUT_OLDEST,
         .layout_newest = ORION_LAYOUT_VERSION,
         .process_id = (uint32_t)getpid(),
         .hook_version = ORION_VERSION,
@@ -157,9 +157,9 @@ static int say_ready(struct orion_membership *m, bool returned)
 
 static void take_welcome(struct orion_membership *m, struct letter *letter, uint64_t now)
 {
-    uint32_t role = letter->body.welcome.role;
-    bool known = long_enough(letter, sizeof letter->body.welcome) && letter->body.welcome.layout == ORION_LAYOUT_VERSION &&
-                 (role == ORION_ROLE_HP || role == ORION_ROLE_BE);
+    uint32_t role = letter->body.welcome.role, layout = letter->body.welcome.layout;
+    bool known = long_enough(letter, sizeof letter->body.welcome) && layout >= ORION_LAYOUT_OLDEST &&
+                 layout <= ORION_LAYOUT_VERSION && (role == ORION_ROLE_HP || role == ORION_ROLE_BE);
     if (!known || map_own(m, letter) != 0 || say_ready(m, letter->body.welcome.returned) != 0) {
         unmanaged(m, ORION_SAY_PAGES, m->board->uuid);
         hang_up(m, now + ORION_SECOND);

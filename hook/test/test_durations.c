@@ -91,6 +91,19 @@ static void hearsay_gives_way(void)
     for (uint64_t i = 0; i < 2000; i++) CHECK(orion_duration_claim_for_hearsay(&durations, kernel((5 << 20) + i)) == NULL);
 }
 
+/* What another program had by the same name and grid, in less than half the time: no tenant is charged by it. */
+static void hearsay_does_not_stay_where_work_goes_by_turns(void)
+{
+    uint64_t identity = kernel(7 << 20);
+    durations = empty;
+    struct orion_duration *entry = orion_duration_claim_for_hearsay(&durations, identity);
+    CHECK(entry != NULL);
+    atomic_store(&entry->expected_100ns, 850);
+    for (unsigned i = 0; i < 16; i++)
+        orion_duration_learn(&durations, identity, i % 3 == 1 ? 195000 : 195000 + (1 + i % 3) * 2000000, ORION_SAMPLE_BY_TURNS);
+    CHECK(expected_of(identity) >= 195000 && expected_of(identity) < 400000);
+}
+
 static uint32_t class_after(uint64_t whole_ns, uint64_t partitioned_ns, uint32_t share_milli, uint32_t sms)
 {
     static uint64_t next = 6 << 20;
@@ -176,6 +189,7 @@ int main(void)
     is_bounded();
     the_least_recently_used_makes_room();
     hearsay_gives_way();
+    hearsay_does_not_stay_where_work_goes_by_turns();
     a_class_is_learnt_on_fewer_sms();
     threads_do_no_harm();
     identities_say_what_they_are();

@@ -12,7 +12,9 @@
  * the same time are _Atomic and lock-free. Times are CLOCK_MONOTONIC nanoseconds.
  *
  * `hook/layout.py` mirrors this file; tests/hook/test_layout.py compares sizes and offsets. A change of any offset or meaning raises
- * ORION_LAYOUT_VERSION; an agent speaks the current version and the one before.
+ * ORION_LAYOUT_VERSION. Hook and agent may be one version apart, either way, while an upgrade or a rollback is under way:
+ * they agree on the lower one as a client joins, and a page may have the header of the other. So from one version to the
+ * next a layout only appends (0: not said); what moves or changes its meaning does so over two.
  *
  * Refused: one region for all clients (a tenant could truncate or scribble on its neighbours), sequence locks
  * (a writer killed inside one leaves readers spinning), process-shared mutexes (they hold pointers). */
@@ -24,6 +26,7 @@
 #include <stdint.h>
 
 #define ORION_LAYOUT_VERSION 1u
+#define ORION_LAYOUT_OLDEST (ORION_LAYOUT_VERSION > 1 ? ORION_LAYOUT_VERSION - 1 : 1) /* that is understood */
 #define ORION_PAGE_SIZE 4096u
 #define ORION_PAGE_MAGIC UINT64_C(0x3147504e4f49524f) /* "ORIONPG1" */
 #define ORION_PLACES 512u                             /* clients that one GPU's board can seat */
