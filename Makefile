@@ -16,10 +16,14 @@ SOURCES := hook/CMakeLists.txt $(wildcard hook/include/orion/*.h hook/src/*.[ch]
            hook/sim/*.[ch] hook/sim/*.inc hook/sim/*.map)
 # cuda.h of PyPI's nvidia-cuda-runtime, which the generated files are made from.
 CUDA = $(shell $(BIN)/python -c "import nvidia.cu13 as n; print(n.__path__[0] + '/include')")
+# Ninja would ask for a place among make's jobs, at a pipe that only makes inherit.
+ALONE := env -u MAKEFLAGS
 CONFIGURE = $(BIN)/cmake -G Ninja -DPython3_EXECUTABLE=$(abspath $(BIN)/python) -S hook
 
 export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests compile their C programs where `make warnings` has: as Release builds with the same sources and options.
+export ORION_TEST_BUILD := $(BUILD)/strict
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
@@ -33,7 +37,9 @@ help:  ## Show this help
 demo: $(VENV)/built  ## Two processes share a GPU, unmanaged and under Orion; a real GPU where there is one, else simulated
 	$(BIN)/orion demo $(ARGS)
 
-test: pytest cluster-tier node-tier sanitizers  ## All tests that this machine can run; the last line says which tiers ran
+# The tiers after pytest wait more than they compute, so they run side by side, and each shows its output as it ends.
+test: pytest  ## All tests that this machine can run; the last line says which tiers ran
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target node-tier cluster-tier sanitizers
 	@$(BIN)/python tools/tiers.py --selection='$(ARGS)' --cluster="$$(cat $(BUILD)/cluster-tier)" \
 	  --node="$$(cat $(BUILD)/node-tier)"
 
@@ -57,25 +63,27 @@ generated: $(VENV)/built $(LINKS)
 	$(BIN)/python hook/sim/generate.py $(CUDA) --check
 	$(BIN)/python tools/generate_stubs.py --check
 	PYTHONPATH=build/import $(BIN)/python -m orion.crds.generate --check
+	PYTHONPATH=build/import $(BIN)/python -m orion.crds.reference --check
 	PYTHONPATH=build/import $(BIN)/python -m orion.operator.webhook.manifests --check
 	$(BIN)/python tools/generate_map.py --check
 	$(BIN)/python tools/check_version.py
+	PYTHONPATH=build/import $(BIN)/python -m tools.check_docs
 
 warnings: $(VENV)/ready
 	$(CONFIGURE) -B $(BUILD)/strict -DORION_STRICT=ON -DORION_TESTS=ON -DCMAKE_BUILD_TYPE=Release --log-level=WARNING
-	$(BIN)/cmake --build $(BUILD)/strict
+	$(ALONE) $(BIN)/cmake --build $(BUILD)/strict
 
 pytest: $(VENV)/built
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(ALONE) $(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 cluster-tier: $(VENV)/built
-	$(BIN)/python -m tools.cluster.tier cluster --outcome $(BUILD)/cluster-tier $(ARGS)
+	$(ALONE) $(BIN)/python -m tools.cluster.tier cluster --outcome $(BUILD)/cluster-tier $(ARGS)
 
 node-tier: $(VENV)/built
-	$(BIN)/python -m tools.cluster.tier node --outcome $(BUILD)/node-tier $(ARGS)
+	$(ALONE) $(BIN)/python -m tools.cluster.tier node --outcome $(BUILD)/node-tier $(ARGS)
 
 sanitizers: $(VENV)/ready
-	$(BIN)/python tools/sanitizers.py --build $(BUILD)
+	$(ALONE) nice $(BIN)/python tools/sanitizers.py --build $(BUILD)
 
 cluster: $(VENV)/built  ## Start a real Kubernetes cluster with a node and Orion on it (ARGS=--no-node, --no-orion), and say how to use it
 	$(BIN)/python -m tools.cluster up $(ARGS)
@@ -93,10 +101,11 @@ crds: $(VENV)/ready $(LINKS)  ## Write the definitions of the API types that the
 	PYTHONPATH=build/import $(BIN)/python -m orion.crds.generate
 	PYTHONPATH=build/import $(BIN)/python -m orion.operator.webhook.manifests
 
-generate: $(VENV)/ready $(LINKS) crds  ## Make the generated files anew: wrappers, stubs, API definitions, the map
+generate: $(VENV)/ready $(LINKS) crds  ## Make the generated files anew: wrappers, stubs, API definitions, their reference, the map
 	PYTHONPATH=build/import $(BIN)/python -m orion.hook.generate --write
 	$(BIN)/python hook/sim/generate.py $(CUDA)
 	$(BIN)/python tools/generate_stubs.py
+	PYTHONPATH=build/import $(BIN)/python -m orion.crds.reference
 	$(BIN)/python tools/generate_map.py
 
 wheel: $(VENV)/ready  ## A release wheel in dist/ that loads on glibc 2.17 and later
@@ -122,7 +131,7 @@ $(VENV)/ready: pyproject.toml | $(BIN)/python
 # Orion itself. Without build isolation: the tools are in the environment, and CMake compiles only what has changed.
 $(VENV)/built: $(VENV)/ready $(SOURCES)
 	@echo "installing orion-gpu into $(VENV), editable"
-	$(BIN)/python -m pip install --quiet --no-build-isolation --config-settings=build-dir=$(BUILD)/editable \
+	$(ALONE) $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings=build-dir=$(BUILD)/editable \
 	  --editable ".[demo,cluster]"
 	@touch $@
 

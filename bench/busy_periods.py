@@ -1,9 +1,10 @@
 """What happens at the head of hp's busy periods: `python -m orion.bench.busy_periods FOLDER`, FOLDER of a colocation.
 
-Five Markdown tables from the raw data, for docs/results/colocation.md. By turns: requests that held everybody up for
+Six Markdown tables from the raw data, for docs/results/colocation.md. By turns: requests that held everybody up for
 longer than any be kernel runs (stalls: the host's doing, they come alone as well); hp's tail with and without them;
 what requests that found the GPU idle took longer beside be, against those that queued; the time that be lost a busy
-period. Where contexts run together a request is slower all along: what the queue makes of that.
+period. Where contexts run together a request is slower all along: what the queue makes of that. And for both, how the
+slowdown goes on as a busy period grows old: what is left of it long after be's last kernel is not be's doing.
 
 Refused: to put this into `orion bench report`, which says whether targets hold by all that was measured. This says why.
 """
@@ -28,6 +29,8 @@ LONG_STALL = 25e-3
 LONGEST_KERNEL = 10e-3  # seconds; beside longer ones a stall cannot be told from waiting for a kernel
 RANKS = (10, 50, 90, 99)
 SLOWDOWNS = (1.05, 1.1, 1.15, 1.2, 1.3, 1.5)
+PLACES = {"head": (0, 0), "2nd": (1, 1), "3rd": (2, 2), "4th": (3, 3), "6th to 8th": (5, 7), "later": (8, 10**9)}
+"""In a busy period: first and last index."""
 
 Mask = NDArray[np.bool_]
 
@@ -193,34 +196,77 @@ def _loss(each: Round) -> tuple[float, ...]:
 
 
 def queueing(folder: RunFolder) -> list[str]:
-    """Compare hp's p99 where contexts run together with what queueing makes of alone, every request slowed alike."""
-    lines = ["| hp, round | system | hp GPU time / alone | p99 / alone | by queueing |", "|---|---|---|---|---|"]
-    for hp in folder.hp_ids():
-        for path in folder.rounds(hp):
-            alone = folder.load(path / f"alone{SUFFIX}")
-            systems = {one.stem: run for one in sorted(path.glob(f"*/*{SUFFIX}")) if (run := _together(folder, one))}
-            if alone is None or not systems:
-                continue
-            title = f"{hp}, {alone.round + 1}"
-            for name, run in systems.items():
-                slowdown = float(run.services.mean() / alone.services.mean())
-                cells = [name.partition(".json")[0], f"{slowdown:.3f}", f"{_ratio(run.latencies, alone.latencies):.2f}"]
-                lines.append(f"| {title} | {' | '.join(cells)} | {_queued_p99(alone, slowdown):.2f} |")
-            lines += [f"| {title} | | {one:g} | | {_queued_p99(alone, one):.2f} |" for one in SLOWDOWNS]
+    """Compare hp's p99 where contexts run together with what queueing makes of alone, all or only heads slowed."""
+    titles = ["hp, round", "system", "hp GPU time / alone", "p99 / alone", "by queueing", "were heads alone late"]
+    lines = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
+    for title, alone, systems in _overlaps(folder):
+        for name, run in systems.items():
+            slowdown = float(run.services.mean() / alone.services.mean())
+            late = float(np.median(run.services[heads(run)]) - np.median(alone.services))
+            cells = [name, f"{slowdown:.3f}", f"{_ratio(run.latencies, alone.latencies):.2f}"]
+            cells += [f"{_queued_p99(alone, slowdown):.2f}", f"{_queued_p99(alone, 1.0, late):.2f}"]
+            lines.append(f"| {title} | {' | '.join(cells)} |")
+        lines += [f"| {title} | | {one:g} | | {_queued_p99(alone, one):.2f} | |" for one in SLOWDOWNS]
     return lines
 
 
+def _overlaps(folder: RunFolder) -> Iterator[tuple[str, Run, dict[str, Run]]]:
+    """Yield a title, hp alone, and the systems in which contexts run together, of each round that has both."""
+    for hp in folder.hp_ids():
+        for path in folder.rounds(hp):
+            alone = folder.load(path / f"alone{SUFFIX}")
+            paths = sorted(path.glob(f"*/*{SUFFIX}"))
+            systems = {one.name.removesuffix(SUFFIX): run for one in paths if (run := _together(folder, one))}
+            if alone is not None and systems:
+                yield f"{hp}, {alone.round + 1}", alone, systems
+
+
 def _together(folder: RunFolder, path: Path) -> Run | None:
-    """Return a run with an overlap within a budget."""
+    """Return a run where contexts run together under the gate, or with an overlap within a budget."""
     run = folder.load(path) if path.parent.name != BE_ALONE else None
-    return run if run and run.open_loop and run.system_spec.overlap_mode and run.system_spec.max_slowdown else None
+    if run is None or not run.open_loop or not run.system_spec.overlap_mode:
+        return None
+    return run if run.system_spec.max_slowdown or run.system_spec.policy == "gate" else None
 
 
-def _queued_p99(alone: Run, slowdown: float) -> float:
-    """Return p99 over alone's, had the same arrivals met one server with `slowdown` times alone's service times."""
+def ages(folder: RunFolder, pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
+    """Show service times above alone's median by the request's place in its busy period, medians, and be's steps."""
+    lines = [f"| ms above alone | {' | '.join(PLACES)} | be steps a request from the 2nd |"]
+    lines.append(f"|{'---|' * (len(PLACES) + 2)}")
+    rows = [(name, [(each.run, each.alone) for each in rounds]) for name, rounds in pairs]
+    for title, alone, systems in _overlaps(folder):
+        rows += [(f"{title}, {name}", [(run, alone)]) for name, run in systems.items()]
+    for name, runs in rows:
+        above = np.concatenate([run.services - np.median(alone.services) for run, alone in runs])
+        places = np.concatenate([_places(run) for run, _ in runs])
+        chosen = [above[(places >= first) & (places <= last)] for first, last in PLACES.values()]
+        cells = [f"{1e3 * np.median(one):+.2f}" if len(one) else "-" for one in chosen]
+        steps = np.concatenate([_be_steps(run) for run, _ in runs])[places > 0]
+        lines.append(f"| {name} | {' | '.join(cells)} | {steps.mean() if len(steps) else 0:.2f} |")
+    return lines
+
+
+def _places(run: Run) -> NDArray[np.int_]:
+    """Return each counting request's index in its busy period; the head's is 0."""
+    numbers = np.arange(len(run.services))
+    return np.asarray(numbers - np.maximum.accumulate(np.where(heads(run), numbers, 0)))
+
+
+def _be_steps(run: Run) -> Samples:
+    """Return how many steps of be ended while each request that counts was served."""
+    ends = np.sort(np.concatenate([client.ends for client in run.be])) if run.be else np.empty(0)
+    begun, done = (np.searchsorted(ends, times[run.first :]) for times in (run.starts, run.ends))
+    return np.asarray(done - begun, dtype=np.float64)
+
+
+def _queued_p99(alone: Run, slowdown: float, late: float = 0.0) -> float:
+    """Return p99 over alone's, had the same arrivals met one server with `slowdown` times alone's service times.
+
+    A request that finds it idle takes `late` seconds more.
+    """
     free, ends = 0.0, []
     for arrival, service in zip(alone.arrivals, np.asarray(alone.ends) - np.asarray(alone.starts), strict=True):
-        free = max(free, arrival) + slowdown * service
+        free = max(free, arrival) + slowdown * service + (late if arrival > free else 0.0)
         ends.append(free)
     return _ratio(np.asarray(ends[alone.first :]) - np.asarray(alone.arrivals[alone.first :]), alone.latencies)
 
@@ -241,6 +287,7 @@ def main(arguments: list[str] | None = None) -> int:
         ("Service times", waits(pairs)),
         ("be's loss", losses(pairs)),
         ("Overlap", queueing(folder)),
+        ("Age of the busy period", ages(folder, pairs)),
     ):
         print("\n".join([f"## {title}", "", *lines, ""]))
     return 0

@@ -1,9 +1,10 @@
 """How long a change of a pod's grant takes to its processes: `python -m orion.bench.grant_change`.
 
-Against a running control plane (`make cluster`, then `kubectl apply --server-side -f charts/orion/crds`): a pod bound
-to a node without a kubelet, a stand-in for that kubelet's PodResources interface, the real agent on simulated GPUs, and
-a client of the pod's slot that reads its grant page all the time, as the hook does at each allocation. A change counts
-from before its request is sent to the API server until the page says it. All that is made is removed at the end.
+Against a running control plane (`make cluster`, then `kubectl apply --server-side -f charts/orion/files/crds`): a pod
+bound to a node without a kubelet, a stand-in for that kubelet's PodResources interface, the real agent on simulated
+GPUs, and a client of the pod's slot that reads its grant page all the time, as the hook does at each allocation. A
+change counts from before its request is sent to the API server until the page says it. All that is made is removed at
+the end.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """What admission costs as the API server itself counts it: `python -m orion.bench.webhook_in_cluster`.
 
-Against a running control plane (`make cluster`, then `kubectl apply --server-side -f charts/orion/crds`): the real
-webhook, a namespace of its own with a thousand GPUShares, and creators that make pods as fast as the API server takes
-them. The figures are from its own histogram, whose bounds are 5, 25 and 100 ms at this place: finer ones are the
+Against a running control plane (`make cluster`, then `kubectl apply --server-side -f charts/orion/files/crds`): the
+real webhook, a namespace of its own with a thousand GPUShares, and creators that make pods as fast as the API server
+takes them. The figures are from its own histogram, whose bounds are 5, 25 and 100 ms at this place: finer ones are the
 client's (`webhook_load`). Everything that is made is removed at the end.
 """
 

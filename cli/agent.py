@@ -56,6 +56,9 @@ def agent(
     recovery_seconds: Annotated[
         float, typer.Option(help="So long a GPU that was in trouble must be well before pods come; longer each time.")
     ] = 10.0,
+    claim_seconds: Annotated[
+        float, typer.Option(help="So long a GPU is another device plugin's after that was seen to offer it.")
+    ] = 60.0,
 ) -> None:
     """Run the node agent: it seats clients, grants, watches over them and serves metrics.
 
@@ -81,6 +84,7 @@ def agent(
         "kubeconfig": kubeconfig,
         "pod_resources": pod_resources,
         "recovery_seconds": recovery_seconds,
+        "claim_seconds": claim_seconds,
     })  # fmt: skip
 
 

@@ -26,6 +26,9 @@ def device_plugin(
     host: Annotated[
         Path, typer.Option(help="Where the node's root directory is seen; read with the strategy device-nodes only.")
     ] = Path("/"),
+    agent_patience: Annotated[
+        float, typer.Option(help="Seconds that a container's start waits for an agent that is being replaced.")
+    ] = 5.0,
     metrics_address: Annotated[
         str,
         typer.Option(metavar="HOST:PORT", help="Metrics for Prometheus, and /healthz; empty: nowhere."),
@@ -55,6 +58,7 @@ def device_plugin(
         "kubelet_folder": kubelet_folder,
         "hook_folder": hook_folder,
         "host": host,
+        "agent_patience": agent_patience,
         "configuration": configuration,
         "metrics_address": metrics_address,
     }

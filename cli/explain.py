@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orion.cli.errors import Refused
+from orion.cli.webhook import installation
 
 if TYPE_CHECKING:
     from orion.cli.pod_sources import Source
@@ -37,6 +38,7 @@ def pod(
     require_share: Annotated[
         bool, typer.Option("--require-share", help="As if the webhook ran with this option.")
     ] = False,
+    runtime_class: Annotated[str, typer.Option(help="As if the webhook ran with this option.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show as a diff what the webhook would change in a pod, and why. Exit 1 if it would refuse the pod.
@@ -50,11 +52,11 @@ def pod(
     from orion.cli import pod_sources
     from orion.operator.webhook.admitting import admit
     from orion.operator.webhook.decisions import Outcome
-    from orion.operator.webhook.defaults import Defaults
 
+    defaults = installation(require_share=require_share, runtime_class=runtime_class)
     source = pod_sources.find(name, namespace, file or (), offline)
     try:
-        decision = admit(source.pod, source.cluster, Defaults(require_share=require_share))
+        decision = admit(source.pod, source.cluster, defaults)
     except ValidationError as error:
         first = error.errors()[0]
         raise Refused(f"{source.what} is no pod: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error

@@ -19,6 +19,7 @@ from orion.cli import (
     doctor,
     explain,
     launch,
+    mps_daemon,
     operator,
     policy,
     profile,
@@ -75,6 +76,7 @@ app.command(name="doctor")(doctor.doctor)
 app.command(name="demo")(demo.demo)
 app.command(name="agent")(agent.agent)
 app.command(name="device-plugin")(device_plugin.device_plugin)
+app.command(name="mps-daemon")(mps_daemon.mps_daemon)
 app.command(name="operator")(operator.operator)
 app.command(name="webhook")(webhook.webhook)
 app.add_typer(certificates.app, name="certificates")

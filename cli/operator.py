@@ -2,11 +2,14 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from orion.cli.errors import Refused
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 def operator(
@@ -36,11 +39,26 @@ def operator(
             show_default="they are not looked after",
         ),
     ] = None,
+    webhook_namespace: Annotated[
+        str | None, typer.Option(help="Where the webhook's Service and Secret are.", show_default="--lease-namespace")
+    ] = None,
+    webhook_service: Annotated[
+        str | None, typer.Option(help="The webhook's Service.", show_default="orion-webhook")
+    ] = None,
+    webhook_secret: Annotated[
+        str | None,
+        typer.Option(help="The Secret that the webhook mounts.", show_default="orion-webhook-certificate"),
+    ] = None,
+    webhook_configuration: Annotated[
+        str | None,
+        typer.Option(help="The MutatingWebhookConfiguration whose caBundle is kept.", show_default="orion"),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log what kopf does, too.")] = False,
 ) -> None:
     """Run the operator: what GPUShare objects say becomes true of pods, and what is true becomes their status.
 
-    Several may run; the one that holds the Lease writes, the others stand by with all objects known.
+    Several may run; the one that holds the Lease writes, the others stand by with all objects known. The options that
+    begin with --webhook count with --certificates alone.
     """
     if kubeconfig is not None and not kubeconfig.is_file():
         raise Refused(f"--kubeconfig: there is no file {kubeconfig}", status=2)
@@ -55,10 +73,20 @@ def operator(
         "concurrency": concurrency,
         "census_seconds": census_seconds,
     }
-    _run(told | ({"lease_namespace": lease_namespace} if lease_namespace else {}), certificates)
+    webhook: dict[str, object] = {
+        "namespace": webhook_namespace,
+        "service": webhook_service,
+        "secret": webhook_secret,
+        "configurations": None
+        if webhook_configuration is None
+        else (f"MutatingWebhookConfiguration/{webhook_configuration}",),
+        "source": certificates,
+    }
+    named = {name: value for name, value in webhook.items() if value is not None}
+    _run(told | ({"lease_namespace": lease_namespace} if lease_namespace else {}), named if certificates else None)
 
 
-def _run(told: dict[str, object], certificates: str | None) -> None:
+def _run(told: dict[str, object], webhook: dict[str, object] | None) -> None:
     from pydantic import ValidationError
 
     from orion.api_server.credentials import NoCluster
@@ -69,17 +97,22 @@ def _run(told: dict[str, object], certificates: str | None) -> None:
 
     try:
         settings = ReconcilerSettings.model_validate(told)
-        beside = []
-        if certificates is not None:
-            own = {"namespace": settings.lease_namespace, "source": certificates}
-            beside.append(rotating.part(CertificateSettings.model_validate(own)))
     except ValidationError as error:
-        first = error.errors()[0]
-        flag = f"--{str(first['loc'][0]).replace('_', '-')}"
-        raise Refused(
-            f"{flag} cannot be {first['input']!r}: {first['msg'].removeprefix('Value error, ')}", status=2
-        ) from error
+        raise _refused(error, "--") from error
+    beside = []
+    if webhook is not None:
+        own = {"namespace": settings.lease_namespace} | webhook
+        try:
+            beside.append(rotating.part(CertificateSettings.model_validate(own)))
+        except ValidationError as error:
+            raise _refused(error, "--webhook-") from error
     try:
         run(settings, beside)
     except (NoCluster, Stopped, OSError) as error:
         raise Refused(str(error)) from error
+
+
+def _refused(error: "ValidationError", flags: str) -> Refused:
+    first = error.errors()[0]
+    flag = f"{flags}{str(first['loc'][0]).replace('_', '-').replace('configurations', 'configuration')}"
+    return Refused(f"{flag} cannot be {first['input']!r}: {first['msg'].removeprefix('Value error, ')}", status=2)

@@ -84,7 +84,7 @@ def _documents(file: Path) -> list[dict[str, Any]]:
     return [each for each in flat if isinstance(each, dict)]
 
 
-def _template(document: Mapping[str, Any]) -> dict[str, Any] | None:
+def template(document: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the pod that a document makes, None where it makes none."""
     if document.get("kind") == "Pod":
         return dict(document)
@@ -102,7 +102,7 @@ def _template(document: Mapping[str, Any]) -> dict[str, Any] | None:
 def _choose(documents: Iterable[Mapping[str, Any]], name: str | None) -> tuple[str, dict[str, Any]]:
     found = []
     for document in documents:
-        pod = _template(document)
+        pod = template(document)
         if pod is not None:
             own = (document.get("metadata") or {}).get("name", "")
             found.append((own, f"{document.get('kind')} {own}".strip(), pod))

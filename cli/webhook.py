@@ -10,6 +10,7 @@ import typer
 from orion.cli.errors import Refused
 
 if TYPE_CHECKING:
+    from orion.operator.webhook.defaults import Defaults
     from orion.operator.webhook.serving import Webhook
 
 
@@ -25,6 +26,9 @@ def webhook(
     require_share: Annotated[
         bool, typer.Option("--require-share", help="Refuse pods that no GPUShare governs.")
     ] = False,
+    runtime_class: Annotated[
+        str, typer.Option(help="The runtime class of pods with slots that name none; empty: theirs is left as it is.")
+    ] = "",
     leave_seconds: Annotated[
         float, typer.Option(min=0, max=600, help="How long reviews are still taken after SIGTERM.")
     ] = 5.0,
@@ -41,19 +45,37 @@ def webhook(
     if level is None:
         raise Refused(f"--log-level is debug, info, warning or error, not {log_level!r}", status=2)
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    _run(certificates, _address("--listen", listen), health, require_share, leave_seconds, kubeconfig)
+    defaults = installation(require_share=require_share, runtime_class=runtime_class)
+    _run(certificates, _address("--listen", listen), health, defaults, leave_seconds, kubeconfig)
+
+
+def installation(**told: object) -> "Defaults":
+    """Return what options say of an installation.
+
+    Raises:
+        Refused: one of them has no meaning.
+    """
+    from pydantic import ValidationError
+
+    from orion.operator.webhook.defaults import Defaults
+
+    try:
+        return Defaults.model_validate(told)
+    except ValidationError as error:
+        first = error.errors()[0]
+        flag = f"--{str(first['loc'][0]).replace('_', '-')}"
+        raise Refused(f"{flag} cannot be {first['input']!r}: {first['msg']}", status=2) from error
 
 
 def _run(
     folder: Path,
     listen: tuple[str, int],
     health: str,
-    require_share: bool,
+    defaults: "Defaults",
     leave_s: float,
     kubeconfig: Path | None,
 ) -> None:
     from orion.api_server.credentials import NoCluster, find_access
-    from orion.operator.webhook.defaults import Defaults
     from orion.operator.webhook.serving import Listening, Webhook
     from orion.operator.webhook.tls import CERTIFICATE, KEY, BadCertificate
 
@@ -67,7 +89,7 @@ def _run(
         leave_s=leave_s,
     )
     try:
-        server = Webhook(find_access(kubeconfig), Defaults(require_share=require_share), listening)
+        server = Webhook(find_access(kubeconfig), defaults, listening)
         asyncio.run(server.run(started=_say))
     except (NoCluster, BadCertificate, OSError) as error:
         raise Refused(str(error)) from error

@@ -6,4 +6,7 @@ profile     GPUProfile: what was measured of a workload (as a file: profile_file
 annotations names of annotations, labels and resources; what a pod's annotations say
 grant       what a pod's containers may do, as an annotation carries it
 generate    the definitions for the API server, made from all of these
+reference   the tables of their fields in docs/
+
+Beside them the configuration of nodes, a file and no object: node_configuration, which configuration_file follows.
 """

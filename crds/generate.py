@@ -17,7 +17,7 @@ from orion.crds.definition import definition
 KINDS = (share.KIND, device.KIND, profile.KIND)
 """ Every kind of the API; a new one joins here. """
 
-FOLDER = Path(__file__).resolve().parent.parent / "charts" / "orion" / "crds"
+FOLDER = Path(__file__).resolve().parent.parent / "charts" / "orion" / "files" / "crds"
 """ In a checkout; an installed package has no chart beside it. """
 
 _HEAD = "# Made from the models in crds/ by `make crds`; a change belongs there.\n"

@@ -9,7 +9,6 @@ writes it, and a field that does nothing would be a misspelt one.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
@@ -143,16 +142,3 @@ def parse(text: str, what: str) -> NodeConfiguration:
     for name in configuration.nodes:
         configuration.for_node(name)
     return configuration
-
-
-def read(path: Path, node: str) -> NodeSettings:
-    """Return the settings of a node as a file says them.
-
-    Raises:
-        Unreadable: there is no such file, or it has no meaning.
-    """
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Unreadable(f"{path} cannot be read: {error}") from None
-    return parse(text, str(path)).for_node(node)

@@ -5,7 +5,6 @@ An agent that is away changes nothing of what is offered: its last word stands, 
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +17,7 @@ from orion.device_plugin.offer import Offer
 from orion.device_plugin.slots import Slot
 from orion.device_plugin.word import LastWord, Unreadable, Word, understood
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
-
-SOCKET = "agent.sock"
+from orion.node_agent.api.address import SocketAddress
 
 CHANNEL_OPTIONS = [
     # Channels to one address share their back-off unless told otherwise, and a dead peer's would outlive it.
@@ -30,13 +28,10 @@ CHANNEL_OPTIONS = [
     ("grpc.enable_http_proxy", 0),
 ]
 
-_PATIENCE_SECONDS = 5.0
-""" For an agent that is being replaced; the kubelet gives up on a container's start after 30. """
 _SETTLE_SECONDS = 0.2
 """ Between two attempts to hear the agent. """
 _AGENT_ENDS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 """ What a request hears whose agent is being replaced: the next one may answer it. """
-_PATH_MAX = 100
 
 _log = logging.getLogger(__name__)
 
@@ -49,11 +44,14 @@ class AgentLink:
         offer: what is kept.
         file: of the last word.
         connected: told whenever the agent comes and goes.
+        patience: seconds that a container's start waits for an agent that is being replaced.
     """
 
-    def __init__(self, root: Path, offer: Offer, file: LastWord, connected: Callable[[bool], None]) -> None:
-        self._root, self._offer, self._file, self._tell = root, offer, file, connected
-        self._folder = -1
+    def __init__(
+        self, root: Path, offer: Offer, file: LastWord, connected: Callable[[bool], None], patience: float
+    ) -> None:
+        self._root, self._offer, self._file, self._tell, self._patience = root, offer, file, connected, patience
+        self._address: SocketAddress | None = None
         self._complaint, self._shape = "", ""
         self.connected = False
         self._channel: grpc.aio.Channel | None = None
@@ -91,7 +89,7 @@ class AgentLink:
             NotNow: the agent answers that it cannot.
         """
         request = agent_pb2.SlotRequest(gpu=slot.gpu, name=slot.name)
-        end = time.monotonic() + _PATIENCE_SECONDS
+        end = time.monotonic() + self._patience
         while (left := end - time.monotonic()) > 0:
             try:
                 answer: agent_pb2.PreparedSlot = await self._stub().PrepareSlot(
@@ -112,8 +110,8 @@ class AgentLink:
         """End the connection."""
         if self._channel is not None:
             await self._channel.close(None)
-        if self._folder >= 0:
-            os.close(self._folder)
+        if self._address is not None:
+            self._address.close()
 
     def _stub(self) -> agent_pb2_grpc.AgentStub:
         """Return the agent's interface; the channel connects when somebody listens.
@@ -122,11 +120,8 @@ class AgentLink:
             OSError: the root is not there yet, and its path too long for a socket's address.
         """
         if self._channel is None:
-            address = f"{self._root}/{SOCKET}"
-            if len(os.fsencode(address)) > _PATH_MAX:
-                self._folder = os.open(self._root, os.O_PATH | os.O_CLOEXEC)
-                address = f"/proc/self/fd/{self._folder}/{SOCKET}"
-            self._channel = grpc.aio.insecure_channel(f"unix:{address}", options=CHANNEL_OPTIONS)
+            self._address = SocketAddress(self._root)
+            self._channel = grpc.aio.insecure_channel(self._address.target, options=CHANNEL_OPTIONS)
         return agent_pb2_grpc.AgentStub(self._channel)  # type: ignore[no-untyped-call]
 
     def _take(self, said: agent_pb2.Devices) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from orion import hook
 from orion.crds.node_configuration import NodeSettings, Preload
 from orion.device_plugin.errors import BadRequest, HostRefused, NotNow
-from orion.device_plugin.handing_over import hand_over
+from orion.device_plugin.handing_over import hand_over, mps
 from orion.device_plugin.installing import PRELOAD, HookFolder
 from orion.device_plugin.kubelet import api_pb2
 from orion.device_plugin.slots import Resource, Slot, of_resource
@@ -63,6 +63,7 @@ class Allocator:
             mount(answer, slot_directory(self._root, slot), f"{hook.CONTAINER_ROOT}/slots/{slot.gpu}")
         if settings.preload is Preload.FILE:
             mount(answer, self._files.current / PRELOAD, _CONTAINER_PRELOAD)
+        mps.add(answer, self._root, [slot.gpu for slot in slots])
         gpus: list[OfferedGPU] = [word.gpus[slot.gpu] for slot in slots]
         hand_over(answer, resource, gpus, settings, self._host, self._files.current)
         return answer

@@ -1,14 +1,11 @@
-"""The node's settings, as the configuration file says them now.
-
-The file is looked at again and again, not watched: it is a ConfigMap's, which the kubelet changes by symbolic links.
-"""
+"""The node's settings, as the configuration file says them now, or the defaults where there is no file."""
 
 import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from orion.crds import node_configuration
+from orion.crds.configuration_file import Change, ConfigurationFile
 from orion.crds.errors import Unreadable
 from orion.crds.node_configuration import NodeSettings
 
@@ -29,30 +26,25 @@ class Configuration:
     """
 
     def __init__(self, path: Path | None, node: str) -> None:
-        self._path, self._node = path, node
-        self._complaint = ""
-        self.settings = NodeSettings() if path is None else node_configuration.read(path, node)
+        self._file = ConfigurationFile(path, node) if path is not None else None
+        if self._file is not None and self._file.settings is None:
+            raise Unreadable(self._file.problem)
 
-    async def follow(self, changed: Callable[[bool], None]) -> None:
+    @property
+    def settings(self) -> NodeSettings:
+        """As they are now."""
+        return (self._file.settings if self._file is not None else None) or NodeSettings()
+
+    async def follow(self, changed: Callable[[Change], None]) -> None:
         """Look at the file for ever; tell of each change whether it could be taken."""
-        while self._path is not None:
+        while self._file is not None:
             await asyncio.sleep(_LOOK_SECONDS)
-            self._look(self._path, changed)
-
-    def _look(self, path: Path, changed: Callable[[bool], None]) -> None:
-        try:
-            settings = node_configuration.read(path, self._node)
-        except Unreadable as error:
-            if str(error) != self._complaint:
-                self._complaint = str(error)
-                _log.error("configuration: %s; what was read last stands", error)
-                changed(False)
-            return
-        self._complaint = ""
-        if settings != self.settings:
-            self.settings = settings
-            _log.info(
-                "configuration: device list strategy %s, preload %s, onNoAgent %s, driver root %s",
-                settings.device_list_strategy, settings.preload, settings.on_no_agent, settings.driver_root,
-            )  # fmt: skip
-            changed(True)
+            change = self._file.look()
+            if change is Change.TAKEN:
+                settings = self.settings
+                _log.info(
+                    "configuration: device list strategy %s, preload %s, onNoAgent %s, driver root %s",
+                    settings.device_list_strategy, settings.preload, settings.on_no_agent, settings.driver_root,
+                )  # fmt: skip
+            if change is not None:
+                changed(change)

@@ -6,6 +6,7 @@ import logging
 import signal
 import sys
 
+from orion.crds.configuration_file import Change
 from orion.device_plugin import checkpoint
 from orion.device_plugin.agent_link import AgentLink
 from orion.device_plugin.allocating import Allocator
@@ -78,7 +79,9 @@ class Plugin:
         self._folder = KubeletFolder(settings.kubelet_folder)
         self._checkpoint = self._folder.path / checkpoint.NAME
         root = settings.root.absolute()
-        self._link = AgentLink(root, self.offer, LastWord(root / LAST_WORD), self.metrics.agent_connected.set)
+        self._link = AgentLink(
+            root, self.offer, LastWord(root / LAST_WORD), self.metrics.agent_connected.set, settings.agent_patience
+        )
         allocator = Allocator(
             root, settings.host, self._files, lambda: self.offer.word, lambda: self.configuration.settings
         )
@@ -129,5 +132,5 @@ class Plugin:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _count_change(self, taken: bool) -> None:
-        self.metrics.configurations.labels("taken" if taken else "refused").inc()
+    def _count_change(self, change: Change) -> None:
+        self.metrics.configurations.labels(change.value).inc()

@@ -29,6 +29,9 @@ class PluginSettings(BaseModel):
     host: Path = Path("/")
     """ Where the node's root directory is seen: to find device nodes and driver libraries. """
 
+    agent_patience: float = Field(default=5.0, ge=0.1, le=25, allow_inf_nan=False)
+    """ Seconds that a container's start waits for an agent that is being replaced; the kubelet gives up after 30. """
+
     configuration: Path | None = None
     node: str = Field(default_factory=node_name, min_length=1)
     metrics_address: str = Field(default="", pattern=r"^(.+:[0-9]{1,5})?$")

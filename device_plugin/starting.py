@@ -22,6 +22,7 @@ from orion.device_plugin.allocating import make_slot_directory
 from orion.device_plugin.checkpoint import Allocation
 from orion.device_plugin.errors import NotNow
 from orion.device_plugin.fail_closed import FailClosedPods
+from orion.device_plugin.handing_over import mps
 from orion.device_plugin.installing import HookFolder
 from orion.device_plugin.slots import Resource, Slot, of_resource
 from orion.device_plugin.word import Unreadable
@@ -58,7 +59,7 @@ class Starter:
         """Make all be ready for a container with these slots.
 
         Raises:
-            BadRequest: an id that is none of ours.
+            BadRequest: an id that is none of ours, or several GPUs of which one is in mode mps.
             HostRefused: the node's disk does not let the mounts' sources be made.
             NotNow: the container has to wait for an agent.
         """
@@ -92,4 +93,7 @@ class Starter:
             self._files.repair(allocation.sources)
         for slot in slots:
             make_slot_directory(self._root, slot)
+        gpus = [slot.gpu for slot in slots]
+        mps.check(self._root, gpus)
+        mps.make(self._root, gpus)
         return allocation

@@ -26,6 +26,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kubeconfig", type=Path, default=None, help="the way to the API server")
     parser.add_argument("--pod-resources", type=Path, default=fields["pod_resources"].default, help="kubelet's socket")
     parser.add_argument("--recovery-seconds", type=float, default=fields["recovery_seconds"].default)
+    parser.add_argument("--claim-seconds", type=float, default=fields["claim_seconds"].default)
     return parser.parse_args()
 
 

@@ -62,8 +62,12 @@ class Entrance:
     def _listen(self) -> None:
         self._resume = None
         if not self._listening and self._pending < self._pending_max and self._sock.fileno() >= 0:
+            try:
+                self._loop.add_reader(self._sock, self._acceptable)
+            except OSError:  # the kernel's limit of what all of a user's processes may wait for
+                self._resume = self._loop.call_later(_NO_DESCRIPTORS_SECONDS, self._listen)
+                return
             self._listening = True
-            self._loop.add_reader(self._sock, self._acceptable)
 
     def _rest(self, seconds: float | None) -> None:
         """Stop listening, for a time or (None) until an arrival settles."""

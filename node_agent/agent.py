@@ -15,6 +15,7 @@ from orion.node_agent.gpus.usage import MemoryUsage
 from orion.node_agent.holders import Holders, NoHolders
 from orion.node_agent.joining import Counters
 from orion.node_agent.looking import Looking
+from orion.node_agent.mps.modes import Modes
 from orion.node_agent.offering import Offering
 from orion.node_agent.owners import Owner, Owners
 from orion.node_agent.root import Root
@@ -53,6 +54,7 @@ class Agent:
         self.gpus: dict[str, ServedGpu] = {}
         self.holders: Holders = NoHolders()
         self.offering = Offering(self)
+        self.modes = Modes(self)
         self.looking = Looking(self)
         self._loop = asyncio.get_running_loop()
         self._state = StateFile(root.state)

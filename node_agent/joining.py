@@ -24,7 +24,6 @@ _HELLO_SECONDS = 5.0
 _READY_SECONDS = 10.0
 _STUCK_SECONDS = 10.0
 _RETRY_SPREAD = 10
-_OLDEST_LAYOUT = max(1, layout.LAYOUT_VERSION - 1)
 
 
 class Refused(Exception):
@@ -202,10 +201,10 @@ class Joining:
             retry_ms = int(1000 * wait * random.uniform(1, _RETRY_SPREAD)) + 1
             raise Refused(layout.Refusal.RATE, "too many processes of this slot join at once; try again", retry_ms)
         version: int = min(layout.LAYOUT_VERSION, hello.layout_newest)
-        if version < max(_OLDEST_LAYOUT, hello.layout_oldest):
+        if version < max(layout.LAYOUT_OLDEST, hello.layout_oldest):
             raise Refused(
                 layout.Refusal.LAYOUT,
-                f"the agent speaks layouts {_OLDEST_LAYOUT} to {layout.LAYOUT_VERSION}, "
+                f"the agent speaks layouts {layout.LAYOUT_OLDEST} to {layout.LAYOUT_VERSION}, "
                 f"the hook {hello.layout_oldest} to {hello.layout_newest}",
             )
         return version

@@ -36,7 +36,7 @@ def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, 
     try:
         for descriptor, expected in zip(fds, (remembered.busy, remembered.record), strict=True):
             _check(descriptor, expected)
-            readable.append(descriptors.reopen_to_read(descriptor))
+            readable.append(_to_read(descriptor))
         client = Client(
             slot=slot,
             seat=remembered.seat,
@@ -63,6 +63,18 @@ def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, 
     client.last_busy_ns = client.record.busy_ns(client.joined_ns)
     client.last_gpu_ns = client.record.gpu_ns
     return client
+
+
+def _to_read(descriptor: int) -> int:
+    """Return a descriptor of a sealed page for us and its neighbours.
+
+    The page's mode may say nobody: whoever is root and has a descriptor of it, a neighbour's too, can change that. The
+    seals keep everybody from writing then, by a descriptor that would allow it too.
+    """
+    try:
+        return descriptors.reopen_to_read(descriptor)
+    except PermissionError:
+        return os.dup(descriptor)
 
 
 def _check(descriptor: int, expected: tuple[int, int]) -> None:

@@ -47,6 +47,11 @@ class Root:
         """Which GPUs were found last, for a start without the driver."""
         return self.path / "gpus.json"
 
+    @property
+    def cordons(self) -> Path:
+        """Which GPUs people had closed when last heard, for a start without the API server."""
+        return self.path / "cordons.json"
+
     def knowledge(self, gpu: str) -> Path:
         """Return the directory of what clients learnt, a file for each slot; nothing of it is a container's to see."""
         return self.path / "knowledge" / gpu

@@ -15,6 +15,7 @@ from orion.node_agent import answers, policies, requests, snapshots
 from orion.node_agent.agent import Agent
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
 from orion.node_agent.errors import AgentError, Conflict, Invalid, NotFound
+from orion.node_agent.mps.modes import PATIENCE_SECONDS
 from orion.node_agent.settings import milli
 
 SOCKET = "agent.sock"
@@ -96,6 +97,9 @@ class AgentService(agent_pb2_grpc.AgentServicer):
         asked = requests.check(requests.SlotRequest, request)
         if asked.name not in self._agent.gpu(asked.gpu).board.slots:
             await self._agent.holders.missed()
+        # Half of what is left: who asks shall hear why, and not take a busy agent for a dead one.
+        left = context.time_remaining() or 2 * PATIENCE_SECONDS
+        await self._agent.modes.settled(asked.gpu, min(PATIENCE_SECONDS, left / 2))
         slot = self._agent.prepare_slot(asked.gpu, asked.name)
         prepared = await self._agent.holders.prepared(slot)
         return agent_pb2.PreparedSlot(

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 
+from orion.node_agent import undumpable
 from orion.node_agent.agent import Agent
 from orion.node_agent.errors import Invalid
 from orion.node_agent.exposition import MetricsServer
@@ -35,6 +36,7 @@ def run(settings: AgentSettings) -> None:
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
     )
+    undumpable.become()
     asyncio.run(_run(settings))
 
 
@@ -105,3 +107,5 @@ async def _look_after_gpus(agent: Agent, stack: contextlib.AsyncExitStack) -> No
     stack.callback(asyncio.create_task(keeper.run()).cancel)
     offering.slots.mig_enabled = keeper.mig
     offering.add_judge(HealthJudge(keeper))
+    offering.add_judge(agent.modes)
+    stack.callback(asyncio.create_task(agent.modes.run()).cancel)

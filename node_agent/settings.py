@@ -145,6 +145,9 @@ class AgentSettings(BaseModel):
     recovery_seconds: float = Field(default=10.0, ge=0.1, le=3_600, allow_inf_nan=False)
     """ A GPU that was in trouble has to be well for so long before pods come to it again; longer each time. """
 
+    claim_seconds: float = Field(default=60.0, ge=0, le=3_600, allow_inf_nan=False)
+    """ A GPU counts as another device plugin's for so long after that was seen to offer it. """
+
     @property
     def serves_plugin(self) -> bool:
         """Whether a device plugin depends on this agent, so that it follows GPUs and configuration by itself."""

@@ -14,9 +14,9 @@ from orion.hook import layout
 from orion.node_agent.gpus.interface import Gpu
 
 if TYPE_CHECKING:
+    from orion.crds.configuration_file import ConfigurationFile
     from orion.crds.node_configuration import NodeSettings
     from orion.node_agent.agent import Agent
-    from orion.node_agent.configuration import ConfigurationFile
     from orion.node_agent.slots import Slot
 
 _log = logging.getLogger(__name__)
@@ -142,6 +142,6 @@ def _configuration(agent: "Agent") -> "ConfigurationFile | None":
     path = agent.settings.configuration
     if path is None:
         return None
-    from orion.node_agent.configuration import ConfigurationFile  # here: an agent without one needs no API types
+    from orion.crds.configuration_file import ConfigurationFile  # here: an agent without one needs no API types
 
     return ConfigurationFile(path, agent.settings.node_name)

@@ -33,6 +33,11 @@ OUTSIDE_TIERS = ("cluster", "gpu", "node")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("node"):
+            # Pods and releases are there for all tests of a file, or of such a folder: one worker has them all.
+            scene = item.path.parent if item.path.parent.name == "on_cluster" else item.path
+            item.add_marker(pytest.mark.xdist_group(scene.name))
     if config.getoption("markexpr"):
         return
     left_out = [item for item in items if any(item.get_closest_marker(tier) for tier in OUTSIDE_TIERS)]
@@ -42,6 +47,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _build_folder() -> Path:
+    if shared := os.environ.get("ORION_TEST_BUILD"):  # one of the same kind that `make` has compiled already
+        return Path(shared)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "orion" / f"tests-{zlib.crc32(str(ROOT).encode())}"
 

@@ -9,9 +9,7 @@ from typing import Any, Self, TypeVar
 import grpc
 
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
-
-SOCKET = "agent.sock"
-_ADDRESS_MAX = 100
+from orion.node_agent.api.address import SOCKET, SocketAddress
 
 Answer = TypeVar("Answer")
 
@@ -42,10 +40,10 @@ class AgentClient:
     def __init__(self, root: Path, timeout: float = 5.0) -> None:
         self._socket = root.absolute() / SOCKET
         self._timeout = timeout
-        self._folder = -1
         if not os.access(self._socket, os.W_OK):
             raise self._nobody(exists=self._socket.exists())
-        self._channel = grpc.insecure_channel(f"unix:{self._address()}")
+        self._address = SocketAddress(self._socket.parent)
+        self._channel = grpc.insecure_channel(self._address.target)
         self._stub = agent_pb2_grpc.AgentStub(self._channel)  # type: ignore[no-untyped-call]
         try:
             grpc.channel_ready_future(self._channel).result(timeout=timeout)
@@ -160,22 +158,13 @@ class AgentClient:
     def close(self) -> None:
         """End the connection."""
         self._channel.close()
-        if self._folder >= 0:
-            os.close(self._folder)
-            self._folder = -1
+        self._address.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-    def _address(self) -> str:
-        """Return a path that fits into a socket's address."""
-        if len(os.fsencode(self._socket)) <= _ADDRESS_MAX:
-            return str(self._socket)
-        self._folder = os.open(self._socket.parent, os.O_PATH | os.O_CLOEXEC)
-        return f"/proc/self/fd/{self._folder}/{SOCKET}"
 
     def _ask(self, method: Callable[..., Any], request: Any, answer: type[Answer]) -> Answer:
         try:

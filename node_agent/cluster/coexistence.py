@@ -4,18 +4,22 @@ The kubelet knows what every plugin offers, device by device (PodResources), and
 name devices by the GPU's UUID, some with a suffix for each replica. So it can be told which GPU it is about, within
 seconds, and without the API server.
 
+It lists healthy devices only, and a plugin that is being replaced has none for a while: so a claim stands for some time
+after it was seen last, and for as long as a container has one of those devices.
+
 Refused: the node object's allocatable, which counts devices and names none, and is late by a heartbeat.
 """
 
 import asyncio
 import logging
 import re
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from orion.crds.model import GROUP
 from orion.node_agent.agent import Agent
-from orion.node_agent.cluster.pod_resources import KubeletAway, PodResources
+from orion.node_agent.cluster.pod_resources import KubeletAway, PodResources, devices
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.offering import FINE, Verdict
 
@@ -31,23 +35,26 @@ _INDEX = re.compile(r"(\d{1,3})(?:::\d+)?")
 """ NVIDIA's plugin can name devices by their number, replicas after two colons. """
 
 
-def offered_by(allocatable: Mapping[str, Iterable[str]], gpus: Iterable[Gpu]) -> dict[str, tuple[str, ...]]:
-    """Return the resources of others, sorted, as which each GPU is offered; GPUs that only we offer are left out.
+Claim = tuple[str, str]
+""" A GPU's UUID, and the resource of another plugin that it is offered as. """
+
+
+def claims_of_others(devices: Mapping[str, Iterable[str]], gpus: Iterable[Gpu]) -> set[Claim]:
+    """Return as which resources of others our GPUs are offered.
 
     Args:
-        allocatable: ids of devices, by resource.
+        devices: their ids, by resource.
         gpus: ours.
     """
-    found: dict[str, set[str]] = {}
     ours = list(gpus)
-    for resource, ids in allocatable.items():
-        if resource.startswith(f"{GROUP}/"):
-            continue
-        for identity in ids:
-            for gpu in ours:
-                if _is_about(resource, identity, gpu):
-                    found.setdefault(gpu.uuid, set()).add(resource)
-    return {uuid: tuple(sorted(resources)) for uuid, resources in found.items()}
+    return {
+        (gpu.uuid, resource)
+        for resource, ids in devices.items()
+        if not resource.startswith(f"{GROUP}/")
+        for identity in ids
+        for gpu in ours
+        if _is_about(resource, identity, gpu)
+    }
 
 
 def _is_about(resource: str, identity: str, gpu: Gpu) -> bool:
@@ -62,11 +69,13 @@ class Coexistence:
 
     Args:
         agent: whose GPUs.
-        kubelet: knows what every plugin offers.
+        kubelet: knows what every plugin offers, and what containers have.
     """
 
     def __init__(self, agent: Agent, kubelet: PodResources) -> None:
         self._agent, self._kubelet = agent, kubelet
+        self._seen: dict[Claim, float] = {}
+        """ When each claim was seen last (seconds, monotonic). """
         self._others: dict[str, tuple[str, ...]] = {}
         self._away = ""
 
@@ -90,7 +99,8 @@ class Coexistence:
         """Ask again and again until cancelled; while the kubelet is away, its last word stands."""
         while True:
             try:
-                self._take(await self._kubelet.allocatable())
+                offered, pods = await asyncio.gather(self._kubelet.allocatable(), self._kubelet.pods())
+                self._take(offered, devices(pods))
                 self._away = ""
             except KubeletAway as error:
                 if str(error) != self._away:
@@ -98,8 +108,18 @@ class Coexistence:
                     _log.warning("the kubelet does not say what other plugins offer: %s", error)
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def _take(self, allocatable: Mapping[str, Iterable[str]]) -> None:
-        found = offered_by(allocatable, [served.board.gpu for served in self._agent.gpus.values()])
+    def _take(
+        self, offered: Mapping[str, Iterable[str]], held: Mapping[str, Iterable[str]], now: float | None = None
+    ) -> None:
+        """Take in which devices are offered and which containers have; `now` in seconds, for tests."""
+        now = time.monotonic() if now is None else now
+        gpus = [served.board.gpu for served in self._agent.gpus.values()]
+        self._seen |= dict.fromkeys(claims_of_others(offered, gpus) | claims_of_others(held, gpus), now)
+        stands = self._agent.settings.claim_seconds
+        self._seen = {claim: seen for claim, seen in self._seen.items() if now - seen <= stands}
+        found: dict[str, tuple[str, ...]] = {}
+        for uuid, resource in sorted(self._seen):
+            found[uuid] = (*found.get(uuid, ()), resource)
         if found == self._others:
             return
         for uuid in found.keys() | self._others.keys():

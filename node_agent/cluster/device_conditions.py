@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 from orion.crds.conditions import Condition, ConditionType, with_condition
-from orion.crds.policy import Mode
 from orion.node_agent.cluster.seen import Seen
 from orion.node_agent.cluster.state import GpuState, HeldSlot
 from orion.node_agent.gpus.keeper import GONE
 from orion.node_agent.offering import Verdict
 
+OVER_RESERVED = "MemoryOverReserved"
 _NAMED = 3
 _MIB = 1 << 20
 
@@ -51,7 +51,7 @@ def findings(seen: Seen, clients: int) -> Iterator[Finding]:
     """
     yield _ready(seen.verdict)
     yield _hook_injected(seen, clients)
-    yield _mode_pending(seen.spec.mode)
+    yield _mode_pending(seen)
     yield _policy_conflict(seen.state)
     yield _degraded(seen)
 
@@ -75,15 +75,10 @@ def _hook_injected(seen: Seen, clients: int) -> Finding:
     return Finding(kind, True, "Joined", "every process on the GPU is under the hook")
 
 
-def _mode_pending(wanted: Mode) -> Finding:
-    if wanted is Mode.TIMESLICE:
-        return Finding(ConditionType.MODE_PENDING, False, "InMode", "the GPU is in mode timeslice")
-    return Finding(
-        ConditionType.MODE_PENDING,
-        True,
-        "NotAvailable",
-        f"mode {wanted} is not available in this version of Orion: the GPU stays in mode timeslice; set spec.mode back",
-    )
+def _mode_pending(seen: Seen) -> Finding:
+    if seen.mode_pending is None:
+        return Finding(ConditionType.MODE_PENDING, False, "InMode", f"the GPU is in mode {seen.mode}")
+    return Finding(ConditionType.MODE_PENDING, True, seen.mode_pending.reason, seen.mode_pending.message)
 
 
 def _policy_conflict(state: GpuState) -> Finding:
@@ -126,17 +121,18 @@ def _over_reserved(seen: Seen) -> Iterator[tuple[str, str]]:
         return
     asking = sorted(seen.state.held, key=lambda slot: (-slot.memory_request_bytes, slot.name))
     asking = [slot for slot in asking if slot.memory_request_bytes]
-    names = ", ".join(f"{_who(slot)} {_mib(slot.memory_request_bytes)}" for slot in asking[:_NAMED])
+    names = ", ".join(f"{_who(slot)} {mib(slot.memory_request_bytes)}" for slot in asking[:_NAMED])
     more = f" and {len(asking) - _NAMED} more" if len(asking) > _NAMED else ""
     yield (
-        "MemoryOverReserved",
-        f"its pods reserve {_mib(reserved)} of {_mib(total)}, {_mib(reserved - total)} more than it has, so an "
+        OVER_RESERVED,
+        f"its pods reserve {mib(reserved)} of {mib(total)}, {mib(reserved - total)} more than it has, so an "
         "allocation within a pod's limit may fail; let their GPUShares ask for less (spec.memory), or delete a pod "
         f"so that it can start on another GPU: {names}{more}",
     )
 
 
-def _mib(amount: int) -> str:
+def mib(amount: int) -> str:
+    """Return an amount of bytes for people, rounded up."""
     return f"{-(-amount // _MIB)} MiB"
 
 

@@ -2,6 +2,7 @@
 
 from orion.crds.conditions import Condition, ConditionType
 from orion.crds.device import GPUDeviceStatus
+from orion.node_agent.cluster.device_conditions import OVER_RESERVED, mib
 from orion.node_agent.cluster.events import Events, Subject, node, pod
 from orion.node_agent.cluster.gpu_devices import Device
 from orion.node_agent.cluster.state import GpuState, PolicyState
@@ -61,6 +62,7 @@ def say_of_pods(events: Events, view: GpuView, state: GpuState) -> None:
                 key = f"{uuid} {client.process_id} {client.generation}"
                 events.say(pod(holders[place.name]), each.reason, note, key=key)
     _say_conflicts(events, uuid, state.policy)
+    _say_over_reserved(events, view, state)
 
 
 def _say_conflicts(events: Events, uuid: str, policy: PolicyState) -> None:
@@ -73,6 +75,19 @@ def _say_conflicts(events: Events, uuid: str, policy: PolicyState) -> None:
             f"GPUShare {asking.share}: give hp pods of one GPU equal policies, or a GPU each"
         )
         events.say(pod(asking.holder), "PolicyConflict", note)
+
+
+def _say_over_reserved(events: Events, view: GpuView, state: GpuState) -> None:
+    """Say it to each pod that reserves some of it, once: all of them may find less than they were granted."""
+    total, reserved = view.gpu.memory_bytes, state.memory_reserved_bytes
+    for slot in state.held if 0 < total < reserved else ():
+        if slot.holder is not None and slot.memory_request_bytes:
+            note = (
+                f"the pods on {view.gpu.uuid} reserve {mib(reserved)} of its {mib(total)}, of which this one reserves "
+                f"{mib(slot.memory_request_bytes)} in slot {slot.name}: an allocation within its limit may fail; let "
+                "GPUShares ask for less (spec.memory), or delete a pod so that it can start on another GPU"
+            )
+            events.say(pod(slot.holder), OVER_RESERVED, note, key=f"{view.gpu.uuid} {slot.name}")
 
 
 def say_of_node(events: Events, name: str, uuid: str, verdict: Verdict) -> None:

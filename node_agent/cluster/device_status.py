@@ -17,7 +17,7 @@ from orion.crds.device import (
     SlotRow,
 )
 from orion.crds.durations import Duration
-from orion.crds.policy import Mode, PolicyName, Priority
+from orion.crds.policy import PolicyName, Priority
 from orion.crds.quantities import Quantity
 from orion.node_agent.cluster import strangers
 from orion.node_agent.cluster.client_ratios import Ratios
@@ -53,7 +53,7 @@ def status_of(seen: Seen, before: Sequence[Condition], now: datetime | None = No
         model=gpu.model[:128],
         simulated=gpu.simulated,
         health=_health(seen.verdict),
-        mode=Mode.TIMESLICE,
+        mode=seen.mode,
         memory=_memory(seen),
         policy=_policy(seen.state),
         slots=_counts(seen.state),

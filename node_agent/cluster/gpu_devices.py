@@ -25,8 +25,9 @@ from orion.api_server.watching import Watched
 from orion.crds.device import KIND, GPUDeviceSpec, GPUDeviceStatus, device_name
 from orion.crds.errors import Unreadable
 from orion.crds.model import API_VERSION
+from orion.node_agent.cluster.cordons import Cordons
 from orion.node_agent.cluster.status_urgency import Urgency, urgency
-from orion.node_agent.offering import FINE, Verdict
+from orion.node_agent.offering import Verdict
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ _ECHO_SECONDS = 5.0
 """ The watch tells of a write within so long; else the write is compared with what was known before. """
 _ELSEWHERE_SECONDS = 5.0
 """ A device that says another node is not watched, and is looked at again after so long. """
-_CONFLICT, _GONE = 409, 404
+_CONFLICT, _GONE, _FORBIDDEN = 409, 404, 403
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ class GpuDevices:
     Args:
         server: where they are.
         node: this node.
+        cordons: told of every closed device.
         here: looks at the GPUs that are here, and returns their UUIDs.
         make: makes a device's status of what that look saw.
         told: called before a status is written, with the device as it was and the status to come.
@@ -101,12 +103,13 @@ class GpuDevices:
         self,
         server: ApiServer,
         node: str,
+        cordons: Cordons,
         here: Callable[[], Awaitable[Iterable[str]]],
         make: Make,
         told: Callable[[Device, GPUDeviceStatus], None],
         spec_changed: Callable[[], None],
     ) -> None:
-        self._server, self._node = server, node
+        self._server, self._node, self._cordons = server, node, cordons
         self._here, self._make, self._told, self._spec_changed = here, make, told, spec_changed
         self._watched: Watched[Device, dict[str, Device]] = Watched(
             server,
@@ -117,7 +120,7 @@ class GpuDevices:
             query={"fieldSelector": f"status.node={node}"},
             on_change=self._heard,
         )
-        self._specs: dict[str, GPUDeviceSpec] = {}
+        self._specs: dict[str, GPUDeviceSpec] | None = None
         self._tracks: dict[str, _Track] = {}
         self._wake = asyncio.Event()
         self.writes = 0
@@ -134,11 +137,7 @@ class GpuDevices:
 
     def verdict(self, uuid: str) -> Verdict:
         """Return whether people have closed the GPU to further pods."""
-        spec = self._specs.get(device_name(uuid))
-        if spec is None or not spec.cordon:
-            return FINE
-        message = f"spec.cordon of GPUDevice {device_name(uuid)} is set, so no further pods come to it"
-        return Verdict(cordoned=True, reason="Cordoned", message=message)
+        return self._cordons.verdict(device_name(uuid))
 
     async def run(self) -> None:
         """Keep them until cancelled."""
@@ -161,6 +160,7 @@ class GpuDevices:
     def _heard(self) -> None:
         specs = {name: device.spec for name, device in self._watched.of("").items()}
         changed, self._specs = specs != self._specs, specs
+        self._cordons.hear(name for name, spec in specs.items() if spec.cordon)
         if changed:
             self._spec_changed()
         self._wake.set()
@@ -199,14 +199,20 @@ class GpuDevices:
             body = {"apiVersion": API_VERSION, "kind": KIND.name, "metadata": {"name": name}, "spec": {}}
             return read(await self._server.post(DEVICES, body))
         other = device.plain.get("node") or ""
-        if other in ("", self._node) or device.status.health == "Unknown" or not await self._is_node(other):
+        if other in ("", self._node):
             track.elsewhere = ""
             return device
+        if device.status.health == "Unknown" or not await self._is_node(other):
+            return device
+        self._leave_to(other, name, track)
+        return None
+
+    def _leave_to(self, other: str, name: str, track: _Track) -> None:
+        """Let a device be another node's until it is looked at again."""
         if track.elsewhere != other:
             _log.warning("GPUDevice %s says node %s, whose agent has not said that the GPU is gone", name, other)
         track.elsewhere = other
         track.not_before = time.monotonic() + _ELSEWHERE_SECONDS
-        return None
 
     async def _is_node(self, name: str) -> bool:
         try:
@@ -223,9 +229,21 @@ class GpuDevices:
         soon = urgency(device.plain, plain)
         if soon is None or time.monotonic() < track.written + soon:
             return  # the next look is within a second
-        self._told(device, status)
+        before = device.plain.get("node") or self._node
+        if before == self._node:
+            self._told(device, status)
         patch = {"metadata": {"resourceVersion": device.version}, "status": merge_patch(device.plain, plain)}
-        answer = await self._server.patch(f"{DEVICES}/{device.name}/status", patch)
+        try:
+            answer = await self._server.patch(f"{DEVICES}/{device.name}/status", patch)
+        except ApiError as error:
+            if error.status != _FORBIDDEN or before == self._node:
+                raise
+            self.failures += 1
+            self._leave_to(before, device.name, track)  # a policy keeps agents to the GPUs of their nodes
+            return
+        if before != self._node:
+            self._told(device, status)  # not earlier: it might not have become ours
+            track.elsewhere = ""
         self.writes += 1
         track.written = time.monotonic()
         if answer["metadata"]["resourceVersion"] != device.version:

@@ -101,6 +101,14 @@ def claims(pods: list[api_pb2.PodResources]) -> list[Claim]:
     ]
 
 
+def devices(pods: list[api_pb2.PodResources]) -> dict[str, list[str]]:
+    """Return the ids of the devices that containers have, by resource, whichever plugin's they are."""
+    found: dict[str, list[str]] = {}
+    for each in (devices for pod in pods for container in pod.containers for devices in container.devices):
+        found.setdefault(each.resource_name, []).extend(each.device_ids)
+    return found
+
+
 def role_of(name: str) -> layout.Role:
     """Return the role of a slot, by its name as it is offered."""
     return layout.Role.HP if name.startswith("hp-") else layout.Role.BE

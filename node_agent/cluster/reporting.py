@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orion.crds.device import GPUDeviceStatus, device_name
+from orion.crds.policy import Mode
 from orion.node_agent import answers, snapshots
 from orion.node_agent.agent import Agent
 from orion.node_agent.cluster.client_ratios import ClientRatios
 from orion.node_agent.cluster.coexistence import REASON, Coexistence
 from orion.node_agent.cluster.context import Context
+from orion.node_agent.cluster.cordons import Cordons
 from orion.node_agent.cluster.device_events import say_changes, say_of_node, say_of_pods
 from orion.node_agent.cluster.device_status import gone_status, status_of
 from orion.node_agent.cluster.events import Events, device, node
@@ -51,12 +53,19 @@ class Reporting:
         self.strangers = Strangers(context.agent, context.state, self.events, context.node, self._changed)
         self.coexistence = Coexistence(context.agent, context.pod_resources)
         self.devices = GpuDevices(
-            context.server, context.node, self._look, self._make, self._told, context.agent.offering.changed
+            context.server,
+            context.node,
+            Cordons(context.agent.root.cordons),
+            self._look,
+            self._make,
+            self._told,
+            context.agent.offering.changed,
         )
         self._looked: dict[str, _Looked] = {}
         self._ratios: dict[str, ClientRatios] = {}
         context.agent.offering.add_judge(self.coexistence)
         context.agent.offering.add_judge(self.devices)
+        context.agent.modes.names = self._names
         context.state.on_change(self._changed)
         context.agent.registry.register(ClusterMetrics(self, context.state, context.agent))
 
@@ -89,6 +98,8 @@ class Reporting:
         if not uuid:
             return gone_status(known.status, *self._why_gone(known), known.generation)
         looked = self._looked[uuid]
+        modes = self._agent.modes
+        modes.want(uuid, known.spec.mode.value, (known.status.mode or Mode.TIMESLICE).value)
         seen = Seen(
             node=self._node,
             spec=known.spec,
@@ -98,10 +109,21 @@ class Reporting:
             verdict=looked.verdict,
             hp_busy_ratio=looked.hp_busy_ratio,
             strangers=self.strangers.of(uuid),
+            mode=Mode(modes.mode(uuid)),
+            mode_pending=modes.pending(uuid),
             ratios=self._ratios.setdefault(uuid, ClientRatios()).take(looked.view, time.monotonic()),
             agent_version=answers.version(),
         )
         return status_of(seen, known.status.conditions or [])
+
+    def _names(self, uuid: str) -> list[str]:
+        """Return who is on a GPU, for people: pods, and processes of slots that no pod holds."""
+        held = {slot.name: slot for slot in self._state.of(uuid).held}
+        names = [f"pod {slot.holder.name}" if slot.holder else f"slot {slot.name}" for slot in held.values()]
+        for client in self._agent.gpus[uuid].board.clients.values():
+            if client.slot.name not in held:
+                names.append(f"process {client.process_id} ({client.command})")
+        return sorted(set(names))
 
     def _why_gone(self, known: Device) -> tuple[str, str]:
         for uuid, looked in self._looked.items():

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orion.crds.device import GPUDeviceSpec
+from orion.crds.policy import Mode
 from orion.node_agent.clients import Seat
 from orion.node_agent.cluster.client_ratios import Ratios
 from orion.node_agent.cluster.state import GpuState
 from orion.node_agent.cluster.strangers import Found
+from orion.node_agent.mps.modes import Pending
 from orion.node_agent.offering import Verdict
 from orion.node_agent.snapshots import GpuView
 
@@ -25,5 +27,9 @@ class Seen:
     """ Whether pods may come to it, all things considered. """
     hp_busy_ratio: float
     strangers: tuple[Found, ...]
+    mode: Mode
+    """ Of a process that starts now. """
+    mode_pending: Pending | None
+    """ Why it is not the mode that is wanted. """
     ratios: Mapping[Seat, Ratios]
     agent_version: str

@@ -2,27 +2,34 @@
 
 Clients go on under a dead driver's last words, and their slots' sockets must be served; so an agent that is started
 while the driver is away serves the GPUs that were found last. They are unhealthy, and say why, until it answers. The
-same holds for one GPU that does not answer while the others do: it is listed, and remembered, for as long as the file
-is there; where the agent keeps it by default, that is until the node boots.
+same holds for one GPU that does not answer while the others do: it is listed, and remembered, until the node boots. A
+list from before that counts for nothing: no client is left of then, and GPUs may have been taken out.
 """
 
-import json
 import logging
 import os
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.interface import Gpu, GpuSource, GpusUnavailable, Health
+from orion.node_agent.state import boot_id
 
 _log = logging.getLogger(__name__)
 
 _START_SECONDS = 10.0
 """ So long a start waits for the driver. """
-_GPUS = TypeAdapter(list[Gpu])
+
+
+class Remembered(BaseModel):
+    """The file."""
+
+    boot: str
+    """ Names the boot of the machine in which they were found. """
+    gpus: list[Gpu]
 
 
 class RememberingGpus:
@@ -111,17 +118,18 @@ class RememberingGpus:
 
     def _read(self) -> list[Gpu]:
         try:
-            return _GPUS.validate_json(self._file.read_bytes())
+            remembered = Remembered.model_validate_json(self._file.read_bytes())
         except FileNotFoundError:
             return []
         except (OSError, ValidationError) as error:
             _log.warning("gpus: %s cannot be read: %s", self._file, str(error).splitlines()[0])
             return []
+        return remembered.gpus if remembered.boot == boot_id() else []
 
     def _write(self, gpus: list[Gpu]) -> None:
         new = self._file.with_suffix(".new")
         try:
-            new.write_bytes(json.dumps(_GPUS.dump_python(gpus, mode="json")).encode())
+            new.write_text(Remembered(boot=boot_id(), gpus=gpus).model_dump_json())
             os.replace(new, self._file)
         except OSError as error:
             _log.warning("gpus: a start without the driver would not know them: %s", error)

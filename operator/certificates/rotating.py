@@ -122,6 +122,7 @@ class Rotation:
                     self._metrics.failures.inc()
                     self._say("failure", f"certificates could not be looked after: {error}", logging.WARNING)
             else:
+                pause = self._settings.look_every_while_moving  # asking costs nothing, and an install waits for us
                 self._spread.lost()  # whatever happens now, this process does not see it
                 self._shown.lost()
             await asyncio.sleep(pause.total_seconds())

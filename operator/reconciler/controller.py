@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from orion.api_server.paths import DEVICES
 from orion.api_server.requests import STRATEGIC_PATCH, ApiError, ApiServer
 from orion.crds.model import API_VERSION
 from orion.operator.reconciler import records
@@ -18,12 +19,22 @@ from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.state import Key, Kind, State
 from orion.operator.reconciler.work_queue import WorkQueue
-from orion.operator.reconciler.writes import Again, EvictPod, PatchNode, PatchPod, PatchShare, PostEvent, Write
+from orion.operator.reconciler.writes import (
+    Again,
+    EvictPod,
+    PatchDevice,
+    PatchNode,
+    PatchPod,
+    PatchShare,
+    PostEvent,
+    Write,
+)
 
 _LOG = logging.getLogger(__name__)
 
-SETTLE = {Kind.POD: 0.0, Kind.SHARE: 0.5, Kind.NODE: 0.2, Kind.NAMESPACE: 0.1}
-""" How long an object may wait for further changes; seconds. A share's status changes with each of its pods. """
+SETTLE = {Kind.POD: 0.0, Kind.SHARE: 0.5, Kind.NODE: 0.2, Kind.DEVICE: 10.0, Kind.NAMESPACE: 0.1}
+""" How long an object may wait for further changes; seconds. A share's status changes with each of its pods; a node
+that is gone may be one that registers anew. """
 
 _TOO_MANY = 429
 """ Also what an eviction is answered that a disruption budget forbids. """
@@ -126,6 +137,9 @@ class Controller:
         elif isinstance(write, PatchNode):
             body = await self._api.patch(f"/api/v1/nodes/{write.at.name}", write.patch)
             self.state.put_node(records.node_record(body))
+        elif isinstance(write, PatchDevice):
+            body = await self._api.patch(f"{DEVICES}/{write.at.name}/status", write.patch)
+            self.changed(key for key in self.state.put_device(records.device_record(body)) if key.kind is Kind.SHARE)
         elif isinstance(write, PostEvent):
             await self._post(write)
         elif isinstance(write, EvictPod):

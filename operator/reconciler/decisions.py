@@ -12,6 +12,7 @@ from orion.crds.grant import PodGrant
 from orion.operator.reconciler.governance import Governance, How
 from orion.operator.reconciler.grants import desired_complaint, desired_grant
 from orion.operator.reconciler.node_labels import label_changes
+from orion.operator.reconciler.orphans import orphan_status
 from orion.operator.reconciler.records import GOVERNED, Complaint, Named, PodRecord, ShareRecord
 from orion.operator.reconciler.share_conditions import REASON_PENDING, names
 from orion.operator.reconciler.share_status import conditions_of, share_status
@@ -20,6 +21,7 @@ from orion.operator.reconciler.urgency import urgency
 from orion.operator.reconciler.writes import (
     Again,
     EvictPod,
+    PatchDevice,
     PatchNode,
     PatchPod,
     PatchShare,
@@ -57,6 +59,8 @@ def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[Writ
         return [] if share is None else list(_share(state, share, now, monotonic))
     if key.kind is Kind.NODE:
         return list(_node(state, key.at))
+    if key.kind is Kind.DEVICE:
+        return list(_device(state, key.at, now))
     return []
 
 
@@ -163,3 +167,11 @@ def _node(state: State, at: Named) -> Iterator[Write]:
     changes = label_changes(node, state.devices_of_node(at.name)) if node else {}
     if changes and node:
         yield PatchNode(at, {"metadata": {"uid": node.uid, "labels": changes}})
+
+
+def _device(state: State, at: Named, now: datetime) -> Iterator[Write]:
+    device = state.devices.get(at.name)
+    if device is not None and device.status.health != "Unknown" and state.is_orphan(device):
+        yield PatchDevice(
+            at, {"metadata": {"resourceVersion": str(device.version)}, "status": orphan_status(device.status, now)}
+        )

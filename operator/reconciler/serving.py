@@ -136,7 +136,8 @@ class Reconciler:
             found = set()
         if missing := {"gpushares", "gpushares/status", "gpudevices"} - found:
             raise Stopped(
-                f"the API server does not know {', '.join(sorted(missing))} of {API_VERSION}: apply charts/orion/crds"
+                f"the API server does not know {', '.join(sorted(missing))} of {API_VERSION}: "
+                "apply charts/orion/files/crds"
             )
 
     async def _count(self) -> None:

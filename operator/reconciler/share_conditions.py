@@ -161,9 +161,8 @@ def _by_turns(spec: GPUShareSpec, found: Usage) -> Finding | None:
     where = sorted(name for name, device in found.devices.items() if device.status.mode is Mode.TIMESLICE)
     if not wishes or not where:
         return None
-    return Finding(
-        True, "ModeTimeslice", f"{' and '.join(wishes)} take effect in mode mps only; in mode timeslice: {names(where)}"
-    )
+    what = f"{' and '.join(wishes)} {'takes' if len(wishes) == 1 else 'take'} effect in mode mps only"
+    return Finding(True, "ModeTimeslice", f"{what}; in mode timeslice: {names(where)}")
 
 
 def _who(rows: Sequence[ClientRow]) -> str:

@@ -25,6 +25,8 @@ class Kind(StrEnum):
     POD = "pod"
     SHARE = "share"
     NODE = "node"
+    DEVICE = "device"
+    """ Of a node that is gone: no agent speaks for it any more. """
     NAMESPACE = "namespace"
     """ Not written to: all of its pods may be governed differently now. """
 
@@ -170,6 +172,8 @@ class State:
             self._devices_of_pod[pod].add(record.name)
         if record.status.node:
             self._devices_of_node[record.status.node].add(record.name)
+            if record.status.node not in self.nodes:
+                keys.add(_device_key(record.name))
         return keys | self._device_keys(record)
 
     def drop_device(self, name: str) -> set[Key]:
@@ -184,7 +188,7 @@ class State:
     def drop_node(self, name: str) -> set[Key]:
         """Take in that a node is gone."""
         self.nodes.pop(name, None)
-        return set()
+        return {_device_key(device) for device in self._devices_of_node.get(name, ())}
 
     def moved(self, namespace: str) -> set[Key]:
         """Return the objects that changes of a namespace's shares concern; each change is told once."""
@@ -218,6 +222,7 @@ class State:
     def everything(self) -> set[Key]:
         """Return the keys of all objects that may be written to."""
         keys = {Key(Kind.NODE, Named("", name)) for name in self.nodes}
+        keys |= {_device_key(name) for name, device in self.devices.items() if self.is_orphan(device)}
         for namespace, space in self._namespaces.items():
             keys |= {Key(Kind.POD, Named(namespace, name)) for name in space.pods}
             keys |= _share_keys(namespace, set(space.records))
@@ -252,6 +257,10 @@ class State:
         """Return a node's GPUs."""
         return [self.devices[name] for name in sorted(self._devices_of_node.get(node, ()))]
 
+    def is_orphan(self, device: DeviceRecord) -> bool:
+        """Return whether a GPU's node is gone. True only once all nodes are known."""
+        return bool(device.status.node) and device.status.node not in self.nodes
+
     def _forget_device(self, name: str) -> set[Key]:
         record = self.devices.pop(name, None)
         if record is None:
@@ -276,6 +285,10 @@ class State:
         space = self._namespaces[namespace]
         if not space.pods and not space.records:
             del self._namespaces[namespace]
+
+
+def _device_key(name: str) -> Key:
+    return Key(Kind.DEVICE, Named("", name))
 
 
 def _share_keys(namespace: str, names: Iterable[str]) -> set[Key]:

@@ -41,6 +41,14 @@ class PatchNode:
 
 
 @dataclass(frozen=True, slots=True)
+class PatchDevice:
+    """A merge patch of the status of a GPUDevice; it carries the version that was seen: an agent that lives wins."""
+
+    at: Named
+    patch: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class PostEvent:
     """An Event about an object.
 
@@ -88,7 +96,7 @@ class Again:
     seconds: float
 
 
-Write = PatchPod | PatchShare | PatchNode | PostEvent | EvictPod | Again
+Write = PatchPod | PatchShare | PatchNode | PatchDevice | PostEvent | EvictPod | Again
 
 
 def pod_reference(at: Named, uid: str) -> dict[str, str]:

@@ -81,6 +81,7 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     _check_memory(share, cluster)
     after = dict(plain)
     changes = _seat(pod, after, priority, amounts, defaults)
+    changes += _choose_runtime(pod, after, defaults)
     changes += _annotate(after, {PRIORITY: str(priority), GRANT: granted(priority, share, amounts).as_json()})
     return Decision(
         Outcome.PATCHED if changes else Outcome.UNCHANGED,
@@ -182,6 +183,14 @@ def _seat(
             told += preloading.preload(place, container, defaults)
             changes += [f"{place} {each}" for each in told]
     return changes
+
+
+def _choose_runtime(pod: Pod, after: dict[str, Any], defaults: Defaults) -> list[str]:
+    """Name the runtime that hands over GPUs, unless the pod's owner names one; the spec is a copy already."""
+    if not defaults.runtime_class or pod.spec.runtime_class_name:
+        return []
+    after["spec"]["runtimeClassName"] = defaults.runtime_class
+    return [f"the pod's runtime class is {defaults.runtime_class}, as it names none"]
 
 
 def _annotate(after: dict[str, Any], wanted: Mapping[str, str]) -> list[str]:

@@ -15,6 +15,9 @@ class Defaults(BaseModel):
     require_share: bool = False
     """ Whether a pod that no GPUShare governs is refused. """
 
+    runtime_class: Annotated[str, Field(pattern="^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$", max_length=253)] = ""
+    """ The runtime class of pods with slots that name none; empty: theirs is left as it is. """
+
     root: Annotated[str, Field(pattern="^/[^:\\s]*[^:\\s/]$")] = hook.CONTAINER_ROOT
     """ The folder of Orion's mounts in a container. """
 

@@ -91,6 +91,7 @@ class PodSpec(Part):
     ephemeral_containers: list[Container] | None = None
     volumes: list[Volume] | None = None
     host_pid: Annotated[bool | None, Field(alias="hostPID")] = None
+    runtime_class_name: str | None = None
 
 
 class PodMetadata(Part):

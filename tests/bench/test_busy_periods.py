@@ -84,6 +84,25 @@ def test_queueing_turns_a_slowdown_into_a_tail(tmp_path: Path) -> None:
     assert modelled[0] > 1.0
 
 
+def test_what_a_busy_period_of_some_age_still_costs_is_told_from_waiting_for_be(folder: Path) -> None:
+    found = RunFolder(folder)
+    header, _, row = busy_periods.ages(found, list(busy_periods.found(found)))
+    cells = dict(zip(header.split("|")[1:-1], row.split("|")[1:-1], strict=True))
+    assert cells[" head "].strip() == "+0.50"
+    assert cells[" 2nd "].strip() == "+0.00"
+    assert cells[" later "].strip() == "-"  # no busy period is that long
+
+
+def test_the_gate_where_contexts_run_together_stands_beside_the_budgets(tmp_path: Path) -> None:
+    made = ColocationFolder(tmp_path / "out")
+    made.pair(HP, BE, rounds=1)
+    found = RunFolder(made.root)
+    for rows in (busy_periods.queueing(found), busy_periods.ages(found, [])):
+        for system in ("gate-in-mps", "orion-1.2", "orion-1.4"):
+            assert sum(system in row for row in rows) == 1
+        assert not any("timeslice" in row for row in rows)
+
+
 def test_a_folder_of_something_else_is_refused_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -118,3 +118,12 @@ def test_a_webhook_without_cluster_or_certificate_is_one_sentence(tmp_path: Path
     done = subprocess.run([*command, str(kubeconfig)], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "tls.crt cannot be read" in done.stderr
+
+
+def test_the_runtime_class_of_the_installation_is_shown_and_read(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "pytorch" / "hp-pod.yaml"
+    done = explain("-f", example, "--offline", "--runtime-class", "nvidia")
+    assert "+  runtimeClassName: nvidia" in done.stdout
+    done = explain("-f", example, "--offline", "--runtime-class", "A B")
+    assert done.returncode == 2
+    assert "--runtime-class cannot be 'A B'" in done.stderr

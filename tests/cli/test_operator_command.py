@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from orion.cli.main import main
+from orion.operator.certificates import rotating
+from orion.operator.certificates.settings import CertificateSettings, Source
+from orion.operator.reconciler import serving
 
 
 @pytest.mark.parametrize(
@@ -14,8 +17,16 @@ from orion.cli.main import main
         (["operator", "--address", "localhost"], "--address cannot be 'localhost': it must be HOST:PORT"),
         (["operator", "--address", "0.0.0.0:65536"], "--address cannot be '0.0.0.0:65536'"),
         (["operator", "--lease-name", "A B"], "--lease-name cannot be 'A B'"),
+        (["operator", "--certificates", "operator", "--webhook-service", "A B"], "--webhook-service cannot be 'A B'"),
+        (["operator", "--certificates", "operator", "--webhook-secret", "/"], "--webhook-secret cannot be '/'"),
+        (["operator", "--certificates", "operator", "--webhook-namespace", "-"], "--webhook-namespace cannot be '-'"),
+        (
+            ["operator", "--certificates", "operator", "--webhook-configuration", ""],
+            "--webhook-configuration cannot be 'MutatingWebhookConfiguration/'",
+        ),
         (["webhook", "--listen", "9443"], "--listen is HOST:PORT"),
         (["webhook", "--health", "0.0.0.0:http"], "--health is HOST:PORT"),
+        (["webhook", "--runtime-class", "A B"], "--runtime-class cannot be 'A B'"),
         (["webhook", "--log-level", "loud"], "--log-level is debug, info, warning or error"),
     ],
 )
@@ -24,6 +35,35 @@ def test_what_cannot_be_is_said(arguments: list[str], sentence: str, capsys: pyt
     said = capsys.readouterr().err
     assert sentence in said
     assert said.count("\n") == 1
+
+
+@pytest.fixture
+def certificates(monkeypatch: pytest.MonkeyPatch) -> list[CertificateSettings]:
+    """What `orion operator` says of the webhook's certificates; it ends before it asks any API server."""
+    said: list[CertificateSettings] = []
+    monkeypatch.setattr(rotating, "part", said.append)
+    monkeypatch.setattr(serving, "run", lambda *_: None)
+    return said
+
+
+def test_the_certificates_are_those_of_the_webhook_that_is_named(certificates: list[CertificateSettings]) -> None:
+    names = ["--webhook-namespace", "there", "--webhook-service", "hook", "--webhook-secret", "keys"]
+    command = ["operator", "--lease-namespace", "here", "--certificates", "operator", *names]
+    assert main([*command, "--webhook-configuration", "second"]) == 0
+    (said,) = certificates
+    assert (said.namespace, said.service, said.secret) == ("there", "hook", "keys")
+    assert said.configurations == ("MutatingWebhookConfiguration/second",)
+    assert said.leaf_names[0] == "hook.there.svc"
+
+
+def test_a_webhook_that_is_not_named_is_beside_the_lease(certificates: list[CertificateSettings]) -> None:
+    assert main(["operator", "--lease-namespace", "here", "--certificates", "cert-manager"]) == 0
+    assert certificates == [CertificateSettings(namespace="here", source=Source.CERT_MANAGER)]
+
+
+def test_certificates_are_not_looked_after_unless_asked_for(certificates: list[CertificateSettings]) -> None:
+    assert main(["operator", "--lease-namespace", "here", "--webhook-service", "hook"]) == 0
+    assert certificates == []
 
 
 def test_a_webhook_without_a_certificate_names_the_file(

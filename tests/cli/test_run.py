@@ -128,7 +128,7 @@ def test_a_client_is_seen_by_top_and_its_slot_ends_with_it(
     process = client("--priority", "be", "--memory", "1GiB")
 
     def seen() -> list[int]:
-        told = json.loads(_orion("top", "--json", "--root", str(root)).stdout)
+        told = json.loads(_orion("top", "--json", "--root", str(root)).stdout or '{"gpus": []}')  # no agent yet
         return [each["process_id"] for gpu in told["gpus"] for slot in gpu["slots"] for each in slot["clients"]]
 
     _wait(lambda: seen() == [process.pid])

@@ -61,6 +61,7 @@ class AgentNode(Machine):
         """Start the agent and wait until it serves."""
         told = ["--node-name", self.node, "--kubeconfig", str(self._kubeconfig), "--metrics-address", "127.0.0.1:0"]
         told += ["--pod-resources", str(self.kubelet.socket), "--recovery-seconds", "1"]
+        told += ["--claim-seconds", "1"]
         super().start_agent(*told, *options)
 
     def metrics(self) -> dict[str, float]:

@@ -21,7 +21,7 @@ from tools.cluster import binaries
 
 ROOT = Path(__file__).parents[2]
 ROLE = ROOT / "charts" / "orion" / "files" / "operator-role.yaml"
-CRDS = ROOT / "charts" / "orion" / "crds"
+CRDS = ROOT / "charts" / "orion" / "files" / "crds"
 GROUP, VERSION = "orion.gpu", "v1alpha1"
 GRANT = "orion/grant"
 
@@ -219,6 +219,12 @@ class World:
     def change_device(self, uuid: str, **spec: Any) -> None:
         """Change a GPUDevice's spec, as people do."""
         self._objects.patch_cluster_custom_object(GROUP, VERSION, "gpudevices", uuid.lower(), {"spec": spec})
+
+    def device_status(self, uuid: str) -> dict[str, Any]:
+        """Return the status of a GPU."""
+        found = self._objects.get_cluster_custom_object(GROUP, VERSION, "gpudevices", uuid.lower())
+        status: dict[str, Any] = found["status"]
+        return status
 
     def delete_device(self, uuid: str) -> None:
         """Delete a GPUDevice."""

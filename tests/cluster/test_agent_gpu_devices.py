@@ -129,7 +129,7 @@ def test_people_close_a_gpu_to_further_pods_and_ask_for_a_mode(node: AgentNode, 
     eventually(lambda: view.condition(uuid, "Ready") == ("True", "Offered"))
     eventually(lambda: view.condition(uuid, "ModePending") == ("True", "NotAvailable"))
     assert view.status(uuid)["mode"] == "timeslice"
-    eventually(lambda: "set spec.mode back" in view.events(uuid.lower()).get("ModeNotAvailable", ""))
+    eventually(lambda: "no MPS daemon runs on the node" in view.events(uuid.lower()).get("ModeNotAvailable", ""))
     eventually(lambda: view.status(uuid)["observedGeneration"] == view.device(uuid)["metadata"]["generation"])
 
 

@@ -126,6 +126,27 @@ def test_an_agent_writes_the_gpus_of_its_own_node(
 
 
 @pytest.mark.usefixtures("policy")
+def test_whoever_may_release_gpus_says_that_nothing_is_known_of_them_and_no_more(
+    api: client.ApiClient, namespace: str, token_of: Tokens, gpu: str
+) -> None:
+    create(api, gpu)
+    write(api, gpu, node="gone", health="Healthy")
+    rights, name = client.RbacAuthorizationV1Api(api), f"release-{namespace}"
+    rule = {"apiGroups": [GROUP], "resources": ["gpudevices"], "verbs": ["release"]}
+    with client_for(token_of("")) as nobody:
+        assert "this one says none" in refusal(lambda: write(nobody, gpu, health="Unknown"))
+        rights.create_cluster_role({"metadata": {"name": name}, "rules": [rule]})
+        reference = {"kind": "ClusterRole", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+        subjects = [{"kind": "ServiceAccount", "name": AGENT, "namespace": namespace}]
+        rights.create_cluster_role_binding({"metadata": {"name": name}, "roleRef": reference, "subjects": subjects})
+        eventually(lambda: refusal(lambda: write(nobody, gpu, health="Unknown")) == "")
+        for status in ({"health": "Healthy"}, {"node": "here", "health": "Unknown"}):
+            assert "this one says none" in refusal(lambda status=status: write(nobody, gpu, **status))  # type: ignore[misc]
+    rights.delete_cluster_role_binding(name)
+    rights.delete_cluster_role(name)
+
+
+@pytest.mark.usefixtures("policy")
 def test_an_agent_does_its_work_under_the_policy(
     c_build: Path, fake_node: FakeNode, token_of: Tokens, view: ClusterView
 ) -> None:

@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 USER = "system:serviceaccount:default:orion-operator"
 POLICIES = ROLE.with_name("policies.yaml")
 MARKS_POLICY = "orion-pods-keep-their-marks"
-ASKED_BY_POLICY = ("orion.gpu", "grants", "update")
-GPU = "GPU-00000000-0000-4000-8000-000000000000"
+ASKED_BY_POLICY = {("orion.gpu", "grants", "update"), ("orion.gpu", "gpudevices", "release")}
+GPU, LOST_GPU = (f"GPU-00000000-0000-4000-8000-00000000000{number}" for number in range(2))
 
 
 class Audited(NamedTuple):
@@ -68,7 +68,7 @@ def test_every_right_is_used_and_none_is_missing(audited: Audited, tmp_path: Pat
         process.wait_until_ready()
         _all_that_it_does(audited)
         eventually(lambda: ("coordination.k8s.io", "leases", "update") in _asked(audited.log))  # a renewal
-        assert _asked(audited.log) | {ASKED_BY_POLICY} == _granted()
+        assert _asked(audited.log) | ASKED_BY_POLICY == _granted()
 
         # The one rule that no request shows: the policy on pods asks for it.
         _without_grants(audited)
@@ -111,6 +111,8 @@ def _all_that_it_does(audited: Audited) -> None:
     eventually(lambda: world.grant("mild").get("shareGeneration") == 1)
     eventually(lambda: world.condition("mild", "Ready") == ("True", "Granted"))
     eventually(lambda: "orion/gpus" in (core.read_node("node").metadata.labels or {}))
+    world.fake_agent_says(LOST_GPU, node="gone", health="Healthy")
+    eventually(lambda: world.device_status(LOST_GPU)["health"] == "Unknown")
 
 
 def _granted() -> set[tuple[str, str, str]]:

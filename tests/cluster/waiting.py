@@ -1,13 +1,16 @@
-"""Waiting for what a control plane does in its own time: a condition with a deadline, never a sleep."""
+"""Waiting for what a control plane does in its own time."""
 
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from tests import waiting
+from tests.waiting import DEADLINE
+
+__all__ = ["DEADLINE", "POLL", "eventually"]
+
 Value = TypeVar("Value")
-# Seconds; ten times what the slowest of these things takes on two busy cores.
-DEADLINE = 60.0
 POLL = 0.05
+""" Seconds between two looks, each of which is a request to the API server. """
 
 
 def eventually(condition: Callable[[], Value], deadline: float = DEADLINE, otherwise: str = "") -> Value:
@@ -16,11 +19,4 @@ def eventually(condition: Callable[[], Value], deadline: float = DEADLINE, other
     Raises:
         AssertionError: none was within `deadline` seconds; says the last value, or `otherwise`.
     """
-    end = time.monotonic() + deadline
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end:
-            raise AssertionError(otherwise or f"not within {deadline:.0f} s; last: {value!r}")
-        time.sleep(POLL)
+    return waiting.eventually(condition, otherwise, deadline, POLL)

@@ -163,7 +163,11 @@ class NewApiServer:
 
 
 class Creations:
-    """Pods made at a steady rate, whatever becomes of them; each in its own time, none waiting for another."""
+    """Pods made at a steady rate, each in its own time, none waiting for another.
+
+    They are admitted as any, and not kept: a thousand pods that no node takes keep the scheduler, and later whoever
+    deletes their namespace, from other work.
+    """
 
     def __init__(self, api: client.ApiClient, namespace: str, rate: float) -> None:
         self._core, self._namespace, self._period = client.CoreV1Api(api), namespace, 1 / rate
@@ -199,7 +203,7 @@ class Creations:
         metadata = {"name": name, "annotations": {"orion/priority": "be"}}
         try:
             made: Any = self._core.create_namespaced_pod(
-                self._namespace, {"metadata": metadata, "spec": {"containers": [container]}}
+                self._namespace, {"metadata": metadata, "spec": {"containers": [container]}}, dry_run="All"
             )
         except Exception as error:
             self.refused.append(f"{name}: {getattr(error, 'body', error)}")

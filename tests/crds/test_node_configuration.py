@@ -1,10 +1,7 @@
 """The file of nodes' settings: defaults, what differs on a node, and sentences for what has no meaning."""
 
-from pathlib import Path
-
 import pytest
 
-from orion.crds import node_configuration
 from orion.crds.errors import Unreadable
 from orion.crds.node_configuration import DeviceListStrategy, NodeSettings, SlotNumbers, parse
 
@@ -49,7 +46,5 @@ def test_what_has_no_meaning_is_refused_with_the_place(text: str, named: str) ->
         parse(text, "file")
 
 
-def test_defaults_and_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_what_nobody_says_is_the_default() -> None:
     assert NodeSettings().slots_of("GPU-x", 0) == SlotNumbers(hp=1, be=8)
-    with pytest.raises(Unreadable, match="cannot be read"):
-        node_configuration.read(tmp_path / "none", "node-a")

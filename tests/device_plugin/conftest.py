@@ -24,7 +24,7 @@ class Node:
         self.kubelet = StandInKubelet(folder / "kubelet")
         self.agent = ScriptedAgent(self.root)
         self.environment = {"ORION_SIM_STATE": str(folder / "sim")}
-        self.options: list[str] = []
+        self.options = ["--agent-patience", "1"]
         self.plugins: list[PluginProcess] = []
 
     def plugin(self, *options: str) -> PluginProcess:
@@ -41,6 +41,11 @@ class Node:
         eventually(lambda: self.kubelet.allocatable(BE) == be, f"{be} of {BE} are allocatable", seconds)
         if hp is not None:
             eventually(lambda: self.kubelet.allocatable(HP) == hp, f"{hp} of {HP} are allocatable", seconds)
+
+    def until_heard(self) -> None:
+        """Wait until the newest plugin hears the agent: from then on no container waits for it."""
+        metrics = self.plugins[-1].metrics
+        eventually(lambda: metrics()["orion_device_plugin_agent_connected"] == 1, "the plugin hears the agent")
 
     def close(self) -> None:
         for plugin in self.plugins:

@@ -5,21 +5,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-DEADLINE = 60.0
-""" Seconds after which a failure is one: far beyond what anything takes. """
+from tests.waiting import DEADLINE, eventually
 
-
-def eventually(condition: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
-    """Wait for a condition; fail with `what` when it does not come."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.005)
+__all__ = ["DEADLINE", "PluginProcess", "eventually"]
 
 
 class PluginProcess:

@@ -76,7 +76,7 @@ class RealNode(Node):
         super().__init__(folder)
         self.configuration = folder / "node.yaml"
         self.environment |= {"ORION_SIM_GPUS": str(gpus), "ORION_SIM_SEED": folder.name, "NODE_NAME": "this-node"}
-        self.options = ["--configuration", str(self.configuration)]
+        self.options += ["--configuration", str(self.configuration)]
         self._agent_process: subprocess.Popen[bytes] | None = None
         self.containers: list[Container] = []
         self.configure()

@@ -52,16 +52,36 @@ def test_slot_and_hook_are_mounted_read_only(bench: Bench) -> None:
     assert mounts(answer) == {
         "/run/orion/lib": str(bench.files.current),
         f"/run/orion/slots/{GPUS[0]}": str(bench.root / "gpus" / GPUS[0] / "be-0"),
+        f"/run/orion/mps/{GPUS[0]}": str(bench.root / "mps" / GPUS[0] / "clients"),
     }
-    assert dict(answer.envs) == {"NVIDIA_VISIBLE_DEVICES": GPUS[0]}
-    for folder in ("", "gpus", f"gpus/{GPUS[0]}", f"gpus/{GPUS[0]}/be-0"):
+    assert dict(answer.envs) == {
+        "NVIDIA_VISIBLE_DEVICES": GPUS[0],
+        "CUDA_MPS_PIPE_DIRECTORY": f"/run/orion/mps/{GPUS[0]}",
+    }
+    for folder in ("", "gpus", f"gpus/{GPUS[0]}", f"gpus/{GPUS[0]}/be-0", "mps", f"mps/{GPUS[0]}/clients"):
         assert (bench.root / folder).stat().st_mode & 0o777 == 0o755
 
 
 def test_the_same_in_any_order_again_and_again(bench: Bench) -> None:
     answers = [bench.allocate(*ids).SerializeToString(deterministic=True) for ids in ((BE0, OTHER), (OTHER, BE0))]
     assert len({*answers, bench.allocate(BE0, OTHER).SerializeToString(deterministic=True)}) == 1
-    assert dict(bench.allocate(OTHER, BE0).envs) == {"NVIDIA_VISIBLE_DEVICES": ",".join(GPUS[:2])}
+    assert bench.allocate(OTHER, BE0).envs["NVIDIA_VISIBLE_DEVICES"] == ",".join(GPUS[:2])
+
+
+def test_no_mode_of_a_gpu_changes_what_a_container_gets(bench: Bench) -> None:
+    before = bench.allocate(BE0).SerializeToString(deterministic=True)
+    (bench.root / "mps" / GPUS[0] / "wanted").write_text("{}")
+    assert bench.allocate(BE0).SerializeToString(deterministic=True) == before
+
+
+def test_several_gpus_of_one_container_are_in_mode_timeslice(bench: Bench) -> None:
+    answer = bench.allocate(BE0, OTHER)
+    assert not [mount for mount in answer.mounts if "mps" in mount.container_path]
+    assert answer.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/orion/mps"  # where nothing is
+    (bench.root / "mps" / GPUS[1]).mkdir(parents=True)
+    (bench.root / "mps" / GPUS[1] / "wanted").write_text("{}")
+    with pytest.raises(BadRequest, match=f"GPU {GPUS[1]} is in mode mps, and a container with 2 GPUs"):
+        bench.allocate(BE0, OTHER)
 
 
 def test_cdi_by_annotation(bench: Bench) -> None:
@@ -70,7 +90,7 @@ def test_cdi_by_annotation(bench: Bench) -> None:
     assert dict(answer.annotations) == {
         "cdi.k8s.io/orion-device-plugin_be": f"nvidia.com/gpu={GPUS[0]},nvidia.com/gpu={GPUS[1]}"
     }
-    assert not answer.envs
+    assert "NVIDIA_VISIBLE_DEVICES" not in answer.envs
 
 
 def test_cdi_by_the_field_of_the_cri(bench: Bench) -> None:
@@ -106,7 +126,7 @@ def test_device_nodes_and_the_drivers_libraries(bench: Bench, root: str) -> None
         assert found[f"/usr/lib/x86_64-linux-gnu/{name}"] == real
     assert "/usr/lib64/libnvidia-ml.so.580.65" in found
     assert not any("glcore" in path or path.endswith("libcuda.so") for path in found)
-    assert not answer.envs
+    assert "NVIDIA_VISIBLE_DEVICES" not in answer.envs
 
 
 def test_a_driver_that_is_not_there_is_a_sentence(bench: Bench) -> None:

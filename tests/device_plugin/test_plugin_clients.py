@@ -121,6 +121,7 @@ def test_hold_keeps_a_container_until_the_agent_is_there(bare_whole_node: RealNo
     with pytest.raises(StartFailed, match="onNoAgent is hold"):
         node.start("train")
     node.start_agent()
+    node.until_heard()
     client = node.start("train")
     client.do("begin")
     node.until_seated(client, given[0])

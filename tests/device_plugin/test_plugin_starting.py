@@ -3,13 +3,14 @@
 import shutil
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.device_plugin.conftest import BE, HP, Node
-from tests.device_plugin.plugin_process import eventually
+from tests.device_plugin.plugin_process import DEADLINE, eventually
 from tests.device_plugin.scripted_agent import GPUS, devices
 from tests.device_plugin.stand_in_kubelet import AdmissionFailed, StartFailed
 from tests.hook.containers import require_root
@@ -70,9 +71,27 @@ def test_without_an_agent_allocation_goes_on_and_containers_start(node: Node) ->
     node.plugins[0].until_said(f"a container with {given[0]} starts while no agent answers")
 
 
+def test_a_start_waits_for_an_agent_that_is_being_replaced(bare_node: Node) -> None:
+    node = bare_node
+    node.options = ["--agent-patience", "25"]
+    node.agent.start()
+    node.kubelet.start()
+    plugin = node.plugin()
+    node.until_allocatable(3, hp=1)
+    given = node.kubelet.admit("pod", "main", be=1)
+    node.agent.stop()
+    eventually(lambda: plugin.metrics()["orion_device_plugin_agent_connected"] == 0, "the plugin has lost the agent")
+    with ThreadPoolExecutor(1) as kubelet:
+        starting = kubelet.submit(node.kubelet.start_container, "pod", "main")
+        node.agent.start()
+        assert starting.result(DEADLINE)
+    assert node.agent.prepared == given
+    assert "starts while no agent answers" not in plugin.log
+
+
 def test_without_an_agent_hold_holds_until_it_is_back(bare_node: Node) -> None:
     node = bare_node
-    node.options = ["--configuration", str(configured(node, onNoAgent="hold"))]
+    node.options += ["--configuration", str(configured(node, onNoAgent="hold"))]
     node.agent.start()
     node.kubelet.start()
     node.plugin()
@@ -82,6 +101,7 @@ def test_without_an_agent_hold_holds_until_it_is_back(bare_node: Node) -> None:
     with pytest.raises(StartFailed, match="onNoAgent is hold"):
         node.kubelet.start_container("pod", "main")
     node.agent.start()
+    node.until_heard()
     node.kubelet.start_container("pod", "main")
 
 
@@ -101,6 +121,7 @@ def test_fail_closed_waits_for_the_agent_at_every_later_start(node: Node) -> Non
     with pytest.raises(StartFailed, match="failClosed"):
         node.kubelet.start_container("closed", "main")
     node.agent.start()
+    node.until_heard()
     node.kubelet.start_container("closed", "main")
 
 
@@ -113,6 +134,7 @@ def test_an_agent_that_does_not_know_the_pod_yet_changes_nothing_of_fail_closed(
         node.kubelet.start_container("pod", "main")
     node.agent.knows_pods = True
     node.agent.start()
+    node.until_heard()
     node.kubelet.start_container("pod", "main")
     node.agent.stop()
     node.kubelet.start_container("pod", "main")  # by the agent's last word it is not failClosed any more

@@ -10,21 +10,17 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.waiting import eventually
+
+__all__ = ["DEADLINE", "MILLISECOND", "Answer", "Client", "ClientDied", "busy", "eventually", "warm"]
 
 MILLISECOND = 1_000_000
 DEADLINE = 20.0
 """ Seconds after which an answer is not expected any more; far beyond what any takes, so that a hang is a failure. """
-
-
-def eventually(condition: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
-    """Wait for a condition; fail with `what` when it does not come."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.002)
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,8 @@ def welcome(machine: Machine, wrong_page: int = -1, count: int = 4, **wrong: int
 
 
 WRONG = [
-    pytest.param({"layout": 2}, id="layout"),
+    pytest.param({"layout": 0}, id="layout-too-old"),
+    pytest.param({"layout": layout.LAYOUT_VERSION + 2}, id="layout-too-new"),
     pytest.param({"magic": 1}, id="magic"),
     pytest.param({"kind": 9}, id="kind"),
     pytest.param({"gpu": 1}, id="gpu"),

@@ -4,12 +4,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.waiting import eventually
 
 DEADLINE = 20.0
 Start = Callable[..., subprocess.Popen[str]]
@@ -58,13 +59,6 @@ def records(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 def kernels(folder: Path) -> dict[str, dict[str, Any]]:
     return {record["name"]: record for record in records(folder, "kernel")}
-
-
-def eventually(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.01)
 
 
 def test_kernels_are_told_apart_by_name_grid_block_and_dynamic_shared_memory(start: Start, tmp_path: Path) -> None:

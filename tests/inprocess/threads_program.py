@@ -62,7 +62,7 @@ def be_waits_for_hp() -> None:
 
     def be(client: Client) -> None:
         launched.wait()
-        gpu.launch(1, client.stream)
+        gpu.launch(30, client.stream)  # so long that hp's thread has looked at the clock meanwhile
         ends["be"] = gpu.synchronise()
 
     with Scheduler(clients=["be", "hp"], policy="gate") as scheduler:

@@ -1,6 +1,6 @@
 """What a test of the node tier gets: a cluster with a real node, a namespace of its own on it, and the node itself.
 
-One cluster is for all tests of the run, which come one after the other. A test that breaks a component of the node
+One cluster is for all tests of a worker, which come one after the other. A test that breaks a component of the node
 repairs it; a test that wants a second node takes `second_node`.
 """
 
@@ -52,7 +52,11 @@ def node(cluster: Cluster) -> Node:
 @pytest.fixture(scope="session")
 def orion(cluster: Cluster) -> Iterator[Orion]:
     """Orion on the cluster, with two simulated GPUs on `node-1`, and the image of the examples there."""
-    installed = Orion(cluster)
+    impatient = {
+        "agent": ["--recovery-seconds", "1", "--claim-seconds", "1"],
+        "device-plugin": ["--agent-patience", "2"],
+    }
+    installed = Orion(cluster, options=impatient)
     try:
         installed.start()
         yield installed

@@ -52,14 +52,15 @@ def look_inside(tenants: Tenants, gpus: GpuNode, name: str) -> None:
     assert status["Uid"].split() == [str(ANYBODY)] * 4
     assert (int(status["CapEff"], 16), int(status["CapBnd"], 16), status["NoNewPrivs"]) == (0, 0, "1")
 
-    slot = f"/run/orion/slots/{uuid}"
+    slot, mps = f"/run/orion/slots/{uuid}", f"/run/orion/mps/{uuid}"
     libraries = [f"/usr/{folder}/libcuda.so.1" for folder in ("lib/x86_64-linux-gnu", "lib64")]
-    read_only = [("/run/orion/lib", False), (slot, False), *((library, False) for library in libraries)]
+    read_only = [("/run/orion/lib", False), (slot, False), (mps, False), *((library, False) for library in libraries)]
     assert reached(process) == sorted([*read_only, ("/run/orion-sim", True)])
     inside = process / "root"
     sockets = [path for path in inside.glob("run/orion/**/*") if path.is_socket()]
     assert sockets == [inside / slot[1:] / "agent.sock"]
-    for folder in (slot, "/run/orion/lib", "/run/orion", "/"):
+    assert not list((inside / mps[1:]).iterdir())  # the GPU is not in mode mps
+    for folder in (slot, mps, "/run/orion/lib", "/run/orion", "/"):
         with pytest.raises(OSError, match="Read-only file system"):
             (inside / folder[1:] / "anything").touch()
 

@@ -5,12 +5,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.waiting import eventually
+
+__all__ = ["GPU", "AgentProcess", "eventually"]
 
 GPU = "GPU-00000000-0000-4000-8000-000000000000"
 
@@ -34,20 +38,12 @@ int orion_sim_gpu_processes(int i, uint32_t *p, uint64_t *m, int n) { (void)i, (
 """
 
 
-def eventually(condition: Callable[[], object], what: str, seconds: float = 10.0) -> None:
-    """Wait for a condition; fail with `what` when it does not come."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.005)
-
-
 class AgentProcess:
     """An agent that can be killed and started again on the same root."""
 
     def __init__(self, root: Path, library: Path) -> None:
         self.root = root
-        self._library = library
+        self.library = library
         self.process: subprocess.Popen[str] | None = None
 
     @property
@@ -58,7 +54,7 @@ class AgentProcess:
     def command(self, *options: str) -> list[str]:
         return [
             *(sys.executable, "-m", "orion.node_agent", "--root", str(self.root)),
-            *("--gpus", "simulated", "--simulated-library", str(self._library), "--metrics-address", "", *options),
+            *("--gpus", "simulated", "--simulated-library", str(self.library), "--metrics-address", "", *options),
         ]
 
     def start(self, *options: str) -> None:

@@ -1,36 +1,24 @@
-"""Who holds a slot, for any word of kubelet and API server; who decides a policy; and slots under any configuration."""
+"""Who holds a slot, for any word of kubelet and API server."""
 
 import asyncio
-import itertools
-import json
 import math
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orion.crds.grant import GrantedPolicy
-from orion.crds.policy import PolicyName
-from orion.hook import layout
-from orion.node_agent.agent import Agent
 from orion.node_agent.cluster.contested import Contested
-from orion.node_agent.cluster.granted_policy import as_page
-from orion.node_agent.cluster.grants import Grants, decide
+from orion.node_agent.cluster.grants import Grants
 from orion.node_agent.cluster.identity import Hold, Identity, join
 from orion.node_agent.cluster.pod_resources import Claim, KubeletAway, claims
 from orion.node_agent.cluster.pods import Pod
-from orion.node_agent.cluster.state import Asking
-from orion.node_agent.holders import Holder, NoHolders
+from orion.node_agent.holders import Holder
 from orion.node_agent.kubelet import api_pb2
-from orion.node_agent.root import Root
-from orion.node_agent.settings import AgentSettings, PolicySettings
-from orion.node_agent.slots import Slot
-from tests.node_agent.one_gpu import GPU, OneGpu, agent_of_one_gpu
+from orion.node_agent.settings import PolicySettings
+from tests.node_agent.one_gpu import GPU, agent_of_one_gpu
 
 DEFAULT = PolicySettings().as_page()
 SLOTS = [(GPU, "be-0"), (GPU, "be-1")]
@@ -278,104 +266,3 @@ async def test_what_was_read_of_grants_does_not_change() -> None:
             grants.apply(holds, frozenset(), True)
             list(granted), list(policies)  # raises RuntimeError where they have changed
             assert {(GPU, row.name) for row in grants.held(GPU)} == holds.keys()
-
-
-# -- Policies ----------------------------------------------------------------------------------------------------------
-
-policies = st.builds(
-    GrantedPolicy,
-    policy=st.sampled_from(PolicyName),
-    max_slowdown_milli=st.none() | st.integers(0, 100_000),
-    sharing_cost_milli=st.none() | st.integers(0, 100_000),
-    minimum_share_milli=st.none() | st.integers(0, 100_000),
-    window_us=st.none() | st.integers(1, 60_000_000),
-    linger_floor_us=st.none() | st.integers(1, 60_000_000),
-    linger_ceiling_us=st.none() | st.integers(1, 60_000_000),
-    reef_depth=st.none() | st.integers(1, 4_096),
-)
-asking_pods = st.lists(st.tuples(st.integers(1, 3).map(str), policies), max_size=4).map(
-    lambda found: [
-        (created, Asking(Holder("n", f"p{number}", "main", f"u{number}"), f"hp-{number}", f"n/s{number}", policy))
-        for number, (created, policy) in enumerate(found)
-    ]
-)
-
-
-@given(asking_pods)
-@settings(deadline=None, max_examples=60)
-def test_the_oldest_decides_in_whatever_order_they_are_seen(asking: list[tuple[str, Asking]]) -> None:
-    decisions = [decide(order, DEFAULT) for order in itertools.permutations(asking)]
-    assert all(each == decisions[0] for each in decisions)
-    deciding, conflicting = decisions[0]
-    assert (deciding is None) == (not asking)
-    if deciding is not None:
-        created = {each.slot: at for at, each in asking}
-        assert created[deciding.slot] == min(created.values())
-        policy = as_page(deciding.policy, DEFAULT)
-        for _, each in asking:
-            assert (each in conflicting) == (as_page(each.policy, DEFAULT) != policy)
-
-
-@given(policies)
-@settings(deadline=None)
-def test_no_grant_makes_a_page_that_could_not_be(granted: GrantedPolicy) -> None:
-    page = as_page(granted, DEFAULT)
-    assert 0 < page.linger_floor_ns <= page.linger_ceiling_ns <= 10**9
-    assert 50_000 <= page.window_ns <= 10**9
-    assert 1_000 <= page.max_slowdown_milli <= 100_000
-    assert 1_000 <= page.sharing_cost_milli <= 100_000
-    assert 0 <= page.minimum_share_milli <= 500
-    assert as_page(GrantedPolicy(), DEFAULT) == DEFAULT
-
-
-# -- Slots under a configuration that changes --------------------------------------------------------------------------
-
-
-class Told(NoHolders):
-    """Holders as a test says."""
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-        self.certain = True
-
-    def holds(self, slot: Slot) -> bool:
-        return slot.name in self.names
-
-    def held(self, gpu: str) -> dict[str, layout.Role]:
-        return {name: layout.Role.HP if name.startswith("hp") else layout.Role.BE for name in self.names}
-
-
-step = st.tuples(
-    st.integers(0, 2), st.integers(0, 3), st.sets(st.sampled_from(["hp-0", "hp-2", "be-1", "be-5"])), st.booleans()
-)
-
-
-@given(st.lists(step, min_size=1, max_size=8))
-@settings(deadline=None, max_examples=25)
-def test_a_slot_that_is_held_outlives_its_configuration(steps: list[tuple[int, int, set[str], bool]]) -> None:
-    async def follow(folder: Path) -> None:
-        file, told = folder / "nodes.yaml", Told()
-        file.write_text("{version: v1}")
-        agent = Agent(AgentSettings(root=folder / "root", configuration=file), Root(folder / "root"), OneGpu())
-        agent.holders = told
-        agent.start()
-        try:
-            there = {slot.name for slot in agent.gpus[GPU].board.slots.values()}
-            for number, (hp, be, told.names, told.certain) in enumerate(steps):
-                # The same size each time and within one tick of the clock: only the name in it is sure to differ.
-                new = folder / f"new-{number}"
-                new.write_text(json.dumps({"version": "v1", "slots": {"hp": hp, "be": be}}))
-                new.rename(file)
-                (offered,) = agent.offering.look().gpus or (None,)
-                wanted = {f"hp-{each}" for each in range(hp)} | {f"be-{each}" for each in range(be)}
-                expected = wanted | told.names | (set() if told.certain else there)
-                there = set(offered.slots) if offered else set()
-                assert there == expected
-                assert set(offered.held if offered else ()) == told.names
-                assert all((folder / "root" / "gpus" / GPU / name / "agent.sock").is_socket() for name in there)
-        finally:
-            agent.stop()
-            agent.root.close()
-
-    with tempfile.TemporaryDirectory(prefix="orion-", dir="/tmp") as folder:
-        asyncio.run(follow(Path(folder)))

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -17,73 +16,12 @@ import pytest
 from orion.hook import layout
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient, RequestRefused
+from tests.node_agent.agent_in_cluster import SECONDS, Node, grant
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
-from tests.node_agent.node_stand_in import NODE, StandInKubelet, StandInPods
+from tests.node_agent.node_stand_in import NODE
 from tests.node_agent.protocol_client import ProtocolClient, current_grant, current_policy
 
 MIB = 1 << 20
-SECONDS = 30.0
-
-
-def grant(priority: str = "be", container: str = "main", share: str = "a-share", **fields: Any) -> dict[str, Any]:
-    """Return a pod's grant; `policy` and `failClosed` are the pod's, the rest its container's."""
-    told: dict[str, Any] = {"format": 1, "priority": priority, "share": share, "shareUid": "u", "shareGeneration": 3}
-    told |= {name: fields.pop(name) for name in ("policy", "failClosed") if name in fields}
-    return told | {"containers": {container: {"slots": 1, **fields}}}
-
-
-class Node:
-    """An agent with the two that it asks."""
-
-    def __init__(self, agent: AgentProcess, folder: Path) -> None:
-        self.agent = agent
-        self.kubelet = StandInKubelet(folder / "kubelet.sock")
-        self.kubelet.start()
-        self.pods = StandInPods()
-        self._options = ["--node-name", NODE, "--kubeconfig", str(self.pods.kubeconfig(folder / "kubeconfig"))]
-        self._options += ["--pod-resources", str(self.kubelet.socket)]
-
-    def start(self, *options: str) -> None:
-        self.agent.start(*self._options, *options)
-
-    def run(self, pod: str, slot: str, told: dict[str, Any] | None = None, created: int = 0) -> agent_pb2.PreparedSlot:
-        """Let a pod's container begin in a slot, as the kubelet does; return when the agent knows the pod."""
-        self.pods.put(pod, told, created=created)
-        self.kubelet.give(pod, (GPU, slot))
-        return self.prepare(slot)
-
-    def prepare(self, slot: str) -> agent_pb2.PreparedSlot:
-        """Have a slot made ready until its pod is named: on a loaded machine that may take more than its second."""
-        deadline = time.monotonic() + SECONDS
-        while not (prepared := self.prepare_once(slot)).pod:
-            assert time.monotonic() < deadline, f"never: the pod of {slot} is known"
-        return prepared
-
-    def prepare_once(self, slot: str) -> agent_pb2.PreparedSlot:
-        with AgentClient(self.agent.root, timeout=SECONDS) as administrator:
-            return administrator.prepare_slot(GPU, slot)
-
-    def slot(self, name: str) -> agent_pb2.Slot:
-        return {slot.name: slot for slot in self.gpu().slots}[name]
-
-    def gpu(self) -> agent_pb2.Gpu:
-        with AgentClient(self.agent.root) as administrator:
-            return administrator.snapshot().gpus[0]
-
-    def conditions(self) -> dict[str, str]:
-        return {each.reason: each.message for each in self.gpu().conditions}
-
-    def held(self) -> list[str]:
-        with AgentClient(self.agent.root) as administrator:
-            return list(next(administrator.watch_devices()).devices[0].held)
-
-    def offered(self) -> list[str]:
-        with AgentClient(self.agent.root) as administrator:
-            return list(next(administrator.watch_devices()).devices[0].slots)
-
-    def stop(self) -> None:
-        self.kubelet.stop()
-        self.pods.stop()
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ def test_a_board_seats_512_and_keeps_places_for_quiet_slots(agent: AgentProcess)
 
 def test_a_slot_that_joins_too_often_waits_and_says_for_how_long(agent: AgentProcess) -> None:
     def join_again_and_again() -> None:
-        for _ in range(800):
+        for _ in range(3_000):  # some 600 where the machine is quick; it must be quicker than 50 a second
             ProtocolClient(agent.slot("be-0")).join().close()
 
     with pytest.raises(Refused) as refusal:

@@ -1,5 +1,6 @@
 """Metrics: what is shown, that `docs/metrics.md` names it all, and that no page content can break it."""
 
+import contextlib
 import os
 import re
 import socket
@@ -109,6 +110,15 @@ def test_who_dawdles_keeps_nobody_waiting(stopped_agent: AgentProcess, address: 
     assert scrape(address)
     for sock in idle:
         sock.close()
+
+
+def test_a_peer_with_many_connections_keeps_no_other_out(stopped_agent: AgentProcess, address: str) -> None:
+    host, _, port = address.partition(":")
+    with contextlib.ExitStack() as stack:
+        for _ in range(64):
+            stack.enter_context(socket.create_connection((host, int(port)), source_address=("127.0.0.2", 0)))
+        for _ in range(3):
+            assert scrape(address)
 
 
 def test_what_overlap_did_is_shown(stopped_agent: AgentProcess, address: str) -> None:

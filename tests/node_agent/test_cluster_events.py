@@ -2,15 +2,23 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from orion.api_server.requests import ApiError
+from orion.crds.policy import Priority
 from orion.node_agent.cluster import events
+from orion.node_agent.cluster.device_events import say_of_pods
 from orion.node_agent.cluster.events import Events, Subject, device, node, pod
+from orion.node_agent.cluster.state import GpuState, HeldSlot, PolicyState
+from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.holders import Holder
+from orion.node_agent.settings import PolicySettings
+from orion.node_agent.snapshots import GpuView
 
+GPU = "GPU-00000000-0000-4000-8000-000000000000"
 POD = pod(Holder("team", "train-0", "main", "a-uid"))
 
 
@@ -116,3 +124,41 @@ def test_one_object_cannot_use_up_what_others_have_to_say() -> None:
 
     posted(server, events._BURST + 1, say)
     assert server.bodies[-1]["reason"] == "GPUNotOffered"
+
+
+# -- Memory that was promised twice ------------------------------------------------------------------------------------
+
+
+def reserving(*mib: int) -> GpuState:
+    """A GPU whose pods reserve so much of it."""
+    held = [
+        HeldSlot(GPU, f"be-{number}", Priority.BE, Holder("team", f"p{number}", "main", f"u{number}"))
+        for number, _ in enumerate(mib)
+    ]
+    slots = [replace(slot, memory_request_bytes=each << 20) for slot, each in zip(held, mib, strict=True)]
+    return GpuState(
+        GPU, {}, (*slots, HeldSlot(GPU, "be-9", Priority.BE, None)), PolicyState(PolicySettings().as_page())
+    )
+
+
+def test_each_pod_that_reserves_memory_of_a_gpu_that_has_too_little_hears_of_it_once() -> None:
+    server = Server()
+    page = PolicySettings().as_page()
+    view = GpuView(Gpu(GPU, 0, "a name", 100 << 20), page, 0.0, 0, (), ())
+
+    def say(speaker: Events) -> None:
+        say_of_pods(speaker, view, reserving(60, 40))  # up to the last byte is as promised
+        for _ in range(2):
+            say_of_pods(speaker, view, reserving(60, 0, 41))
+
+    posted(server, 2, say)
+    assert [body["regarding"]["name"] for body in server.bodies] == ["p0", "p2"]
+    assert {body["reason"] for body in server.bodies} == {"MemoryOverReserved"}
+    assert "reserve 101 MiB of its 100 MiB, of which this one reserves 41 MiB" in server.bodies[1]["note"]
+
+    def say_more(speaker: Events) -> None:
+        say_of_pods(speaker, replace(view, gpu=Gpu(GPU, 0, "a name", 0)), reserving(60, 41))  # not known
+        say_of_pods(speaker, view, reserving(60, 0, 41, 1))
+
+    posted(server, 3, say_more)
+    assert sorted(body["regarding"]["name"] for body in server.bodies[2:]) == ["p0", "p2", "p3"]

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from orion.node_agent.cluster.coexistence import Coexistence, offered_by
-from orion.node_agent.cluster.pod_resources import KubeletAway
+from orion.node_agent.cluster.coexistence import Coexistence, claims_of_others
+from orion.node_agent.cluster.pod_resources import KubeletAway, devices
 from orion.node_agent.gpus.interface import Gpu
+from orion.node_agent.kubelet import api_pb2
 
 FIRST, SECOND = (Gpu(f"GPU-0000000{number}-0000-4000-8000-00000000000a", number, "", 1) for number in (0, 1))
 
@@ -27,13 +28,26 @@ OFFERED = [
 
 @pytest.mark.parametrize(("allocatable", "gpus"), OFFERED, ids=range(len(OFFERED)))
 def test_a_device_is_known_by_its_id(allocatable: dict[str, list[str]], gpus: list[Gpu]) -> None:
-    assert offered_by(allocatable, [FIRST, SECOND]) == {gpu.uuid: tuple(allocatable) for gpu in gpus}
+    assert claims_of_others(allocatable, [FIRST, SECOND]) == {(gpu.uuid, *allocatable) for gpu in gpus}
+
+
+def judge(told: list[str], claim_seconds: float = 60.0) -> Coexistence:
+    """A judge of two GPUs, which writes down what it says of the first whenever it changes its mind."""
+    offering = SimpleNamespace(settings=None)
+    agent: Any = SimpleNamespace(
+        offering=offering,
+        settings=SimpleNamespace(claim_seconds=claim_seconds),
+        gpus={gpu.uuid: SimpleNamespace(board=SimpleNamespace(gpu=gpu)) for gpu in (FIRST, SECOND)},
+    )
+    made = Coexistence(agent, SimpleNamespace())  # type: ignore[arg-type]
+    offering.changed = lambda: told.append(made.verdict(FIRST.uuid).reason)
+    return made
 
 
 def test_the_kubelets_last_word_stands_while_it_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orion.node_agent.cluster.coexistence._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("orion.node_agent.cluster.coexistence._LOOK_SECONDS", 0.001)
     answers: list[dict[str, list[str]] | None] = [{"nvidia.com/gpu": [FIRST.uuid]}, None, None, {}]
-    changes: list[str] = []
+    told: list[str] = []
     asked = asyncio.Event()
 
     async def allocatable() -> dict[str, list[str]]:
@@ -42,32 +56,62 @@ def test_the_kubelets_last_word_stands_while_it_is_away(monkeypatch: pytest.Monk
             await asyncio.Event().wait()
         answer = answers.pop(0)
         if answer is None:
+            assert told == ["OfferedByAnother"]
             raise KubeletAway("UNAVAILABLE: no such file")
         return answer
 
-    offering = SimpleNamespace(settings=None, changed=lambda: changes.append(judge.verdict(FIRST.uuid).reason))
-    agent: Any = SimpleNamespace(
-        offering=offering, gpus={gpu.uuid: SimpleNamespace(board=SimpleNamespace(gpu=gpu)) for gpu in (FIRST, SECOND)}
-    )
-    kubelet: Any = SimpleNamespace(allocatable=allocatable)
-    judge: Coexistence = Coexistence(agent, kubelet)
+    async def pods() -> list[api_pb2.PodResources]:
+        return []
+
+    coexistence = judge(told, claim_seconds=0.0)
+    monkeypatch.setattr(coexistence, "_kubelet", SimpleNamespace(allocatable=allocatable, pods=pods))
 
     async def scenario() -> None:
-        running = asyncio.create_task(judge.run())
+        running = asyncio.create_task(coexistence.run())
         await asyncio.wait_for(asked.wait(), 60)
         running.cancel()
 
     asyncio.run(scenario())
-    assert changes == ["OfferedByAnother", ""]
+    assert told == ["OfferedByAnother", ""]
+
+
+def test_a_claim_stands_for_a_while_after_it_was_seen_last() -> None:
+    """The kubelet offers healthy devices only: a plugin that is replaced, or whose GPU is ill, has none meanwhile."""
+    told: list[str] = []
+    coexistence, offered = judge(told), {"nvidia.com/gpu": [FIRST.uuid]}
+    coexistence._take(offered, {}, now=0.0)
+    coexistence._take({}, {}, now=59.0)
+    coexistence._take(offered, {}, now=60.0)
+    coexistence._take({}, {}, now=119.0)
+    assert told == ["OfferedByAnother"]
+    coexistence._take({}, {}, now=121.0)
+    assert told == ["OfferedByAnother", ""]
+
+
+def test_a_claim_stands_as_long_as_a_container_has_the_device() -> None:
+    told: list[str] = []
+    coexistence = judge(told)
+    container = api_pb2.ContainerResources(
+        name="main", devices=[api_pb2.ContainerDevices(resource_name="nvidia.com/gpu", device_ids=[FIRST.uuid])]
+    )
+    held = devices([api_pb2.PodResources(name="theirs", namespace="team", containers=[container, container])])
+    assert held == {"nvidia.com/gpu": [FIRST.uuid] * 2}
+    coexistence._take({}, held, now=0.0)  # also where it was never offered since this agent began
+    coexistence._take({}, held, now=1_000.0)
+    assert coexistence.others(FIRST.uuid) == ("nvidia.com/gpu",)
+    assert coexistence.others(SECOND.uuid) == ()
+    coexistence._take({}, {}, now=1_059.0)
+    assert told == ["OfferedByAnother"]
+    coexistence._take({}, {}, now=1_061.0)
+    assert told == ["OfferedByAnother", ""]
 
 
 def test_people_may_say_that_both_are_to_offer_it() -> None:
-    settings = SimpleNamespace(coexist=True)
-    agent: Any = SimpleNamespace(offering=SimpleNamespace(settings=settings), gpus={})
-    judge = Coexistence(agent, SimpleNamespace())  # type: ignore[arg-type]
-    judge._others = {FIRST.uuid: ("nvidia.com/gpu",)}
-    assert judge.verdict(FIRST.uuid).healthy
-    settings.coexist = False
-    verdict = judge.verdict(FIRST.uuid)
+    coexistence = judge([])
+    coexistence._take({"nvidia.com/gpu": [FIRST.uuid], "example.com/vgpu": [FIRST.uuid]}, {}, now=0.0)
+    verdict = coexistence.verdict(FIRST.uuid)
     assert (verdict.healthy, verdict.reason) == (False, "OfferedByAnother")
-    assert "nvidia.com/gpu" in verdict.message
+    assert "example.com/vgpu, nvidia.com/gpu" in verdict.message
+    offering: Any = coexistence._agent.offering
+    offering.settings = SimpleNamespace(coexist=True)
+    assert coexistence.verdict(FIRST.uuid).healthy

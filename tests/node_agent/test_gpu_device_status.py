@@ -28,6 +28,7 @@ from orion.node_agent.cluster.strangers import Found
 from orion.node_agent.conditions import Condition
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.holders import Holder
+from orion.node_agent.mps.modes import Pending
 from orion.node_agent.offering import Verdict
 from orion.node_agent.settings import PolicySettings
 from orion.node_agent.snapshots import ClientView, GpuView, SlotView
@@ -52,7 +53,7 @@ def seen(*clients: ClientView, held: tuple[HeldSlot, ...] = (), role: Priority =
     view = GpuView(Gpu(UUID, 3, "NVIDIA H200", 141 * GIB), PAGE, 0.0, changes.pop("used", 0), (slot,), ())
     state = GpuState(UUID, {Priority.HP: 1, Priority.BE: 8}, held, changes.pop("policy", PolicyState(PAGE)))
     ratios = changes.pop("ratios", {})
-    made = Seen("a-node", GPUDeviceSpec(), 4, view, state, Verdict(), 0.0, (), ratios, "1.0")
+    made = Seen("a-node", GPUDeviceSpec(), 4, view, state, Verdict(), 0.0, (), Mode.TIMESLICE, None, ratios, "1.0")
     return replace(made, **changes)
 
 
@@ -118,7 +119,7 @@ def test_strangers_wishes_and_conflicts_are_conditions() -> None:
     asking = [Asking(replace(HOLDER, pod=name), "hp-0", f"team/{name}", GrantedPolicy()) for name in ("a", "b")]
     strangers = (Found(Process(42, 1, "python", ""), None), Found(Process(43, 1, "python", "u"), HOLDER))
     policy = PolicyState(PAGE, asking[0], (asking[1],))
-    status = status_of(seen(strangers=strangers, policy=policy, spec=GPUDeviceSpec(mode=Mode.MPS)), [])
+    status = status_of(seen(strangers=strangers, policy=policy, mode_pending=Pending("NotAvailable", "No.")), [])
     found = conditions(status)
     assert found["HookInjected"] == ("False", "Unmanaged")
     assert found["ModePending"] == ("True", "NotAvailable")

@@ -13,7 +13,16 @@ from typing import Any
 from orion.operator.reconciler import records
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.state import Key, Kind, State
-from orion.operator.reconciler.writes import Again, EvictPod, PatchNode, PatchPod, PatchShare, PostEvent, Write
+from orion.operator.reconciler.writes import (
+    Again,
+    EvictPod,
+    PatchDevice,
+    PatchNode,
+    PatchPod,
+    PatchShare,
+    PostEvent,
+    Write,
+)
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 Body = dict[str, Any]
@@ -59,7 +68,13 @@ class FakeCluster:
         if isinstance(write, PostEvent):
             self.events.setdefault((write.namespace, write.name), write)
             return None
-        kind = {PatchPod: "Pod", PatchShare: "GPUShare", PatchNode: "Node", EvictPod: "Pod"}[type(write)]
+        kind = {
+            PatchPod: "Pod",
+            PatchShare: "GPUShare",
+            PatchNode: "Node",
+            PatchDevice: "GPUDevice",
+            EvictPod: "Pod",
+        }[type(write)]
         old = self.objects.get((kind, write.at.namespace, write.at.name))
         if old is None:
             return None

@@ -117,6 +117,27 @@ def test_a_pod_without_marks_and_slots_is_not_ours() -> None:
     assert decision.pod is given
 
 
+# -- Runtime class -----------------------------------------------------------------------------------------------------
+
+
+def test_pods_with_slots_get_the_runtime_class_of_the_installation() -> None:
+    decision = decide(pod(), runtime_class="nvidia")
+    assert decision.pod["spec"]["runtimeClassName"] == "nvidia"
+    assert "the pod's runtime class is nvidia, as it names none" in decision.because
+    again = admit(decision.pod, Cluster(), Defaults(runtime_class="nvidia"))
+    assert again.outcome is Outcome.UNCHANGED
+
+
+@pytest.mark.parametrize("given", [pod(runtimeClassName="kata"), pod(GPU, annotations={})], ids=["named", "not ours"])
+def test_other_pods_keep_their_runtime_class(given: dict[str, Any]) -> None:
+    decision = decide(given, runtime_class="nvidia")
+    assert decision.pod["spec"].get("runtimeClassName") == given["spec"].get("runtimeClassName")
+
+
+def test_without_one_in_the_installation_it_is_left_alone() -> None:
+    assert "runtimeClassName" not in decide(pod()).pod["spec"]
+
+
 # -- Preloading --------------------------------------------------------------------------------------------------------
 
 

@@ -49,8 +49,11 @@ def stranger(of: str, **more: Any) -> dict[str, Any]:
     return {"processId": 9, "command": "miner", "pod": {"namespace": "n", "name": of}, **more}
 
 
+NODE = {"kind": "Node", "metadata": {"name": "node"}}
+
+
 def reconciled(*bodies: Body) -> FakeCluster:
-    cluster = FakeCluster(bodies)
+    cluster = FakeCluster([NODE, *bodies])
     Reconciler(cluster, state_of(cluster)).run()
     return cluster
 
@@ -215,7 +218,7 @@ def test_another_shares_policy_on_the_gpu_is_a_conflict_unless_it_is_the_same() 
 
 
 def test_a_slowdown_over_the_limit_is_told_and_does_not_flicker() -> None:
-    bodies = share(priority="hp", maxSlowdown="1.2"), pod("p", priority="hp")
+    bodies = NODE, share(priority="hp", maxSlowdown="1.2"), pod("p", priority="hp")
     held: dict[str, Any] = {"mode": "mps", "heldSlots": [slot("p", "hp-0")]}
 
     def seen(cluster: FakeCluster, slowdown: str) -> str:
@@ -237,7 +240,7 @@ def test_figures_are_written_once_in_thirty_seconds_and_only_past_a_threshold() 
     def with_ratio(ratio: str) -> Body:
         return device(heldSlots=[slot("p")], clients=[row("p", gatedRatio=ratio)])
 
-    cluster = FakeCluster([share(), pod("p"), with_ratio("0.50")])
+    cluster = FakeCluster([NODE, share(), pod("p"), with_ratio("0.50")])
     reconciler = Reconciler(cluster, state_of(cluster))
     reconciler.run()
     state = reconciler.state

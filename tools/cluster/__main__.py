@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tools.cluster import binaries, go_modules, keeping, packages
+from tools.cluster import binaries, example_image, go_modules, helm, keeping, packages, release
 from tools.cluster.access import Access
 from tools.cluster.binaries import Unavailable
 from tools.cluster.control_plane import Failed
@@ -21,6 +21,7 @@ examples:
   python -m tools.cluster build     # only the binaries: minutes the first time, then nothing to do
   python -m tools.cluster up        # a cluster with one node, Orion on it, a simulated GPU; says how to talk to it
   python -m tools.cluster up --nodes 2 --gpus 4 --folder /tmp/second     # another one beside it
+  python -m tools.cluster up --chart            # Kubernetes, and all that is needed to install Orion's chart by Helm
   python -m tools.cluster up --no-orion         # Kubernetes alone
   python -m tools.cluster up --no-node          # a control plane on loopback; needs no root
   python -m tools.cluster on node-1 -- ps ax    # run something on a node
@@ -49,14 +50,26 @@ def nodes_of(folder: Path) -> list[Path]:
     return sorted(init.parent for init in folder.glob("nodes/*/init"))
 
 
+def _called(name: str, program: Path) -> str:
+    """Return how a person calls a program: by its name if that leads to it."""
+    return name if shutil.which(name) == str(program) else str(program)
+
+
 def teach(access: Access) -> None:
     """Say how to use a running cluster."""
     kubectl = binaries.find_all()["kubectl"]
-    name = "kubectl" if shutil.which("kubectl") == str(kubectl) else str(kubectl)
+    name = _called("kubectl", kubectl)
     nodes = nodes_of(access.folder)
     where = "" if access.folder == default_folder() else f" --folder {access.folder}"
     end = "make cluster-down" if not where else f"{sys.executable} -m tools.cluster down{where}"
     print(f"\n  export KUBECONFIG={access.kubeconfig}\n  {name} get nodes\n")
+    if (access.folder / "installable").exists():
+        print(
+            f"Orion's image is on every node. To install the chart, with two simulated GPUs a node, and try it:\n\n"
+            f"  {_called('helm', helm.program())} install orion charts/orion --set simulatedGPUs=2 "
+            f"--namespace {release.NAMESPACE} --create-namespace --wait\n"
+            f"  {name} apply -f examples/\n"
+        )
     if nodes and (access.folder / "orion").exists():
         print(
             "Orion shares a simulated GPU on each node. To try it: kubectl apply -f examples/; examples/README.md says "
@@ -87,14 +100,40 @@ def build(nodes: int) -> int:
     return 0
 
 
-def up(folder: Path, nodes: int, gpus: int) -> int:
-    """Bring what is missing, start a cluster unless it is there, and say how to use it."""
+def make_installable(folder: Path) -> None:
+    """Build Orion's image, and give it and that of the examples to every node."""
+    from tools import image  # it needs more of the machine than a cluster does
+    from tools.image.programs import Failed as NotBuilt
+
+    example = example_image.example().write(folder / "example.tar")
+    try:
+        built = image.build(say, name=release.image_name())
+    except NotBuilt as reason:
+        raise Failed(f"Orion's image could not be built: {reason}") from reason
+    for archive in (built, example):
+        for node in nodes_of(folder):
+            Inside(node, packages.find()).import_image(archive)
+    helm.program(say)
+    (folder / "installable").touch()
+
+
+def up(folder: Path, nodes: int, gpus: int, chart: bool = False) -> int:
+    """Bring what is missing, start a cluster unless it is there, and say how to use it.
+
+    Args:
+        folder: of the cluster.
+        nodes: how many it has.
+        gpus: simulated ones of each node, under Orion's processes; 0: without these.
+        chart: have what an installation of the chart needs, in place of the processes.
+    """
     if keeping.keeper(folder):
         say(f"already running at {keeping.start_or_join(folder).url}, nodes: {len(nodes_of(folder))}")
     else:
         build(nodes)
-        access = keeping.start_or_join(folder, nodes=nodes, gpus=gpus if nodes else 0)
+        access = keeping.start_or_join(folder, nodes=nodes, gpus=gpus if nodes and not chart else 0)
         say(f"Kubernetes {binaries.BINARIES[0].version} is ready at {access.url}, nodes: {nodes}")
+    if chart:
+        make_installable(folder)
     teach(Access(folder))
     return 0
 
@@ -139,6 +178,7 @@ def main() -> int:
                 "--gpus", type=int, default=1, help="simulated GPUs of each node, under Orion (default: %(default)s)"
             )
             action.add_argument("--no-orion", dest="gpus", action="store_const", const=0, help="only Kubernetes")
+            action.add_argument("--chart", action="store_true", help="Orion's image is there, to be installed by Helm")
         if name == "on":
             action.add_argument("node", help="the node's name")
             action.add_argument("command", nargs="*", default=["sh"], help="what to run, after -- (default: a shell)")
@@ -149,7 +189,9 @@ def main() -> int:
         folder = arguments.folder.absolute()
         if arguments.action == "on":
             return on(folder, arguments.node, arguments.command)
-        return up(folder, arguments.nodes, arguments.gpus) if arguments.action == "up" else down(folder)
+        if arguments.action == "down":
+            return down(folder)
+        return up(folder, arguments.nodes, arguments.gpus, arguments.chart)
     except (Failed, Unavailable) as failure:
         print(f"cluster: {failure}", file=sys.stderr)
         return 1

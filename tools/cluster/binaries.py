@@ -61,6 +61,8 @@ BINARIES = (
     _kubernetes("kube-proxy"),
     Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
 )
+HELM = Binary("helm", "helm", "helm.sh/helm/v3", "helm.sh/helm/v3/cmd/helm", ("version", "--short"))
+""" What installs the chart; a control plane needs none. """
 
 
 def cache() -> Path:

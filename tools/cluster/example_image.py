@@ -23,6 +23,8 @@ USER = "65532:65532"
 SOURCES = Path(__file__).resolve().parents[2] / "examples" / "workload"
 _FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Wl,--no-as-needed")
 _LIBRARIES = ("-lm", "-ldl", "-pthread")  # the last two are empty since glibc 2.34; before, the driver may need them
+_PRELOADED_NEED = ("libpthread.so.0", "libdl.so.2", "librt.so.1")
+""" Parts of glibc, empty since 2.34, that libraries built for older ones (a released hook) ask for; in every image. """
 _ACCOUNTS = b"root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/tmp:/sbin/nologin\n"
 _GROUPS = b"root:x:0:\nnonroot:x:65532:\n"
 
@@ -67,6 +69,8 @@ def files() -> dict[str, Content]:
     program = build()
     content = with_libraries(program)
     del content[str(program)]
+    libc = next(Path(name) for name in content if Path(name).name == "libc.so.6")
+    content |= {str(libc.with_name(name)): libc.with_name(name).resolve() for name in _PRELOADED_NEED}
     return {**content, PROGRAM: program, "/etc/passwd": _ACCOUNTS, "/etc/group": _GROUPS, "/tmp/.keep": b""}
 
 

@@ -20,14 +20,25 @@ STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
 
 def linker_flags(binary: Binary) -> str:
-    """Return the linker's flags: no symbols, and for Kubernetes its version."""
+    """Return the linker's flags: no symbols, and what the program tells of itself."""
     flags = ["-s", "-w"]
     if binary.module == "kubernetes":
         major, middle, _ = binary.version.split(".", 2)
         stamps = {"gitVersion": f"v{binary.version}", "gitMajor": major, "gitMinor": middle}
         stamps |= {"gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z"}
         flags += [f"-X {package}.{key}={value}" for package in STAMPED for key, value in stamps.items()]
+    if binary.module == "helm":
+        flags += [f"-X {name}={value}" for name, value in _helm_stamps(binary).items()]
     return " ".join(flags)
+
+
+def _helm_stamps(helm: Binary) -> dict[str, str]:
+    """Return what Helm's own build stamps: its version, and the Kubernetes that it renders for without a cluster."""
+    major, middle, _ = binaries.BINARIES[0].version.split(".", 2)
+    stamps = {"helm.sh/helm/v3/internal/version.version": f"v{helm.version}"}
+    for package in ("helm.sh/helm/v3/pkg/lint/rules", "helm.sh/helm/v3/pkg/chartutil"):
+        stamps |= {f"{package}.k8sVersionMajor": major, f"{package}.k8sVersionMinor": middle}
+    return stamps
 
 
 def _compile(binary: Binary, go: Path, scratch: Path) -> None:
@@ -66,7 +77,8 @@ def _build(missing: Sequence[Binary], say: Say) -> None:
     scratch = binaries.cache() / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
     go = go_toolchain.find(scratch, say)
-    say(f"building {len(missing)} binaries with {go}, once for this machine: 5 to 9 minutes for all on two cores")
+    patience = "5 to 9 minutes for all on two cores" if len(missing) > 1 else "a minute or two"
+    say(f"building {len(missing)} binaries with {go}, once for this machine: {patience}")
     for number, binary in enumerate(missing, 1):
         say(f"  {number} of {len(missing)}: {binary.name} {binary.version} ...")
         began = time.monotonic()
@@ -76,15 +88,15 @@ def _build(missing: Sequence[Binary], say: Say) -> None:
     shutil.rmtree(scratch)
 
 
-def build_missing(say: Say) -> None:
-    """Build what `binaries.find` does not find; whoever else wants the same at the same time waits for it.
+def build_missing(say: Say, wanted: Sequence[Binary] = binaries.BINARIES) -> None:
+    """Build what `binaries.find` does not find of `wanted`; whoever else wants the same at the same time waits for it.
 
     What an interrupted run has compiled is kept, and the next one goes on from there.
 
     Raises:
         Unavailable: there is no Go, or a build failed.
     """
-    missing = [binary for binary in binaries.BINARIES if binaries.find(binary, say) is None]
+    missing = [binary for binary in wanted if binaries.find(binary, say) is None]
     if not missing:
         return
     with binaries.one_at_a_time(binaries.cache(), say, "building the cluster's binaries"):

@@ -9,9 +9,9 @@ import base64
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 import yaml
@@ -26,7 +26,7 @@ from tools.cluster.process import Process
 CHART = Path(__file__).resolve().parents[2] / "charts" / "orion"
 NAMESPACE = "orion-system"
 ROLES = {"operator": "operator-role.yaml", "webhook": "webhook-role.yaml", "agent": "agent-role.yaml"}
-OBJECTS = ("policies.yaml", "agent-policy.yaml")
+OBJECTS = ("policies.yaml", "agent-policy.yaml", "operator-policy.yaml")
 WEBHOOK_PORT, HEALTH_PORT, OPERATOR_PORT, AGENT_PORT, PLUGIN_PORT = 9443, 9444, 9445, 9435, 9436
 RESOURCES = ("orion.gpu/hp", "orion.gpu/be")
 
@@ -38,10 +38,17 @@ class Orion:
         cluster: started; its processes and Orion's end with the same thread.
         configuration: of all nodes, as the file of nodes' settings has it.
         gpus: simulated ones of each node.
+        options: further ones of `agent` and `device-plugin`.
     """
 
-    def __init__(self, cluster: Cluster, configuration: Mapping[str, Any] | None = None, gpus: int = 2) -> None:
-        self.cluster, self.gpus = cluster, gpus
+    def __init__(
+        self,
+        cluster: Cluster,
+        configuration: Mapping[str, Any] | None = None,
+        gpus: int = 2,
+        options: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
+        self.cluster, self.gpus, self._options = cluster, gpus, options
         self.folder = cluster.folder / "orion"
         self.configuration = self.folder / "nodes.yaml"
         self._said = dict(configuration or {})
@@ -69,8 +76,8 @@ class Orion:
         self.folder.mkdir()
         self.configure(self._said)
         self._kubectl("create", "namespace", NAMESPACE)
-        self._kubectl("apply", "--server-side", "-f", str(CHART / "crds"))
-        self._kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CHART / "crds"))
+        self._kubectl("apply", "--server-side", "-f", str(CHART / "files" / "crds"))
+        self._kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CHART / "files" / "crds"))
         for component, file in ROLES.items():
             self._give_rights(component, CHART / "files" / file)
         for name in OBJECTS:
@@ -91,7 +98,8 @@ class Orion:
         fresh.replace(self.configuration)
 
     def start_on(self, node: Node) -> None:
-        """Start agent and device plugin on a node that has just been powered on; those of before are gone with it."""
+        """Start all that runs on a node that has just been powered on; those of before are gone with it."""
+        self.begin_mps_daemon(node)
         self.begin_agent(node)
         self.begin_plugin(node)
 
@@ -102,6 +110,10 @@ class Orion:
         command += ["--configuration", str(self.configuration), "--metrics-address", f"{node.address}:{AGENT_PORT}"]
         self._begin(f"{node.name}-agent", command, node)
 
+    def begin_mps_daemon(self, node: Node) -> None:
+        """Start the MPS daemon of a node; it idles until a GPUDevice says `mode: mps`."""
+        self._begin(f"{node.name}-mps", ["mps-daemon"], node)
+
     def begin_plugin(self, node: Node, name: str = "plugin") -> None:
         """Start a device plugin of a node; under another name a second one beside the first."""
         command = ["device-plugin", "--node-name", node.name, "--configuration", str(self.configuration)]
@@ -109,11 +121,11 @@ class Orion:
         self._begin(f"{node.name}-{name}", command, node)
 
     def end(self, node: Node, component: str, patience: float = 20) -> None:
-        """End `agent` or `plugin` of a node: asked politely for `patience` seconds, then killed."""
+        """End `agent`, `plugin` or `mps` of a node: asked politely for `patience` seconds, then killed."""
         self._processes.pop(f"{node.name}-{component}").stop(patience)
 
     def log(self, name: str) -> str:
-        """Return what a process has said: `operator`, `webhook`, `NODE-agent`, `NODE-plugin`."""
+        """Return what a process has said: `operator`, `webhook`, `NODE-agent`, `NODE-plugin`, `NODE-mps`."""
         return self._log(name).read_text(errors="replace")
 
     def _log(self, name: str) -> Path:
@@ -215,6 +227,7 @@ class Orion:
             with self.cluster.control_plane.place.entered():
                 self._processes[name].start()
             return
+        command += self._options.get(arguments[0], ())
         environment = node.environment | {"ORION_SIM_GPUS": str(self.gpus)}
         self._processes[name] = Process(name, command, log, environment, node.init)
         with node.children():

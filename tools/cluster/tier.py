@@ -1,8 +1,9 @@
 """Runs the cluster tier or the node tier for `make test`, and leaves one line that says what became of it.
 
 Runs of their own, after the other tests: a control plane beside them would take CPU time from those that are about
-time. Where there can be no control plane (no binaries, no Go, no network) or no node (no root, no packages) the tier
-is named as not run, with the reason; in CI that is a failure.
+time. The tiers themselves wait more than they compute, and each has control planes of its own: they may run side by
+side. Where there can be no control plane (no binaries, no Go, no network) or no node (no root, no packages) the tier is
+named as not run, with the reason; in CI that is a failure.
 """
 
 import argparse
@@ -21,10 +22,12 @@ NO_TEST_SELECTED = 5  # pytest's exit status
 
 @dataclass(frozen=True)
 class Tier:
-    """A tier: its mark, pytest's workers, how what it needs is brought, and what it leaves untested as it passes."""
+    """A tier: its mark, how pytest spreads it, how its needs are brought, and what it leaves untested as it passes."""
 
     mark: str
     workers: int
+    spread: str
+    """ Of pytest-xdist (--dist). """
     bring: Callable[[Say], None]
     untested: Callable[[], str] = lambda: ""
 
@@ -40,9 +43,10 @@ def _other_mode() -> str:
 
 
 TIERS = {
-    "cluster": Tier("cluster", 2, lambda say: go_modules.build_missing(say)),
-    # One node, one test after the other: tests count what is on it, and restart what runs there.
-    "node": Tier("node", 0, _bring_node, _other_mode),
+    "cluster": Tier("cluster", 2, "worksteal", lambda say: go_modules.build_missing(say)),
+    # A cluster for each worker, and there one test after the other: they count what is on its node, and restart what
+    # runs there. Tests of a file stay together (tests/conftest.py).
+    "node": Tier("node", 2, "loadgroup", _bring_node, _other_mode),
 }
 
 
@@ -60,8 +64,8 @@ def run(tier: Tier, arguments: list[str]) -> tuple[int, str]:
         say(str(reason))
         first = str(reason).splitlines()[0]
         return (1 if os.environ.get("CI") else 0), f"not run ({first})"
-    command = [sys.executable, "-m", "pytest", "-n", str(tier.workers), "-m", tier.mark, *arguments]
-    status = subprocess.run(command).returncode
+    spread = ["-n", str(tier.workers), "--dist", tier.spread]
+    status = subprocess.run([sys.executable, "-m", "pytest", *spread, "-m", tier.mark, *arguments]).returncode
     if status == NO_TEST_SELECTED:
         return 0, f"not run (none of its tests is in {' '.join(arguments)})"
     part = f" in part ({' '.join(arguments)})" if arguments else ""

@@ -1,0 +1,44 @@
+{{/*
+Labels. The selectors of Deployments and DaemonSets cannot be changed once they exist, so of all labels they hold the
+three that never change.
+*/}}
+
+{{/* Argument: (list root component); an empty component: of the whole. */}}
+{{- define "orion.selectorLabels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ include "orion.name" $root }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+{{- with index . 1 }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- end }}
+
+{{/* Of pods: without versions, so that a release that changes nothing of a pod does not replace it. */}}
+{{- define "orion.podLabels" -}}
+{{ include "orion.selectorLabels" . }}
+app.kubernetes.io/part-of: orion
+{{- with (index . 0).Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "orion.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "orion.podLabels" . }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* The metadata of an object of the release's namespace. Argument: (list root component name-behind-the-full-name). */}}
+{{- define "orion.metadata" -}}
+{{- $root := index . 0 -}}
+name: {{ include "orion.fullname" $root }}{{ with index . 2 }}-{{ . }}{{ end }}
+namespace: {{ $root.Release.Namespace }}
+labels:
+  {{- include "orion.labels" (list $root (index . 1)) | nindent 2 }}
+{{- with $root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}

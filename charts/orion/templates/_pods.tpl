@@ -1,0 +1,93 @@
+{{/*
+What the pods of all components have in common.
+*/}}
+
+{{/* Where a pod runs, and as what; at the indentation of a pod's spec. Argument: (list root values component). */}}
+{{- define "orion.placement" -}}
+{{- $root := index . 0 -}}
+{{- $values := index . 1 -}}
+automountServiceAccountToken: false # the token is mounted by name, where it is needed
+enableServiceLinks: false
+terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
+{{- with $values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Replicas of a Deployment apart from each other, unless told otherwise. Argument: (list root values component). */}}
+{{- define "orion.spread" -}}
+{{- $values := index . 1 -}}
+topologySpreadConstraints:
+{{- if $values.topologySpreadConstraints }}
+  {{- toYaml $values.topologySpreadConstraints | nindent 2 }}
+{{- else }}
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "orion.selectorLabels" (list (index . 0) (index . 2)) | nindent 8 }}
+{{- end }}
+{{- end }}
+
+{{/* Metadata of a pod template. Argument: (list root values component). */}}
+{{- define "orion.podMetadata" -}}
+{{- $root := index . 0 -}}
+{{- $values := index . 1 -}}
+labels:
+  {{- mustMergeOverwrite (dict) $values.podLabels (include "orion.podLabels" (list $root (index . 2)) | fromYaml) | toYaml | nindent 2 }}
+{{- with mustMergeOverwrite (dict) $root.Values.commonAnnotations $values.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Of pods that need nothing of the node: the pod security standard `restricted`. */}}
+{{- define "orion.restrictedPod" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "orion.unprivilegedContainer" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{/*
+The token of a container that asks the API server: mounted into that container alone, bound to the pod, so that it says
+the pod's node (files/agent-policy.yaml), and renewed by the kubelet.
+*/}}
+{{- define "orion.tokenMount" -}}
+- {name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
+{{- end }}
+
+{{- define "orion.tokenVolume" -}}
+- name: token
+  projected:
+    defaultMode: 0440
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3607}
+      - configMap:
+          name: kube-root-ca.crt
+          items: [{key: ca.crt, path: ca.crt}]
+      - downwardAPI:
+          items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]
+{{- end }}

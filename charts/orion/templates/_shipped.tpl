@@ -1,0 +1,88 @@
+{{/*
+Objects that lie in files/, which tests and `make cluster` apply as they are: here they get the release's names and
+labels, and nothing else of them is changed.
+*/}}
+
+{{/* All objects of a file, as a YAML list. Argument: (list root path). */}}
+{{- define "orion.objects" -}}
+{{- range regexSplit "(?m)^---$" ((index . 0).Files.Get (index . 1)) -1 }}
+- {{ fromYaml . | toYaml | nindent 2 | trim }}
+{{- end }}
+{{- end }}
+
+{{/* One object under this release's name and labels. Argument: (list root object component). */}}
+{{- define "orion.shipped" -}}
+{{- $root := index . 0 -}}
+{{- $object := index . 1 -}}
+{{- $metadata := $object.metadata -}}
+{{- $_ := set $metadata "name" (include "orion.renamed" (list $root $metadata.name)) -}}
+{{- $_ := set $metadata "labels" (mustMergeOverwrite $metadata.labels (include "orion.labels" (list $root (index . 2)) | fromYaml)) -}}
+{{- if $root.Values.commonAnnotations -}}
+{{- $_ := set $metadata "annotations" (merge (default dict $metadata.annotations) $root.Values.commonAnnotations) -}}
+{{- end -}}
+{{- if eq $object.kind "Role" -}}
+{{- $_ := set $metadata "namespace" $root.Release.Namespace -}}
+{{- end -}}
+{{- range $rule := $object.rules -}}
+{{- if $rule.resourceNames -}}
+{{- $names := list -}}
+{{- range $rule.resourceNames -}}{{- $names = append $names (include "orion.renamed" (list $root .)) -}}{{- end -}}
+{{- $_ := set $rule "resourceNames" $names -}}
+{{- end -}}
+{{- end -}}
+{{- if and $object.spec $object.spec.policyName -}}
+{{- $_ := set $object.spec "policyName" (include "orion.renamed" (list $root $object.spec.policyName)) -}}
+{{- end -}}
+{{ toYaml $object }}
+{{- end }}
+
+{{/* The roles of a file, each bound to a component's account. Argument: (list root path component). */}}
+{{- define "orion.roles" -}}
+{{- $root := index . 0 -}}
+{{- $component := index . 2 -}}
+{{- range include "orion.objects" (list $root (index . 1)) | fromYamlArray }}
+---
+{{ include "orion.shipped" (list $root . $component) }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  name: {{ .metadata.name }}
+  {{- if eq .kind "Role" }}
+  namespace: {{ $root.Release.Namespace }}
+  {{- end }}
+  labels:
+    {{- include "orion.labels" (list $root $component) | nindent 4 }}
+  {{- with $root.Values.commonAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .kind }}
+  name: {{ .metadata.name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "orion.serviceAccount" (list $root $component) }}
+    namespace: {{ $root.Release.Namespace }}
+{{- end }}
+{{- end }}
+
+{{/* A component's account. Argument: (list root component). */}}
+{{- define "orion.account" -}}
+{{- $root := index . 0 -}}
+{{- $component := index . 1 }}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ include "orion.serviceAccount" . }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "orion.labels" . | nindent 4 }}
+  {{- with mustMergeOverwrite (dict) $root.Values.commonAnnotations (index $root.Values $component).serviceAccount.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+automountServiceAccountToken: false # pods that need a token say so themselves
+{{- end }}

@@ -1,0 +1,292 @@
+"""Which mode each GPU is in, and how it comes into another: the agent's side of mode mps.
+
+A change is carried out when nobody is there: no slot is held, no process has joined. From then until the control daemon
+runs (or has ended) no container may start on the GPU, so none finds half of a change. The mode of a process is decided
+when it starts, by whether a control daemon listens in the folder that every container has; so what the kubelet keeps of
+an Allocate stays right through every change, and two processes of one GPU are never in different modes.
+
+What keeps nobody waiting: a change that does not succeed (no MPS daemon on the node, no MPS programs, a control daemon
+that does not come up) is taken back after a while and tried again later, and the GPU goes on in timeslice. Only where
+clients may still be there does a GPU stay closed to new containers until its control daemon runs again.
+
+After a reboot a GPU comes back into the mode that it had before its pods' containers start: their slots are held, but
+nothing of them runs yet.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from orion.node_agent.errors import Conflict
+from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
+from orion.node_agent.offering import FINE, Verdict
+
+if TYPE_CHECKING:
+    from orion.node_agent.agent import Agent
+
+_log = logging.getLogger(__name__)
+
+Mode = Literal["timeslice", "mps"]
+
+_LOOK_SECONDS = 0.25
+_GIVE_UP_SECONDS, _GIVE_UP_FAILURES = 15.0, 3
+""" A control daemon that has not come up by then, or has failed so often in a row, will not for now. """
+_AGAIN_SECONDS = (15.0, 600.0)
+""" Between two tries; longer each time. """
+PATIENCE_SECONDS = 2.0
+""" A container's start waits so long for a change; the kubelet tries again later. """
+_UNKNOWN_SECONDS = 10.0
+""" So long after a boot's first agent began, starts wait to hear which mode is wanted. """
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Pending:
+    """Why a GPU is not in the mode that is wanted, or not wholly."""
+
+    reason: str
+    """ ClientsPresent, Changing, NotAvailable, DaemonFailed. """
+    message: str
+    """ A sentence. """
+
+
+@dataclass
+class _Gpu:
+    wanted: Mode = "timeslice"
+    known: bool = False
+    """ Somebody has said what is wanted. """
+    back: bool = False
+    """ It was in mode mps before this agent, and nothing has started since: slots that are held do not count. """
+    began: float = 0.0
+    """ When its control daemon was asked for, or was last seen to run (monotonic); 0: it is not wanted. """
+    tried: int = 0
+    """ Changes in a row that did not succeed. """
+    not_before: float = 0.0
+    failure: Pending | None = None
+    """ Of the last try. """
+    said: tuple[object, ...] = field(default_factory=tuple)
+
+
+class Modes:
+    """The modes of one agent's GPUs; a judge of what is offered.
+
+    Args:
+        agent: whose.
+        names: names those who hold slots of a GPU, for people.
+    """
+
+    def __init__(self, agent: "Agent", names: Callable[[str], list[str]] = lambda uuid: []) -> None:
+        self._agent = agent
+        self.folder = MpsFolder(agent.root.path)
+        self.names = names
+        self._gpus: dict[str, _Gpu] = {}
+        self._asked = self.folder.wanted()
+        """ What is asked of the MPS daemon; of an agent before this one, too. """
+        self._began = time.monotonic()
+        self._first = bool(agent.settings.node_name) and not agent.root.state.exists()
+        """ No agent was here since the node's boot, and this one will be told what is wanted. """
+        for uuid in self._asked:
+            self._gpus[uuid] = _Gpu(wanted="mps", began=self._began)
+
+    # -- What is wanted ------------------------------------------------------------------------------------------------
+
+    def want(self, uuid: str, mode: Mode, before: Mode = "timeslice") -> None:
+        """Say which mode a GPU shall be in.
+
+        Args:
+            uuid: the GPU's.
+            mode: as its GPUDevice says.
+            before: the mode that its GPUDevice says it was in; it counts when this is first said.
+        """
+        gpu = self._gpu(uuid)
+        if gpu.known and gpu.wanted == mode:
+            return
+        gpu.back = not gpu.known and mode == "mps" and before == "mps" and uuid not in self._asked
+        gpu.known, gpu.wanted = True, mode
+        gpu.failure, gpu.tried, gpu.not_before = None, 0, 0.0
+        self.look()
+
+    # -- What is so ----------------------------------------------------------------------------------------------------
+
+    def mode(self, uuid: str) -> Mode:
+        """Return the mode of a process that starts on a GPU now."""
+        state = self._state(uuid)
+        return "mps" if state is not None and state.phase is Phase.RUNNING else "timeslice"
+
+    def pending(self, uuid: str) -> Pending | None:
+        """Return why a GPU is not in the mode that is wanted; None: it is."""
+        gpu, state = self._gpu(uuid), self._state(uuid)
+        asked = uuid in self._asked
+        if gpu.wanted == "mps" and asked and state is not None and state.phase is Phase.RUNNING:
+            return None
+        if gpu.wanted == "timeslice" and not asked and state is None:
+            return None
+        if gpu.wanted == "mps" and asked:
+            return self._coming(uuid, state)
+        if gpu.wanted == "timeslice" and not asked:
+            return Pending("Changing", "its MPS control daemon is ending")
+        if gpu.failure is not None:
+            return gpu.failure
+        if gpu.wanted == "mps" and not self.folder.daemon_lives():
+            return _not_available()
+        return Pending("ClientsPresent", self._clients_present(uuid, gpu.wanted))
+
+    def verdict(self, uuid: str) -> Verdict:
+        """Return whether the GPU is closed to new pods: while its mode changes, and while it cannot be what it is."""
+        why = self._closed(uuid)
+        return FINE if why is None else Verdict(cordoned=True, reason=f"Mode{why.reason}", message=why.message)
+
+    async def settled(self, uuid: str, patience: float = PATIENCE_SECONDS) -> None:
+        """Return when a container may start on a GPU.
+
+        Args:
+            uuid: the GPU's.
+            patience: seconds within which it must have become so.
+
+        Raises:
+            Conflict: it may not yet; the kubelet tries again.
+        """
+        deadline = time.monotonic() + patience
+        while (why := self._closed(uuid) or self._unknown(uuid)) is not None:
+            self.look()
+            if (left := deadline - time.monotonic()) <= 0:
+                if why is _UNKNOWN:
+                    break  # no API server: as with a dead agent, pods go on under what was last known
+                raise Conflict(f"the mode of GPU {uuid} does not let a container start now: {why.message}")
+            await asyncio.sleep(min(left, _LOOK_SECONDS))
+        self._gpu(uuid).back = False
+
+    # -- Carrying it out -----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Carry out what is wanted until cancelled."""
+        while True:
+            try:
+                self.look()
+            except Exception:  # one bad look must not be the last
+                _log.exception("mps: a look failed")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def look(self) -> None:
+        """Do what can be done now for each GPU."""
+        for uuid in list(self._agent.gpus):
+            gpu = self._gpu(uuid)
+            try:
+                self._look(uuid, gpu)
+            except OSError as error:
+                gpu.failure = Pending("NotAvailable", f"the folder {self.folder.path} refuses: {error}")
+            self._tell(uuid, gpu)
+
+    def _look(self, uuid: str, gpu: _Gpu) -> None:
+        asked, now = uuid in self._asked, time.monotonic()
+        state = self._state(uuid)
+        if asked and state is not None and state.phase is Phase.RUNNING:
+            gpu.began, gpu.tried, gpu.back, gpu.failure = now, 0, False, None
+        if gpu.wanted == "mps" and not asked:
+            if now >= gpu.not_before and self.folder.daemon_lives() and state is None and self._free(uuid, gpu):
+                self._ask(uuid, True)
+                gpu.began, gpu.failure = now, None
+        elif gpu.wanted == "timeslice" and asked and self._free(uuid, gpu):
+            self._ask(uuid, False)
+        elif asked and self._hopeless(gpu, state, now) and self._free(uuid, gpu):
+            gpu.failure = self._failed(uuid, state)
+            gpu.not_before = now + min(_AGAIN_SECONDS[0] * 2**gpu.tried, _AGAIN_SECONDS[1])
+            gpu.tried, gpu.back = gpu.tried + 1, False
+            self._ask(uuid, False)
+
+    def _ask(self, uuid: str, wanted: bool) -> None:
+        simulated = self._agent.gpus[uuid].board.gpu.simulated
+        self.folder.want(uuid, Wanted(simulated) if wanted else None)
+        if wanted:
+            self._asked[uuid] = Wanted(simulated)
+        else:
+            self._asked.pop(uuid, None)
+        _log.info("mps: %s: %s", uuid, "its control daemon is asked for" if wanted else "no control daemon any more")
+
+    def _tell(self, uuid: str, gpu: _Gpu) -> None:
+        now = (self.mode(uuid), self._closed(uuid))
+        if now != gpu.said:
+            if gpu.said and gpu.said[0] != now[0]:
+                _log.info("mps: %s is now in mode %s", uuid, now[0])
+            gpu.said = now
+            self._agent.offering.changed()
+
+    # -- Answers of parts ----------------------------------------------------------------------------------------------
+
+    def _gpu(self, uuid: str) -> _Gpu:
+        gpu = self._gpus.get(uuid)
+        if gpu is None:
+            gpu = self._gpus[uuid] = _Gpu(known=not self._first)
+        return gpu
+
+    def _state(self, uuid: str) -> State | None:
+        return self.folder.state(uuid)
+
+    def _closed(self, uuid: str) -> Pending | None:
+        """Return why no container may start on a GPU; None: they may."""
+        asked, state = uuid in self._asked, self._state(uuid)
+        if asked:
+            return None if state is not None and state.phase is Phase.RUNNING else self._coming(uuid, state)
+        return None if state is None else Pending("Changing", "its MPS control daemon is ending")
+
+    def _unknown(self, uuid: str) -> Pending | None:
+        if self._gpu(uuid).known or uuid in self._asked or time.monotonic() > self._began + _UNKNOWN_SECONDS:
+            return None
+        return _UNKNOWN
+
+    def _hopeless(self, gpu: _Gpu, state: State | None, now: float) -> bool:
+        if state is not None and state.phase is Phase.RUNNING:
+            return False
+        failures = state.failures if state is not None else 0
+        return now - gpu.began > _GIVE_UP_SECONDS or failures >= _GIVE_UP_FAILURES
+
+    def _failed(self, uuid: str, state: State | None) -> Pending:
+        found = self._coming(uuid, state)
+        if found.reason != "Changing":
+            return found
+        return Pending("DaemonFailed", f"its MPS control daemon has not come up within {_GIVE_UP_SECONDS:g} s")
+
+    def _coming(self, uuid: str, state: State | None) -> Pending:
+        """Return what is so of a control daemon that is asked for and does not run."""
+        if not self.folder.daemon_lives():
+            return _not_available()
+        if state is not None and state.message:
+            return Pending("DaemonFailed", f"its MPS control daemon does not run: {_ascii(state.message)}")
+        return Pending("Changing", "its MPS control daemon is starting")
+
+    def _free(self, uuid: str, gpu: _Gpu) -> bool:
+        """Return whether nobody is there whom a change could meet."""
+        board, slots = self._agent.gpus[uuid].board, self._agent.offering.slots
+        if board.clients or board.awaited:
+            return False
+        if gpu.back and gpu.wanted == "mps":
+            return True
+        return self._agent.holders.certain and not any(slots.in_use(slot) for slot in board.slots.values())
+
+    def _clients_present(self, uuid: str, mode: Mode) -> str:
+        names = self.names(uuid)
+        if not self._agent.holders.certain and not names:
+            return f"mode {mode} begins once it is known that nobody holds a slot of the GPU"
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        who = ", ".join(names[:_NAMED]) + more if names else "processes that have joined it"
+        return (
+            f"mode {mode} begins when nobody holds a slot of the GPU any more; now: {who}. "
+            "spec.cordon keeps further pods away meanwhile"
+        )
+
+
+_UNKNOWN = Pending("Unknown", "which mode is wanted is not known yet")
+
+
+def _not_available() -> Pending:
+    return Pending(
+        "NotAvailable",
+        "no MPS daemon runs on the node: install the chart with mps.enabled=true, and see that its pod runs here",
+    )
+
+
+def _ascii(text: str) -> str:
+    return text.encode("ascii", "replace").decode()[:300]

@@ -1,0 +1,121 @@
+"""What a test of the chart gets: a cluster of its own with a node, the images that releases need.
+
+One cluster is for all tests of this folder, which come one after the other and find what those before them have left:
+to install takes the better part of a minute. It ends with the last of them, before other tests start theirs.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import client
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from tests.cluster.conftest import client_for, programs
+from tests.node.gpu_tenants import GpuNode
+from tools import image
+from tools.cluster import example_image
+from tools.cluster.access import Access
+from tools.cluster.cluster import Cluster
+from tools.cluster.node import Node
+from tools.cluster.release import Release, image_name
+
+__all__ = ["programs"]
+
+NEWER = "newer"
+""" The tag of an Orion with another version of hook and layout. """
+
+HERE = Path(__file__).parent
+_ending = contextlib.ExitStack()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the cluster behind the last test of this folder."""
+    if nextitem is None or HERE not in nextitem.path.parents:
+        _ending.close()
+
+
+def say(line: str) -> None:
+    """Progress of what is built is seen where a test fails."""
+    print(line, flush=True)
+
+
+@pytest.fixture(scope="session")
+def images() -> dict[str, Path]:
+    """Archives by tag: this checkout's image, under the name that the chart asks for, and one of another version."""
+    return {
+        "": image.build(say, name=image_name()),
+        NEWER: image.build(say, image.NEWER, name=image_name(NEWER)),
+    }
+
+
+@pytest.fixture(scope="session")
+def cluster(programs: dict[str, Path], images: dict[str, Path]) -> Cluster:
+    """A control plane with one node, `node-1`, which has the images."""
+    folder = Path(_ending.enter_context(tempfile.TemporaryDirectory(prefix="orion-chart-")))
+    running = _ending.enter_context(Cluster(folder / "cluster", programs, ["node-1"]))
+    equip(running.nodes["node-1"], images)
+    return running
+
+
+def equip(node: Node, images: dict[str, Path]) -> None:
+    """Give a node the images of Orion and of the examples."""
+    for archive in images.values():
+        node.import_image(archive)
+    with tempfile.TemporaryDirectory() as folder:
+        node.import_image(example_image.example().write(Path(folder) / "example.tar"))
+
+
+@pytest.fixture(scope="session")
+def access(cluster: Cluster) -> Access:
+    """The way into the cluster."""
+    return cluster.access
+
+
+@pytest.fixture(scope="session")
+def node(cluster: Cluster) -> Node:
+    """The node that is always there."""
+    return cluster.nodes["node-1"]
+
+
+@pytest.fixture(scope="session")
+def api(access: Access) -> Iterator[client.ApiClient]:
+    """The administrator's client."""
+    with client_for(access.kubeconfig) as administrator:
+        yield administrator
+
+
+@pytest.fixture(scope="session")
+def gpus(node: Node, api: client.ApiClient) -> GpuNode:
+    """The node's slots, as agent and API server know them."""
+    return GpuNode(node, api)
+
+
+@pytest.fixture(scope="session")
+def release(access: Access) -> Release:
+    """The release `orion`, installed or not: the tests' order decides."""
+    return Release(access)
+
+
+Kubectl = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def kubectl(programs: dict[str, Path], access: Access) -> Kubectl:
+    """Runs kubectl as the administrator, and returns what it printed; a refusal is an error that has its words."""
+
+    def run(*arguments: str | Path, given: str = "", seconds: float = 60) -> str:
+        environment = os.environ | {"KUBECONFIG": str(access.kubeconfig)}
+        command = [programs["kubectl"], *arguments]
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=seconds, env=environment)
+        assert done.returncode == 0, f"kubectl {' '.join(map(str, arguments))}: {done.stderr}"
+        return done.stdout
+
+    return run

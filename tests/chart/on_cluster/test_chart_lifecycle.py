@@ -1,0 +1,293 @@
+"""The chart on a real cluster, through a release's life: refused, installed, upgraded, rolled back, removed, back.
+
+The tests come in this order and build on each other: each finds the release as the one before it has left it.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import client
+
+from tests.chart.on_cluster.computing_tenants import REPORT, ComputingTenants
+from tests.chart.on_cluster.conftest import NEWER, Kubectl, equip
+from tests.cluster.waiting import eventually
+from tests.node.another_plugin import RESOURCE as ANOTHER
+from tests.node.another_plugin import AnotherPlugin
+from tests.node.gpu_tenants import EXAMPLES, GpuNode, Tenants, training
+from tests.node.seen_from_below import RunningPod
+from tools.cluster import helm
+from tools.cluster.access import Access
+from tools.cluster.cluster import Cluster
+from tools.cluster.node import Node
+from tools.cluster.release import RESOURCES, Release
+
+pytestmark = pytest.mark.node
+
+SIMULATED = {"simulatedGPUs": 2}
+PATIENT = {"node.agent.recoverySeconds": 1, "node.agent.extraArgs[0]": "--claim-seconds=1"}
+""" So long, and not ten times as long, a GPU must be nobody else's before it is offered. """
+VALUES = {**SIMULATED, **PATIENT, "mps.enabled": True}
+SLOTS = dict(zip(RESOURCES, (2, 16), strict=True))
+PROFILE = """
+apiVersion: orion.gpu/v1alpha1
+kind: GPUProfile
+metadata: {name: serve}
+spec: {gpu: {model: NVIDIA H200}, source: {kind: cupti}, kernels: []}
+"""
+INSTALL_SECONDS = 600.0
+""" Ten times what it may take. """
+RETURN_SECONDS = 20.0
+""" Ten times what a process takes to say to a new agent that it is there. """
+KINDS = ("gpushares", "gpudevices", "gpuprofiles")
+
+
+@pytest.fixture(scope="module")
+def tenants(api: client.ApiClient, gpus: GpuNode) -> ComputingTenants:
+    """The pods that compute from the first installation to the end."""
+    return ComputingTenants(Tenants(api, "tenants"), gpus)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def seconds() -> Iterator[dict[str, float]]:
+    """What took how long; printed at the end."""
+    measured: dict[str, float] = {}
+    yield measured
+    print("\nchart:", ", ".join(f"{what} {taken:.1f} s" for what, taken in measured.items()))
+
+
+# -- Refusals: nothing of them is left ---------------------------------------------------------------------------------
+
+
+def test_who_has_no_rights_hears_which_one_is_missing(release: Release, access: Access, tmp_path: Path) -> None:
+    somebody = access.kubeconfig_for("somebody", [], tmp_path / "kubeconfig")
+    with pytest.raises(helm.Failed, match=r'"somebody" cannot \w+ resource "\w+" in API group'):
+        Release(access, kubeconfig=somebody).install(SIMULATED)
+
+
+def test_who_may_only_fill_a_namespace_hears_what_is_missing(access: Access, kubectl: Kubectl, tmp_path: Path) -> None:
+    kubectl("create", "namespace", "theirs")
+    kubectl("create", "rolebinding", "admin", "--clusterrole=admin", "--user=somebody", "--namespace=theirs")
+    somebody = access.kubeconfig_for("somebody", [], tmp_path / "kubeconfig")
+    with pytest.raises(helm.Failed, match=r'"somebody" cannot \w+ resource "\w+" in API group'):
+        Release(access, namespace="theirs", kubeconfig=somebody).install(SIMULATED)
+    assert kubectl("get", "all", "--namespace=theirs", "--output=name") == ""
+
+
+def test_without_the_api_types_it_says_how_to_get_them(release: Release, kubectl: Kubectl) -> None:
+    with pytest.raises(helm.Failed, match=r"crds\.install=false, and the cluster does not have"):
+        release.install({**SIMULATED, "crds.install": False})
+    assert "orion" not in kubectl("get", "clusterroles,mutatingwebhookconfigurations", "--output=name")
+
+
+# -- Installed ---------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_installed_and_all_of_it_gets_ready(release: Release, node: Node, seconds: dict[str, float]) -> None:
+    seconds["install"] = release.install(VALUES)
+    assert seconds["install"] <= INSTALL_SECONDS
+    eventually(lambda: release.allocatable(node.name) == SLOTS)
+
+
+def test_its_own_tests_pass(release: Release) -> None:
+    assert "Succeeded" in release.test()
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("orion", "cannot re-use a name that is still in use"), ("another", "Orion is installed here already")],
+)
+def test_a_second_one_is_refused_with_a_sentence(access: Access, name: str, sentence: str) -> None:
+    with pytest.raises(helm.Failed, match=sentence):
+        Release(access, name=name).install(SIMULATED)
+
+
+def test_the_examples_run_on_it(api: client.ApiClient, gpus: GpuNode, kubectl: Kubectl) -> None:
+    kubectl("apply", "--filename", EXAMPLES, "--namespace=default")
+    examples = Tenants(api, "default")
+    for app, priority in (("serve", "hp"), ("train", "be")):
+        (pod,) = eventually(lambda app=app: examples.pods(app).values())  # type: ignore[misc]
+        assert RunningPod.of(gpus, pod).seated().slot.startswith(priority)
+    kubectl("wait", "gpushare/serve", "gpushare/train", "--for=condition=HookInjected", "--timeout=60s")
+    kubectl("delete", "--filename", EXAMPLES, "--namespace=default")
+
+
+def test_slots_of_a_gpu_that_another_plugin_offers_are_withdrawn(release: Release, node: Node, gpus: GpuNode) -> None:
+    (uuid, *_) = gpus.devices()
+    with AnotherPlugin(node, [uuid]):
+        eventually(lambda: release.allocatable(node.name) == {name: count // 2 for name, count in SLOTS.items()})
+        eventually(lambda: ANOTHER in gpus.condition(uuid, "Ready")["message"])
+    eventually(lambda: release.allocatable(node.name) == SLOTS)
+
+
+def test_tenants_compute(tenants: ComputingTenants) -> None:
+    tenants.begin()
+
+
+# -- Disturbed ---------------------------------------------------------------------------------------------------------
+
+
+def test_tenants_notice_nothing_of_the_end_of_operators_and_of_a_webhook(
+    tenants: ComputingTenants, release: Release, kubectl: Kubectl
+) -> None:
+    def named(component: str) -> list[str]:
+        selector = f"--selector=app.kubernetes.io/component={component}"
+        return kubectl("get", "pods", selector, f"--namespace={release.namespace}", "--output=name").split()
+
+    with tenants.watched() as seen:
+        ended = [*named("operator"), named("webhook")[0]]
+        kubectl("delete", *ended, f"--namespace={release.namespace}", seconds=120)
+        eventually(release.ready)
+    assert (seen.changed, seen.refusals, seen.unanswered) == ([], [], 0)
+
+
+def test_pods_come_to_a_second_node_and_each_agent_speaks_of_its_own_gpus(
+    cluster: Cluster, release: Release, api: client.ApiClient, images: dict[str, Path], kubectl: Kubectl
+) -> None:
+    second = cluster.add_node("node-2")
+    equip(second, {"": images[""]})
+    try:
+        eventually(lambda: release.allocatable(second.name) == SLOTS, INSTALL_SECONDS)
+        there, here = GpuNode(second, api), GpuNode(cluster.nodes["node-1"], api)
+        assert len(there.devices()) == len(here.devices()) == SIMULATED["simulatedGPUs"]
+        assert not there.devices().keys() & here.devices().keys()
+        pods = Tenants(api, "default")
+        pod = training("second")
+        pods.create({**pod, "spec": {**pod["spec"], "nodeSelector": {"kubernetes.io/hostname": second.name}}})
+        assert RunningPod.of(there, pods.pods()["second"]).seated().gpu in there.devices()
+    finally:
+        cluster.remove_node(second.name)
+        kubectl("delete", "node", second.name)
+        # No kubelet confirms their end any more.
+        for namespace in ("default", release.namespace):
+            of_node = f"--field-selector=spec.nodeName={second.name}"
+            kubectl("delete", "pods", of_node, f"--namespace={namespace}", "--force", "--grace-period=0")
+
+
+def test_a_namespace_goes_with_all_that_is_in_it(kubectl: Kubectl) -> None:
+    fill_and_delete_a_namespace(kubectl)
+
+
+def fill_and_delete_a_namespace(kubectl: Kubectl) -> None:
+    """Make shares, their pods and a profile; delete one by one, then the rest with its namespace: nothing hangs."""
+    kubectl("create", "namespace", "passing")
+    kubectl("apply", "--filename", EXAMPLES, "--namespace=passing")
+    kubectl("apply", "--filename=-", "--namespace=passing", given=PROFILE)
+    kubectl("delete", "gpushare/serve", "pod/serve", "--namespace=passing", "--timeout=60s", seconds=90)
+    kubectl("delete", "namespace", "passing", "--timeout=60s", seconds=90)
+
+
+# -- Upgraded, and back ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def forgotten_column(kubectl: Kubectl) -> Callable[[], bool]:
+    """A definition lacks what a newer release brings; tells whether it has it."""
+    kubectl(
+        "patch", "crd", "gpushares.orion.gpu", "--type=json",
+        '--patch=[{"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns"}]',
+    )  # fmt: skip
+
+    def there() -> bool:
+        return "PRIORITY" in kubectl("get", "gpushares", "--all-namespaces")
+
+    return there
+
+
+def test_tenants_stay_managed_and_pods_are_admitted_through_an_upgrade(
+    tenants: ComputingTenants,
+    release: Release,
+    seconds: dict[str, float],
+    forgotten_column: Callable[[], bool],
+    gpus: GpuNode,
+) -> None:
+    """Upgraded to another version of the hook, and of the layout of what agent and hook share."""
+    before, version, daemons = tenants.seats(), gpus.snapshot().agent_version, uids(release, "mps")
+    assert daemons
+    with tenants.watched() as seen:
+        seconds["upgrade"] = release.upgrade({**VALUES, "image.tag": NEWER})
+        undisturbed(tenants)
+    assert (seen.changed, seen.refusals) == ([], [])
+    assert seen.returning_seconds <= RETURN_SECONDS
+    assert tenants.seats() == before
+    assert gpus.snapshot().agent_version != version
+    assert uids(release, "mps") == daemons
+    assert forgotten_column()
+    tenants.join(training("newcomer", **REPORT))
+
+
+def test_tenants_stay_managed_and_pods_are_admitted_through_a_rollback(
+    tenants: ComputingTenants, release: Release, seconds: dict[str, float]
+) -> None:
+    """Those of the newer layout, too."""
+    before = tenants.seats()
+    with tenants.watched() as seen:
+        seconds["rollback"] = release.rollback()
+        undisturbed(tenants)
+    assert (seen.changed, seen.refusals) == ([], [])
+    assert seen.returning_seconds <= RETURN_SECONDS
+    assert tenants.seats() == before
+
+
+def uids(release: Release, component: str) -> set[str]:
+    """Return the identities of a component's pods."""
+    return {
+        pod["metadata"]["uid"]
+        for pod in release.pods()
+        if pod["metadata"]["labels"].get("app.kubernetes.io/component") == component
+    }
+
+
+def undisturbed(tenants: ComputingTenants) -> None:
+    """Return when all tenants are seated at the agent of now and compute; none has failed."""
+    tenants.seats()
+    tenants.compute()
+    assert (tenants.restarts(), tenants.failures()) == (0, [])
+
+
+# -- Removed, and back again -------------------------------------------------------------------------------------------
+
+
+def left(kubectl: Kubectl, release: Release) -> list[str]:
+    """Return the names of what an installation has made and is still there, definitions excepted."""
+    listed = kubectl("api-resources", "--verbs=list", "--output=name").split()
+    kinds = sorted(kind for kind in listed if not kind.startswith(("events", "componentstatuses", "bindings")))
+    selector = f"--selector=app.kubernetes.io/instance={release.name}"
+    found = kubectl("get", ",".join(kinds), selector, "--all-namespaces", "--output=name", "--ignore-not-found")
+    return [each for each in found.split() if not each.startswith("customresourcedefinition")]
+
+
+def test_uninstalled_it_leaves_the_api_types_and_their_objects_and_tenants_compute_on(
+    tenants: ComputingTenants, release: Release, kubectl: Kubectl, node: Node, seconds: dict[str, float]
+) -> None:
+    seconds["uninstall"] = release.uninstall()
+    assert left(kubectl, release) == []
+    assert kubectl("get", "gpushares", "--namespace=tenants", "--output=name").split() == [
+        "gpushare.orion.gpu/serve",
+        "gpushare.orion.gpu/train",
+    ]
+    eventually(lambda: not any(release.allocatable(node.name).values()))
+    tenants.compute()
+    assert (tenants.restarts(), tenants.failures()) == (0, [])
+
+
+def test_without_an_operator_a_namespace_goes_too(kubectl: Kubectl) -> None:
+    fill_and_delete_a_namespace(kubectl)
+
+
+def test_installed_again_it_takes_the_tenants_back(
+    tenants: ComputingTenants, release: Release, node: Node, seconds: dict[str, float]
+) -> None:
+    seconds["install again"] = release.install({**VALUES, "crds.keep": False})
+    eventually(lambda: release.allocatable(node.name) == SLOTS)
+    undisturbed(tenants)
+    tenants.tenants.delete(*tenants.pods)
+
+
+def test_uninstalled_with_its_api_types_it_leaves_nothing(release: Release, kubectl: Kubectl) -> None:
+    release.uninstall()
+    assert left(kubectl, release) == []
+    definitions = kubectl("get", "crds", "--output=name")
+    assert [kind for kind in KINDS if f"{kind}.orion.gpu" in definitions] == []
+    for namespace in ("tenants", "theirs", release.namespace):
+        kubectl("delete", "namespace", namespace, "--timeout=60s", seconds=90)

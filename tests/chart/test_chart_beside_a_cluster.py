@@ -1,0 +1,155 @@
+"""What the chart learns of a cluster, and what an upgrade leaves alone: Helm against a real API server, without nodes.
+
+Each test has a control plane of its own, for what the chart makes belongs to the whole cluster. Pods never run here.
+"""
+
+import base64
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes import client
+
+from tests.chart.rendered_chart import NAMESPACE
+from tests.cluster.conftest import client_for, own_control_plane, programs  # noqa: F401 - fixtures
+from tools.cluster import helm
+from tools.cluster.control_plane import ControlPlane
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first one builds Helm where it is not
+
+PEM = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
+SECRET = "orion-webhook-certificate"
+DEFINITION = "gpushares.orion.gpu"
+
+
+class Installation:
+    """A release of the chart, and the administrator's view of what it is in."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.kubeconfig, self.api = plane.access.kubeconfig, client_for(plane.access.kubeconfig)
+        self.core, self.admission = client.CoreV1Api(self.api), client.AdmissionregistrationV1Api(self.api)
+        self.definitions = client.ApiextensionsV1Api(self.api)
+
+    def helm(self, *arguments: str, values: Mapping[str, Any] | None = None, chart: Path = helm.CHART) -> str:
+        """Run Helm in the release's namespace; with values, on the chart."""
+        given = [] if values is None else [str(chart), "--values", "-"]
+        command = [*arguments, *given, "--namespace", NAMESPACE]
+        return helm.run(*command, kubeconfig=self.kubeconfig, given=json.dumps(values or {}))
+
+    def notes(self, **values: Any) -> str:
+        """Return what a person would read after an installation."""
+        said = self.helm("install", "orion", "--dry-run=server", "--create-namespace", values=values)
+        return said.partition("NOTES:")[2]
+
+    def refused(self, values: Mapping[str, Any], release: str = "orion") -> str:
+        """Return the sentence by which an installation is refused."""
+        with pytest.raises(helm.Failed, match="This installation cannot work") as refused:
+            self.helm("install", release, "--dry-run=server", values=values)
+        return str(refused.value)
+
+    def node(self, name: str, labels: Mapping[str, str], amounts: Mapping[str, str]) -> None:
+        """Make a node without a kubelet."""
+        self.core.create_node({"metadata": {"name": name, "labels": dict(labels)}})
+        self.core.patch_node_status(name, {"status": {"allocatable": dict(amounts), "capacity": dict(amounts)}})
+
+
+@pytest.fixture
+def installation(own_control_plane: ControlPlane) -> Installation:  # noqa: F811
+    """A cluster without Orion."""
+    return Installation(own_control_plane)
+
+
+def test_the_cluster_has_a_say(installation: Installation) -> None:
+    assert "cert-manager is not installed" in installation.refused({"certificates": {"source": "cert-manager"}})
+    monitored = {"monitoring": {"serviceMonitor": {"enabled": True}}, "networkPolicy": {"enabled": False}}
+    assert "no ServiceMonitors" in installation.refused(monitored)
+    assert 'no runtime class "nvidia"' in installation.refused({"webhook": {"runtimeClassName": "nvidia"}})
+    assert "does not have gpudevices.orion.gpu" in installation.refused({"crds": {"install": False}})
+    # Two sentences of people who find nothing to share, and one whose GPUs are somebody else's.
+    installation.node("plain", {}, {"cpu": "1"})
+    assert "kubectl label node NODE orion.gpu/enabled=true" in installation.notes()
+    assert "NO NODE HAS OPTED IN" not in installation.notes(simulatedGPUs=2)
+    installation.node("gpus", {"orion.gpu/enabled": "true"}, {"nvidia.com/gpu": "8"})
+    notes = installation.notes()
+    assert "NO NODE HAS OPTED IN" not in notes
+    assert "Another plugin offers the GPUs of gpus" in notes
+    assert "Another plugin" not in installation.notes(nodeConfiguration={"coexist": True})
+
+
+def test_an_upgrade_a_rollback_and_an_uninstall_leave_what_they_are_to_leave(
+    installation: Installation, tmp_path: Path
+) -> None:
+    installation.helm("install", "orion", "--create-namespace", values={"simulatedGPUs": 1})
+    assert 'by release "orion" of namespace' in installation.refused({}, release="another")
+    filled = _as_the_operator_does(installation)
+    newer = _with_a_new_field(tmp_path)
+
+    installation.helm("upgrade", "orion", values={"simulatedGPUs": 2, "certificates": {}}, chart=newer)
+    assert _kept(installation) == filled
+    assert "newer" in _fields(installation)
+
+    installation.helm("rollback", "orion")
+    assert _kept(installation) == filled
+    assert "newer" not in _fields(installation)
+
+    installation.helm("uninstall", "orion")
+    left = [each.metadata.name for each in installation.definitions.list_custom_resource_definition().items]
+    assert DEFINITION in left
+    roles = client.RbacAuthorizationV1Api(installation.api).list_cluster_role().items
+    assert not [each for each in roles if each.metadata.name.startswith("orion")]
+    assert not installation.admission.list_mutating_webhook_configuration().items
+    assert not installation.admission.list_validating_admission_policy().items
+    assert not installation.core.list_namespaced_secret(NAMESPACE).items
+    assert not client.CoordinationV1Api(installation.api).list_namespaced_lease(NAMESPACE).items
+
+    installation.helm("install", "orion", values={"crds": {"keep": False}})
+    installation.helm("uninstall", "orion", "--wait")
+    assert not installation.definitions.list_custom_resource_definition().items
+
+
+def _as_the_operator_does(installation: Installation) -> tuple[Any, ...]:
+    """Fill what the chart leaves to the operator; return it as the API server has it then."""
+    data = {"tls.crt": base64.b64encode(b"leaf").decode(), "ca.key": base64.b64encode(b"key").decode()}
+    installation.core.patch_namespaced_secret(SECRET, NAMESPACE, {"data": data})
+    bundle = {"webhooks": [{"name": "pods.webhook.orion.gpu", "clientConfig": {"caBundle": _base64(PEM)}}]}
+    installation.admission.patch_mutating_webhook_configuration("orion", bundle)
+    leases = client.CoordinationV1Api(installation.api)
+    leases.patch_namespaced_lease("orion-operator", NAMESPACE, {"spec": {"holderIdentity": "one"}})
+    return _kept(installation)
+
+
+def _kept(installation: Installation) -> tuple[Any, ...]:
+    """Return what an upgrade must not change."""
+    (webhook,) = installation.admission.read_mutating_webhook_configuration("orion").webhooks
+    lease = client.CoordinationV1Api(installation.api).read_namespaced_lease("orion-operator", NAMESPACE)
+    data = installation.core.read_namespaced_secret(SECRET, NAMESPACE).data
+    kept = (data, webhook.client_config.ca_bundle, lease.spec.holder_identity)
+    assert all(kept)
+    return kept
+
+
+def _with_a_new_field(folder: Path) -> Path:
+    """Return a copy of the chart whose GPUShare has one field more, as a newer version's has."""
+    copy = folder / "orion"
+    shutil.copytree(helm.CHART, copy)
+    path = copy / "files" / "crds" / "gpushares.yaml"
+    definition = yaml.safe_load(path.read_text())
+    spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["newer"] = {"type": "string"}
+    path.write_text(yaml.safe_dump(definition))
+    return copy
+
+
+def _fields(installation: Installation) -> set[str]:
+    """Return the names of the fields of a GPUShare's spec, as the API server knows them."""
+    found = installation.definitions.read_custom_resource_definition(DEFINITION)
+    schema = found.spec.versions[0].schema.open_apiv3_schema
+    return set(schema.properties["spec"].properties)
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

@@ -1,0 +1,85 @@
+"""Whole renderings, so that a change of a template shows all that it changes; a person reads the difference.
+
+    .venv/bin/python -m tests.chart.test_chart_golden     # writes them anew
+
+The definitions of the API types and the admission policies are left out: those are compared with their files.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart import rendered_chart as chart
+from tests.chart.rendered_chart import Object
+
+pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+
+GOLDEN = Path(__file__).parent / "golden"
+LEFT_OUT = ("CustomResourceDefinition", "ValidatingAdmissionPolicy", "MutatingWebhookConfiguration")
+SETS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "simulated": {"simulatedGPUs": 2, "mps": {"enabled": True}},
+    "gpu-operator": {
+        "image": {"registry": "registry.example.com", "digest": "sha256:" + "0" * 64},
+        "nodeConfiguration": {"driverRoot": "/run/nvidia/driver", "deviceListStrategy": "cdi-cri", "coexist": True},
+        "node": {"runtimeClassName": "nvidia", "gpuAccess": "volume-mounts"},
+        "webhook": {"runtimeClassName": "nvidia", "requireShare": True},
+        "mps": {"enabled": True},
+        "certificates": {"source": "cert-manager"},
+    },
+    "no-runtime": {
+        "nodeConfiguration": {"deviceListStrategy": "device-nodes"},
+        "node": {"gpuAccess": "privileged", "everywhere": True, "seLinuxOptions": {"type": "spc_t"}},
+        "mps": {"enabled": True},
+    },
+    "watched": {
+        "monitoring": {"serviceMonitor": {"enabled": True}},
+        "networkPolicy": {
+            "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+            "apiServerCIDRs": ["10.0.0.1/32"],
+            "webhookFrom": [{"ipBlock": {"cidr": "10.0.0.1/32"}}],
+        },
+        "operator": {"replicas": 1, "namespaces": ["a", "b"]},
+    },
+}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Without anchors: people read it."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def golden(name: str) -> str:
+    """Return a rendering as it is kept: objects in the order of their kinds and names, without comments.
+
+    Of all sets but the defaults only what differs from those, and a first document that names what is missing.
+    """
+    found, usual = _objects(SETS[name]), {} if name == "defaults" else _objects({})
+    kept: list[Object] = [found[place] for place in sorted(found) if found[place] != usual.get(place)]
+    if missing := sorted(f"{kind} {each}" for kind, each in usual.keys() - found.keys()):
+        kept.insert(0, {"missing": missing})
+    return yaml.dump_all(kept, Dumper=_Dumper, sort_keys=True, width=120)
+
+
+def _objects(values: dict[str, Any]) -> dict[tuple[str, str], Object]:
+    found = [each for each in chart.objects(values) if each["kind"] not in LEFT_OUT]
+    return {(each["kind"], each["metadata"]["name"]): each for each in found}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_rendering_is_as_it_was_read(name: str) -> None:
+    kept = (GOLDEN / f"{name}.yaml").read_text()
+    assert golden(name) == kept, "if it is meant: python -m tests.chart.test_chart_golden"
+
+
+def test_nothing_is_kept_that_nobody_compares() -> None:
+    assert {path.stem for path in GOLDEN.glob("*")} == set(SETS)
+
+
+if __name__ == "__main__":
+    for each in SETS:
+        (GOLDEN / f"{each}.yaml").write_text(golden(each))

@@ -1,0 +1,70 @@
+"""Helm is found, or built once; what it must not find are somebody's own settings."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tools.cluster import binaries, go_modules, helm
+from tools.cluster.binaries import HELM, Unavailable
+
+GO = """#!/bin/sh
+if [ "$1" = env ]; then echo go1.99.0; exit; fi
+while [ "$1" != -o ]; do shift; done
+printf '#!/bin/sh\\necho "$@ KUBECONFIG=$KUBECONFIG HELM=$HELM_NAMESPACE"\\n' > "$2"
+chmod 755 "$2"
+"""
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without Helm, whose Go makes a Helm that says what it was asked; returns the folder on its PATH."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    (tmp_path / "bin").mkdir()
+    for needed in ("sh", "chmod"):
+        (tmp_path / "bin" / needed).symlink_to(f"/bin/{needed}")
+    go = tmp_path / "bin" / "go"
+    go.write_text(GO)
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return tmp_path / "bin"
+
+
+def test_helm_is_built_once_and_alone(bare: Path) -> None:
+    said: list[str] = []
+    program = helm.program(said.append)
+    assert program == HELM.cached()
+    assert any("building 1 binaries" in line and "a minute or two" in line for line in said)
+    (bare / "go").unlink()
+    assert helm.program(said.append) == program
+    assert not (binaries.cache() / "scratch").exists()
+
+
+def test_what_cannot_be_built_is_an_error(bare: Path) -> None:
+    (bare / "go").write_text('#!/bin/sh\nif [ "$1" = env ]; then echo go1.99.0; exit; fi\nexit 1\n')
+    with pytest.raises(Unavailable, match=rf"helm {HELM.version} could not be built"):
+        helm.program()
+
+
+def test_nobodys_settings_have_a_part(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "HELM_NAMESPACE", "mine")
+    monkeypatch.setitem(os.environ, "KUBECONFIG", "/mine")
+    assert helm.run("template").strip() == "template KUBECONFIG=/dev/null HELM="
+    assert "--kubeconfig /there" in helm.run("list", kubeconfig=Path("/there"))
+
+
+def test_helm_knows_its_version_and_the_kubernetes_of_the_clusters() -> None:
+    flags = go_modules.linker_flags(HELM)
+    assert f"version.version=v{HELM.version}" in flags
+    major, minor, _ = binaries.BINARIES[0].version.split(".")
+    assert f"chartutil.k8sVersionMajor={major}" in flags
+    assert f"chartutil.k8sVersionMinor={minor}" in flags
+
+
+@pytest.mark.timeout(900)  # it builds Helm where it is not
+def test_the_packed_chart_is_the_whole_one(tmp_path: Path) -> None:
+    helm.run("package", str(helm.CHART), "--destination", str(tmp_path))
+    (packed,) = tmp_path.glob("orion-*.tgz")
+    command = ["template", "orion", "--kube-version", "1.34.0"]
+    assert helm.run(*command, str(packed)) == helm.run(*command, str(helm.CHART))

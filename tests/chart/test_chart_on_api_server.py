@@ -1,0 +1,68 @@
+"""A real API server takes what the chart renders: no misspelt field, and pods of the security standards it states."""
+
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart import rendered_chart as chart
+from tests.chart.rendered_chart import Object
+from tests.chart.test_chart_golden import SETS
+from tests.cluster.conftest import (  # noqa: F401 - fixtures
+    Kubectl,
+    api,
+    control_plane,
+    kubeconfig_for,
+    kubectl,
+    namespace,
+    programs,
+)
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first one builds Helm where it is not
+
+OF_OTHERS = ("cert-manager.io/v1", "monitoring.coreos.com/v1")
+ENFORCED = "pod-security.kubernetes.io/enforce"
+
+
+def rendered(values: Mapping[str, Any], where: str) -> list[Object]:
+    """Return the objects that an API server without cert-manager and Prometheus knows, in a namespace of a test."""
+    found = [each for each in chart.objects(values) if each["apiVersion"] not in OF_OTHERS]
+    return [yaml.safe_load(yaml.safe_dump(each).replace(f"namespace: {chart.NAMESPACE}", f"namespace: {where}"))
+            for each in found]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_api_server_takes_every_object(name: str, kubectl: Kubectl, namespace: str) -> None:  # noqa: F811
+    found = rendered(SETS[name], namespace)
+    said = kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", "--force-conflicts",
+                   given=yaml.safe_dump_all(found))  # fmt: skip
+    assert said.count("(server dry run)") == len(found)
+
+
+def _accounts_and_pods(values: Mapping[str, Any], where: str) -> tuple[list[Object], dict[str, Object]]:
+    """Return service accounts, and a pod of each component."""
+    found = rendered(values, where)
+    accounts = [each for each in found if each["kind"] == "ServiceAccount"]
+    pods = {
+        name: {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": where}, "spec": spec}
+        for name, spec in chart.pod_specs(found).items()
+    }
+    return accounts, pods
+
+
+def test_pods_are_of_the_security_standards_that_are_stated(kubectl: Kubectl, namespace: str) -> None:  # noqa: F811
+    accounts, pods = _accounts_and_pods({"mps": {"enabled": True}}, namespace)
+    kubectl("apply", "--server-side", "-f", "-", given=yaml.safe_dump_all(accounts))
+    kubectl("label", "namespace", namespace, f"{ENFORCED}=restricted")
+    for name in ("orion-operator", "orion-webhook", "orion-test-slot"):
+        kubectl("create", "--dry-run=server", "-f", "-", given=pods.pop(name))
+    for pod in pods.values():
+        with pytest.raises(subprocess.CalledProcessError) as refused:
+            kubectl("create", "--dry-run=server", "-f", "-", given=pod)
+        for allowed in ("allowPrivilegeEscalation", "hostNetwork", "seccomp", "privileged container"):
+            assert allowed not in refused.value.stderr.partition("violates")[2]
+    kubectl("label", "namespace", namespace, f"{ENFORCED}=privileged", "--overwrite")
+    for pod in pods.values():
+        kubectl("create", "--dry-run=server", "-f", "-", given=pod)

@@ -1,0 +1,55 @@
+"""Installations that cannot work are refused with a sentence; what the cluster decides is tried on a cluster."""
+
+from typing import Any
+
+import pytest
+
+from tests.chart import rendered_chart as chart
+from tools.cluster import helm
+
+pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+
+MONITORED = {"monitoring": {"serviceMonitor": {"enabled": True}}}
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"certificates": {"source": "given"}}, "needs certificates.given.secretName"),
+        ({"certificates": {"source": "given", "given": {"secretName": "mine"}}}, "certificates.given.caBundle"),
+        ({"webhook": {"healthPort": 9443}}, "webhook.port and webhook.healthPort are the same"),
+        ({"node": {"agent": {"metricsPort": 9436}}}, "node.devicePlugin.metricsPort are the same"),
+        ({"nodeConfiguration": {"slots": {"hp": 0, "be": 0}}}, "neither hp nor be slots"),
+        ({"webhook": {"leaveSeconds": 30}}, "webhook.leaveSeconds must be less"),
+        (MONITORED, "name your Prometheus in networkPolicy.metricsFrom"),
+        (
+            {
+                "mps": {"enabled": True},
+                "node": {"gpuAccess": "privileged"},
+                "nodeConfiguration": {"driverRoot": "/run/nvidia/driver"},
+            },
+            "has to be the node itself",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_with_a_sentence(values: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(helm.Failed, match="This installation cannot work") as refused:
+        chart.text(values)
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        MONITORED | {"networkPolicy": {"enabled": False}},
+        {"nodeConfiguration": {"slots": {"hp": 0, "be": 0}, "slotsByGPU": [{"gpu": "0", "be": 1}]}},
+        {"mps": {"enabled": True}, "simulatedGPUs": 1, "nodeConfiguration": {"driverRoot": "/run/nvidia/driver"}},
+    ],
+)
+def test_what_looks_like_it_and_works_is_rendered(values: dict[str, Any]) -> None:
+    assert chart.objects(values)
+
+
+def test_an_older_kubernetes_is_refused() -> None:
+    with pytest.raises(helm.Failed, match=r"requires kubeVersion: >=1\.32"):
+        helm.run("template", "orion", str(helm.CHART), "--kube-version", "1.31.4")

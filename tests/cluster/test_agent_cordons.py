@@ -1,0 +1,60 @@
+"""GPUs that people have closed stay so under an agent that begins anew, whether or not the API server is there."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import client
+
+from orion.node_agent.api.client import AgentClient
+from tests.cluster import api_types
+from tests.cluster.agent_process import AgentNode, ClusterView, grant_rights, machine, until_written
+from tests.cluster.conftest import FakeNode
+from tests.cluster.cut_proxy import CutProxy
+from tests.cluster.waiting import eventually
+from tools.cluster.access import Access
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+def proxy(control_plane: Access) -> Iterator[CutProxy]:
+    made = CutProxy(control_plane.url)
+    made.start()
+    yield made
+    made.stop()
+
+
+def closed(node: AgentNode) -> list[bool]:
+    """Whether each GPU is closed to further pods, in the first word that a device plugin hears."""
+    with AgentClient(node.root) as administrator:
+        devices = {each.uuid: each for each in next(administrator.watch_devices()).devices}
+    return [devices[uuid].cordoned for uuid in node.uuids]
+
+
+def test_an_agent_that_begins_without_the_api_server_opens_nothing_that_people_have_closed(
+    api: client.ApiClient,
+    c_build: Path,
+    namespace: str,
+    kubeconfig_for: Callable[..., Path],
+    fake_node: FakeNode,
+    proxy: CutProxy,
+    tmp_path: Path,
+) -> None:
+    api_types.establish(api)
+    view = ClusterView(api, namespace)
+    user = f"system:serviceaccount:{namespace}:orion-agent"
+    grant_rights(api, {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}, namespace)
+    through = proxy.kubeconfig(kubeconfig_for(user), tmp_path / "through.kubeconfig")
+    with machine(c_build, fake_node("a"), through, namespace, view) as node:
+        node.start_agent()
+        until_written(view, node)
+        view.change(node.uuids[0], cordon=True)
+        eventually(lambda: closed(node) == [True, False], otherwise=node.agent_log())
+        node.kill_agent()
+        proxy.cut()
+        node.start_agent()
+        assert closed(node) == [True, False]
+        view.change(node.uuids[0], cordon=False)
+        proxy.mend()
+        eventually(lambda: closed(node) == [False, False], otherwise=node.agent_log())

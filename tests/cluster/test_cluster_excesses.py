@@ -1,0 +1,82 @@
+"""What somebody with `create pods` and `create gpushares` in one namespace can overdo: others go on as before."""
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from kubernetes import client
+
+from tests.cluster.admitted_pods import pod, refusal, share
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+SHARES = 400
+SOON_SECONDS = 2.0
+""" Ten times what a busy machine takes to admit a pod where there are none. """
+GROUP = {"group": "orion.gpu", "version": "v1alpha1", "plural": "gpushares"}
+ANNOTATIONS_BYTES = 250 * 1024  # the API server takes 256 KiB
+LONGEST_NAME = 253
+LONGEST_SENTENCE = 4096
+
+
+def many(count: int) -> dict[str, str]:
+    return {f"a{number}": "" for number in range(count)}
+
+
+def report(core: client.CoreV1Api, namespace: str, name: str) -> str:
+    """Write a pod's status as a kubelet does; return what refuses it."""
+    condition = {"type": "Ready", "status": "False", "reason": str(time.monotonic_ns())}
+    try:
+        core.patch_namespaced_pod_status(name, namespace, {"status": {"conditions": [condition]}})
+    except client.ApiException as error:
+        return str(json.loads(error.body)["message"])
+    return ""
+
+
+EXCESSES: dict[str, dict[str, Any]] = {
+    "one huge annotation": pod("huge", "be", annotations={"a": "x" * ANNOTATIONS_BYTES}),
+    "a huge mark": pod("mark", annotations={"orion/priority": "x" * ANNOTATIONS_BYTES}),
+    "a huge share": pod("share", annotations={"orion/priority": "be", "orion/share": "é" * (ANNOTATIONS_BYTES // 2)}),
+    "a thousand annotations": pod("many", "be", annotations=many(1000), labels=many(1000)),
+    "the longest name": pod("n" * LONGEST_NAME, "be"),
+    "unicode": pod("unicode", annotations={"orion/priority": "be", "orion/containers": "mαin,\u202e\u0000x"}),
+}
+
+
+@pytest.mark.parametrize("case", EXCESSES)
+def test_an_excess_is_admitted_or_refused_with_a_sentence(api: client.ApiClient, admitted: str, case: str) -> None:
+    core, made = client.CoreV1Api(api), EXCESSES[case]
+    said = refusal(api, admitted, made)
+    assert "error of the webhook" not in said
+    assert len(said) < LONGEST_SENTENCE
+    if not said:
+        core.create_namespaced_pod(admitted, made)
+        assert report(core, admitted, made["metadata"]["name"]) == ""
+        core.delete_namespaced_pod(made["metadata"]["name"], admitted, grace_period_seconds=0)
+    assert refusal(api, admitted, pod("other", "be")) == ""
+
+
+def test_shares_by_the_thousand_are_their_own_namespaces_affair(api: client.ApiClient, admitted: str) -> None:
+    objects, core = client.CustomObjectsApi(api), client.CoreV1Api(api)
+
+    def create(number: int) -> None:
+        selector = {"matchLabels": {"app": f"a{number}"}} if number else {}
+        made = share(f"s{number}", "be", selector=selector)
+        objects.create_namespaced_custom_object(**GROUP, namespace=admitted, body=made)
+
+    with ThreadPoolExecutor(8) as crowd:
+        list(crowd.map(create, range(1, SHARES)))
+    took = []
+
+    def known() -> bool:
+        began = time.monotonic()
+        made = core.create_namespaced_pod(admitted, pod("one", "be", labels={"app": f"a{SHARES - 1}"}), dry_run="All")
+        took.append(time.monotonic() - began)
+        return f"s{SHARES - 1}" in made.metadata.annotations["orion/grant"]
+
+    eventually(known, "the last share is known")
+    assert min(took) < SOON_SECONDS
+    objects.delete_collection_namespaced_custom_object(**GROUP, namespace=admitted)

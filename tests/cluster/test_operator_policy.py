@@ -1,0 +1,218 @@
+"""The policies that bind the operator to its work, and what RBAC refuses to each component, on a real API server."""
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes import client
+
+from tests.cluster import api_types
+from tests.cluster.conftest import FakeNode, client_for
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+FILES = Path(__file__).parents[2] / "charts" / "orion" / "files"
+GROUP, VERSION, DEVICES = "orion.gpu", "v1alpha1", "gpudevices"
+ROLES = {
+    "operator": ("operator-role.yaml", "certificates-role.yaml"),
+    "webhook": ("webhook-role.yaml",),
+    "agent": ("agent-role.yaml",),
+}
+FORBIDDEN = {
+    ("list", "", "secrets", ""),
+    ("get", "", "secrets", ""),
+    ("list", "", "configmaps", ""),
+    ("create", "", "pods", ""),
+    ("delete", "", "pods", ""),
+    ("patch", "", "pods", ""),
+    ("patch", "", "pods", "ephemeralcontainers"),
+    ("create", "", "pods", "exec"),
+    ("create", "", "pods", "attach"),
+    ("get", "", "pods", "log"),
+    ("create", "", "pods", "binding"),
+    ("create", "", "serviceaccounts", "token"),
+    ("delete", "", "nodes", ""),
+    ("get", "", "nodes", "proxy"),
+    ("create", "rbac.authorization.k8s.io", "clusterrolebindings", ""),
+    ("escalate", "rbac.authorization.k8s.io", "clusterroles", ""),
+    ("bind", "rbac.authorization.k8s.io", "clusterroles", ""),
+    ("impersonate", "", "users", ""),
+    ("patch", "admissionregistration.k8s.io", "validatingadmissionpolicies", ""),
+    ("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ""),
+    ("patch", "apiextensions.k8s.io", "customresourcedefinitions", ""),
+    ("patch", GROUP, "gpushares", ""),
+    ("create", GROUP, "gpushares", ""),
+    ("patch", GROUP, DEVICES, ""),
+    ("delete", GROUP, DEVICES, ""),
+    ("anynode", GROUP, DEVICES, ""),
+}
+FORBIDDEN_TO = {
+    "operator": {("get", "", "pods", ""), ("create", GROUP, DEVICES, "")},
+    "webhook": {("list", "", "pods", ""), ("list", "", "nodes", ""), ("patch", GROUP, DEVICES, "status")},
+    "agent": {
+        ("patch", "", "pods", "status"),
+        ("patch", "", "nodes", ""),
+        ("list", "", "nodes", ""),
+        ("create", "", "pods", "eviction"),
+        ("update", GROUP, "grants", ""),
+        ("release", GROUP, DEVICES, ""),
+        ("list", GROUP, "gpushares", ""),
+    },
+}
+
+
+def give_rights(api: client.ApiClient, component: str, namespace: str) -> str:
+    """Bind a user to the component's roles, as the chart does; return the user."""
+    rights, user = client.RbacAuthorizationV1Api(api), f"system:serviceaccount:{namespace}:orion-{component}"
+    for file in ROLES[component]:
+        for role in yaml.safe_load_all((FILES / file).read_text()):
+            name = f"{role['metadata']['name']}-{namespace}"
+            role["metadata"] = {"name": name}
+            subjects = [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}]
+            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role["kind"], "name": name}
+            binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
+            if role["kind"] == "ClusterRole":
+                rights.create_cluster_role(role)
+                rights.create_cluster_role_binding(binding)
+            else:
+                rights.create_namespaced_role(namespace, role)
+                rights.create_namespaced_role_binding(namespace, binding)
+    return user
+
+
+@pytest.fixture
+def given(api: client.ApiClient, namespace: str) -> Iterator[Callable[[str], str]]:
+    """Gives a user a component's rights; returns the user. They are gone after the test."""
+    yield lambda component: give_rights(api, component, namespace)
+    rights = client.RbacAuthorizationV1Api(api)
+    for binding in rights.list_cluster_role_binding().items:
+        if binding.metadata.name.endswith(namespace):
+            rights.delete_cluster_role_binding(binding.metadata.name)
+            rights.delete_cluster_role(binding.role_ref.name)
+
+
+@pytest.mark.parametrize("component", ROLES)
+def test_what_a_component_needs_not_it_may_not(
+    api: client.ApiClient, namespace: str, given: Callable[[str], str], component: str
+) -> None:
+    user, reviews = given(component), client.AuthorizationV1Api(api)
+
+    def allowed(verb: str, group: str, resource: str, subresource: str, where: str) -> bool:
+        asked = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": where}
+        review = reviews.create_subject_access_review({"spec": {"user": user, "resourceAttributes": asked}})
+        return bool(review.status.allowed)
+
+    eventually(lambda: allowed("list", GROUP, DEVICES, "", ""))
+    wrong = [
+        (each, where)
+        for each in FORBIDDEN | FORBIDDEN_TO[component]
+        for where in ("", "kube-system", namespace)
+        if allowed(*each, where)
+    ]
+    assert wrong == []
+
+
+@pytest.fixture
+def operator(
+    api: client.ApiClient, namespace: str, given: Callable[[str], str], kubeconfig_for: Callable[..., Path]
+) -> Iterator[client.ApiClient]:
+    """Whoever has taken over the operator, under the chart's policies; other tests share the API server."""
+    api_types.establish(api)
+    user = given("operator")
+    admission, names = client.AdmissionregistrationV1Api(api), []
+    objects = list(yaml.safe_load_all((FILES / "operator-policy.yaml").read_text()))
+    for definition, binding in zip(objects[::2], objects[1::2], strict=True):
+        name = f"{definition['metadata']['name']}-{namespace}"
+        ours = f"request.userInfo.username.startsWith('system:serviceaccount:{namespace}:')"
+        definition["spec"]["matchConditions"].append({"name": "of-this-test", "expression": ours})
+        definition["metadata"]["name"] = binding["metadata"]["name"] = binding["spec"]["policyName"] = name
+        admission.create_validating_admission_policy(definition)
+        admission.create_validating_admission_policy_binding(binding)
+        names.append(name)
+    with client_for(kubeconfig_for(user)) as taken:
+        yield taken
+    for name in names:
+        admission.delete_validating_admission_policy_binding(name)
+        admission.delete_validating_admission_policy(name)
+
+
+def refusal(call: Callable[..., object], *arguments: Any, **options: Any) -> str:
+    """Return with what sentence something is refused; empty: it is not."""
+    try:
+        call(*arguments, **options)
+    except client.ApiException as error:
+        return str(json.loads(error.body)["message"])
+    return ""
+
+
+def test_the_operator_labels_nodes_and_changes_nothing_else_of_them(
+    operator: client.ApiClient, fake_node: FakeNode
+) -> None:
+    core, node = client.CoreV1Api(operator), fake_node("a", labels={"ours": "1"})
+    refused = "changes labels orion/... of nodes"
+    taint = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
+    eventually(lambda: refused in refusal(core.patch_node, node, taint, dry_run="All"))
+    assert refusal(core.patch_node, node, {"metadata": {"labels": {"orion/gpus": "1"}}}) == ""
+    assert refusal(core.patch_node, node, {"metadata": {"labels": {"orion/gpus": None}}}) == ""
+    for change in (
+        {"spec": {"unschedulable": True}},
+        {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}},
+        {"metadata": {"labels": {"ours": None}}},
+        {"metadata": {"annotations": {"a": "b"}}},
+    ):
+        assert refused in refusal(core.patch_node, node, change), change
+
+
+def test_the_operator_writes_grants_and_one_condition_of_pods(
+    api: client.ApiClient, operator: client.ApiClient, namespace: str
+) -> None:
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
+    client.CoreV1Api(api).create_namespaced_pod(namespace, pod)
+    core = client.CoreV1Api(operator)
+
+    def patch(**change: Any) -> str:
+        return refusal(core.patch_namespaced_pod_status, "p", namespace, change)
+
+    def tried(**change: Any) -> str:
+        return refusal(core.patch_namespaced_pod_status, "p", namespace, change, dry_run="All")
+
+    def condition(kind: str) -> dict[str, Any]:
+        return {"conditions": [{"type": kind, "status": "False", "reason": "Because"}]}
+
+    eventually(lambda: "nothing else of their status" in tried(status={"phase": "Failed"}))
+    assert "nothing else of their status" in patch(status={"phase": "Failed"})
+    assert "no other mark" in patch(metadata={"annotations": {"a": "b"}})
+    assert "no other mark" in patch(metadata={"labels": {"a": "b"}})
+    assert "nothing else of their status" in patch(status=condition("Ready"))
+    assert "nothing else of their status" in patch(status={"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]})
+    assert patch(metadata={"annotations": {"orion/grant": "{}"}}) == ""
+    assert patch(status=condition("orion.gpu/Governed")) == ""
+
+
+def test_the_operator_says_of_gpus_that_nothing_is_known_and_nothing_else(
+    api: client.ApiClient, operator: client.ApiClient
+) -> None:
+    name = f"gpu-{uuid.uuid4()}"
+
+    def write(by: client.ApiClient, dry_run: str | None = None, **status: Any) -> None:
+        change = {"status": status}
+        options = {"dry_run": dry_run} if dry_run else {}
+        client.CustomObjectsApi(by).patch_cluster_custom_object_status(GROUP, VERSION, DEVICES, name, change, **options)
+
+    objects = client.CustomObjectsApi(api)
+    body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "GPUDevice", "metadata": {"name": name}, "spec": {}}
+    objects.create_cluster_custom_object(GROUP, VERSION, DEVICES, body)
+    try:
+        write(api, node="gone", health="Healthy")
+        refused = "their health is Unknown"
+        eventually(lambda: refused in refusal(lambda: write(operator, "All", node="a", health="Healthy")))
+        assert refused in refusal(lambda: write(operator, health="Unhealthy"))
+        assert refused in refusal(lambda: write(operator, node="here", health="Unknown"))
+        assert refusal(lambda: write(operator, health="Unknown")) == ""
+    finally:
+        objects.delete_cluster_custom_object(GROUP, VERSION, DEVICES, name)

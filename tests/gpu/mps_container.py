@@ -1,0 +1,50 @@
+"""A container as MPS sees one: a mount namespace, a /dev/shm, a user id; then the client of the tests.
+
+    python mps_container.py SPECIFICATION
+
+Started under `unshare --mount`. The specification is JSON: `mounts` [source, target, read only], `own_shm`, `user`,
+`environment`. On its own, since these tests run where nothing but Python and the driver may be.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import sys
+from pathlib import Path
+
+_RDONLY, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 32, 4096, 16384, 1 << 18
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0) -> None:
+    """Call mount(2)."""
+    if _libc.mount(source.encode(), target.encode(), kind.encode() or None, ctypes.c_ulong(flags), None) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"mount {source} at {target}: {os.strerror(code)}")
+
+
+def main() -> None:
+    """Make the container and become the client."""
+    specification = json.loads(sys.argv[1])
+    with contextlib.suppress(OSError):  # where the kernel does not know it, nothing is shared anyway
+        mount("none", "/", flags=_REC | _PRIVATE)
+    for source, target, read_only in specification["mounts"]:
+        if Path(source).is_dir():
+            Path(target).mkdir(parents=True, exist_ok=True)
+        else:
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            Path(target).touch()
+        mount(source, target, flags=_BIND)
+        if read_only:
+            mount(source, target, flags=_BIND | _REMOUNT | _RDONLY)
+    if specification["own_pids"]:
+        mount("proc", "/proc", "proc")  # as every container has it: the driver looks itself up there
+    if specification["own_shm"]:
+        mount("tmpfs", "/dev/shm", "tmpfs")
+    client = [sys.executable, str(Path(__file__).with_name("mps_client.py")), str(specification["user"])]
+    os.execve(sys.executable, client, specification["environment"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""One GPU in mode mps as on a node: the MPS daemon as its DaemonSet runs it, clients as pods are. Says what it sees."""
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from orion.hook import simulated
+from orion.node_agent.mps.control import program
+from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
+
+SIMULATED = os.environ.get("ORION_TEST_GPUS") == "simulated"
+""" To try these tests themselves, and what of it a simulated GPU can show. """
+
+DEADLINE = 60.0
+IN_CONTAINER = "/run/orion/mps"
+
+_HERE = Path(__file__).parent
+_DAEMON = (
+    "import sys; from pathlib import Path; from orion.node_agent.mps.supervising import run; "
+    "run(Path(sys.argv[1]), Path('/'))"
+)
+
+
+def say(*words: object) -> None:
+    """Tell whoever reads the run's output."""
+    print("   ", *words, flush=True)
+
+
+def eventually(condition: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.02)
+
+
+def first_gpu() -> str:
+    """Return the UUID of the machine's first GPU."""
+    if SIMULATED:
+        return simulated.Machine(Path("libcuda.so.1")).uuids()[0]
+    command = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
+
+
+class Client:
+    """A client in a container of its own.
+
+    Args:
+        folder: what it gets as its pipe directory.
+        name: for whoever reads what it did.
+        user: its user id.
+        own_shm: whether it has a /dev/shm of its own.
+        namespaces: options of unshare(1) beside --mount.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        *,
+        user: int = 0,
+        own_shm: bool = False,
+        namespaces: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        mounts = [(str(folder), IN_CONTAINER, True)]
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("CUDA_MPS")}
+        environment |= {"CUDA_VISIBLE_DEVICES": first_gpu(), "CUDA_MPS_PIPE_DIRECTORY": IN_CONTAINER}
+        specification = {
+            "mounts": mounts, "own_shm": own_shm, "own_pids": "--pid" in namespaces, "user": user,
+            "environment": environment,
+        }  # fmt: skip
+        command = ["unshare", "--mount", *namespaces, sys.executable, str(_HERE / "mps_container.py")]
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by `end`)
+        self.process = subprocess.Popen(
+            [*command, json.dumps(specification)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True, bufsize=1,
+        )  # fmt: skip
+
+    def do(self, command: str, seconds: float = DEADLINE) -> dict[str, Any]:
+        """Tell it a command; return its answer, which may be an error."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        began = time.monotonic()
+        answer: dict[str, Any]
+        try:
+            self.process.stdin.write(command + "\n")
+            if not select.select([self.process.stdout], [], [], seconds)[0]:
+                answer = {"error": -2, "call": f"no answer within {seconds:g} s"}
+            elif line := self.process.stdout.readline():
+                answer = json.loads(line)
+            else:
+                answer = {"error": -3, "call": f"it has ended: {self.process.wait(10)}: {self._stderr()}"}
+        except OSError as error:
+            answer = {"error": -4, "call": f"{error}: {self._stderr()}"}
+        say(f"{self.name}: {command}: {answer} ({time.monotonic() - began:.2f} s)")
+        return answer
+
+    def kill(self) -> None:
+        """End it by force."""
+        self.process.kill()
+        self.process.wait(DEADLINE)
+
+    def end(self) -> None:
+        """End it."""
+        with contextlib.suppress(OSError):
+            if self.process.stdin:
+                self.process.stdin.close()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._said.close()
+
+    def _stderr(self) -> str:
+        self._said.seek(0)
+        return self._said.read()[-600:]
+
+
+class MpsNode:
+    """The MPS daemon with its folder. A context manager.
+
+    Args:
+        before: a command that becomes the daemon's, such as unshare(1) with its options.
+    """
+
+    def __init__(self, *before: str) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="orion-", dir="/tmp"))
+        self.root.chmod(0o755)
+        self.folder = MpsFolder(self.root)
+        self.gpu = first_gpu()
+        self.clients: list[Client] = []
+        self._before = before
+        self._log = self.root / "daemon.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "MpsNode":
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the MPS daemon, and want the GPU's mode mps."""
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*self._before, sys.executable, "-c", _DAEMON, str(self.root)], stdout=log, stderr=log
+            )
+        began = time.monotonic()
+        eventually(lambda: self.folder.daemon_lives() or not self.runs, "the MPS daemon runs")
+        self.folder.want(self.gpu, Wanted(SIMULATED))
+        eventually(lambda: self.phase in (Phase.RUNNING, Phase.FAILED) or not self.runs, "a control daemon runs")
+        say(f"the control daemon after {time.monotonic() - began:.2f} s: {self.state}")
+        eventually(lambda: self.phase is Phase.RUNNING or not self.runs, "a control daemon runs", 30)
+        assert self.runs, self._log.read_text()
+
+    @property
+    def runs(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def state(self) -> State | None:
+        return self.folder.state(self.gpu)
+
+    @property
+    def phase(self) -> Phase | None:
+        state = self.state
+        return state.phase if state else None
+
+    @property
+    def pipe(self) -> Path:
+        return self.folder.pipe(self.gpu)
+
+    def client(self, name: str, **options: Any) -> Client:
+        """Start a client."""
+        client = Client(self.folder.clients(self.gpu), name, **options)
+        self.clients.append(client)
+        return client
+
+    def servers(self) -> tuple[int, ...]:
+        """Return the servers, by asking now."""
+        done = self.ask("get_server_list")
+        return tuple(int(word) for word in done.split() if word.isdecimal())
+
+    def ask(self, question: str, *before: str, pipe: Path | None = None) -> str:
+        """Ask the control daemon; return what it says."""
+        environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(pipe or self.pipe)}
+        done = subprocess.run(
+            [*before, *program(SIMULATED, Path("/"))], env=environment, input=f"{question}\n", capture_output=True,
+            text=True, timeout=30, check=False,
+        )  # fmt: skip
+        return f"{done.stdout}{done.stderr}".strip()
+
+    def show(self) -> None:
+        """Say what is in the pipe folder and who serves."""
+        listing = subprocess.run(["ls", "-laR", str(self.pipe)], capture_output=True, text=True, check=False).stdout
+        for line in listing.splitlines():
+            say(line)
+        say(f"state: {self.state}")
+
+    def words(self) -> None:
+        """Say the ends of the logs."""
+        for path in (self._log, *sorted(self.folder.log(self.gpu).glob("*"))):
+            with contextlib.suppress(OSError):
+                for line in path.read_text(errors="replace").splitlines()[-12:]:
+                    say(f"{path.name}: {line}")
+
+    def terminate(self) -> None:
+        """Tell the MPS daemon to end; below unshare(1), which lets that pass, its child."""
+        assert self.process is not None
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        below = children.read_text().split() if "--fork" in self._before and children.exists() else []
+        for process_id in [int(each) for each in below] or [self.process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGTERM)
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.end()
+        if self.process is not None:
+            if self.process.poll() is None:
+                self.terminate()
+                try:
+                    self.process.wait(30)
+                except subprocess.TimeoutExpired:
+                    say("the MPS daemon did not end within 30 s")
+                    self.process.kill()
+                    self.process.wait(10)
+            self.words()
+        shutil.rmtree(self.root, ignore_errors=True)

@@ -1,0 +1,27 @@
+"""What tests of the image share: the image, built once for each state of its sources, and its files."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.image.containers import Container
+from tools import image as making
+from tools.image.archive import Archive
+
+
+@pytest.fixture(scope="session")
+def image() -> Archive:
+    """The image of this checkout; building it is minutes on a machine that never has, else seconds or nothing."""
+    return Archive(making.build(print))
+
+
+@pytest.fixture(scope="session")
+def container(image: Archive, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
+    """A container of the image, whose root file system is read-only."""
+    folder = tmp_path_factory.mktemp("image")
+    with Container(image, folder / "root") as container:
+        yield container

@@ -1,0 +1,57 @@
+"""Every component starts from the image, as nobody in particular, with a root file system that cannot be written."""
+
+import pytest
+
+from tests.image.containers import Container
+
+pytestmark = pytest.mark.node
+
+
+def test_it_tells_its_version(container: Container) -> None:
+    done = container.run("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("orion ")
+
+
+@pytest.mark.parametrize("user", ["", "0:0", "12345:0"])
+@pytest.mark.parametrize("command", ["agent", "device-plugin", "operator", "webhook", "explain", "doctor"])
+def test_a_component_is_a_command(container: Container, command: str, user: str) -> None:
+    done = container.run(command, "--help", user=user)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage: orion" in done.stdout
+
+
+# What each component imports when it starts, which --help does not.
+IMPORTS = {
+    "agent": "orion.node_agent.agent, orion.node_agent.gpus.nvml, orion.api_server.requests, pynvml",
+    "device plugin": "orion.device_plugin.starting",
+    "operator": "orion.operator.reconciler, orion.operator.certificates.issuing, kopf",
+    "webhook": "orion.operator.webhook, aiohttp.web",
+}
+
+
+@pytest.mark.parametrize("component", IMPORTS)
+def test_a_component_has_all_that_it_imports(container: Container, component: str) -> None:
+    done = container.execute("python3", "-c", f"import {IMPORTS[component]}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_is_wrong_is_said_and_the_status_tells(container: Container) -> None:
+    done = container.run("no-such-component")
+    assert done.returncode == 2
+    assert "no-such-component" in done.stderr
+
+
+def test_everything_is_compiled(container: Container) -> None:
+    missing = [
+        str(source) for source in (container.root / "opt/orion/lib").rglob("*.py")
+        if not any((source.parent / "__pycache__").glob(f"{source.stem}.cpython-*.pyc"))
+    ]  # fmt: skip
+    assert missing == []
+
+
+def test_the_hook_is_found_where_the_plugin_takes_it_from(container: Container) -> None:
+    done = container.execute("python3", "-c", "import orion.hook as h; print(h.library(), h.simulated_driver())")
+    assert done.returncode == 0, done.stderr
+    for path in done.stdout.split():
+        assert (container.root / path.lstrip("/")).is_file()

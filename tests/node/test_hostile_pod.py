@@ -1,0 +1,147 @@
+"""A hostile pod, root with a container's default capabilities, beside an hp and a be pod: it reaches nothing of theirs.
+
+It attacks the socket, the pages and the mounts of its slot, the node's other slots and processes, the agent's metrics
+and what the kernel counts for all of root's containers together. Meanwhile a pod comes and joins; afterwards the
+hostile one stays, with nonsense in its pages, and the agent goes on to write its GPUDevices, and restarts.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client
+
+from tests.node import hostile_image
+from tests.node.disturbed_pods import Occupants
+from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, offering, serving, training
+from tests.node.slot_bookkeeping import SlotBookkeeping
+from tests.waiting import eventually
+from tools.cluster.node import Node
+from tools.cluster.orion import AGENT_PORT, Orion
+
+pytestmark = [pytest.mark.node, pytest.mark.timeout(300)]
+
+ATTACKS_SECONDS = 6
+HOSTILE = "hostile"
+MEMORY_GROWTH = 96 << 20
+CPU_SHARE = 0.9
+""" Of one core, which asyncio has at most: an agent that only just keeps up would use all of it. """
+
+
+@dataclass(frozen=True)
+class Burden:
+    """What an agent's process uses."""
+
+    memory_bytes: int
+    descriptors: int
+    cpu_seconds: float
+    at: float
+
+    @classmethod
+    def of(cls, process_id: int) -> "Burden":
+        process = Path(f"/proc/{process_id}")
+        pages = int((process / "statm").read_text().split()[1])
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+        ticks = int(fields[11]) + int(fields[12])
+        descriptors = len(os.listdir(process / "fd"))
+        return cls(pages * os.sysconf("SC_PAGE_SIZE"), descriptors, ticks / os.sysconf("SC_CLK_TCK"), time.monotonic())
+
+    def cpu_share_since(self, before: "Burden") -> float:
+        return (self.cpu_seconds - before.cpu_seconds) / (self.at - before.at)
+
+
+@pytest.fixture
+def one_gpu(orion: Orion, node: Node, tmp_path: Path) -> Iterator[None]:
+    """The node offers its first GPU only, so all pods are neighbours, and has the image of the hostile program."""
+    node.import_image(hostile_image.image().write(tmp_path / "hostile.tar"))
+    with offering(orion, node, {"gpus": ["0"]}, hp=1, be=8):
+        yield
+
+
+@pytest.fixture
+def neighbours(one_gpu: None, node: Node, api: client.ApiClient, namespace: str) -> Occupants:
+    """An hp and a be pod that compute on that GPU."""
+    occupants = Occupants(Tenants(api, namespace), GpuNode(node, api), SlotBookkeeping(node, api))
+    occupants.create(serving(report=0.2), training(report=0.2))
+    return occupants
+
+
+def hostile_pod(node: Node) -> Manifest:
+    container: dict[str, Any] = {
+        "name": "main",
+        "image": hostile_image.NAME,
+        "args": [str(ATTACKS_SECONDS), node.address, str(AGENT_PORT)],
+        "securityContext": {"runAsUser": 0},
+        "resources": {"requests": {"cpu": "10m"}, "limits": {"orion.gpu/be": "1", "memory": "1Gi", "cpu": "1"}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": HOSTILE, "labels": {"app": HOSTILE}, "annotations": {"orion/priority": "be"}},
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 1},
+    }
+
+
+def wait_for(tenants: Tenants, event: str) -> dict[str, Any]:
+    """Return what the hostile program says of an event."""
+    said: list[dict[str, Any]] = eventually(
+        lambda: [line for line in _lines(tenants) if line["event"] == event], f"the hostile pod says {event!r}"
+    )
+    return said[0]
+
+
+def _lines(tenants: Tenants) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in tenants.log(HOSTILE).splitlines() if line.startswith("{")]
+
+
+def errors(occupants: Occupants) -> list[dict[str, Any]]:
+    return [line for name in occupants.pods for line in occupants.pods[name].said("error")]
+
+
+def test_neighbours_of_a_hostile_root_notice_nothing(orion: Orion, node: Node, neighbours: Occupants) -> None:
+    tenants, gpus = neighbours.tenants, neighbours.gpus
+    seats, agent = neighbours.seats(), orion.pids()[f"orion/{node.name}-agent"]
+    before = Burden.of(agent)
+
+    tenants.create(hostile_pod(node))
+    attacking = wait_for(tenants, "attacking")
+    assert attacking["user"] == 0
+    begun = Burden.of(agent)
+    neighbours.create(training("late", report=0.2))
+    seats |= {"late": neighbours.pods["late"].seated()}
+    neighbours.compute()
+    assert wait_for(tenants, "over")["reached"] == []
+    assert Burden.of(agent).cpu_share_since(begun) < CPU_SHARE
+
+    holding = wait_for(tenants, "holding")
+    assert holding["half_joined"] > 0
+    neighbours.compute()
+    assert neighbours.seats() == seats
+    assert errors(neighbours) == []
+    (uuid,) = {seat.gpu for seat in seats.values()}
+
+    def shown() -> bool:
+        rows = gpus.devices()[uuid].get("clients", [])
+        return HOSTILE in {(row.get("pod") or {}).get("name") for row in rows}
+
+    eventually(shown, "the GPUDevice names a client of the hostile pod")
+    assert "cannot be made" not in orion.log(f"{node.name}-agent")
+
+    orion.end(node, "agent")
+    orion.begin_agent(node)
+    eventually(lambda: neighbours.managed() >= len(seats), "they come back to the new agent")
+    assert neighbours.seats() == seats
+    neighbours.compute()
+
+    tenants.delete(HOSTILE)
+    agent = orion.pids()[f"orion/{node.name}-agent"]
+    eventually(lambda: Burden.of(agent).descriptors <= before.descriptors + 16, "its descriptors are closed")
+    assert Burden.of(agent).memory_bytes < before.memory_bytes + MEMORY_GROWTH
+    neighbours.compute()
+    assert neighbours.seats() == seats
+    assert errors(neighbours) == []

@@ -1,0 +1,73 @@
+"""The agent of a node as a process of a test, with stand-ins for the kubelet and the API server that it asks."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from orion.node_agent.api import agent_pb2
+from orion.node_agent.api.client import AgentClient
+from tests.node_agent.conftest import GPU, AgentProcess
+from tests.node_agent.node_stand_in import NODE, StandInKubelet, StandInPods
+
+SECONDS = 30.0
+
+
+def grant(priority: str = "be", container: str = "main", share: str = "a-share", **fields: Any) -> dict[str, Any]:
+    """Return a pod's grant; `policy` and `failClosed` are the pod's, the rest its container's."""
+    told: dict[str, Any] = {"format": 1, "priority": priority, "share": share, "shareUid": "u", "shareGeneration": 3}
+    told |= {name: fields.pop(name) for name in ("policy", "failClosed") if name in fields}
+    return told | {"containers": {container: {"slots": 1, **fields}}}
+
+
+class Node:
+    """An agent with the two that it asks."""
+
+    def __init__(self, agent: AgentProcess, folder: Path) -> None:
+        self.agent = agent
+        self.kubelet = StandInKubelet(folder / "kubelet.sock")
+        self.kubelet.start()
+        self.pods = StandInPods()
+        self._options = ["--node-name", NODE, "--kubeconfig", str(self.pods.kubeconfig(folder / "kubeconfig"))]
+        self._options += ["--pod-resources", str(self.kubelet.socket)]
+
+    def start(self, *options: str) -> None:
+        self.agent.start(*self._options, *options)
+
+    def run(self, pod: str, slot: str, told: dict[str, Any] | None = None, created: int = 0) -> agent_pb2.PreparedSlot:
+        """Let a pod's container begin in a slot, as the kubelet does; return when the agent knows the pod."""
+        self.pods.put(pod, told, created=created)
+        self.kubelet.give(pod, (GPU, slot))
+        return self.prepare(slot)
+
+    def prepare(self, slot: str) -> agent_pb2.PreparedSlot:
+        """Have a slot made ready until its pod is named: on a loaded machine that may take more than its second."""
+        deadline = time.monotonic() + SECONDS
+        while not (prepared := self.prepare_once(slot)).pod:
+            assert time.monotonic() < deadline, f"never: the pod of {slot} is known"
+        return prepared
+
+    def prepare_once(self, slot: str) -> agent_pb2.PreparedSlot:
+        with AgentClient(self.agent.root, timeout=SECONDS) as administrator:
+            return administrator.prepare_slot(GPU, slot)
+
+    def slot(self, name: str) -> agent_pb2.Slot:
+        return {slot.name: slot for slot in self.gpu().slots}[name]
+
+    def gpu(self) -> agent_pb2.Gpu:
+        with AgentClient(self.agent.root) as administrator:
+            return administrator.snapshot().gpus[0]
+
+    def conditions(self) -> dict[str, str]:
+        return {each.reason: each.message for each in self.gpu().conditions}
+
+    def held(self) -> list[str]:
+        with AgentClient(self.agent.root) as administrator:
+            return list(next(administrator.watch_devices()).devices[0].held)
+
+    def offered(self) -> list[str]:
+        with AgentClient(self.agent.root) as administrator:
+            return list(next(administrator.watch_devices()).devices[0].slots)
+
+    def stop(self) -> None:
+        self.kubelet.stop()
+        self.pods.stop()

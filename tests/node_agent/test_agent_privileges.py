@@ -1,0 +1,124 @@
+"""An agent with as few capabilities as it has in a cluster, beside a hostile root with those of any container."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.hook import hostile_root
+from tests.node_agent.conftest import AgentProcess
+from tests.node_agent.protocol_client import ProtocolClient
+
+ROOT = Path(__file__).parents[2]
+DESCRIPTORS = 1024
+SENDING_CAPABILITIES = {24: "sys_resource", 21: "sys_admin"}
+""" Either lets a process send descriptors when its user has too many in flight; the chart gives the first. """
+
+
+def bounded(command: list[str], capabilities: str) -> list[str]:
+    """A command that runs as root with these capabilities only."""
+    kept = ",".join(["-all", *(f"+{each}" for each in capabilities.split())])
+    return ["setpriv", "--bounding-set", kept, "--inh-caps", "-all", *command]
+
+
+def sending_capability() -> str:
+    """One that this machine's root has: some have not the one that the chart gives."""
+    here = next(name for number, name in SENDING_CAPABILITIES.items() if ctypes.CDLL(None).prctl(23, number, 0, 0, 0))
+    return here
+
+
+class BoundedAgent(AgentProcess):
+    """One that has few capabilities and few descriptors."""
+
+    capabilities = ""
+
+    def command(self, *options: str) -> list[str]:
+        limit = ["prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}"]
+        return [*limit, *bounded(super().command(*options), self.capabilities)]
+
+
+Start = Callable[[str], BoundedAgent]
+
+
+@pytest.fixture
+def start(agent: AgentProcess) -> Iterator[Start]:
+    """Starts the same agent with few capabilities."""
+    agent.kill()
+    again = BoundedAgent(agent.root, agent.library)
+
+    def start(capabilities: str) -> BoundedAgent:
+        again.capabilities = capabilities
+        again.start()
+        return again
+
+    yield start
+    if again.process is not None:
+        again.kill()
+
+
+def hostile(script: str, slot: Path) -> subprocess.Popen[str]:
+    """Run statements as the root of a container would; `slot` is the directory of its slot."""
+    program = "import sys\nfrom pathlib import Path\nfrom tests.hook.hostile_root import *\nslot = Path(sys.argv[1])\n"
+    command = [sys.executable, "-c", program + script, str(slot)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.Popen(
+        bounded(command, " ".join(hostile_root.DEFAULT_CAPABILITIES)),
+        env=environment,
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def said(script: str, slot: Path) -> str:
+    process = hostile(script, slot)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    return output.strip()
+
+
+def test_nobody_takes_a_descriptor_of_the_agent(start: Start) -> None:
+    assert said("print(reach_into_agent(slot))", start("").slot("be-0")) == "[]"
+
+
+def test_read_only_pages_stay_so_whatever_root_tries(start: Start) -> None:
+    agent = start("")
+    with ProtocolClient(agent.slot("hp-0")).join():
+        assert said("print(write_past_protection(slot), pose_as_neighbour(slot))", agent.slot("be-0")) == "[] []"
+
+
+def test_pages_with_spoilt_modes_are_taken_back(start: Start) -> None:
+    agent = start("")
+    with ProtocolClient(agent.slot("hp-0")).join() as hp:
+        said("spoil_modes(slot)", agent.slot("be-0"))
+        assert os.fstat(hp.busy.fd).st_mode & 0o777 == 0
+        agent.kill()
+        start("")
+        seat = hp.seat
+        assert hp.come_back().returned
+        with ProtocolClient(agent.slot("be-1")).join() as be:
+            be.hear_until({seat})
+
+
+def test_descriptors_in_flight_keep_nobody_from_joining(start: Start) -> None:
+    agent = start(sending_capability())
+    process = hostile(
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS}))\n"
+        "with descriptors_in_flight() as count:\n    print(count, flush=True)\n    sys.stdin.read()",
+        agent.slot("be-0"),
+    )
+    assert process.stdout
+    assert process.stdin
+    try:
+        assert int(process.stdout.readline()) > DESCRIPTORS
+        with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-1")).join() as be:
+            be.hear_until({hp.seat})
+    finally:
+        process.stdin.close()
+        process.wait(30)
+        process.stdout.close()

@@ -1,0 +1,241 @@
+"""How a GPU comes into a mode and out of it: an agent of one GPU, and the test in the MPS daemon's place."""
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from orion.hook import layout
+from orion.node_agent.agent import Agent
+from orion.node_agent.errors import Conflict
+from orion.node_agent.mps.folder import MpsFolder, Phase, State
+from orion.node_agent.mps.modes import Modes
+from tests.node_agent.one_gpu import GPU, agent_of_one_gpu
+
+RUNS, FAILED = State(Phase.RUNNING, 1.0, 42), State(Phase.FAILED, 1.0, message="It broke.")
+
+
+class Case:
+    """An agent's modes; the MPS daemon is the test."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent, self.modes = agent, agent.modes
+        self.folder = MpsFolder(agent.root.path)
+        self.lock: int | None = None
+
+    def daemon_begins(self) -> None:
+        self.lock = self.folder.take()
+        assert self.lock is not None
+
+    def daemon_ends(self) -> None:
+        assert self.lock is not None
+        os.close(self.lock)
+        self.lock = None
+
+    def daemon_says(self, state: State | None) -> None:
+        self.folder.make(GPU)
+        self.folder.say(GPU, state)
+        self.modes.look()
+
+    def in_mps(self) -> None:
+        self.daemon_begins()
+        self.modes.want(GPU, "mps")
+        assert self.asked
+        self.daemon_says(RUNS)
+        assert self.modes.mode(GPU) == "mps"
+
+    @property
+    def asked(self) -> bool:
+        return GPU in self.folder.wanted()
+
+    @property
+    def pending(self) -> str:
+        found = self.modes.pending(GPU)
+        return found.reason if found else ""
+
+    @property
+    def closed(self) -> str:
+        return self.modes.verdict(GPU).reason
+
+    def hold(self) -> None:
+        """Let a process that lives hold a slot."""
+        self.agent.open_slot(GPU, "be-0", layout.Role.BE, 0, os.getpid())
+
+    def let_go(self) -> None:
+        self.agent.gpu(GPU).board.slot("be-0").owner = None
+        self.modes.look()
+
+
+@pytest.fixture
+async def case() -> Iterator[Case]:  # type: ignore[misc]
+    with agent_of_one_gpu() as agent:
+        made = Case(agent)
+        yield made
+        if made.lock is not None:
+            made.daemon_ends()
+
+
+async def test_at_first_a_gpu_is_in_mode_timeslice(case: Case) -> None:
+    assert (case.modes.mode(GPU), case.pending, case.closed) == ("timeslice", "", "")
+    await case.modes.settled(GPU)
+
+
+async def test_without_an_mps_daemon_the_gpu_stays_as_it_is_and_open(case: Case) -> None:
+    case.modes.want(GPU, "mps")
+    assert (case.modes.mode(GPU), case.pending, case.closed) == ("timeslice", "NotAvailable", "")
+    assert not case.asked
+    await case.modes.settled(GPU)
+    case.daemon_begins()
+    case.modes.look()
+    assert case.asked
+
+
+async def test_a_change_closes_the_gpu_until_the_control_daemon_runs(case: Case) -> None:
+    case.daemon_begins()
+    case.modes.want(GPU, "mps")
+    assert (case.modes.mode(GPU), case.pending, case.closed) == ("timeslice", "Changing", "ModeChanging")
+    case.daemon_says(State(Phase.STARTING, 1.0))
+    assert case.closed == "ModeChanging"
+    case.daemon_says(RUNS)
+    assert (case.modes.mode(GPU), case.pending, case.closed) == ("mps", "", "")
+    await case.modes.settled(GPU)
+
+
+async def test_it_begins_when_nobody_holds_a_slot(case: Case) -> None:
+    case.daemon_begins()
+    case.hold()
+    case.modes.names = lambda uuid: ["pod team/chat", "pod team/train"]
+    case.modes.want(GPU, "mps")
+    assert (case.pending, case.closed) == ("ClientsPresent", "")
+    pending = case.modes.pending(GPU)
+    assert pending is not None
+    assert "now: pod team/chat, pod team/train" in pending.message
+    assert not case.asked
+    case.let_go()
+    assert case.asked
+
+
+async def test_back_to_timeslice_it_is_the_same(case: Case) -> None:
+    case.in_mps()
+    case.hold()
+    case.modes.want(GPU, "timeslice")
+    assert (case.modes.mode(GPU), case.pending, case.closed) == ("mps", "ClientsPresent", "")
+    case.let_go()
+    assert not case.asked
+    assert (case.pending, case.closed) == ("Changing", "ModeChanging")
+    case.daemon_says(State(Phase.STOPPING, 2.0))
+    assert case.closed == "ModeChanging"
+    case.daemon_says(None)
+    assert (case.modes.mode(GPU), case.pending, case.closed) == ("timeslice", "", "")
+
+
+async def test_a_wish_that_is_taken_back_in_time_changes_nothing(case: Case) -> None:
+    case.daemon_begins()
+    case.hold()
+    case.modes.want(GPU, "mps")
+    case.modes.want(GPU, "timeslice")
+    assert (case.pending, case.closed) == ("", "")
+
+
+async def test_where_the_daemon_died_under_clients_nobody_starts_until_it_runs_again(case: Case) -> None:
+    case.in_mps()
+    case.hold()
+    case.daemon_says(replace(FAILED, failures=9))
+    assert (case.modes.mode(GPU), case.pending, case.closed) == ("timeslice", "DaemonFailed", "ModeDaemonFailed")
+    with pytest.raises(Conflict, match=r"does not let a container start now: .* It broke"):
+        await case.modes.settled(GPU, 0.1)
+    assert case.asked
+    case.daemon_says(RUNS)
+    await case.modes.settled(GPU)
+    case.daemon_ends()
+    assert (case.modes.mode(GPU), case.pending, case.closed) == ("timeslice", "NotAvailable", "ModeNotAvailable")
+
+
+async def test_a_change_that_does_not_succeed_is_taken_back_and_tried_again_later(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.daemon_begins()
+    case.modes.want(GPU, "mps")
+    case.daemon_says(FAILED)
+    assert (case.asked, case.closed) == (True, "ModeDaemonFailed")
+    case.daemon_says(replace(FAILED, failures=3))
+    assert not case.asked
+    case.daemon_says(None)
+    assert (case.modes.mode(GPU), case.pending, case.closed) == ("timeslice", "DaemonFailed", "")
+    case.modes.look()
+    assert not case.asked
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    case.modes.look()
+    assert case.asked
+    case.daemon_says(RUNS)
+    assert (case.modes.mode(GPU), case.pending) == ("mps", "")
+
+
+async def test_an_mps_daemon_that_went_with_the_last_client_leaves_the_gpu_usable(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.in_mps()
+    case.daemon_ends()
+    case.modes.look()
+    assert case.closed == "ModeNotAvailable"
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    case.modes.look()
+    assert (case.asked, case.closed, case.pending) == (False, "", "NotAvailable")
+
+
+async def test_the_next_agent_goes_on_with_what_this_one_asked_for(case: Case) -> None:
+    case.in_mps()
+    case.hold()
+    after = Modes(case.agent)
+    assert after.mode(GPU) == "mps"
+    await after.settled(GPU)
+    after.want(GPU, "mps", before="mps")
+    after.look()
+    assert case.asked
+    assert after.pending(GPU) is None
+
+
+@pytest.fixture
+def in_cluster(case: Case, monkeypatch: pytest.MonkeyPatch) -> Case:
+    """The first agent of a cluster's node since its boot, that has heard nothing yet."""
+    case.agent.root.state.unlink()
+    settings = case.agent.settings.model_copy(update={"node_name": "a-node"})
+    monkeypatch.setattr(case.agent, "settings", settings)
+    case.modes = Modes(case.agent)
+    return case
+
+
+async def test_after_a_reboot_it_is_in_the_mode_of_before_though_its_slots_are_held(in_cluster: Case) -> None:
+    in_cluster.daemon_begins()
+    in_cluster.hold()
+    in_cluster.modes.want(GPU, "mps", before="mps")
+    assert in_cluster.asked
+    in_cluster.daemon_says(RUNS)
+    await in_cluster.modes.settled(GPU)
+    assert in_cluster.modes.mode(GPU) == "mps"
+
+
+async def test_a_new_wish_after_a_start_waits_for_those_who_hold_slots(in_cluster: Case) -> None:
+    in_cluster.daemon_begins()
+    in_cluster.hold()
+    in_cluster.modes.want(GPU, "mps", before="timeslice")
+    assert (in_cluster.asked, in_cluster.pending) == (False, "ClientsPresent")
+
+
+async def test_an_agent_that_comes_after_another_lets_nobody_wait(in_cluster: Case) -> None:
+    in_cluster.agent.save_all()
+    began = time.monotonic()
+    await Modes(in_cluster.agent).settled(GPU)
+    assert time.monotonic() - began < 0.3
+
+
+async def test_in_a_cluster_a_start_waits_until_it_is_known_what_is_wanted(in_cluster: Case) -> None:
+    began = time.monotonic()
+    await in_cluster.modes.settled(GPU, 0.3)  # nobody says so: as with a dead agent, pods go on
+    assert time.monotonic() - began >= 0.3
+    in_cluster.modes.want(GPU, "timeslice")
+    await in_cluster.modes.settled(GPU)

@@ -1,0 +1,67 @@
+"""Slots under a configuration that changes in any way, while containers hold some of them."""
+
+import asyncio
+import json
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orion.hook import layout
+from orion.node_agent.agent import Agent
+from orion.node_agent.holders import NoHolders
+from orion.node_agent.root import Root
+from orion.node_agent.settings import AgentSettings
+from orion.node_agent.slots import Slot
+from tests.node_agent.one_gpu import GPU, OneGpu
+
+
+class Told(NoHolders):
+    """Holders as a test says."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.certain = True
+
+    def holds(self, slot: Slot) -> bool:
+        return slot.name in self.names
+
+    def held(self, gpu: str) -> dict[str, layout.Role]:
+        return {name: layout.Role.HP if name.startswith("hp") else layout.Role.BE for name in self.names}
+
+
+step = st.tuples(
+    st.integers(0, 2), st.integers(0, 3), st.sets(st.sampled_from(["hp-0", "hp-2", "be-1", "be-5"])), st.booleans()
+)
+
+
+@given(st.lists(step, min_size=1, max_size=8))
+@settings(deadline=None, max_examples=25)
+def test_a_slot_that_is_held_outlives_its_configuration(steps: list[tuple[int, int, set[str], bool]]) -> None:
+    async def follow(folder: Path) -> None:
+        file, told = folder / "nodes.yaml", Told()
+        file.write_text("{version: v1}")
+        agent = Agent(AgentSettings(root=folder / "root", configuration=file), Root(folder / "root"), OneGpu())
+        agent.holders = told
+        agent.start()
+        try:
+            there = {slot.name for slot in agent.gpus[GPU].board.slots.values()}
+            for number, (hp, be, told.names, told.certain) in enumerate(steps):
+                # The same size each time and within one tick of the clock: only the name in it is sure to differ.
+                new = folder / f"new-{number}"
+                new.write_text(json.dumps({"version": "v1", "slots": {"hp": hp, "be": be}}))
+                new.rename(file)
+                (offered,) = agent.offering.look().gpus or (None,)
+                wanted = {f"hp-{each}" for each in range(hp)} | {f"be-{each}" for each in range(be)}
+                expected = wanted | told.names | (set() if told.certain else there)
+                there = set(offered.slots) if offered else set()
+                assert there == expected
+                assert set(offered.held if offered else ()) == told.names
+                assert all((folder / "root" / "gpus" / GPU / name / "agent.sock").is_socket() for name in there)
+        finally:
+            agent.stop()
+            agent.root.close()
+
+    with tempfile.TemporaryDirectory(prefix="orion-", dir="/tmp") as folder:
+        asyncio.run(follow(Path(folder)))

@@ -1,0 +1,70 @@
+"""GPUs whose node is gone: the operator says that nothing is known of them, once, and no more than that."""
+
+from typing import Any
+
+from orion.operator.reconciler.decisions import decide
+from orion.operator.reconciler.orphans import orphan_status
+from orion.operator.reconciler.records import Named
+from orion.operator.reconciler.state import Key, Kind
+from orion.operator.reconciler.writes import PatchDevice, Write
+from tests.operator.fake_cluster import NOW, Body, FakeCluster, Reconciler, state_of, take
+
+UUID = "GPU-00000000-0000-4000-8000-000000000001"
+NAME = UUID.lower()
+KEY = Key(Kind.DEVICE, Named("", NAME))
+NODE: Body = {"kind": "Node", "metadata": {"name": "node"}}
+
+
+def device(**status: Any) -> Body:
+    held = [{"name": "be-0", "priority": "be", "pod": {"namespace": "n", "name": "p"}, "clients": 1}]
+    ready = {"type": "Ready", "status": "True", "reason": "Offered", "lastTransitionTime": "2025-01-01T00:00:00Z"}
+    degraded = {"type": "Degraded", "status": "False", "reason": "AsPromised"} | {
+        "lastTransitionTime": "2025-01-01T00:00:00Z"
+    }
+    known = {"node": "node", "uuid": UUID, "model": "NVIDIA H200", "health": "Healthy", "heldSlots": held}
+    status = {**known, "clientCount": 1, "conditions": [ready, degraded], **status}
+    return {"kind": "GPUDevice", "metadata": {"name": NAME}, "spec": {"cordon": True}, "status": status}
+
+
+def writes(cluster: FakeCluster) -> list[Write]:
+    return decide(state_of(cluster), KEY, NOW, 0.0)
+
+
+def test_a_gpu_of_a_node_that_is_there_is_its_agents() -> None:
+    cluster = FakeCluster([NODE, device()])
+    assert writes(cluster) == []
+    assert KEY not in state_of(cluster).everything()
+
+
+def test_a_gpu_of_a_node_that_is_gone_is_said_to_be_unknown_once() -> None:
+    cluster = FakeCluster([device()])
+    [write] = writes(cluster)
+    assert isinstance(write, PatchDevice)
+    assert write.patch["metadata"] == {"resourceVersion": "1"}
+    Reconciler(cluster, state_of(cluster)).run()
+    found = cluster.objects["GPUDevice", "", NAME]
+    assert found["spec"] == {"cordon": True}
+    status = found["status"]
+    assert (status["node"], status["model"], status["health"]) == ("node", "NVIDIA H200", "Unknown")
+    assert status.keys().isdisjoint({"heldSlots", "clientCount"})
+    conditions = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+    unknown = ("Unknown", "NodeGone")
+    assert conditions == {"Ready": unknown, "HookInjected": unknown, "Degraded": ("False", "AsPromised")}
+    assert writes(cluster) == []
+
+
+def test_a_gpu_that_says_no_node_is_let_alone() -> None:
+    assert writes(FakeCluster([device(node=None)])) == []
+
+
+def test_it_is_looked_at_when_its_node_goes_and_when_it_comes_without_one() -> None:
+    state = state_of(FakeCluster([NODE, device()]))
+    assert KEY in state.drop_node("node")
+    assert KEY in state.everything()
+    assert KEY in take(state, {**device(), "metadata": {"name": NAME, "uid": "u", "resourceVersion": "9"}})
+
+
+def test_what_cannot_be_known_any_more_is_taken_away_and_the_rest_stays() -> None:
+    status = state_of(FakeCluster([device()])).devices[NAME].status
+    patch = orphan_status(status, NOW)
+    assert {key for key, value in patch.items() if value is not None} == {"health", "conditions"}

@@ -1,0 +1,152 @@
+"""Commands that pages name: they are parsed by the programs' own descriptions, and never run.
+
+`orion` by its command line itself: unknown commands, options, surplus arguments, and values that no option takes.
+`make` by the Makefile, `python -m` by the modules there are; paths into the checkout by its files.
+Words in capitals stand for what a reader puts there.
+"""
+
+import importlib.util
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from orion.cli.main import app
+from tools.docs import kubernetes, shell
+from tools.docs.findings import Finding
+from tools.docs.pages import ROOT, Page
+from tools.docs.shell import Command
+
+PLACEHOLDER = re.compile(r"<?[A-Z][A-Z0-9_.:/-]*>?")
+_LANGUAGES = {"sh", "bash", "console", "yaml"}
+
+
+def check(pages: Sequence[Page]) -> tuple[list[Finding], int]:
+    """Return what is wrong with commands, and how many there are."""
+    found, number = [], 0
+    for page in pages:
+        for command in commands(page):
+            if isinstance(command, Finding):
+                found.append(command)
+                continue
+            number += 1
+            found += [Finding(page.name, command.line, fault) for fault in faults(command, page.root)]
+    return found, number
+
+
+def commands(page: Page) -> Iterator[Command | Finding]:
+    """Yield the commands of a page, in blocks and in sentences; a finding where one cannot be taken apart."""
+    texts = [
+        (*each, True)
+        for block in page.blocks
+        if not block.info or block.info[0] in _LANGUAGES
+        for each in shell.lines(block)
+    ]
+    texts += [(span.text, span.line, False) for span in page.spans if shell.starts_with_program(span.text)]
+    for text, line, whole in texts:
+        try:
+            yield from list(shell.split(text, line, whole))
+        except ValueError as error:
+            yield Finding(page.name, line, f"`{text}` cannot be taken apart: {error}")
+
+
+def faults(command: Command, root: Path = ROOT) -> list[str]:
+    """Return what is wrong with a command."""
+    program, *words = command.words
+    missing = [f"there is no {word}" for word in words if _is_missing(word.partition("::")[0], root)]
+    return missing + _faults(program, words, command.whole, root)
+
+
+def _is_missing(word: str, root: Path) -> bool:
+    """Return whether a word is the path of something in a folder of the checkout, and it is not there."""
+    folder, slash, rest = word.partition("/")
+    return bool(folder and slash and rest) and (root / folder).is_dir() and not (root / word).exists()
+
+
+def _faults(program: str, words: list[str], whole: bool, root: Path) -> list[str]:
+    if program == "orion":
+        return _orion(words, whole)
+    if "--" in words:
+        words = words[: words.index("--")]
+    if program == "make":
+        return _make(words, root)
+    if program in ("kubectl", "helm"):
+        return kubernetes.faults(program, words, root)
+    return _python(words, root) if program.endswith(("python", "python3")) else []
+
+
+# -- orion -------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _orion_command() -> Any:
+    return typer.main.get_command(app)
+
+
+def _orion(words: list[str], whole: bool) -> list[str]:
+    command, path = _orion_command(), "orion"
+    while hasattr(command, "commands"):
+        if not words or words[0].startswith("-") or PLACEHOLDER.fullmatch(words[0]):
+            return [] if not words else _options(command, path, words[:1])
+        if words[0] not in command.commands:
+            return [f"`{path}` has no command {words[0]}"]
+        path, command, words = f"{path} {words[0]}", command.commands[words[0]], words[1:]
+    return _options(command, path, words, whole)
+
+
+def _options(command: Any, path: str, words: list[str], whole: bool = False) -> list[str]:
+    """Return what a command's own parser says of words, and of the values that options take."""
+    context = command.context_class(command, info_name=path, **command.context_settings)
+    helped = "--help" in words or "-h" in words
+    try:
+        given, surplus, _ = command.make_parser(context).parse_args([*words])
+        for parameter in command.params:
+            value = given.get(parameter.name)
+            if _said(value) and not _placeholders(value):
+                parameter.get_runtime_param().coerce(value, param=parameter, ctx=context)
+    except typer.TyperException as error:
+        said = " ".join(error.format_message().split())
+        return [] if said.endswith("requires an argument.") and not whole else [f"`{path}`: {said}"]
+    if surplus and not command.allow_extra_args and not PLACEHOLDER.fullmatch(words[0]):
+        return [f"`{path}` takes no further {' '.join(surplus)}"]
+    missing = [each.name for each in command.params if each.required and not _said(given.get(each.name))]
+    return [f"`{path}` needs {' and '.join(missing)}"] if missing and whole and not helped else []
+
+
+def _said(value: object) -> list[str]:
+    """Return what was given of a parameter, as text."""
+    return [each for each in (value if isinstance(value, list | tuple) else [value]) if isinstance(each, str)]
+
+
+def _placeholders(value: object) -> bool:
+    return any(PLACEHOLDER.fullmatch(each) for each in _said(value))
+
+
+# -- make and Python ---------------------------------------------------------------------------------------------------
+
+
+def _make(words: Sequence[str], root: Path) -> list[str]:
+    makefile = (root / "Makefile").read_text(encoding="utf-8")
+    targets = {target for names in re.findall(r"(?m)^([a-z][a-z -]*):", makefile) for target in names.split()}
+    asked = [word for word in words if "=" not in word and not word.startswith("-")]
+    return [f"the Makefile has no target {target}" for target in asked if target not in targets]
+
+
+def _python(words: Sequence[str], root: Path) -> list[str]:
+    if words[:1] == ["-m"] and len(words) > 1:
+        module = words[1]
+        there = _module(module, root) if module.partition(".")[0] in ("orion", "tests", "tools") else _installed(module)
+        return [] if there else [f"there is no module {module}"]
+    return []
+
+
+def _module(name: str, root: Path) -> bool:
+    place = root.joinpath(*name.removeprefix("orion.").split("."))
+    return place.with_suffix(".py").is_file() or (place / "__main__.py").is_file()
+
+
+def _installed(name: str) -> bool:
+    return importlib.util.find_spec(name.partition(".")[0]) is not None

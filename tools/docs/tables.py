@@ -1,0 +1,27 @@
+"""Rows of tables have as many cells as the head: what a `|` too many cuts off is dropped without a word."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tools.docs.findings import Finding
+from tools.docs.pages import Page
+
+_BAR = re.compile(r"(?<!\\)\|")
+
+
+def check(pages: Sequence[Page]) -> list[Finding]:
+    """Return rows that do not fit their table."""
+    return [Finding(page.name, line, sentence) for page in pages for line, sentence in _faults(page)]
+
+
+def _faults(page: Page) -> Iterator[tuple[int, str]]:
+    lines = page.text.splitlines()
+    for first, end in page.tables:
+        head = _cells(lines[first - 1])
+        for number in range(first + 2, end + 1):
+            if (cells := _cells(lines[number - 1])) != head:
+                yield number, f"this row has {cells} cells, and the table's head {head}; a sign is written \\|"
+
+
+def _cells(row: str) -> int:
+    return len(_BAR.findall(row.strip().removeprefix("|").removesuffix("|"))) + 1

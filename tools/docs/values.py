@@ -1,0 +1,97 @@
+"""Keys of the chart's values: a page that names one that is not there, or of another type, is refused.
+
+The schema is the chart's `values.schema.json`, as far as its words are about keys and types; Helm itself judges whole
+files, in the tests of the chart.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CHART = Path("charts/orion")
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "string": str, "boolean": bool, "integer": int, "number": (int, float), "object": dict, "array": list,
+    "null": type(None),
+}  # fmt: skip
+
+
+def setting_faults(text: str, root: Path) -> list[str]:
+    """Return what is wrong with what follows `--set`, such as ``a.b=1,c[0]=x``."""
+    found = []
+    for part in re.split(r"(?<!\\),(?=[\w.\\/-]+(?:\[\d+\])?[\w.]*=)", text):
+        path, equals, value = part.partition("=")
+        if not equals:
+            found.append(f"--set {part} gives no value")
+            continue
+        names = [name.replace("\\.", ".") for name in re.split(r"(?<!\\)\.", re.sub(r"\[(\d+)\]", r".\1", path))]
+        said: Any = yaml.safe_load(value) if re.fullmatch(r"true|false|null|\d+|\[.*|\{.*", value) else value
+        for name in reversed(names):
+            said = [said] if name.isdigit() else {name: said}
+        found += faults(said, root)
+    return found
+
+
+def faults(said: Any, root: Path) -> list[str]:
+    """Return which keys of a (part of a) values file the chart does not have, or has with another type."""
+    schema = _schema(root)
+    return [] if schema is None else list(_faults(said, schema, schema, ""))
+
+
+@cache
+def _schema(root: Path) -> dict[str, Any] | None:
+    path = root / CHART / "values.schema.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def _faults(said: Any, schema: Mapping[str, Any], whole: Mapping[str, Any], path: str) -> Iterator[str]:
+    schema = _resolved(schema, whole)
+    words = schema.get("type")
+    allowed = [words] if isinstance(words, str) else list(words or ())
+    if allowed and not any(_is(said, word) for word in allowed):
+        yield f"{path or 'values'} is {json.dumps(said)}, and the chart wants {' or '.join(allowed)}"
+        return
+    if "enum" in schema and said not in schema["enum"]:
+        yield f"{path} is {json.dumps(said)}, and the chart wants one of {', '.join(map(json.dumps, schema['enum']))}"
+    if "pattern" in schema and isinstance(said, str) and not re.search(schema["pattern"], said):
+        yield f"{path} is {json.dumps(said)}, and the chart wants {schema['pattern']}"
+    if isinstance(said, dict):
+        for key, value in said.items():
+            below = f"{path}.{key}".removeprefix(".")
+            part = _member(schema, key)
+            if part is False:
+                yield f"the chart has no value {below}"
+            elif isinstance(part, dict):
+                yield from _faults(value, part, whole, below)
+    if isinstance(said, list) and isinstance(schema.get("items"), dict):
+        for number, value in enumerate(said):
+            yield from _faults(value, schema["items"], whole, f"{path}[{number}]")
+
+
+def _member(schema: Mapping[str, Any], key: str) -> Any:
+    """Return the schema of a key; True: anything; False: there is no such key."""
+    if key in schema.get("properties", {}):
+        return schema["properties"][key]
+    for pattern, part in schema.get("patternProperties", {}).items():
+        if re.search(pattern, key):
+            return part
+    return schema.get("additionalProperties", True)
+
+
+def _resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    while "$ref" in schema:
+        node: Any = whole
+        for name in schema["$ref"].removeprefix("#/").split("/"):
+            node = node[name]
+        schema = {**node, **{key: value for key, value in schema.items() if key != "$ref"}}
+    return schema
+
+
+def _is(value: Any, word: str) -> bool:
+    if isinstance(value, bool):
+        return word == "boolean"
+    return isinstance(value, _TYPES[word])

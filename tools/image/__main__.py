@@ -1,0 +1,58 @@
+"""The command line of the image for people: build it, check it, list what is in it, renew the locks."""
+
+import argparse
+import sys
+
+from tools.cluster.binaries import Unavailable
+from tools.image import locks
+from tools.image.editions import NEWER, OLDER, THIS
+from tools.image.making import build
+from tools.image.programs import Failed
+
+EDITIONS = {edition.tag: edition for edition in (THIS, OLDER, NEWER)}
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _build(options: argparse.Namespace) -> int:
+    edition = EDITIONS[options.edition]
+    print(build(_say, edition, options.name, options.revision, options.fresh_base))
+    return 0
+
+
+def _lock(options: argparse.Namespace) -> int:
+    if not options.check:
+        locks.make()
+    wrong = [f"{lock.name}: {each}" for lock, wanted in locks.wanted().items()
+             for each in locks.complaints(wanted, lock.read_text())]  # fmt: skip
+    print("\n".join(wrong or ["locks: fit pyproject.toml"]))
+    return bool(wrong)
+
+
+def main() -> int:
+    """Do what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m tools.image", description=__doc__)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    action = actions.add_parser("build", help="build the image if its sources changed, and print the archive's path")
+    action.add_argument(
+        "--edition", choices=sorted(EDITIONS), default="dev", help="this checkout, or one to upgrade from or to"
+    )
+    action.add_argument("--name", default="", help="with a tag, in full (localhost/orion:dev)")
+    action.add_argument("--revision", default="", help="of the sources, for the image's label")
+    action.add_argument("--fresh-base", action="store_true", help="with the distribution's updates of today")
+    action.set_defaults(do=_build)
+    action = actions.add_parser("lock", help="pin what the image downloads from PyPI to the newest versions")
+    action.add_argument("--check", action="store_true", help="only see whether the locks fit pyproject.toml")
+    action.set_defaults(do=_lock)
+    options = parser.parse_args()
+    try:
+        return int(options.do(options))
+    except (Unavailable, Failed) as reason:
+        print(reason, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""Makes the image: has the bases, gives the Dockerfile to buildah, and packs what comes of it into an archive.
+
+Everything is kept by what it was made of, in the cache that all checkouts share: bases by their recipe, layers by
+buildah, archives by the sources and the name. So the image is built in minutes once, in seconds after a change of
+code, and not at all without one.
+"""
+
+import configparser
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from tools.cluster.binaries import Say, one_at_a_time
+from tools.image import archive, bases, editions, locks, sources
+from tools.image.editions import THIS, Edition
+from tools.image.programs import Failed, Programs, folder
+
+NAME = "localhost/orion"
+FORMAT = "3"  # rises when the same sources are to give another archive
+KEPT = 12  # archives, 70 MB each
+LARGEST_STORAGE = 6 << 30  # bytes, after which layers are made anew
+_CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+
+
+def build(
+    say: Say = lambda line: None, edition: Edition = THIS, name: str = "", revision: str = "", fresh_base: bool = False
+) -> Path:
+    """Return the archive of the image, built if it is not there yet.
+
+    Args:
+        say: hears what goes on.
+        edition: this checkout, or an Orion that is not.
+        name: with a tag, in full; `localhost/orion:` and the edition's tag unless told.
+        revision: of the sources, for the image's label; a digest of them unless told.
+        fresh_base: make the base anew, with the distribution's updates.
+
+    Raises:
+        Unavailable: no image can be built here.
+        Failed: buildah could not, or the sources do not build.
+    """
+    name = name or f"{NAME}:{edition.tag}"
+    files = edition.of(sources.read())
+    dockerfile = (sources.ROOT / "Dockerfile").read_text()
+    what = sources.digest(files, dockerfile, bases.RECIPE, FORMAT)
+    made = folder() / "archives" / f"orion-{sources.digest({}, what, name, revision)[:16]}.tar"
+    if made.exists() and not fresh_base:
+        made.touch()
+        return made
+    programs = Programs.bring(say)
+    with one_at_a_time(folder() / "archives", say, "building the image"):
+        if not made.exists() or fresh_base:
+            _build(programs, files, dockerfile, name, revision or f"sources-{what[:16]}", made, fresh_base, say)
+    _forget_old()
+    return made
+
+
+def _build(
+    programs: Programs, files: dict[str, bytes], dockerfile: str, name: str, revision: str, made: Path,
+    fresh_base: bool, say: Say,
+) -> None:  # fmt: skip
+    runtime, builder = _bases(programs, fresh_base, say)
+    with tempfile.TemporaryDirectory(prefix="build-", dir=folder() / "temporary") as temporary:
+        place = Path(temporary)
+        sources.write(files, place / "context")
+        (place / "Dockerfile").write_text(dockerfile)
+        say(f"building {name}")
+        # Not as build arguments: this buildah takes labels made of arguments from its cache, with old values.
+        labels = {"version": editions.version(files), "revision": revision}
+        programs.buildah(
+            "bud", "--layers", "--network", "host", "--timestamp", "0", *_secrets(place),
+            f"--build-arg=BUILDER={builder}", f"--build-arg=RUNTIME={runtime}",
+            *(f"--label=org.opencontainers.image.{key}={value}" for key, value in labels.items()),
+            "--file", place / "Dockerfile", "--tag", name, place / "context", say=say,
+        )  # fmt: skip
+        programs.buildah("push", "--disable-compression", "--format", "oci", name, f"dir:{place / 'pushed'}")
+        archive.write(place / "pushed", name, made, folder() / "layers")
+
+
+def _bases(programs: Programs, fresh: bool, say: Say) -> tuple[str, str]:
+    """Return the names of both bases, which are in the storage."""
+    if not fresh and _size(folder() / "storage") > LARGEST_STORAGE:
+        say("the layers of earlier builds are dropped")
+        shutil.rmtree(folder() / "storage")
+    pip = locks.only("pip", locks.BUILD.read_text())
+    runtime = f"localhost/orion-runtime:{sha256(bases.RECIPE.encode()).hexdigest()[:12]}"
+    builder = f"localhost/orion-builder:{sha256((bases.RECIPE + pip).encode()).hexdigest()[:12]}"
+    there = programs.buildah("images", "--format", "{{.Name}}:{{.Tag}}").splitlines()
+    if fresh or runtime not in there:
+        bases.runtime(programs, runtime, say, fresh)
+    if fresh or builder not in there:
+        bases.builder(programs, builder, runtime, say)
+    return runtime, builder
+
+
+def _secrets(place: Path) -> Sequence[str]:
+    """Return options that show the build, and not the image, how this machine gets at Python packages."""
+    told = configparser.ConfigParser(interpolation=None)
+    told["global"] = {"timeout": "180"}
+    done = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True)
+    for line in done.stdout.splitlines():
+        name, _, value = line.partition("=")
+        setting = name.rpartition(".")[2]
+        if setting in ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "retries"):
+            told["global"][setting] = value.strip("'\"")
+    options = []
+    certificates = next(
+        (each for each in (os.environ.get("SSL_CERT_FILE"), *_CERTIFICATES) if each and Path(each).exists()), None
+    )
+    if certificates:
+        told["global"]["cert"] = "/run/certificates.pem"
+        options += ["--secret", f"id=certificates,src={certificates}"]
+    with (place / "pip.conf").open("w") as file:
+        told.write(file)
+    return [*options, "--secret", f"id=pip,src={place / 'pip.conf'}"]
+
+
+def _size(path: Path) -> int:
+    """Return what a folder takes on disk, in bytes; 0 if it is not there."""
+    done = subprocess.run(["du", "--summarize", "--block-size=1", path], capture_output=True, text=True)
+    return int(done.stdout.split()[0]) if done.stdout else 0
+
+
+def _forget_old() -> None:
+    for part, kept in (("archives/orion-*.tar", KEPT), ("layers/*.gz", 4 * KEPT)):
+        for old in sorted(folder().glob(part), key=lambda path: path.stat().st_mtime, reverse=True)[kept:]:
+            old.unlink(missing_ok=True)
+
+
+__all__ = ["NAME", "Failed", "build"]
