@@ -28,7 +28,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check build lint types layers generated warnings pytest sanitizers cluster-tier node-tier bench-hook \
-        cluster cluster-binaries cluster-down crds generate wheel clean
+        cluster cluster-binaries cluster-down crds generate wheel image image-locks clean
 
 help:  ## Show this help
 	@echo "Targets (the first one that you call sets up $(VENV)):"
@@ -112,6 +112,13 @@ wheel: $(VENV)/ready  ## A release wheel in dist/ that loads on glibc 2.17 and l
 	CC="$(abspath tools/cc-glibc-2.17)" $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation \
 	  --config-settings=build-dir=$(BUILD)/release --wheel-dir dist .
 	$(BIN)/python tools/check_wheel.py dist/*.whl
+
+image: $(VENV)/ready  ## Orion's container image as an archive, by buildah (root), if its sources changed (ARGS=--help)
+	@$(BIN)/python -m tools.image build $(ARGS)
+
+image-locks: $(VENV)/ready  ## Pin what the image downloads from PyPI to the newest versions that pyproject.toml allows
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python -m tools.image lock
 
 clean:  ## Drop what builds and tests made, the virtual environment included
 	rm -rf build dist $(VENV) $(BUILD) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -18,6 +18,8 @@ _BAD = {
 """ HookInjected is left out: each process without the hook is named by itself. """
 
 _CORDONED = "Cordoned"
+_WISHED = (_CORDONED, "ClientsPresent", "Changing", "ModeChanging")
+""" Nothing is wrong: it is what people asked for, or the way there. """
 
 
 def say_changes(events: Events, about: Subject, device: Device, status: GPUDeviceStatus) -> None:
@@ -29,7 +31,7 @@ def say_changes(events: Events, about: Subject, device: Device, status: GPUDevic
             continue
         key = f"{condition.reason} {old.reason} {old.last_transition_time}" if old else condition.reason
         if condition.status == _BAD.get(ConditionType(condition.type)):
-            reason, warning = _reason(condition, status), condition.reason != _CORDONED
+            reason, warning = _reason(condition, status), condition.reason not in _WISHED
             events.say(about, reason, f"{status.uuid}: {condition.message}", warning=warning, key=key)
         elif condition.type == ConditionType.READY and condition.status == "True" and old and old.status != "True":
             note = f"{status.uuid}: pods may come to it again (it was: {old.reason})"
@@ -42,6 +44,8 @@ def _reason(condition: Condition, status: GPUDeviceStatus) -> str:
     if condition.type == ConditionType.READY:
         if condition.reason == _CORDONED:
             return "GPUCordoned"
+        if condition.reason.startswith("Mode"):
+            return f"GPU{condition.reason}"
         return "GPUUnhealthy" if status.health == "Unhealthy" else "GPUNotOffered"
     if condition.type == ConditionType.MODE_PENDING:
         return f"Mode{condition.reason}"

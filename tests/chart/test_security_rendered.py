@@ -18,10 +18,7 @@ NAMES = ["default", "simulated", "mps", "device-nodes", "cert-manager"]
 
 RESTRICTED = {"orion-operator", "orion-webhook", "orion-test-slot"}
 """ Pods that satisfy the pod security standard of that name. """
-CAPABILITIES = {
-    "orion-node/agent": ["SYS_RESOURCE"],
-    "orion-mps/mps-daemon": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID", "SYS_PTRACE"],
-}
+CAPABILITIES = {"orion-node/agent": ["SYS_RESOURCE"]}
 """ The most that a container may have; others have none. """
 TOKENS = {"orion-operator/operator", "orion-webhook/webhook", "orion-node/agent"}
 HOST_PATHS = {

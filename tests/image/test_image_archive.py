@@ -81,6 +81,14 @@ def test_upper_layers_replace_and_remove_what_is_below(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in unpacked.rglob("*") if path.is_file()} == {"a": "2", "e": "1"}
 
 
+def test_another_name_changes_nothing_else(tmp_path: Path) -> None:
+    image = made(tmp_path, {"a": "1"})
+    archive.rename(image.path, "localhost/b:1", tmp_path / "renamed.tar")
+    renamed = Archive(tmp_path / "renamed.tar")
+    assert (renamed.name, renamed.digest) == ("localhost/b:1", image.digest)
+    assert renamed.contents(lambda _: True) == {"/a": b"1"}
+
+
 METADATA = "/opt/orion/lib/python3.11/site-packages/{}.dist-info/METADATA"
 
 

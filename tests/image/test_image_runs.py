@@ -14,7 +14,7 @@ def test_it_tells_its_version(container: Container) -> None:
 
 
 @pytest.mark.parametrize("user", ["", "0:0", "12345:0"])
-@pytest.mark.parametrize("command", ["agent", "device-plugin", "operator", "webhook", "explain", "doctor"])
+@pytest.mark.parametrize("command", ["agent", "device-plugin", "operator", "webhook", "mps-daemon", "doctor"])
 def test_a_component_is_a_command(container: Container, command: str, user: str) -> None:
     done = container.run(command, "--help", user=user)
     assert (done.returncode, done.stderr) == (0, "")

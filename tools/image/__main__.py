@@ -2,9 +2,11 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from tools.cluster.binaries import Unavailable
-from tools.image import locks
+from tools.image import inventory, locks
+from tools.image.archive import Archive
 from tools.image.editions import NEWER, OLDER, THIS
 from tools.image.making import build
 from tools.image.programs import Failed
@@ -19,6 +21,12 @@ def _say(line: str) -> None:
 def _build(options: argparse.Namespace) -> int:
     edition = EDITIONS[options.edition]
     print(build(_say, edition, options.name, options.revision, options.fresh_base))
+    return 0
+
+
+def _inventory(options: argparse.Namespace) -> int:
+    software = inventory.write(Archive(build(_say)), options.folder)
+    print(f"{len(software)} pieces of software: {options.folder}/sbom.cdx.json, {options.folder}/licences.md")
     return 0
 
 
@@ -43,6 +51,9 @@ def main() -> int:
     action.add_argument("--revision", default="", help="of the sources, for the image's label")
     action.add_argument("--fresh-base", action="store_true", help="with the distribution's updates of today")
     action.set_defaults(do=_build)
+    action = actions.add_parser("inventory", help="list what is in the image, and under which licences")
+    action.add_argument("--folder", type=Path, default=Path("build/image"), help="for both lists (build/image)")
+    action.set_defaults(do=_inventory)
     action = actions.add_parser("lock", help="pin what the image downloads from PyPI to the newest versions")
     action.add_argument("--check", action="store_true", help="only see whether the locks fit pyproject.toml")
     action.set_defaults(do=_lock)

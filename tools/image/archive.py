@@ -10,6 +10,7 @@ import io
 import json
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,21 +142,32 @@ def write(folder: Path, name: str, archive: Path, compressed: Path) -> None:
     manifest["mediaType"] = _MANIFEST
     manifest["layers"] = [_described(_LAYER, each.read_bytes()) for each in layers]
     encoded = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
-    entry = _described(_MANIFEST, encoded)
-    entry["annotations"] = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name}
-    members: dict[str, bytes] = {
-        "oci-layout": b'{"imageLayoutVersion":"1.0.0"}',
-        "index.json": json.dumps({"schemaVersion": 2, "manifests": [entry]}, sort_keys=True).encode(),
-    }
-    for content in (encoded, blob(manifest["config"]).read_bytes(), *(each.read_bytes() for each in layers)):
-        members[f"blobs/sha256/{hashlib.sha256(content).hexdigest()}"] = content
-    fresh = archive.with_suffix(".new")
-    with tarfile.open(fresh, "w", format=tarfile.USTAR_FORMAT) as tar:
+    contents = [encoded, blob(manifest["config"]).read_bytes(), *(each.read_bytes() for each in layers)]
+    blobs = {f"blobs/sha256/{hashlib.sha256(content).hexdigest()}": content for content in contents}
+    _pack(_described(_MANIFEST, encoded), name, blobs, archive)
+
+
+def rename(archive: Path, name: str, renamed: Path) -> None:
+    """Write an archive of the same image with another name."""
+    with tarfile.open(archive) as tar:
+        contents = {member.name: file.read() for member in tar if (file := tar.extractfile(member))}
+    [entry] = json.loads(contents["index.json"])["manifests"]
+    _pack(entry, name, {path: contents[path] for path in contents if path.startswith("blobs/")}, renamed)
+
+
+def _pack(manifest: Mapping[str, Any], name: str, blobs: Mapping[str, bytes], archive: Path) -> None:
+    entry = {**manifest, "annotations": {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name}}
+    index = json.dumps({"schemaVersion": 2, "manifests": [entry]}, sort_keys=True).encode()
+    members = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": index, **blobs}
+    with (
+        tempfile.NamedTemporaryFile(dir=archive.parent, delete=False) as fresh,
+        tarfile.open(fileobj=fresh, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+    ):
         for path, content in members.items():
             header = tarfile.TarInfo(path)
             header.size = len(content)
             tar.addfile(header, io.BytesIO(content))
-    fresh.rename(archive)
+    Path(fresh.name).rename(archive)
 
 
 def _compressed(layer: Path, folder: Path) -> Path:

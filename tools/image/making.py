@@ -22,7 +22,7 @@ from tools.image.programs import Failed, Programs, folder
 
 NAME = "localhost/orion"
 FORMAT = "3"  # rises when the same sources are to give another archive
-KEPT = 12  # archives, 70 MB each
+KEPT = 20  # archives, 66 MB each
 LARGEST_STORAGE = 6 << 30  # bytes, after which layers are made anew
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 
@@ -43,20 +43,30 @@ def build(
         Unavailable: no image can be built here.
         Failed: buildah could not, or the sources do not build.
     """
-    name = name or f"{NAME}:{edition.tag}"
     files = edition.of(sources.read())
     dockerfile = (sources.ROOT / "Dockerfile").read_text()
     what = sources.digest(files, dockerfile, bases.RECIPE, FORMAT)
-    made = folder() / "archives" / f"orion-{sources.digest({}, what, name, revision)[:16]}.tar"
-    if made.exists() and not fresh_base:
-        made.touch()
-        return made
-    programs = Programs.bring(say)
-    with one_at_a_time(folder() / "archives", say, "building the image"):
-        if not made.exists() or fresh_base:
-            _build(programs, files, dockerfile, name, revision or f"sources-{what[:16]}", made, fresh_base, say)
-    _forget_old()
-    return made
+    own = f"{NAME}:{edition.tag}"
+    made = folder() / "archives" / f"orion-{sources.digest({}, what, own, revision)[:16]}.tar"
+    if fresh_base or not made.exists():
+        programs = Programs.bring(say)
+        with one_at_a_time(folder() / "archives", say, "building the image"):
+            if fresh_base or not made.exists():
+                for earlier in made.parent.glob(f"{made.stem}*.tar"):  # with another base
+                    earlier.unlink()
+                _build(programs, files, dockerfile, own, revision or f"sources-{what[:16]}", made, fresh_base, say)
+        _forget_old()
+    made.touch()
+    return _called(name, made) if name and name != own else made
+
+
+def _called(name: str, made: Path) -> Path:
+    """Return an archive of the same image with another name."""
+    renamed = made.with_name(f"{made.stem}-{sha256(name.encode()).hexdigest()[:8]}.tar")
+    if not renamed.exists():
+        archive.rename(made, name, renamed)
+    renamed.touch()
+    return renamed
 
 
 def _build(
