@@ -39,6 +39,9 @@ def pod(
         bool, typer.Option("--require-share", help="As if the webhook ran with this option.")
     ] = False,
     runtime_class: Annotated[str, typer.Option(help="As if the webhook ran with this option.")] = "",
+    kubelet_root: Annotated[
+        str, typer.Option(metavar="FOLDER", help="As if the webhook ran with this option.")
+    ] = "/var/lib/kubelet",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show as a diff what the webhook would change in a pod, and why. Exit 1 if it would refuse the pod.
@@ -53,7 +56,7 @@ def pod(
     from orion.operator.webhook.admitting import admit
     from orion.operator.webhook.decisions import Outcome
 
-    defaults = installation(require_share=require_share, runtime_class=runtime_class)
+    defaults = installation(require_share=require_share, runtime_class=runtime_class, kubelet_root=kubelet_root)
     source = pod_sources.find(name, namespace, file or (), offline)
     try:
         decision = admit(source.pod, source.cluster, defaults)

@@ -29,6 +29,9 @@ def webhook(
     runtime_class: Annotated[
         str, typer.Option(help="The runtime class of pods with slots that name none; empty: theirs is left as it is.")
     ] = "",
+    kubelet_root: Annotated[
+        str, typer.Option(metavar="FOLDER", help="The kubelet's --root-dir on the nodes; no pod with slots mounts it.")
+    ] = "/var/lib/kubelet",
     leave_seconds: Annotated[
         float, typer.Option(min=0, max=600, help="How long reviews are still taken after SIGTERM.")
     ] = 5.0,
@@ -45,7 +48,7 @@ def webhook(
     if level is None:
         raise Refused(f"--log-level is debug, info, warning or error, not {log_level!r}", status=2)
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    defaults = installation(require_share=require_share, runtime_class=runtime_class)
+    defaults = installation(require_share=require_share, runtime_class=runtime_class, kubelet_root=kubelet_root)
     _run(certificates, _address("--listen", listen), health, defaults, leave_seconds, kubeconfig)
 
 

@@ -14,9 +14,11 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 # The same examples in every run, and none too slow: two busy cores can make any of them take seconds.
 settings.register_profile(
@@ -32,12 +34,24 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTSIDE_TIERS = ("cluster", "gpu", "node")
 
 
+class Scenes(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """With --dist loadscope: what a scene's tests share is made once, by the worker that has all of them, in order.
+
+    A scene is a file, or a whole folder named on_cluster, whose files share a release. Refused: --dist loadgroup, which
+    marks node ids in a way that this pytest does not show.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        folder = file.rpartition("/")[0]
+        return folder if folder.endswith("/on_cluster") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return Scenes(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("node"):
-            # Pods and releases are there for all tests of a file, or of such a folder: one worker has them all.
-            scene = item.path.parent if item.path.parent.name == "on_cluster" else item.path
-            item.add_marker(pytest.mark.xdist_group(scene.name))
     if config.getoption("markexpr"):
         return
     left_out = [item for item in items if any(item.get_closest_marker(tier) for tier in OUTSIDE_TIERS)]

@@ -80,10 +80,22 @@ int orion_virtual_boards_make(struct orion_process *process, uint32_t count)
     return made ? 0 : -1;
 }
 
+/* A reader is not waited for, here as with an agent's pages: one that began two changes ago may meet words of both, each
+ * whole. Every field is good by itself, and readers take one at a time. The thread sanitizer sees it only here, where writer
+ * and readers are threads of one process. */
+typedef uint64_t __attribute__((may_alias)) word;
+
+__attribute__((no_sanitize("thread"))) static void write_words(void *to, const void *from, size_t bytes)
+{
+    volatile word *words = to;
+    const word *given = from;
+    for (size_t i = 0; i < bytes / sizeof *given; i++) words[i] = given[i];
+}
+
 static void publish_grant(struct orion_grant_page *page, const struct orion_grant *grant)
 {
     uint32_t next = !(atomic_load(&page->current) & 1);
-    page->copy[next] = *grant;
+    write_words(&page->copy[next], grant, sizeof *grant);
     atomic_store_explicit(&page->current, next, memory_order_release);
 }
 
@@ -128,7 +140,7 @@ void orion_virtual_boards_set_policy(struct orion_process *process, uint32_t kin
 {
     struct orion_policy_page *page = &process->inprocess.pages->policy;
     uint32_t now = atomic_load(&page->current) & 1;
-    page->copy[!now] = (struct orion_policy){
+    const struct orion_policy policy = {
         .sequence = page->copy[now].sequence + 1,
         .kind = kind,
         .window_ns = WINDOW_NS,
@@ -141,6 +153,7 @@ void orion_virtual_boards_set_policy(struct orion_process *process, uint32_t kin
         .reef_depth = REEF_DEPTH,
         .orion_2024_duration_ns = ORION_2024_DURATION_NS,
     };
+    write_words(&page->copy[!now], &policy, sizeof policy);
     atomic_store_explicit(&page->current, !now, memory_order_release);
 }
 

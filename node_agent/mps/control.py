@@ -190,10 +190,13 @@ class ControlDaemon:
         return f"{PROGRAM} ended with status {status}" + (f": {words}" if words else "")
 
     async def _ask(self, question: str) -> str:
-        asking = await asyncio.create_subprocess_exec(
-            *self._command, env=self._environment, stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+        try:
+            asking = await asyncio.create_subprocess_exec(
+                *self._command, env=self._environment, stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:  # no process to be had now says nothing of the daemon
+            raise ControlFailed(f"it cannot be asked: {error}") from None
         try:
             async with asyncio.timeout(_ANSWER_SECONDS + (_QUIT_SECONDS if question.startswith("quit") else 0)):
                 said, _ = await asking.communicate(f"{question}\n".encode())

@@ -148,7 +148,10 @@ class MpsFolder:
 
     def state(self, uuid: str) -> State | None:
         """Return how a GPU's control daemon is; None: none runs, or nobody lives to say so."""
-        plain = _read(self.gpu(uuid) / "state")
+        try:
+            plain = _read(self.gpu(uuid) / "state")
+        except OSError:
+            plain = {}
         if plain is None or not self.daemon_lives():
             return None
         try:
@@ -186,13 +189,16 @@ class MpsFolder:
         return descriptor
 
     def wanted(self) -> dict[str, Wanted]:
-        """Return what is wanted, by GPU; a file that cannot be read wants a real GPU's daemon."""
+        """Return what is wanted, by GPU; a file that makes no sense wants a real GPU's daemon.
+
+        Raises:
+            OSError: it cannot be told.
+        """
         found: dict[str, Wanted] = {}
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError):
             for entry in sorted(os.listdir(self.path)):
-                file = self.path / entry / "wanted"
-                if _GPU_NAME.fullmatch(entry) and file.exists():
-                    found[entry] = Wanted(simulated=bool((_read(file) or {}).get("simulated", False)))
+                if _GPU_NAME.fullmatch(entry) and (said := _read(self.path / entry / "wanted")) is not None:
+                    found[entry] = Wanted(simulated=bool(said.get("simulated", False)))
         return found
 
     def known(self) -> list[str]:
@@ -216,12 +222,16 @@ class MpsFolder:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Return what a file says; None: it is not there; empty: it makes no sense."""
+    """Return what a file says; None: it is not there; empty: it makes no sense.
+
+    Raises:
+        OSError: it cannot be read now.
+    """
     try:
         plain = json.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError):
+    except (IsADirectoryError, ValueError):
         return {}
     return plain if isinstance(plain, dict) else {}
 

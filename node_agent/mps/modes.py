@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from orion.node_agent.errors import Conflict
+from orion.node_agent.mps.control import empty
 from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
 from orion.node_agent.offering import FINE, Verdict
 
@@ -60,6 +61,8 @@ class _Gpu:
     """ Somebody has said what is wanted. """
     back: bool = False
     """ It was in mode mps before this agent, and nothing has started since: slots that are held do not count. """
+    started: bool = False
+    """ A container has started on it under this agent. """
     began: float = 0.0
     """ When its control daemon was asked for, or was last seen to run (monotonic); 0: it is not wanted. """
     tried: int = 0
@@ -104,7 +107,8 @@ class Modes:
         gpu = self._gpu(uuid)
         if gpu.known and gpu.wanted == mode:
             return
-        gpu.back = not gpu.known and mode == "mps" and before == "mps" and uuid not in self._asked
+        in_mps_before = mode == "mps" and before == "mps" and uuid not in self._asked
+        gpu.back = in_mps_before and not gpu.known and not gpu.started
         gpu.known, gpu.wanted = True, mode
         gpu.failure, gpu.tried, gpu.not_before = None, 0, 0.0
         self.look()
@@ -157,7 +161,8 @@ class Modes:
                     break  # no API server: as with a dead agent, pods go on under what was last known
                 raise Conflict(f"the mode of GPU {uuid} does not let a container start now: {why.message}")
             await asyncio.sleep(min(left, _LOOK_SECONDS))
-        self._gpu(uuid).back = False
+        gpu = self._gpu(uuid)
+        gpu.back, gpu.started = False, True
 
     # -- Carrying it out -----------------------------------------------------------------------------------------------
 
@@ -204,6 +209,8 @@ class Modes:
             self._asked[uuid] = Wanted(simulated)
         else:
             self._asked.pop(uuid, None)
+            if not self.folder.daemon_lives():  # of one that was killed: whoever finds its socket cannot begin
+                empty(self.folder.clients(uuid))
         _log.info("mps: %s: %s", uuid, "its control daemon is asked for" if wanted else "no control daemon any more")
 
     def _tell(self, uuid: str, gpu: _Gpu) -> None:
@@ -264,7 +271,13 @@ class Modes:
             return False
         if gpu.back and gpu.wanted == "mps":
             return True
+        if uuid in self._asked and self._is_without_daemon(gpu):
+            return True
         return self._agent.holders.certain and not any(slots.in_use(slot) for slot in board.slots.values())
+
+    def _is_without_daemon(self, gpu: _Gpu) -> bool:
+        """Return whether the node's MPS daemon is long gone: slots that are held then hold nothing of it."""
+        return time.monotonic() - gpu.began > _GIVE_UP_SECONDS and not self.folder.daemon_lives()
 
     def _clients_present(self, uuid: str, mode: Mode) -> str:
         names = self.names(uuid)

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from orion.node_agent.mps.control import ControlDaemon, ControlFailed, empty, kill_leftovers, program
+from orion.node_agent.mps.control import SEVERAL_USERS, ControlDaemon, ControlFailed, empty, kill_leftovers, program
 from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
 
 _log = logging.getLogger(__name__)
@@ -86,13 +86,15 @@ class Keeper:
             self._say(Phase.STARTING)
             try:
                 await daemon.start()
-            except ControlFailed:
-                # An older driver's ends at once, as it does not know the option; next time without, and so by turns.
-                self._several_users ^= _IS_ROOT and daemon.has_ended
+            except (ControlFailed, OSError) as failure:
+                # An older driver's ends at once over the option; next time without it, and with it again after that.
+                self._several_users = _IS_ROOT and not (self._several_users and _is_about_the_option(str(failure)))
                 await daemon.kill()
                 raise
-            _log.info("mps: %s: its control daemon runs (process %d)", self._uuid, daemon.process_id)
-            return await self._follow(daemon)
+            self._say_that_it_runs(daemon)
+            ended = await self._follow(daemon)
+            self._several_users = _IS_ROOT
+            return ended
         except ControlFailed as error:
             return str(error)
         except OSError as error:
@@ -102,6 +104,11 @@ class Keeper:
             if daemon is not None:
                 await daemon.stop()
             raise
+
+    def _say_that_it_runs(self, daemon: ControlDaemon) -> None:
+        _log.info("mps: %s: its control daemon runs (process %d)", self._uuid, daemon.process_id)
+        if _IS_ROOT and not self._several_users:
+            _log.warning("mps: %s: this driver's MPS serves one user id at a time; others wait", self._uuid)
 
     async def _follow(self, daemon: ControlDaemon) -> str:
         ending = asyncio.create_task(daemon.ended())
@@ -144,6 +151,10 @@ class Keeper:
             self._said = state
 
 
+def _is_about_the_option(words: str) -> bool:
+    return any(each in words.lower() for each in (SEVERAL_USERS.lstrip("-"), "invalid option", "usage"))
+
+
 class Supervisor:
     """All of a node.
 
@@ -173,7 +184,11 @@ class Supervisor:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _look(self) -> None:
-        wanted = self._folder.wanted()
+        try:
+            wanted = self._folder.wanted()
+        except OSError as refusal:  # what cannot be read now is not taken back: clients would go with it
+            _log.error("mps: %s cannot be read: %s", self._folder.path, refusal)
+            return
         for uuid, (before, task) in list(self._keepers.items()):
             if task.done():
                 del self._keepers[uuid]

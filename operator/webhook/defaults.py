@@ -18,6 +18,9 @@ class Defaults(BaseModel):
     runtime_class: Annotated[str, Field(pattern="^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$", max_length=253)] = ""
     """ The runtime class of pods with slots that name none; empty: theirs is left as it is. """
 
+    kubelet_root: Annotated[str, Field(pattern="^/[^:\\s]*[^:\\s/]$")] = "/var/lib/kubelet"
+    """ The kubelet's --root-dir on the nodes; pods with slots may not mount it. """
+
     root: Annotated[str, Field(pattern="^/[^:\\s]*[^:\\s/]$")] = hook.CONTAINER_ROOT
     """ The folder of Orion's mounts in a container. """
 

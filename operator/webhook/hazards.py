@@ -27,6 +27,7 @@ NO_DEVICES = ("", "void", "none")
 
 _DEVICES = "devices of the node"
 _RUNTIME = "the container runtime, which can start anything"
+_KUBELET = "the kubelet's sockets and the volumes of other pods"
 _DISTRIBUTION = "the kubelet and the container runtime of the node"
 FORBIDDEN_PATHS = {
     "/dev/nvidia": _DEVICES,
@@ -36,7 +37,7 @@ FORBIDDEN_PATHS = {
     "/proc": "processes of the node",
     "/sys/fs/cgroup": "the rights of containers to devices",
     "/run/nvidia": "the driver and its MPS servers",
-    "/var/lib/kubelet": "the kubelet's sockets and the volumes of other pods",
+    "/var/lib/kubelet": _KUBELET,  # its device plugins' sockets, wherever its --root-dir is
     "/etc/kubernetes": "the kubelet's own pods",
     "/run/containerd": _RUNTIME,
     "/run/crio": _RUNTIME,
@@ -123,7 +124,8 @@ def _refuse_mounts(place: Place, defaults: Defaults) -> None:
 
 def _refuse_path(volume: str, text: str, defaults: Defaults) -> None:
     path = _normal(text)
-    for forbidden, what in {defaults.root: "the slots of all pods", **FORBIDDEN_PATHS}.items():
+    ours = {defaults.root: "the slots of all pods", _normal(defaults.kubelet_root): _KUBELET}
+    for forbidden, what in {**ours, **FORBIDDEN_PATHS}.items():
         if _is_within(path, forbidden) or _is_within(forbidden, path) or _begins(path, forbidden):
             raise Refusal(
                 Reason.HOST_PATH,

@@ -16,6 +16,7 @@ from kubernetes import client
 
 from tests.chart.rendered_chart import NAMESPACE
 from tests.cluster.conftest import client_for, own_control_plane, programs  # noqa: F401 - fixtures
+from tests.cluster.waiting import eventually
 from tools.cluster import helm
 from tools.cluster.control_plane import ControlPlane
 
@@ -24,6 +25,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first one bu
 PEM = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
 SECRET = "orion-webhook-certificate"
 DEFINITION = "gpushares.orion.gpu"
+DEVICES = ("orion.gpu", "v1alpha1", "gpudevices")
+GPU = "gpu-5e4f6a2c-0d1b-4c3a-9f8e-7b6a5d4c3b2a"
 
 
 class Installation:
@@ -45,11 +48,34 @@ class Installation:
         said = self.helm("install", "orion", "--dry-run=server", "--create-namespace", values=values)
         return said.partition("NOTES:")[2]
 
-    def refused(self, values: Mapping[str, Any], release: str = "orion") -> str:
-        """Return the sentence by which an installation is refused."""
+    def refused(self, values: Mapping[str, Any], release: str = "orion", command: str = "install") -> str:
+        """Return the sentence by which an installation, or an upgrade, is refused."""
         with pytest.raises(helm.Failed, match="This installation cannot work") as refused:
-            self.helm("install", release, "--dry-run=server", values=values)
+            self.helm(command, release, "--dry-run=server", values=values)
         return str(refused.value)
+
+    def upgradable(self, values: Mapping[str, Any]) -> None:
+        """Try an upgrade.
+
+        Raises:
+            helm.Failed: it is refused.
+        """
+        self.helm("upgrade", "orion", "--dry-run=server", values=values)
+
+    def has_gpus(self) -> bool:
+        """Return whether GPUs may be made; definitions are taken first, and served a moment later."""
+        served = self.definitions.read_custom_resource_definition("gpudevices.orion.gpu").status.conditions or ()
+        return any((each.type, each.status) == ("Established", "True") for each in served)
+
+    def gpu(self) -> None:
+        """Make a GPU of which nothing is known."""
+        body = {"apiVersion": "orion.gpu/v1alpha1", "kind": "GPUDevice", "metadata": {"name": GPU}, "spec": {}}
+        client.CustomObjectsApi(self.api).create_cluster_custom_object(*DEVICES, body)
+
+    def gpu_is(self, node: str, mode: str) -> None:
+        """Say of the GPU what its agent does."""
+        said = {"status": {"node": node, "mode": mode}}
+        client.CustomObjectsApi(self.api).patch_cluster_custom_object_status(*DEVICES, GPU, said)
 
     def node(self, name: str, labels: Mapping[str, str], amounts: Mapping[str, str]) -> None:
         """Make a node without a kubelet."""
@@ -109,6 +135,48 @@ def test_an_upgrade_a_rollback_and_an_uninstall_leave_what_they_are_to_leave(
     installation.helm("install", "orion", values={"crds": {"keep": False}})
     installation.helm("uninstall", "orion", "--wait")
     assert not installation.definitions.list_custom_resource_definition().items
+
+
+def test_an_upgrade_that_would_destroy_something_is_refused(installation: Installation) -> None:
+    there = {"mps": {"enabled": True}, "crds": {"keep": False}}
+    installation.helm("install", "orion", "--create-namespace", values=there)
+    eventually(installation.has_gpus)
+    _no_clients_of_an_mps_daemon_end(installation, there)
+
+    # What would be made a second time, beside what runs.
+    renamed = installation.refused({**there, "fullnameOverride": "gpus"}, command="upgrade")
+    assert 'names of this release begin with "orion" and would begin with "gpus"' in renamed
+
+    # Everybody's shares.
+    without = {**there, "crds": {"install": False}}
+    refused = installation.refused(without, command="upgrade")
+    assert "this upgrade would delete it" in refused
+    assert "crds.keep=true" in refused
+    installation.helm("upgrade", "orion", values={**there, "crds": {"keep": True}})
+    installation.helm("upgrade", "orion", values=without)
+    assert installation.definitions.read_custom_resource_definition(DEFINITION)
+
+
+def _no_clients_of_an_mps_daemon_end(installation: Installation, there: Mapping[str, Any]) -> None:
+    labels = {"kubernetes.io/os": "linux", "orion.gpu/enabled": "true", "pool": "gpus"}
+    installation.node("a", labels, {"cpu": "1"})
+    without, elsewhere = {**there, "mps": {"enabled": False}}, {**there, "node": {"nodeSelector": {"pool": "none"}}}
+    installation.gpu()
+    installation.gpu_is("a", "timeslice")
+    for harmless in (without, elsewhere):
+        installation.upgradable(harmless)
+    installation.gpu_is("a", "mps")
+    for ends, why in ((without, "mps.enabled=false ends"), (elsewhere, "no longer chooses node a")):
+        refused = installation.refused(ends, command="upgrade")
+        assert f"GPU {GPU} is in the mode mps" in refused
+        assert why in refused
+        assert f"kubectl patch gpudevice {GPU}" in refused
+    installation.upgradable(there)
+    installation.upgradable({**there, "node": {"nodeSelector": {"pool": "gpus"}}})
+    installation.core.patch_node("a", {"metadata": {"labels": {"orion.gpu/enabled": None}}})
+    installation.upgradable(without)  # no daemon is there any more
+    installation.gpu_is("gone", "mps")  # with its node, and nobody's any more
+    installation.upgradable(without)
 
 
 def _as_the_operator_does(installation: Installation) -> tuple[Any, ...]:

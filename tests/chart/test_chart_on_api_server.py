@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes import client
 
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import Object
 from tests.chart.test_chart_golden import SETS
+from tests.cluster import api_types
 from tests.cluster.conftest import (  # noqa: F401 - fixtures
     Kubectl,
     api,
@@ -34,7 +36,13 @@ def rendered(values: Mapping[str, Any], where: str) -> list[Object]:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_the_api_server_takes_every_object(name: str, kubectl: Kubectl, namespace: str) -> None:  # noqa: F811
+def test_the_api_server_takes_every_object(
+    name: str,
+    kubectl: Kubectl,  # noqa: F811
+    api: client.ApiClient,  # noqa: F811
+    namespace: str,  # noqa: F811
+) -> None:
+    api_types.establish(api)  # one that requires shares brings its own for `helm test`
     found = rendered(SETS[name], namespace)
     said = kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", "--force-conflicts",
                    given=yaml.safe_dump_all(found))  # fmt: skip

@@ -38,6 +38,11 @@ def test_what_cannot_work_is_refused_with_a_sentence(values: dict[str, Any], sen
     assert sentence in str(refused.value)
 
 
+def test_a_name_that_no_service_may_have_is_refused() -> None:
+    with pytest.raises(helm.Failed, match=r'names would begin with "1orion"'):
+        chart.text({}, "1orion")
+
+
 @pytest.mark.parametrize(
     "values",
     [

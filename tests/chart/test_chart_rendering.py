@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from orion.crds.share import GPUShare
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import Object
 from tools.cluster import helm
@@ -76,6 +77,9 @@ def test_every_object_is_in_the_releases_namespace_or_in_none(everything: list[O
         ("my-orion", {}, "my-orion"),
         ("gpus", {"nameOverride": "share"}, "gpus-share"),
         ("gpus", {"fullnameOverride": "shared-gpus"}, "shared-gpus"),
+        ("orion.prod", {}, "orion-prod"),
+        ("gpus.prod", {}, "gpus-prod-orion"),
+        ("1", {"fullnameOverride": "first"}, "first"),
     ],
 )
 def test_all_names_begin_with_that_of_the_release(release: str, values: dict[str, Any], name: str) -> None:
@@ -390,13 +394,41 @@ def test_the_plugin_sees_the_nodes_files_only_where_it_hands_them_over(
     assert all(each["readOnly"] for each in plugin["volumeMounts"] if each["mountPath"] == "/host")
 
 
-def test_a_kubelet_elsewhere_is_found_by_agent_and_plugin() -> None:
+def test_a_kubelet_elsewhere_has_its_sockets_there_but_for_those_of_device_plugins() -> None:
     found = chart.objects({"node": {"kubeletRoot": "/var/lib/k0s/kubelet"}})
-    plugin = chart.container(found, "orion-node/device-plugin")
-    assert "--kubelet-folder=/var/lib/k0s/kubelet/device-plugins" in plugin["args"]
-    assert "/var/lib/k0s/kubelet/device-plugins" in [each["mountPath"] for each in plugin["volumeMounts"]]
     volumes = {each["name"]: each for each in chart.pod_specs(found)["orion-node"]["volumes"]}
     assert volumes["pod-resources"]["hostPath"]["path"] == "/var/lib/k0s/kubelet/pod-resources"
+    # Those are in a folder that no option of the kubelet moves.
+    plugin = chart.container(found, "orion-node/device-plugin")
+    assert "--kubelet-folder=/var/lib/kubelet/device-plugins" in plugin["args"]
+    assert "/var/lib/kubelet/device-plugins" in [each["mountPath"] for each in plugin["volumeMounts"]]
+    assert volumes["device-plugins"]["hostPath"]["path"] == "/var/lib/kubelet/device-plugins"
+    assert "--kubelet-root=/var/lib/k0s/kubelet" in chart.container(found, "orion-webhook/webhook")["args"]
+
+
+@pytest.mark.parametrize(
+    ("slots", "priority"), [({}, "be"), ({"be": 0}, "hp"), ({"hp": 0}, "be"), ({"hp": 4, "be": 1}, "be")]
+)
+def test_its_own_test_asks_for_a_slot_that_there_is(slots: dict[str, int], priority: str) -> None:
+    pod = chart.one(chart.objects({"nodeConfiguration": {"slots": slots}}), "Pod", "orion-test-slot")
+    assert pod["metadata"]["annotations"]["orion/priority"] == priority
+    assert f"orion.gpu/{priority}" in pod["spec"]["containers"][0]["resources"]["limits"]
+
+
+def test_its_own_test_brings_a_share_where_every_pod_needs_one() -> None:
+    assert not chart.of_kind(chart.objects(), "GPUShare")
+    values = {"webhook": {"requireShare": True}, "nodeConfiguration": {"slots": {"be": 0}}}
+    found = chart.objects(values)
+    ((name, share),) = chart.of_kind(found, "GPUShare").items()
+    pod = chart.one(found, "Pod", "orion-test-slot")["metadata"]
+    hooks = share["metadata"]["annotations"]
+    assert pod["annotations"]["orion/share"] == name
+    assert share["metadata"]["namespace"] == pod["namespace"]
+    assert GPUShare.read(share, "GPUShare").spec.priority == pod["annotations"]["orion/priority"] == "hp"
+    assert int(hooks["helm.sh/hook-weight"]) < int(pod["annotations"].get("helm.sh/hook-weight", 0))
+    for name in ("helm.sh/hook", "helm.sh/hook-delete-policy"):
+        assert hooks[name] == pod["annotations"][name]
+    assert not chart.of_kind(chart.objects(values | {"tests": {"enabled": False}}), "GPUShare")
 
 
 def test_runtime_classes_of_the_nodes_pods_and_of_tenants() -> None:

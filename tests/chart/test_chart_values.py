@@ -232,6 +232,8 @@ def test_a_value_of_another_type_is_refused_anywhere() -> None:
         ("nodeConfiguration.nodes", {"a": {"slot": 1}}),
         ("nodeConfiguration.driverRoot", "run"),
         ("node.kubeletRoot", "/var/lib/kubelet/"),
+        ("node.kubeletRoot", "/"),
+        ("fullnameOverride", "1st"),
         ("node.maxUnavailable", "0%"),
         ("node.agent.policy.minimumShare", 0.6),
         ("node.agent.metricsPort", 65536),
@@ -253,6 +255,23 @@ def test_the_opt_in_label_can_be_taken_away() -> None:
     values = {"node": {"nodeSelector": {"orion.gpu/enabled": None, "gpu": "shared"}}}
     selector = chart.pod_specs(chart.objects(values))["orion-node"]["nodeSelector"]
     assert selector == {"kubernetes.io/os": "linux", "gpu": "shared"}
+
+
+def test_what_is_free_may_be_taken_away_as_a_whole() -> None:
+    """As `--set node.nodeSelector=null` does."""
+    free = {"podLabels", "podAnnotations", "nodeSelector", "podDisruptionBudget", "annotations", "labels"}
+    paths = {path for path in LEAVES if path.rpartition(".")[2] in free} | {"commonLabels", "commonAnnotations"}
+    paths |= {f"{component}.podDisruptionBudget" for component in ("operator", "webhook")}
+    values: dict[str, Any] = {
+        **MPS,
+        "monitoring": {"serviceMonitor": {"enabled": True}, "dashboard": {"enabled": True}},
+    }
+    values["networkPolicy"] = {"metricsFrom": [{"podSelector": {}}]}
+    for path in paths:
+        values = set_at(values, path, None)
+    found = chart.objects(values)
+    assert chart.pod_specs(found)["orion-node"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    assert not chart.of_kind(found, "PodDisruptionBudget")
 
 
 def test_a_chart_that_depends_on_this_one_may_bring_its_own() -> None:

@@ -51,6 +51,7 @@ FORBIDDEN = {
     ("delete", GROUP, DEVICES, ""),
     ("anynode", GROUP, DEVICES, ""),
 }
+ABSENT = {"apiVersion": "v1", "kind": "ConfigMap", "name": "absent", "uid": "00000000-0000-0000-0000-000000000000"}
 FORBIDDEN_TO = {
     "operator": {("get", "", "pods", ""), ("create", GROUP, DEVICES, "")},
     "webhook": {("list", "", "pods", ""), ("list", "", "nodes", ""), ("patch", GROUP, DEVICES, "status")},
@@ -164,6 +165,8 @@ def test_the_operator_labels_nodes_and_changes_nothing_else_of_them(
         {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}},
         {"metadata": {"labels": {"ours": None}}},
         {"metadata": {"annotations": {"a": "b"}}},
+        {"metadata": {"ownerReferences": [ABSENT]}},  # the garbage collector deletes what is an absent owner's
+        {"metadata": {"finalizers": ["orion.gpu/kept"]}},
     ):
         assert refused in refusal(core.patch_node, node, change), change
 
@@ -171,7 +174,9 @@ def test_the_operator_labels_nodes_and_changes_nothing_else_of_them(
 def test_the_operator_writes_grants_and_one_condition_of_pods(
     api: client.ApiClient, operator: client.ApiClient, namespace: str
 ) -> None:
-    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
+    claims = [{"name": "c", "resourceClaimTemplateName": "t"}]
+    spec = {"containers": [{"name": "c", "image": "none"}], "resourceClaims": claims}
+    pod = {"metadata": {"name": "p"}, "spec": spec}
     client.CoreV1Api(api).create_namespaced_pod(namespace, pod)
     core = client.CoreV1Api(operator)
 
@@ -189,7 +194,18 @@ def test_the_operator_writes_grants_and_one_condition_of_pods(
     assert "no other mark" in patch(metadata={"annotations": {"a": "b"}})
     assert "no other mark" in patch(metadata={"labels": {"a": "b"}})
     assert "nothing else of their status" in patch(status=condition("Ready"))
-    assert "nothing else of their status" in patch(status={"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]})
+    assert "no other mark" in patch(metadata={"finalizers": ["orion.gpu/kept"]})
+    for status in (
+        {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]},
+        {"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}]},
+        {"nominatedNodeName": "a"},
+        {"reason": "Evicted"},
+        {"message": "a"},
+        {"startTime": "2030-01-01T00:00:00Z"},
+        {"resourceClaimStatuses": [{"name": "c", "resourceClaimName": "of-another"}]},
+        {"ephemeralContainerStatuses": [{"name": "e", "image": "i", "imageID": "i", "ready": True, "restartCount": 0}]},
+    ):
+        assert "nothing else of their status" in patch(status=status), status
     assert patch(metadata={"annotations": {"orion/grant": "{}"}}) == ""
     assert patch(status=condition("orion.gpu/Governed")) == ""
 

@@ -44,7 +44,9 @@ def mended(cluster: Cluster, orion: Orion, node: Node, namespace: str) -> Iterat
 
 
 def begin_what_is_missing(orion: Orion, node: Node) -> None:
-    """Start the agent and the device plugin where they do not run, whether they were ended or have crashed."""
+    """Start what does not run on the node, whether it was ended or has crashed."""
+    if not orion.runs(node, "mps"):
+        orion.begin_mps_daemon(node)
     if not orion.runs(node, "agent"):
         orion.begin_agent(node)
     if not orion.runs(node, "plugin"):

@@ -57,8 +57,7 @@ def test_pods_are_back_when_their_node_has_been_without_power(
 
     if first == "orion":
         monkeypatch.setattr(node, "begin", begin_orion_before_the_kubelet)
-    for component in ("agent", "plugin"):
-        orion.end(node, component, patience=0)  # as the power's end would; they are children of this process
+    orion.end_on(node, patience=0)  # as the power's end would; they are children of this process
     node.reboot()
     if first == "kubelet":
         orion.start_on(node)
@@ -74,8 +73,7 @@ def test_what_the_runtime_made_as_folders_in_the_place_of_missing_files_are_file
     """A kubelet that has just started has a container begin again without a word to a plugin that is not there yet."""
     before, train = computing.seats(), computing.pods["train"]
     library = f"{HOOK}/{driver_of(train)}"
-    for component in ("plugin", "agent"):
-        orion.end(node, component)
+    orion.end_on(node)
     node.end("kubelet")
     slot = f"/run/orion/gpus/{before['train'].gpu}/{before['train'].slot}"
     node.run(["sh", "-c", f"rm -r {HOOK}/* {slot}"])

@@ -146,6 +146,17 @@ def test_a_stand_in_that_refuses_the_option_of_several_users_runs_without(daemon
     assert told == (["-f -multiuser-server", "-f"] if os.geteuid() == 0 else ["-f"])
 
 
+def test_a_stand_in_that_fails_for_another_reason_keeps_the_option_of_several_users(daemon: Daemon) -> None:
+    once = daemon.root / "failed"
+    daemon.write_program(f'[ -e {once} ] || {{ touch {once}; echo "device busy"; exit 1; }}; {SERVES}')
+    daemon.start()
+    daemon.folder.want(GPU, Wanted())
+    state = daemon.until(Phase.RUNNING)
+    assert state is not None
+    assert state.failures == 1
+    assert state.several_users == (os.geteuid() == 0)
+
+
 def test_the_words_of_a_stand_in_that_does_not_come_up_are_said(daemon: Daemon) -> None:
     daemon.write_program('echo "An instance of this daemon is already running" >&2; exit 1')
     daemon.start()

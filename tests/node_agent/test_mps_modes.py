@@ -199,6 +199,21 @@ async def test_the_next_agent_goes_on_with_what_this_one_asked_for(case: Case) -
     assert after.pending(GPU) is None
 
 
+async def test_slots_that_are_held_do_not_keep_a_gpu_closed_whose_mps_daemon_is_gone(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.in_mps()
+    case.hold()
+    (case.folder.clients(GPU) / "control").touch()
+    case.daemon_ends()
+    now = time.monotonic()
+    assert case.closed
+    monkeypatch.setattr(time, "monotonic", lambda: now + 600)
+    case.modes.look()
+    assert (case.asked, case.closed) == (False, "")
+    assert not os.listdir(case.folder.clients(GPU))
+
+
 @pytest.fixture
 def in_cluster(case: Case, monkeypatch: pytest.MonkeyPatch) -> Case:
     """The first agent of a cluster's node since its boot, that has heard nothing yet."""
@@ -217,6 +232,15 @@ async def test_after_a_reboot_it_is_in_the_mode_of_before_though_its_slots_are_h
     in_cluster.daemon_says(RUNS)
     await in_cluster.modes.settled(GPU)
     assert in_cluster.modes.mode(GPU) == "mps"
+
+
+async def test_after_a_container_has_started_the_mode_of_before_waits_like_any_other(in_cluster: Case) -> None:
+    in_cluster.daemon_begins()
+    in_cluster.hold()
+    await in_cluster.modes.settled(GPU, patience=0.0)  # the API server was away: it starts in mode timeslice
+    in_cluster.modes.want(GPU, "mps", before="mps")
+    assert not in_cluster.asked
+    assert in_cluster.pending == "ClientsPresent"
 
 
 async def test_a_new_wish_after_a_start_waits_for_those_who_hold_slots(in_cluster: Case) -> None:
@@ -239,3 +263,14 @@ async def test_in_a_cluster_a_start_waits_until_it_is_known_what_is_wanted(in_cl
     assert time.monotonic() - began >= 0.3
     in_cluster.modes.want(GPU, "timeslice")
     await in_cluster.modes.settled(GPU)
+
+
+async def test_what_is_wanted_is_not_taken_back_where_it_cannot_be_read(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.in_mps()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "listdir", lambda _: (_ for _ in ()).throw(OSError(24, "Too many open files")))
+        with pytest.raises(OSError, match="Too many"):
+            case.folder.wanted()
+    assert case.asked

@@ -260,6 +260,14 @@ def test_other_paths_of_the_node_are_nobodys_business(path: str) -> None:
     assert decide(host_path(path)).outcome is Outcome.PATCHED
 
 
+def test_a_kubelets_folder_elsewhere_is_forbidden_beside_the_usual_one() -> None:
+    for path in ("/data/kubelet", "/data/kubelet/pods", "/data", "/var/lib/kubelet/device-plugins"):
+        decision = decide(host_path(path), kubelet_root="/data/kubelet")
+        assert decision.reason is Reason.HOST_PATH, path
+        assert "the kubelet's sockets" in decision.sentence
+    assert decide(host_path("/data/set"), kubelet_root="/data/kubelet").outcome is Outcome.PATCHED
+
+
 def test_no_devices_may_be_said_of_a_container_without_slots() -> None:
     none = {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]}
     assert decide(pod(GPU, none)).outcome is Outcome.PATCHED

@@ -29,6 +29,8 @@ ROLES = {"operator": "operator-role.yaml", "webhook": "webhook-role.yaml", "agen
 OBJECTS = ("policies.yaml", "agent-policy.yaml", "operator-policy.yaml")
 WEBHOOK_PORT, HEALTH_PORT, OPERATOR_PORT, AGENT_PORT, PLUGIN_PORT = 9443, 9444, 9445, 9435, 9436
 RESOURCES = ("orion.gpu/hp", "orion.gpu/be")
+COMPONENTS = ("plugin", "agent", "mps")
+""" What runs on a node. """
 
 
 class Orion:
@@ -123,6 +125,12 @@ class Orion:
     def end(self, node: Node, component: str, patience: float = 20) -> None:
         """End `agent`, `plugin` or `mps` of a node: asked politely for `patience` seconds, then killed."""
         self._processes.pop(f"{node.name}-{component}").stop(patience)
+
+    def end_on(self, node: Node, patience: float = 20) -> None:
+        """End all that runs on a node, for `start_on` to begin it anew."""
+        for component in COMPONENTS:
+            if f"{node.name}-{component}" in self._processes:
+                self.end(node, component, patience)
 
     def log(self, name: str) -> str:
         """Return what a process has said: `operator`, `webhook`, `NODE-agent`, `NODE-plugin`, `NODE-mps`."""

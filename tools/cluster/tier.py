@@ -14,8 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools import image
 from tools.cluster import cgroups, go_modules, packages
 from tools.cluster.binaries import Say, Unavailable
+from tools.image.programs import Failed
 
 NO_TEST_SELECTED = 5  # pytest's exit status
 
@@ -35,6 +37,8 @@ class Tier:
 def _bring_node(say: Say) -> None:
     packages.bring_missing(say)  # first, as it knows within seconds that there can be no node
     go_modules.build_missing(say)
+    for edition in (image.THIS, image.NEWER):  # minutes on a new machine: no test's time limit is made for it
+        image.build(say, edition)
 
 
 def _other_mode() -> str:
@@ -45,8 +49,8 @@ def _other_mode() -> str:
 TIERS = {
     "cluster": Tier("cluster", 2, "worksteal", lambda say: go_modules.build_missing(say)),
     # A cluster for each worker, and there one test after the other: they count what is on its node, and restart what
-    # runs there. Tests of a file stay together (tests/conftest.py).
-    "node": Tier("node", 2, "loadgroup", _bring_node, _other_mode),
+    # runs there. Tests of a file stay together (Scenes in tests/conftest.py).
+    "node": Tier("node", 2, "loadscope", _bring_node, _other_mode),
 }
 
 
@@ -64,6 +68,9 @@ def run(tier: Tier, arguments: list[str]) -> tuple[int, str]:
         say(str(reason))
         first = str(reason).splitlines()[0]
         return (1 if os.environ.get("CI") else 0), f"not run ({first})"
+    except Failed as reason:
+        say(str(reason))
+        return 1, "failed (what its tests need could not be built)"
     spread = ["-n", str(tier.workers), "--dist", tier.spread]
     status = subprocess.run([sys.executable, "-m", "pytest", *spread, "-m", tier.mark, *arguments]).returncode
     if status == NO_TEST_SELECTED:

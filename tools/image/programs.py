@@ -5,6 +5,7 @@ came with it. It runs in a mount namespace of its own in which the loader's cach
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -62,7 +63,9 @@ class Programs:
         if reason:
             raise Unavailable(reason)
         programs = cls(debian_packages.unpack(PACKAGES, folder() / "programs", say))
-        programs._prepare()
+        with (folder() / "programs.lock").open("w") as lock:  # two that prepare at once would take each other's files
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            programs._prepare()
         return programs
 
     def _prepare(self) -> None:

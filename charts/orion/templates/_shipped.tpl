@@ -80,7 +80,7 @@ metadata:
   namespace: {{ $root.Release.Namespace }}
   labels:
     {{- include "orion.labels" . | nindent 4 }}
-  {{- with mustMergeOverwrite (dict) $root.Values.commonAnnotations (index $root.Values $component).serviceAccount.annotations }}
+  {{- with mustMergeOverwrite (dict) (default dict $root.Values.commonAnnotations) (default dict (index $root.Values $component).serviceAccount.annotations) }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}

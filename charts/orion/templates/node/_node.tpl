@@ -8,7 +8,7 @@ What runs on nodes has in common.
 {{- if or .Values.node.everywhere (gt (int .Values.simulatedGPUs) 0) }}
 {{- toYaml $os }}
 {{- else }}
-{{- merge $os .Values.node.nodeSelector | toYaml }}
+{{- merge $os (default dict .Values.node.nodeSelector) | toYaml }}
 {{- end }}
 {{- end }}
 

@@ -1,0 +1,40 @@
+{{/*
+Refuse an upgrade that takes the MPS daemon away from GPUs that are in the mode mps: their clients would end with it. Asks
+the cluster. What cannot be told from here (node.affinity, a label that somebody takes from a node) passes, and so does
+what is over: a GPU whose node has gone, or has no daemon any more.
+*/}}
+{{- define "orion.refuseToEndClients" -}}
+{{- $daemons := lookup "apps/v1" "DaemonSet" .Release.Namespace (printf "%s-mps" (include "orion.fullname" .)) -}}
+{{- if and .Release.IsUpgrade $daemons (.Capabilities.APIVersions.Has "orion.gpu/v1alpha1") -}}
+{{- $before := default dict $daemons.spec.template.spec.nodeSelector -}}
+{{- $after := include "orion.nodesWithGPUs" . | fromYaml -}}
+{{- range (lookup "orion.gpu/v1alpha1" "GPUDevice" "" "").items -}}
+{{- $status := default dict .status -}}
+{{- $node := dict -}}
+{{- if and (eq (dig "mode" "" $status) "mps") $status.node -}}
+{{- $node = lookup "v1" "Node" "" $status.node -}}
+{{- end -}}
+{{- if and $node (include "orion.chooses" (list $before $node)) -}}
+{{- $end := "" -}}
+{{- if not $.Values.mps.enabled -}}
+{{- $end = "mps.enabled=false ends" -}}
+{{- else if not (include "orion.chooses" (list $after $node)) -}}
+{{- $end = printf "node.nodeSelector no longer chooses node %s, which ends" $node.metadata.name -}}
+{{- end -}}
+{{- if $end -}}
+{{- include "orion.refuse" (printf "GPU %s is in the mode mps, and %s its MPS daemon and all clients of the GPU. Take it back first: kubectl patch gpudevice %s --type merge -p '{\"spec\":{\"mode\":\"timeslice\"}}', and wait until it is." .metadata.name $end .metadata.name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Not empty where a node has all labels of a selector. Argument: (list selector node). */}}
+{{- define "orion.chooses" -}}
+{{- $labels := default dict (index . 1).metadata.labels -}}
+{{- $all := true -}}
+{{- range $key, $value := index . 0 -}}
+{{- if ne (dig $key "" $labels) $value }}{{ $all = false }}{{ end -}}
+{{- end -}}
+{{- if $all }}true{{ end -}}
+{{- end }}
