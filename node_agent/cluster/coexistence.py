@@ -78,6 +78,8 @@ class Coexistence:
         """ When each claim was seen last (seconds, monotonic). """
         self._others: dict[str, tuple[str, ...]] = {}
         self._away = ""
+        self._answered = 0.0
+        """ When the kubelet answered last (seconds, monotonic). """
 
     def others(self, uuid: str) -> tuple[str, ...]:
         """Return the resources of others as which a GPU is offered."""
@@ -113,6 +115,9 @@ class Coexistence:
     ) -> None:
         """Take in which devices are offered and which containers have; `now` in seconds, for tests."""
         now = time.monotonic() if now is None else now
+        if self._away:  # claims do not age by a silence: a kubelet that is just back may not know its plugins yet
+            self._seen = {claim: seen + now - self._answered for claim, seen in self._seen.items()}
+        self._answered = now
         gpus = [served.board.gpu for served in self._agent.gpus.values()]
         self._seen |= dict.fromkeys(claims_of_others(offered, gpus) | claims_of_others(held, gpus), now)
         stands = self._agent.settings.claim_seconds

@@ -58,14 +58,21 @@ class Device:
 
 
 def read(plain: Mapping[str, Any]) -> Device:
-    """Return what is kept of a GPUDevice; a spec or a status that cannot be read counts as none."""
+    """Return what is kept of a GPUDevice; a status that cannot be read counts as none.
+
+    A spec of a later version, of which something cannot be read, still keeps pods away, and changes no mode.
+    """
     meta, status = plain["metadata"], plain.get("status") or {}
-    spec = GPUDeviceSpec()
-    with contextlib.suppress(Unreadable):
-        spec = GPUDeviceSpec.read(plain.get("spec") or {})
     known = GPUDeviceStatus(node=status.get("node"))
     with contextlib.suppress(Unreadable):
         known = GPUDeviceStatus.read(status)
+    said = plain.get("spec") or {}
+    try:
+        spec = GPUDeviceSpec.read(said)
+    except Unreadable:
+        spec = GPUDeviceSpec(cordon=said.get("cordon") is True)
+        if known.mode is not None:
+            spec = spec.model_copy(update={"mode": known.mode})
     return Device(meta["name"], meta["uid"], meta["resourceVersion"], meta.get("generation"), spec, dict(status), known)
 
 

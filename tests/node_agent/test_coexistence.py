@@ -46,7 +46,7 @@ def judge(told: list[str], claim_seconds: float = 60.0) -> Coexistence:
 
 def test_the_kubelets_last_word_stands_while_it_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orion.node_agent.cluster.coexistence._LOOK_SECONDS", 0.001)
-    answers: list[dict[str, list[str]] | None] = [{"nvidia.com/gpu": [FIRST.uuid]}, None, None, {}]
+    answers: list[dict[str, list[str]] | None] = [{"nvidia.com/gpu": [FIRST.uuid]}, None, None, {}, {}]
     told: list[str] = []
     asked = asyncio.Event()
 
@@ -85,6 +85,20 @@ def test_a_claim_stands_for_a_while_after_it_was_seen_last() -> None:
     coexistence._take({}, {}, now=119.0)
     assert told == ["OfferedByAnother"]
     coexistence._take({}, {}, now=121.0)
+    assert told == ["OfferedByAnother", ""]
+
+
+def test_a_claim_does_not_age_while_the_kubelet_is_silent() -> None:
+    """Its first answer may come before the other plugin has registered again."""
+    told: list[str] = []
+    coexistence = judge(told)
+    coexistence._take({"nvidia.com/gpu": [FIRST.uuid]}, {}, now=0.0)
+    coexistence._away = "UNAVAILABLE: no such file"
+    coexistence._take({}, {}, now=300.0)
+    coexistence._away = ""
+    coexistence._take({}, {}, now=359.0)
+    assert told == ["OfferedByAnother"]
+    coexistence._take({}, {}, now=361.0)
     assert told == ["OfferedByAnother", ""]
 
 

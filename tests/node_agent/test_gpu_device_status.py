@@ -283,3 +283,11 @@ def test_over_reserved_memory_is_told_by_an_event_also_where_something_else_is_w
     ((kind, reason, note),) = said.events
     assert (kind, reason) == ("GPUDevice", "MemoryOverReserved")
     assert note.startswith(f"{UUID}: its pods reserve ")
+
+
+def test_a_spec_of_a_later_version_keeps_pods_away_and_changes_no_mode() -> None:
+    meta = {"name": "gpu-1", "uid": "1", "resourceVersion": "1"}
+    later = {"cordon": True, "mode": "of-tomorrow"}
+    found = read({"metadata": meta, "spec": later, "status": {"node": "a", "mode": "mps"}})
+    assert (found.spec.cordon, found.spec.mode) == (True, "mps")
+    assert read({"metadata": meta, "spec": {"mode": 7}, "status": {}}).spec.mode == "timeslice"
