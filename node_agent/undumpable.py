@@ -1,4 +1,4 @@
-"""Keeps the root of containers out of the agent's process.
+"""Keeps the root of containers out of the processes of the agent and of the MPS daemon.
 
 A tenant's socket tells it which process is at the other end (SO_PEERPIDFD, Linux 6.5), and to a process with no more
 capabilities than its own, root may reach in: `pidfd_getfd` would give it the descriptors of every tenant's pages. The

@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from orion.node_agent import undumpable
 from orion.node_agent.mps.control import SEVERAL_USERS, ControlDaemon, ControlFailed, empty, kill_leftovers, program
 from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
 
@@ -214,6 +215,7 @@ def run(root: Path, driver_root: Path) -> None:
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
     )
+    undumpable.become()
     folder = MpsFolder(root)
     lock = _take(folder)
     try:

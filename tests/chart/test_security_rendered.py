@@ -18,7 +18,7 @@ NAMES = ["default", "simulated", "mps", "device-nodes", "cert-manager"]
 
 RESTRICTED = {"orion-operator", "orion-webhook", "orion-test-slot"}
 """ Pods that satisfy the pod security standard of that name. """
-CAPABILITIES = {"orion-node/agent": ["SYS_RESOURCE"]}
+CAPABILITIES = {"orion-node/agent": ["SYS_RESOURCE"], "orion-mps/mps-daemon": ["SYS_RESOURCE"]}
 """ The most that a container may have; others have none. """
 TOKENS = {"orion-operator/operator", "orion-webhook/webhook", "orion-node/agent"}
 HOST_PATHS = {
@@ -83,6 +83,14 @@ def test_the_agent_may_send_descriptors_however_many_its_tenants_have_in_flight(
     for values, added in (({}, ["SYS_RESOURCE"]), (SIMULATED, None)):
         agent = chart.container(chart.objects(values), "orion-node/agent")
         assert agent["securityContext"]["capabilities"].get("add") == added
+
+
+def test_no_tenants_root_has_all_capabilities_of_the_mps_daemon() -> None:
+    # The kernel compares them before it lets one process reach into another of the same user.
+    simulated = {**SIMULATED, **MPS}
+    for values, added in ((MPS, ["SYS_RESOURCE"]), (simulated, None)):
+        (found,) = (each for name, each in chart.containers(chart.objects(values)) if name.startswith("orion-mps/"))
+        assert found["securityContext"]["capabilities"].get("add") == added
 
 
 def test_gpus_are_handed_to_privileged_containers_only_where_the_values_say_so() -> None:
