@@ -74,7 +74,7 @@ warnings: $(VENV)/ready
 	$(ALONE) $(BIN)/cmake --build $(BUILD)/strict
 
 pytest: $(VENV)/built
-	$(ALONE) $(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+	$(ALONE) $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 cluster-tier: $(VENV)/built
 	$(ALONE) $(BIN)/python -m tools.cluster.tier cluster --outcome $(BUILD)/cluster-tier $(ARGS)
