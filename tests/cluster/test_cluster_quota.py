@@ -24,7 +24,7 @@ OBJECTS = [
 
 def shown(kind: str) -> dict[str, Any]:
     """Return an object of the page."""
-    return next(dict(each) for each in OBJECTS if each["kind"] == kind)
+    return next(dict(each) for each in OBJECTS if each.get("kind") == kind)
 
 
 def said(kubectl: Kubectl, *arguments: str | Path) -> str:
