@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ class Tenants:
                 container["resources"]["requests"]["cpu"] = SERVER_CPU
             container["resources"]["limits"] = {name: str(amount) for name, amount in limits.items()}
             self._core.create_namespaced_pod(NAMESPACE, {"apiVersion": "v1", "kind": "Pod", **pod})
-        _until(lambda: len(self.seats()) == 2)
+        _until(lambda: self.served() and len(self.seats()) == 2)
 
     def end(self) -> None:
         """Remove them."""
@@ -95,8 +96,13 @@ class Tenants:
         self._core.create_namespaced_pod(NAMESPACE, pod, dry_run="All")
 
     def served(self) -> list[dict[str, Any]]:
-        """Return the server's reports so far."""
-        log = str(self._core.read_namespaced_pod_log("serve", NAMESPACE, _preload_content=False).data.decode())
+        """Return the server's reports so far; none before its container has begun."""
+        try:
+            log = str(self._core.read_namespaced_pod_log("serve", NAMESPACE, _preload_content=False).data.decode())
+        except client.ApiException as error:
+            if error.status != HTTPStatus.BAD_REQUEST:
+                raise
+            return []
         lines = [json.loads(line) for line in log.splitlines(keepends=True) if line.endswith("}\n")]
         return [line for line in lines if line["event"] == "report"]
 
