@@ -11,10 +11,11 @@ from pathlib import Path
 
 from orion import hook
 from orion.crds.node_configuration import NodeSettings, Preload
-from orion.device_plugin.errors import BadRequest, HostRefused, NotNow
+from orion.device_plugin.errors import BadRequest, NotNow
 from orion.device_plugin.handing_over import hand_over, mps
 from orion.device_plugin.installing import PRELOAD, HookFolder
 from orion.device_plugin.kubelet import api_pb2
+from orion.device_plugin.mount_sources import make_folder
 from orion.device_plugin.slots import Resource, Slot, of_resource
 from orion.device_plugin.word import OfferedGPU, Word
 
@@ -85,14 +86,7 @@ def make_slot_directory(root: Path, slot: Slot) -> None:
     Raises:
         HostRefused: the disk does not let it.
     """
-    directory = slot_directory(root, slot)
-    try:
-        for folder in (root, directory.parent.parent, directory.parent, directory):
-            if not folder.is_dir():
-                folder.mkdir(parents=True, exist_ok=True)
-                folder.chmod(0o755)
-    except OSError as error:
-        raise HostRefused(f"the slot's directory {directory} cannot be made: {error}") from None
+    make_folder(root, slot_directory(root, slot), "the slot's directory")
 
 
 def _slots(resource: Resource, device_ids: Sequence[str], word: Word) -> list[Slot]:

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orion import hook
-from orion.device_plugin.errors import BadRequest, HostRefused
+from orion.device_plugin.errors import BadRequest
 from orion.device_plugin.kubelet import api_pb2
+from orion.device_plugin.mount_sources import make_folder
 
 VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 IN_CONTAINER = f"{hook.CONTAINER_ROOT}/mps"
@@ -73,13 +74,5 @@ def make(root: Path, gpus: Sequence[str]) -> None:
     Raises:
         HostRefused: the disk does not let it.
     """
-    if len(gpus) != 1:
-        return
-    folder = clients(root, gpus[0])
-    try:
-        for each in (root, folder.parent.parent, folder.parent, folder):
-            if not each.is_dir():
-                each.mkdir(parents=True, exist_ok=True)
-                each.chmod(0o755)
-    except OSError as error:
-        raise HostRefused(f"the folder of the GPU's MPS control daemon {folder} cannot be made: {error}") from None
+    if len(gpus) == 1:
+        make_folder(root, clients(root, gpus[0]), "the folder of the GPU's MPS control daemon")

@@ -7,16 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
+from tests.waiting import DEADLINE, eventually
 
 GPU, OTHER = "GPU-00000000-0000-4000-8000-000000000000", "GPU-00000001-0000-4000-8000-000000000000"
-DEADLINE = 60.0
 
 SCRIPT = """#!/bin/sh
 echo "$@" >> {told}
@@ -24,13 +23,6 @@ echo "$@" >> {told}
 {body}
 """
 SERVES = 'touch "$CUDA_MPS_PIPE_DIRECTORY/control"; exec sleep 1000'
-
-
-def eventually(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.005)
 
 
 class Daemon:

@@ -7,12 +7,11 @@ registry and a container runtime in the first place.
 
 import os
 import shutil
-import subprocess
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools import debian_packages
 from tools.cluster import binaries
 from tools.cluster.binaries import Say, Unavailable
 
@@ -54,7 +53,7 @@ def folder() -> Path:
 
 def unpacked() -> Path:
     """Where these packages lie once they have been unpacked."""
-    return folder() / f"root-{zlib.crc32(' '.join(PACKAGES).encode()):08x}"
+    return debian_packages.unpacked(PACKAGES, folder())
 
 
 def why_not() -> str:
@@ -116,44 +115,13 @@ def bring_missing(say: Say) -> None:
         return
     except Unavailable:
         pass
-    with binaries.one_at_a_time(folder(), say, "bringing a node's packages"):
-        if not unpacked().exists():
-            _bring(say)
+    if not unpacked().exists() and not debian_packages.is_possible():
+        raise Unavailable(f"there is no apt-get here; install what a node needs: {', '.join(PROGRAMS)}, CNI plugins")
+    debian_packages.unpack(PACKAGES, folder(), say, "a node's packages", _choose_tables)
     find()
 
 
-def _bring(say: Say) -> None:
-    if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
-        raise Unavailable(f"there is no apt-get here; install what a node needs: {', '.join(PROGRAMS)}, CNI plugins")
-    say(f"downloading {len(PACKAGES)} packages of the distribution into {folder()} (40 MB; nothing is installed)")
-    archives, fresh = folder() / "archives", folder() / "fresh"
-    shutil.rmtree(fresh, ignore_errors=True)
-    archives.mkdir(exist_ok=True)
-    (fresh / "tables").mkdir(parents=True)
-    _download(archives)
-    for archive in sorted(archives.glob("*.deb")):
-        _run(["dpkg-deb", "-x", str(archive), str(fresh)], archives)
+def _choose_tables(root: Path) -> None:
+    (root / "tables").mkdir()
     for name in TABLES:
-        (fresh / "tables" / name).symlink_to("../usr/sbin/xtables-nft-multi")
-    fresh.rename(unpacked())
-    shutil.rmtree(archives)
-
-
-def _download(archives: Path) -> None:
-    """Download the packages; where apt has no lists of what there is, with lists of our own."""
-    command = ["apt-get", "download", *PACKAGES]
-    try:
-        _run(command, archives)
-    except Unavailable:
-        lists = archives / "lists"
-        (lists / "partial").mkdir(parents=True, exist_ok=True)
-        own = ["-o", f"Dir::State::Lists={lists}", "-o", f"Dir::Cache={archives / 'cache'}"]
-        _run(["apt-get", *own, "update"], archives)
-        _run(["apt-get", *own, *command[1:]], archives)
-
-
-def _run(command: list[str], place: Path) -> None:
-    done = subprocess.run(command, cwd=place, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise Unavailable(f"{' '.join(command[:2])} could not bring a node's packages: {last}")
+        (root / "tables" / name).symlink_to("../usr/sbin/xtables-nft-multi")

@@ -62,7 +62,7 @@ class Programs:
         reason = why_not()
         if reason:
             raise Unavailable(reason)
-        programs = cls(debian_packages.unpack(PACKAGES, folder() / "programs", say))
+        programs = cls(debian_packages.unpack(PACKAGES, folder() / "programs", say, "the programs that make images"))
         with (folder() / "programs.lock").open("w") as lock:  # two that prepare at once would take each other's files
             fcntl.flock(lock, fcntl.LOCK_EX)
             programs._prepare()
