@@ -28,6 +28,7 @@ from orion.bench.colocation.systems import Orion
 from orion.bench.crew import Crew, Tick, Worker, WorkerError
 from orion.bench.estimates import completed_between
 from orion.bench.managed import AgentError
+from orion.bench.settling import Settler, SettlingError
 
 PAUSE = 0.3  # seconds between the command and its begin: all workers have read it by then
 TAIL = 0.2  # seconds that be goes on after what counts
@@ -36,7 +37,7 @@ LOOP_LEAD = 0.5  # seconds of a closed loop before it counts
 Claim = Callable[[PlannedRun], bool]
 InTime = Callable[[PlannedRun, bool], bool]
 """Of a run, and whether processes have to be started before it."""
-FAILURES = (WorkerError, AgentError, MpsError, TooFast, OSError)
+FAILURES = (WorkerError, AgentError, MpsError, SettlingError, TooFast, OSError)
 
 
 class Watcher(Protocol):
@@ -81,6 +82,7 @@ class Runner:
         self._watcher = watcher
         self._stack = ExitStack()
         self._shared = {mode: SharedGPU(device, mode, simulated) for mode in ("timeslice", "mps")}
+        self._settler: Settler | None = None
         self._crew = Crew(tick)
         self._roster = Roster(self._crew, self._shared, lambda: gpus.free_gib(device))
         named = (spec.policy_fields() for spec in scenario.systems.values() if isinstance(spec, Orion))
@@ -89,6 +91,9 @@ class Runner:
     def __enter__(self) -> Self:
         for gpu in self._shared.values():
             self._stack.enter_context(gpu)
+        if not self._simulated:
+            unhooked = self._shared["timeslice"].environment()
+            self._settler = self._stack.enter_context(Settler(unhooked, self._device.uuid))
         self._stack.enter_context(self._crew)
         self._stack.enter_context(self._roster)
         return self
@@ -187,6 +192,8 @@ class Runner:
         clients = [client for post in posts for client in post.clients]
         workers = [worker for post in posts for worker in filled[post]]
         self._set_policy(run, posts, workers)
+        if self._settler is not None:
+            self._settler.settle()
         begin = time.monotonic() + PAUSE
         for client, worker in zip(clients, workers, strict=True):
             if client.role == "hp" and planned.arrivals is not None:

@@ -1,7 +1,7 @@
 #include "linger.h"
 
 #define MICROSECOND UINT64_C(1000)
-#define CLEARLY 4u       /* a linger has to cost less than four fifths */
+#define CLEARLY 4u       /* a longer linger has to cost less than four fifths */
 #define CLEARLY_OF 5u
 #define GAPS_TO_TRUST 8u /* fewer say nothing yet */
 
@@ -16,23 +16,35 @@ static unsigned bucket_of(uint64_t gap_ns)
     return bucket;
 }
 
-static uint64_t cheapest(const struct orion_linger *linger, uint64_t floor_ns, uint64_t ceiling_ns)
+/* What a linger costs for one gap after another: the gaps that it waits through, and for each longer one the linger itself
+ * and a return of hp to a GPU in other hands. */
+static void weigh(const struct orion_linger *linger, uint64_t floor_ns, uint64_t ceiling_ns, uint64_t cost[ORION_LINGER_BUCKETS + 1])
 {
-    uint64_t longer = 0;
+    uint64_t longer = 0, covered_ns = 0;
     for (unsigned i = 0; i <= ORION_LINGER_BUCKETS; i++) longer += linger->weight[i];
-    uint64_t best = floor_ns, covered_ns = 0;
-    /* No gap is waited through, unless that costs clearly more: memoryless arrivals have gaps of all lengths, cost about
-     * the same whatever the linger, and be would lose a part of every gap to chance. */
-    uint64_t best_cost = longer * (floor_ns + ceiling_ns) / CLEARLY_OF * CLEARLY;
+    cost[0] = longer * (floor_ns + ceiling_ns);
     for (unsigned i = 0; i < ORION_LINGER_BUCKETS; i++) {
         uint64_t linger_ns = edge_us[i] * MICROSECOND;
-        if (linger_ns > ceiling_ns) break;
         longer -= linger->weight[i];
         covered_ns += linger->weight[i] * (linger_ns + (i > 0 ? edge_us[i - 1] * MICROSECOND : 0)) / 2; /* on average */
-        uint64_t cost = covered_ns + longer * (linger_ns + ceiling_ns);
-        if (cost < best_cost) best = linger_ns, best_cost = cost;
+        cost[i + 1] = linger_ns > ceiling_ns ? UINT64_MAX : covered_ns + longer * (linger_ns + ceiling_ns);
     }
+}
+
+/* The shortest linger that no longer one clearly undercuts: memoryless arrivals have gaps of all lengths and cost about the
+ * same whatever the linger, so that be would lose a part of every gap to chance. Many of hp's gaps are both, a mode of
+ * short ones between queued requests and such a tail: the mode is covered, the tail is not. */
+static uint64_t cheapest(const struct orion_linger *linger, uint64_t floor_ns, uint64_t ceiling_ns)
+{
+    uint64_t cost[ORION_LINGER_BUCKETS + 1], least = UINT64_MAX;
+    weigh(linger, floor_ns, ceiling_ns, cost);
+    for (unsigned i = 0; i <= ORION_LINGER_BUCKETS; i++)
+        if (cost[i] < least) least = cost[i];
+    unsigned chosen = 0;
+    while (cost[chosen] / CLEARLY_OF * CLEARLY > least) chosen++;
+    if (chosen == 0) return floor_ns;
     /* A quarter more than the gaps that it should cover: the edge of a bucket is not the end of its distribution. */
+    uint64_t best = edge_us[chosen - 1] * MICROSECOND;
     if (best > floor_ns) best += best / 4;
     return best < floor_ns ? floor_ns : best > ceiling_ns ? ceiling_ns : best;
 }

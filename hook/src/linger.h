@@ -4,8 +4,8 @@
  * next token. Lingering through every gap would waste the long ones. With the distribution of gaps known, the cost of
  * a linger L is   sum over gaps <= L of the gap   +   sum over longer gaps of (L + price),   the ski-rental problem,
  * where the price of an interrupted gap is the ceiling: a gap shorter than the ceiling is worth waiting through when
- * gaps like it are common. The L of least cost is taken where it costs clearly less than none: random arrivals have gaps
- * of all lengths, for which every L costs about the same. Old gaps fade by half every ORION_LINGER_FADE gaps. */
+ * gaps like it are common. The shortest L is taken that no longer one clearly undercuts: random arrivals have gaps of all
+ * lengths, for which every L costs about the same. Old gaps fade by half every ORION_LINGER_FADE gaps. */
 #ifndef ORION_LINGER_H
 #define ORION_LINGER_H
 

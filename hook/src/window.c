@@ -16,7 +16,7 @@
 #define SHARE_LEAST_NS (20 * ORION_MICROSECOND)
 #define NEW_WAIT_NS (10 * ORION_MILLISECOND)   /* so long without waiting: what is waited for is something new */
 #define OF_HP_TIME 40u                         /* 2.5 % of what hp has to do anyway: Orion's own test */
-#define NARROW_LEAST_NS (150 * ORION_MICROSECOND) /* a wait at the valve costs 2.4 us: 1.6 % of so much work */
+#define NARROW_LEAST_NS (75 * ORION_MICROSECOND) /* a wait at the valve costs 2.4 us: 3.2 % of so much work */
 #define FORGET_TRIES 1000u
 #define STUCK_NS ORION_SECOND                  /* work that waits for what only the next launch brings */
 #define WAKE_BEFORE_NS (30 * ORION_MICROSECOND)

@@ -46,6 +46,18 @@ static void frequent_requests_waste_little(void)
     CHECK(lingering < 20000 / 20);
 }
 
+/* Queued requests follow each other within 40 us, the others come at random: those gaps are not worth waiting through. */
+static void gaps_behind_a_queue_are_not_waited_through(void)
+{
+    struct orion_linger linger = {0};
+    unsigned lingering = 0;
+    for (int i = 0; i < 20000; i++) {
+        orion_linger_learn(&linger, uniform() < 0.5 ? 12 * US + exponential(10 * US) : exponential(2200 * US), FLOOR, CEILING);
+        lingering += orion_linger_now(&linger, FLOOR, CEILING) > 2 * FLOOR;
+    }
+    CHECK(lingering < 20000 / 20);
+}
+
 static void a_new_habit_is_learnt(void)
 {
     struct orion_linger linger = {0};
@@ -74,6 +86,7 @@ int main(void)
     token_loop_is_covered(1200 * US, 2000 * US);
     sparse_requests_waste_nothing();
     frequent_requests_waste_little();
+    gaps_behind_a_queue_are_not_waited_through();
     a_new_habit_is_learnt();
     any_gap_keeps_the_bounds();
     puts("linger: ok");

@@ -32,12 +32,12 @@ int main(void)
     CHECK(narrowed(400 * US, 1, 30 * ORION_MILLISECOND) == 400 * US); /* a fortieth is more */
     CHECK(narrowed(400 * US, 1, 12 * ORION_MILLISECOND) == 300 * US);
     CHECK(narrowed(400 * US, 3, 12 * ORION_MILLISECOND) == 300 * US); /* the shortest of several */
-    CHECK(narrowed(400 * US, 1, ORION_MILLISECOND) == 150 * US);      /* the least */
+    CHECK(narrowed(400 * US, 1, ORION_MILLISECOND) == 75 * US);      /* the least */
     CHECK(narrowed(200 * US, 1, 12 * ORION_MILLISECOND) == 150 * US); /* one of two be clients: half of it */
     CHECK(narrowed(40 * US, 1, ORION_MILLISECOND) == 20 * US);        /* one of many */
     CHECK(narrowed(400 * US, 1, UINT64_MAX) == 400 * US);             /* a page that says anything */
-    policy.copy[0].window_ns = 100 * US;
-    CHECK(narrowed(100 * US, 1, ORION_MILLISECOND) == 100 * US);      /* never wider than it was */
+    policy.copy[0].window_ns = 50 * US;
+    CHECK(narrowed(50 * US, 1, ORION_MILLISECOND) == 50 * US);        /* never wider than it was */
     policy.copy[0].window_ns = UINT64_MAX;
     CHECK(narrowed(UINT64_MAX, 1, ORION_MILLISECOND) == UINT64_MAX);  /* no arithmetic overflows */
     puts("window: ok");
