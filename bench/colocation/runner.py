@@ -28,7 +28,7 @@ from orion.bench.colocation.systems import Orion
 from orion.bench.crew import Crew, Tick, Worker, WorkerError
 from orion.bench.estimates import completed_between
 from orion.bench.managed import AgentError
-from orion.bench.settling import Settler, SettlingError
+from orion.hook.switching import Switcher, SwitchingError
 
 PAUSE = 0.3  # seconds between the command and its begin: all workers have read it by then
 TAIL = 0.2  # seconds that be goes on after what counts
@@ -37,7 +37,7 @@ LOOP_LEAD = 0.5  # seconds of a closed loop before it counts
 Claim = Callable[[PlannedRun], bool]
 InTime = Callable[[PlannedRun, bool], bool]
 """Of a run, and whether processes have to be started before it."""
-FAILURES = (WorkerError, AgentError, MpsError, SettlingError, TooFast, OSError)
+FAILURES = (WorkerError, AgentError, MpsError, SwitchingError, TooFast, OSError)
 
 
 class Watcher(Protocol):
@@ -82,7 +82,7 @@ class Runner:
         self._watcher = watcher
         self._stack = ExitStack()
         self._shared = {mode: SharedGPU(device, mode, simulated) for mode in ("timeslice", "mps")}
-        self._settler: Settler | None = None
+        self._switcher: Switcher | None = None
         self._crew = Crew(tick)
         self._roster = Roster(self._crew, self._shared, lambda: gpus.free_gib(device))
         named = (spec.policy_fields() for spec in scenario.systems.values() if isinstance(spec, Orion))
@@ -93,7 +93,7 @@ class Runner:
             self._stack.enter_context(gpu)
         if not self._simulated:
             unhooked = self._shared["timeslice"].environment()
-            self._settler = self._stack.enter_context(Settler(unhooked, self._device.uuid))
+            self._switcher = self._stack.enter_context(Switcher(self._device.uuid, unhooked))
         self._stack.enter_context(self._crew)
         self._stack.enter_context(self._roster)
         return self
@@ -192,8 +192,7 @@ class Runner:
         clients = [client for post in posts for client in post.clients]
         workers = [worker for post in posts for worker in filled[post]]
         self._set_policy(run, posts, workers)
-        if self._settler is not None:
-            self._settler.settle()
+        self._switch_contexts(run)
         begin = time.monotonic() + PAUSE
         for client, worker in zip(clients, workers, strict=True):
             if client.role == "hp" and planned.arrivals is not None:
@@ -204,6 +203,14 @@ class Runner:
         replies = self._crew.gather(*workers, seconds=3 * planned.end + PATIENCE)
         measured = self._written(run, planned, list(zip(clients, workers, replies, strict=True)))
         return {**measured, "disturbances": self._host.disturbances(begin - PAUSE, begin)}
+
+    def _switch_contexts(self, run: PlannedRun) -> None:
+        """Bring the GPU into the one state in which all runs begin, see `orion.hook.switching`."""
+        if self._switcher is None:
+            return
+        self._switcher.switch()
+        if isinstance(run.spec, Orion) and run.spec.refresh_ms is not None:
+            self._switcher.every(run.spec.refresh_ms)
 
     def _set_policy(self, run: PlannedRun, posts: list[Post], workers: list[Worker]) -> None:
         if not isinstance(run.spec, Orion):

@@ -76,6 +76,8 @@ class Orion(_System):
     reef_depth: int | None = Field(default=None, ge=1)
     orion_2024_sms: int | None = Field(default=None, ge=0)
     orion_2024_duration_us: int | None = Field(default=None, ge=1)
+    refresh_ms: float | None = Field(default=None, ge=1)
+    """ Milliseconds between two switches of contexts (`orion.hook.switching`); None: none after the first. """
 
     @model_validator(mode="after")
     def _threads_know_less(self) -> Self:
@@ -86,7 +88,7 @@ class Orion(_System):
 
     def policy_fields(self) -> dict[str, Any]:
         """Return what the agent is told, by the names of its SetPolicy."""
-        others = self.model_dump(exclude={"kind", "mode", "rounds", "hp", "be"}, exclude_none=True)
+        others = self.model_dump(exclude={"kind", "mode", "rounds", "hp", "be", "refresh_ms"}, exclude_none=True)
         return dict(others)
 
 

@@ -1,0 +1,55 @@
+"""The process that switches contexts: it answers, its end is told, and nothing of it stays."""
+
+import os
+
+import pytest
+
+from orion.bench.managed import machine
+from orion.hook.switching import Switcher, SwitchingError
+
+
+def test_it_switches_as_often_as_it_is_asked_to() -> None:
+    with machine(simulated=True) as environment, Switcher("", environment) as switcher:
+        for _ in range(3):
+            switcher.switch()
+
+
+def test_it_goes_on_by_itself_until_it_is_to_rest() -> None:
+    with machine(simulated=True) as environment, Switcher("", environment) as switcher:
+        switcher.every(1)
+        switcher.rest()
+        switcher.switch()
+        assert switcher.alive()
+
+
+def test_it_ends_with_its_context() -> None:
+    with machine(simulated=True) as environment:
+        with Switcher("", environment) as switcher:
+            process = switcher._process
+        assert process is not None
+        assert process.poll() is not None
+        assert not switcher.alive()
+
+
+def test_it_ends_with_its_standard_input() -> None:
+    with machine(simulated=True) as environment, Switcher("", environment) as switcher:
+        process = switcher._process
+        assert process is not None
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(10) == 0
+        process.stdin = None  # communicate would flush it
+
+
+def test_without_a_gpu_the_error_says_which_call_failed() -> None:
+    refused = pytest.raises(SwitchingError, match=r"cu(Init|DeviceGet): CUDA error 10[01]")
+    with machine(simulated=True) as environment, refused:
+        Switcher("no such GPU", environment).__enter__()
+
+
+def test_its_death_is_told() -> None:
+    with machine(simulated=True) as environment, Switcher("", environment) as switcher:
+        assert switcher._process is not None
+        os.kill(switcher._process.pid, 9)
+        with pytest.raises(SwitchingError, match="gave no answer"):
+            switcher.switch()
