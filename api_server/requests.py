@@ -113,6 +113,14 @@ class ApiServer:
         """
         return await self._request("PATCH", path, body, {"Content-Type": kind}, {})
 
+    async def delete(self, path: str) -> dict[str, Any]:
+        """Begin to delete something, and return what the server says of it.
+
+        Raises:
+            ApiError: it was refused, or nothing answered; 404: it is not there.
+        """
+        return await self._request("DELETE", path, None, {}, {})
+
     async def events(self, path: str, silence_s: float, **query: str) -> AsyncIterator[dict[str, Any]]:
         """Yield the events of a watch until the server ends it.
 

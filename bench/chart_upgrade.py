@@ -32,6 +32,7 @@ from tools import image
 from tools.cluster import binaries, example_image
 from tools.cluster.cluster import Cluster
 from tools.cluster.release import Release, image_name
+from tools.cluster.waiting import wait_until
 
 VALUES = {"simulatedGPUs": 1, "mps.enabled": True, "crds.keep": False}
 NEWER = "newer"
@@ -42,7 +43,6 @@ SERVER_CPU = "1"
 CALM_S = 20.0
 """ So long the server is watched before each change, for comparison. """
 PATIENCE_S = 120.0
-POLL_S = 0.1
 
 
 class Tenants:
@@ -181,14 +181,14 @@ def _p99(reports: list[dict[str, Any]]) -> float:
 
 
 def _until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
+    """Return when a condition is met; while no agent answers, it is not."""
+
+    def met() -> bool:
         with contextlib.suppress(NoAgent):
-            if condition():
-                return
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {PATIENCE_S:.0f} s")
-        time.sleep(POLL_S)
+            return bool(condition())
+        return False
+
+    wait_until(met, "the tenants were not as they should be", patience=PATIENCE_S)
 
 
 @contextlib.contextmanager

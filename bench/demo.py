@@ -158,7 +158,11 @@ def _why_no_gpu() -> str:
 
 def _run_with_progress(experiment: Experiment, console: Console) -> Outcome:
     where = "the simulated GPU" if experiment.simulated else "this machine's GPU"
-    console.print(f"Three phases of {experiment.seconds:g} s on {where}.", highlight=False)
+    console.print(
+        "hp (high priority) answers requests, be (best effort) trains beside it: "
+        f"three phases of {experiment.seconds:g} s on {where}.",
+        highlight=False,
+    )
     percent = TextColumn("{task.percentage:>3.0f} %")
     columns = TextColumn("{task.description:<12}"), BarColumn(), percent, TimeElapsedColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal, refresh_per_second=4) as bars:

@@ -33,7 +33,7 @@ from orion.bench.commandline import OneSentenceParser, counted, say
 from orion.bench.webhook_in_cluster import Cluster
 from orion.bench.webhook_load import conditions, process
 from orion.crds.annotations import GRANT
-from orion.hook import layout
+from orion.hook import join, layout
 from orion.node_agent.api.client import AgentClient
 from orion.node_agent.kubelet import api_pb2, api_pb2_grpc
 
@@ -66,13 +66,13 @@ def joined(directory: Path) -> Any:
     with contextlib.ExitStack() as stack:
         sock = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         sock.connect(str(directory / "agent.sock"))
-        head = layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.HELLO)
+        head = join.Message(join.MESSAGE_MAGIC, join.MessageType.HELLO)
         version = layout.LAYOUT_VERSION
-        sock.send(bytes(layout.Hello(head, version, version, 0, os.getpid(), 0, 0, b"bench", b"0")))
-        _, descriptors, _, _ = socket.recv_fds(sock, layout.MESSAGE_MAX, 8)
+        sock.send(bytes(join.Hello(head, version, version, 0, os.getpid(), 0, 0, b"bench", b"0")))
+        _, descriptors, _, _ = socket.recv_fds(sock, join.MESSAGE_MAX, 8)
         for each in descriptors:
             stack.callback(os.close, each)
-        sock.send(bytes(layout.Ready(layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.READY))))
+        sock.send(bytes(join.Ready(join.Message(join.MESSAGE_MAGIC, join.MessageType.READY))))
         page = mmap.mmap(descriptors[1], layout.PAGE_SIZE, mmap.MAP_SHARED, mmap.PROT_READ)
         stack.callback(page.close)
         yield page

@@ -83,10 +83,13 @@ class HookFolder:
             os.utime(self.current)
 
     def sweep(self, named: Iterable[Path]) -> list[Path]:
-        """Remove the folders of other versions that are old and not among `named`, or above it; return them."""
+        """Remove the folders of other versions that are old and not among `named`, or above it; return them.
+
+        What the disk does not show now is there for the next time.
+        """
         needed = {parent for path in named for parent in (path, *path.parents)}
         gone = []
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             for folder in sorted(self.base.iterdir()):
                 if folder != self.current and folder not in needed and self._is_old(folder):
                     shutil.rmtree(folder, ignore_errors=True)

@@ -49,9 +49,11 @@ class Registration:
 
     def __init__(self, endpoint: Endpoint, folder: KubeletFolder, offer: Offer, metrics: Metrics) -> None:
         self._endpoint, self._folder, self._offer, self._metrics = endpoint, folder, offer, metrics
-        self._resource = endpoint.resource
+        self.resource = endpoint.resource
         self._pause = 0.0
         self._complaint = ""
+        self.stands = False
+        """ Whether the kubelet has accepted it and nothing has ended it since. """
 
     async def run(self) -> None:
         """Keep it registered, for ever.
@@ -60,23 +62,26 @@ class Registration:
             VersionMismatch: this kubelet cannot be spoken to.
         """
         await self._offer.first()
-        registered = self._metrics.registered.labels(self._resource)
         while True:
             await self._until_kubelet()
             kubelet = identity(self._folder.kubelet)
             began = time.monotonic()
             if (look := await self._register()) is not None:
-                registered.set(1)
+                self._say_stands(True)
                 why = await self._lost(look)
-                registered.set(0)
-                _log.info("%s: registers again: %s", self._resource, why)
+                self._say_stands(False)
+                _log.info("%s: registers again: %s", self.resource, why)
             if time.monotonic() - began > _STABLE_SECONDS and look is not None:
                 self._pause = 0.0
             await self._rest(kubelet)
 
+    def _say_stands(self, stands: bool) -> None:
+        self.stands = stands
+        self._metrics.registered.labels(self.resource).set(stands)
+
     async def _until_kubelet(self) -> None:
         if identity(self._folder.kubelet) is None:
-            _log.info("%s: waits for the kubelet: %s is not there", self._resource, self._folder.kubelet)
+            _log.info("%s: waits for the kubelet: %s is not there", self.resource, self._folder.kubelet)
         while identity(self._folder.kubelet) is None:
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -84,25 +89,25 @@ class Registration:
         """Serve, then register; return what the folder looked like before, or None where it was in vain."""
         try:
             await self._endpoint.serve()
-            look = self._folder.look(self._resource, self._endpoint.path)
+            look = self._folder.look(self.resource, self._endpoint.path)
             # Before and after: of two that register at once, whoever was last should be the one that is named.
-            self._folder.say_latest(self._resource)
+            self._folder.say_latest(self.resource)
             await self._ask(look)
-            self._folder.say_latest(self._resource)
+            self._folder.say_latest(self.resource)
         except (grpc.aio.AioRpcError, OSError) as error:
             told = (error.details() or error.code().name) if isinstance(error, grpc.aio.AioRpcError) else str(error)
             if "API version" in told and "not supported" in told:
                 raise VersionMismatch(f"the kubelet refuses {VERSION} of the device-plugin interface: {told}") from None
-            self._metrics.registrations.labels(self._resource, "refused").inc()
+            self._metrics.registrations.labels(self.resource, "refused").inc()
             if told != self._complaint:
                 self._complaint = told
-                _log.warning("%s: the kubelet does not register it: %s; it is tried again", self._resource, told)
+                _log.warning("%s: the kubelet does not register it: %s; it is tried again", self.resource, told)
             return None
         self._complaint = ""
-        self._metrics.registrations.labels(self._resource, "ok").inc()
-        devices = self._offer.devices(self._resource)
+        self._metrics.registrations.labels(self.resource, "ok").inc()
+        devices = self._offer.devices(self.resource)
         healthy = sum(device.health == HEALTHY for device in devices)
-        _log.info("%s: registered with the kubelet: %d slots, %d healthy", self._resource, len(devices), healthy)
+        _log.info("%s: registered with the kubelet: %d slots, %d healthy", self.resource, len(devices), healthy)
         return look
 
     async def _ask(self, look: Look) -> None:
@@ -117,7 +122,7 @@ class Registration:
         asking = asyncio.create_task(self._request())
         try:
             while not asking.done():
-                now = self._folder.look(self._resource, self._endpoint.path)
+                now = self._folder.look(self.resource, self._endpoint.path)
                 if now.kubelet != look.kubelet or not self._endpoint.is_there(now):
                     raise OSError("the kubelet has emptied its folder")
                 await asyncio.wait({asking}, timeout=LOOK_SECONDS)
@@ -127,7 +132,7 @@ class Registration:
 
     async def _request(self) -> None:
         request = api_pb2.RegisterRequest(
-            version=VERSION, endpoint=self._endpoint.path.name, resource_name=self._resource, options=OPTIONS
+            version=VERSION, endpoint=self._endpoint.path.name, resource_name=self.resource, options=OPTIONS
         )
         async with grpc.aio.insecure_channel(f"unix:{self._folder.kubelet}", options=CHANNEL_OPTIONS) as channel:
             stub = api_pb2_grpc.RegistrationStub(channel)  # type: ignore[no-untyped-call]
@@ -144,7 +149,7 @@ class Registration:
                 return "the kubelet has ended its stream"
             if not listened and time.monotonic() > deadline:
                 return "the kubelet does not listen"
-            now = self._folder.look(self._resource, endpoint.path)
+            now = self._folder.look(self.resource, endpoint.path)
             if now.kubelet != look.kubelet:
                 return "the kubelet's socket is another one" if now.kubelet else "the kubelet's socket is gone"
             if not endpoint.is_there(now):

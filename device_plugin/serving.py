@@ -73,7 +73,6 @@ class Plugin:
 
     def __init__(self, settings: PluginSettings) -> None:
         self.metrics, self.offer = Metrics(), Offer()
-        self._exposition = MetricsServer(self.metrics, settings.metrics_address) if settings.metrics_address else None
         self.configuration = Configuration(settings.configuration, settings.node)
         self._files = HookFolder(settings.hook_folder)
         self._folder = KubeletFolder(settings.kubelet_folder)
@@ -96,6 +95,12 @@ class Plugin:
             )
             for resource in Resource
         ]
+        self._registrations = [
+            Registration(endpoint, self._folder, self.offer, self.metrics) for endpoint in self._endpoints
+        ]
+        self._exposition = (
+            MetricsServer(self.metrics, self._unready, settings.metrics_address) if settings.metrics_address else None
+        )
 
     async def run(self) -> None:
         """Serve for ever.
@@ -122,7 +127,7 @@ class Plugin:
             self._link.listen(),
             self.configuration.follow(self._count_change),
             sweep_for_ever(self._files, self._checkpoint),
-            *(Registration(each, self._folder, self.offer, self.metrics).run() for each in self._endpoints),
+            *(each.run() for each in self._registrations),
         ]
         tasks = [asyncio.create_task(part) for part in parts]
         try:
@@ -134,3 +139,10 @@ class Plugin:
 
     def _count_change(self, change: Change) -> None:
         self.metrics.configurations.labels(change.value).inc()
+
+    def _unready(self) -> str:
+        """Return what the plugin waits for, as a sentence; empty: nothing."""
+        if self.offer.word is None:
+            return "the node's agent has not said yet which GPUs there are"
+        lost = [each.resource for each in self._registrations if not each.stands]
+        return f"the kubelet does not listen for {' and '.join(lost)}" if lost else ""

@@ -35,12 +35,19 @@ class Entrance:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = connections.listen(directory, name, 0o666, _BACKLOG)
+        self._path = directory / name
+        self._identity = connections.identity(self._path)
         self._pace = TokenBucket(_ACCEPTS_BURST, _ACCEPTS_PER_SECOND, self._loop.time)
         self._pending, self._pending_max = 0, pending_max
         self._on_arrival = on_arrival
         self._resume: asyncio.TimerHandle | None = None
         self._listening = False
         self._listen()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its path still leads here."""
+        return connections.identity(self._path) == self._identity
 
     def settled(self) -> None:
         """One of the arrivals has said what it wants, or is gone."""

@@ -68,9 +68,7 @@ class Agent:
         Raises:
             OSError: a socket cannot be opened.
         """
-        limit = descriptors.raise_limit()
-        remembered = self._state.read()
-        found = self._found()
+        limit, remembered, found = descriptors.raise_limit(), self._state.read(), self._found()
         slots = max([1, *(len(self.offering.slots.wanted(gpu)) for gpu in found)])
         self._pending_max = max(16, min(256, limit // (4 * slots * max(1, len(found)))))
         for gpu in found:

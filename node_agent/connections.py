@@ -15,7 +15,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from orion.hook import layout
+from orion.hook import join
 from orion.node_agent import descriptors, messages
 from orion.node_agent.rates import TokenBucket
 
@@ -119,7 +119,7 @@ class Connection:
 
     def _receive(self) -> tuple[bytes, list[int]]:
         """Read one message; a receive without room for descriptors makes the kernel drop those that came."""
-        size = layout.MESSAGE_MAX + 1
+        size = join.MESSAGE_MAX + 1
         if self._greeted:
             return self._sock.recv(size), []
         first = self._sock.recv(size, socket.MSG_PEEK)
@@ -191,3 +191,16 @@ def listen(directory: os.PathLike[str], name: str, mode: int, backlog: int) -> s
     finally:
         os.close(folder)
     return sock
+
+
+Identity = tuple[int, int]
+""" Device and inode. """
+
+
+def identity(path: os.PathLike[str]) -> Identity | None:
+    """Return what tells a socket from others at the same path; None: there is nothing."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -62,6 +62,9 @@ class Holders(Protocol):
     def certain(self) -> bool:
         """Whether a slot that nobody is known to hold is held by nobody."""
 
+    def waits_for(self) -> str:
+        """Return whom it has not heard from since the agent began, as a sentence; empty: it has heard from all."""
+
 
 class NoHolders:
     """Outside a cluster: an implementation, so that nothing else has to ask."""
@@ -86,3 +89,7 @@ class NoHolders:
     def reserved_bytes(self, gpu: str) -> int:
         """Return 0."""
         return 0
+
+    def waits_for(self) -> str:
+        """Return nothing."""
+        return ""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from orion.hook import layout
+from orion.hook import join, layout
 from orion.node_agent import descriptors, liveness, messages, returning, seating
 from orion.node_agent.accepting import Entrance
 from orion.node_agent.boards import Board, BoardFull
@@ -29,7 +29,7 @@ _RETRY_SPREAD = 10
 class Refused(Exception):
     """A HELLO that is answered with REFUSED."""
 
-    def __init__(self, code: layout.Refusal, sentence: str, retry_ms: int = 0) -> None:
+    def __init__(self, code: join.Refusal, sentence: str, retry_ms: int = 0) -> None:
         super().__init__(sentence)
         self.code = code
         self.retry_ms = retry_ms
@@ -82,6 +82,10 @@ class Joining:
         """End a slot's connections, clients included, and listen no more."""
         self.forget_all(slot)
         self._entrances.pop(slot.name).close()
+
+    def gone(self) -> str | None:
+        """Return a slot whose socket is not where processes look for it; None: all are."""
+        return next((name for name, entrance in self._entrances.items() if not entrance.is_there), None)
 
     def forget_all(self, slot: Slot) -> None:
         """Forget every client of a slot, those of an agent before this one included."""
@@ -163,27 +167,27 @@ class Joining:
             return
         client = self._clients.get(connection)
         if client is not None:
-            if isinstance(message, layout.Ready) and not client.ready:
+            if isinstance(message, join.Ready) and not client.ready:
                 self._ready(client)
-            elif isinstance(message, layout.Learnt) and client.ready:
+            elif isinstance(message, join.Learnt) and client.ready:
                 client.slot.knowledge.merge(message, GPU_ENTRIES // len(self._board.slots))
-            elif isinstance(message, layout.Report):
+            elif isinstance(message, join.Report):
                 client.condition = messages.printable(message.text, 112)
             else:
                 self._break_off(connection)
             return
         slot = self._decide(connection)
-        if isinstance(message, layout.Hello):
+        if isinstance(message, join.Hello):
             self._hello(slot, connection, message, fds)
         else:
-            if isinstance(message, layout.Suspect):
+            if isinstance(message, join.Suspect):
                 self._suspect(message.place, message.generation)
             connection.close()
 
-    def _hello(self, slot: Slot, connection: Connection, hello: layout.Hello, fds: list[int]) -> None:
+    def _hello(self, slot: Slot, connection: Connection, hello: join.Hello, fds: list[int]) -> None:
         try:
             version = self._admit(slot, hello)
-            if hello.flags & layout.HELLO_RETURNS:
+            if hello.flags & join.HELLO_RETURNS:
                 self._welcome_back(slot, connection, hello, fds, version)
             else:
                 self._welcome(slot, connection, hello, version)
@@ -194,29 +198,29 @@ class Joining:
         finally:
             descriptors.close_foreign(fds)
 
-    def _admit(self, slot: Slot, hello: layout.Hello) -> int:
+    def _admit(self, slot: Slot, hello: join.Hello) -> int:
         """Return the layout version to speak, or raise `Refused`."""
         wait = slot.joins.take()
         if wait:
             retry_ms = int(1000 * wait * random.uniform(1, _RETRY_SPREAD)) + 1
-            raise Refused(layout.Refusal.RATE, "too many processes of this slot join at once; try again", retry_ms)
+            raise Refused(join.Refusal.RATE, "too many processes of this slot join at once; try again", retry_ms)
         version: int = min(layout.LAYOUT_VERSION, hello.layout_newest)
         if version < max(layout.LAYOUT_OLDEST, hello.layout_oldest):
             raise Refused(
-                layout.Refusal.LAYOUT,
+                join.Refusal.LAYOUT,
                 f"the agent speaks layouts {layout.LAYOUT_OLDEST} to {layout.LAYOUT_VERSION}, "
                 f"the hook {hello.layout_oldest} to {hello.layout_newest}",
             )
         return version
 
-    def _welcome(self, slot: Slot, connection: Connection, hello: layout.Hello, version: int) -> None:
+    def _welcome(self, slot: Slot, connection: Connection, hello: join.Hello, version: int) -> None:
         command = messages.printable(hello.command, 16)
         try:
             client = seating.seat(self._board, slot, connection, command)
         except BoardFull:
-            raise Refused(layout.Refusal.FULL, "no place is left on this GPU for more processes of this slot") from None
+            raise Refused(join.Refusal.FULL, "no place is left on this GPU for more processes of this slot") from None
         except OSError as error:
-            raise Refused(layout.Refusal.FULL, f"the agent has no room: {error.strerror}", 1000) from None
+            raise Refused(join.Refusal.FULL, f"the agent has no room: {error.strerror}", 1000) from None
         self._clients[connection] = client
         self._save()
         self._counters.joins[slot.role.name.lower()] += 1
@@ -233,7 +237,7 @@ class Joining:
         self._settle_in(client)
 
     def _welcome_back(
-        self, slot: Slot, connection: Connection, hello: layout.Hello, fds: list[int], version: int
+        self, slot: Slot, connection: Connection, hello: join.Hello, fds: list[int], version: int
     ) -> None:
         remembered = self._board.awaited.get(hello.place)
         before = self._board.clients.get(hello.place)
@@ -245,7 +249,7 @@ class Joining:
                 raise returning.NotOurs("this agent does not know the client; it may join anew")
             client = returning.take_back(slot, connection, remembered, fds)
         except returning.NotOurs as reason:
-            raise Refused(layout.Refusal.PAGES, str(reason)) from None
+            raise Refused(join.Refusal.PAGES, str(reason)) from None
         if before is not None:
             self._clients.pop(before.connection, None)
             self._board.mark_stopped(before, False)

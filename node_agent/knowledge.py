@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from orion.hook import identity, layout
+from orion.hook import identity, join, layout
 from orion.node_agent import descriptors
 
 _log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def entry_of(row: Row) -> bytes:
         raise ValueError(f"kernel {row.identity:016x} cannot take {row.duration_ns} ns on {row.sms} SMs")
     duration = min(_LONGEST_100NS, -(-row.duration_ns // 100))
     sms = min(_MOST_SMS, row.sms)
-    return _ENTRY.pack(row.identity, duration, sms, layout.KernelClass(row.kernel_class), layout.KNOWN_PROFILE)
+    return _ENTRY.pack(row.identity, duration, sms, layout.KernelClass(row.kernel_class), join.KNOWN_PROFILE)
 
 
 def sweep(folder: Path, most: int) -> None:
@@ -124,7 +124,7 @@ class Knowledge:
         """How many of them clients told."""
         return len(self._learnt)
 
-    def merge(self, message: layout.Learnt, limit: int = layout.KNOWLEDGE_ENTRIES) -> int:
+    def merge(self, message: join.Learnt, limit: int = join.KNOWLEDGE_ENTRIES) -> int:
         """Take what a client learnt, as far as it is plausible.
 
         Args:
@@ -134,7 +134,7 @@ class Knowledge:
         Returns:
             How many entries were taken.
         """
-        count = min(message.count, layout.LEARNT_ENTRIES)
+        count = min(message.count, join.LEARNT_ENTRIES)
         told = bytes(message.entries)[: count * _ENTRY.size]
         taken = 0
         for position, fields in enumerate(_ENTRY.iter_unpack(told)):
@@ -156,10 +156,10 @@ class Knowledge:
         entries: dict[int, bytes] = {}
         for row in rows:
             entries.setdefault(row.identity, entry_of(row))
-            if len(entries) == layout.KNOWLEDGE_ENTRIES:
+            if len(entries) == join.KNOWLEDGE_ENTRIES:
                 break
         self._profile = entries
-        self._keep_within(layout.KNOWLEDGE_ENTRIES)
+        self._keep_within(join.KNOWLEDGE_ENTRIES)
         self._change()
         self._table_made = 0.0
 
@@ -213,22 +213,22 @@ class Knowledge:
 
     def _bytes(self) -> bytes:
         """The table. Rows come first: what was learnt under the very same identity is taken after them."""
-        head = _HEADER.pack(layout.KNOWLEDGE_MAGIC, layout.KNOWLEDGE_LAYOUT, len(self))
+        head = _HEADER.pack(join.KNOWLEDGE_MAGIC, join.KNOWLEDGE_LAYOUT, len(self))
         return b"".join((head, *self._profile.values(), *self._learnt.values()))
 
     def _load(self) -> None:
         try:
             with open(self._path, "rb") as file:
-                saved = file.read(_HEADER.size + layout.KNOWLEDGE_ENTRIES * _ENTRY.size)
+                saved = file.read(_HEADER.size + join.KNOWLEDGE_ENTRIES * _ENTRY.size)
         except OSError:
             return
         if len(saved) < _HEADER.size:
             return
         magic, version, count = _HEADER.unpack_from(saved)
         entries = saved[_HEADER.size :]
-        if (magic, version, count * _ENTRY.size) != (layout.KNOWLEDGE_MAGIC, layout.KNOWLEDGE_LAYOUT, len(entries)):
+        if (magic, version, count * _ENTRY.size) != (join.KNOWLEDGE_MAGIC, join.KNOWLEDGE_LAYOUT, len(entries)):
             _log.warning("knowledge: %s cannot be used, its slot begins cold", self._path)
             return
         for position, (key, *_, flags) in enumerate(_ENTRY.iter_unpack(entries)):
-            kept = self._profile if flags & layout.KNOWN_PROFILE else self._learnt
+            kept = self._profile if flags & join.KNOWN_PROFILE else self._learnt
             kept[key] = entries[position * _ENTRY.size : (position + 1) * _ENTRY.size]

@@ -2,14 +2,13 @@
 
 import asyncio
 import contextlib
-import logging
 import time
 from typing import TYPE_CHECKING
 
+from orion.node_agent.tolerating import Tolerating
+
 if TYPE_CHECKING:
     from orion.node_agent.agent import Agent
-
-_log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.1
 _CONTENDED_LOOK_SECONDS = 0.025
@@ -27,7 +26,13 @@ class Looking:
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
         self._active_ns = time.monotonic_ns()
+        self._looked = time.monotonic()
         self._wake = asyncio.Event()
+
+    @property
+    def seconds_since(self) -> float:
+        """How long ago all boards were looked after."""
+        return time.monotonic() - self._looked
 
     def wake(self) -> None:
         """Look closely for a while: somebody came or left."""
@@ -36,13 +41,11 @@ class Looking:
 
     async def run(self) -> None:
         """Look after the boards until cancelled."""
-        worked = time.thread_time()
+        worked, tolerating = time.thread_time(), Tolerating("boards: a look")
         while True:
-            try:
+            seconds = _LOOK_SECONDS
+            with tolerating:
                 seconds = self.look()
-            except Exception:  # one bad look must not be the last
-                _log.exception("look: failed")
-                seconds = _LOOK_SECONDS
             before, worked = worked, time.thread_time()
             seconds = max(seconds, min(_LOOK_SECONDS, (worked - before) / _LOOKING_MAX))
             self._wake.clear()
@@ -60,6 +63,7 @@ class Looking:
                 self._active_ns = now
         if any(gpu.unsaved for gpu in gpus):
             self._agent.save_all()
+        self._looked = time.monotonic()
         if any(gpu.contended for gpu in gpus):
             return _CONTENDED_LOOK_SECONDS
         return _IDLE_LOOK_SECONDS if now - self._active_ns > _IDLE_AFTER_NS else _LOOK_SECONDS

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from ctypes import sizeof
 from typing import Final
 
-from orion.hook import layout
+from orion.hook import join, layout
 
-FromClient = layout.Hello | layout.Ready | layout.Report | layout.Suspect | layout.Learnt
+FromClient = join.Hello | join.Ready | join.Report | join.Suspect | join.Learnt
 
 _FROM_CLIENT: Final[dict[int, type[FromClient]]] = {
-    layout.MessageType.HELLO: layout.Hello,
-    layout.MessageType.READY: layout.Ready,
-    layout.MessageType.REPORT: layout.Report,
-    layout.MessageType.SUSPECT: layout.Suspect,
-    layout.MessageType.LEARNT: layout.Learnt,
+    join.MessageType.HELLO: join.Hello,
+    join.MessageType.READY: join.Ready,
+    join.MessageType.REPORT: join.Report,
+    join.MessageType.SUSPECT: join.Suspect,
+    join.MessageType.LEARNT: join.Learnt,
 }
-_LISTS: Final = {layout.MessageType.NEIGHBOURS: layout.Neighbours, layout.MessageType.GONE: layout.Gone}
+_LISTS: Final = {join.MessageType.NEIGHBOURS: join.Neighbours, join.MessageType.GONE: join.Gone}
 
 
 class MalformedMessage(ValueError):
@@ -32,11 +32,11 @@ def parse(data: bytes) -> FromClient:
     Raises:
         MalformedMessage: wrong magic, type or length.
     """
-    if len(data) < sizeof(layout.Message):
+    if len(data) < sizeof(join.Message):
         raise MalformedMessage(f"{len(data)} bytes are too few for a message")
-    head = layout.Message.from_buffer_copy(data)
+    head = join.Message.from_buffer_copy(data)
     structure = _FROM_CLIENT.get(head.type)
-    if head.magic != layout.MESSAGE_MAGIC or structure is None:
+    if head.magic != join.MESSAGE_MAGIC or structure is None:
         raise MalformedMessage(f"no message has magic {head.magic:#x} and type {head.type}")
     if len(data) != sizeof(structure):
         raise MalformedMessage(f"a {structure.__name__} has {sizeof(structure)} bytes, not {len(data)}")
@@ -49,26 +49,26 @@ def returns(data: bytes) -> bool:
         message = parse(data)
     except MalformedMessage:
         return False
-    return isinstance(message, layout.Hello) and bool(message.flags & layout.HELLO_RETURNS)
+    return isinstance(message, join.Hello) and bool(message.flags & join.HELLO_RETURNS)
 
 
-def _head(kind: layout.MessageType) -> layout.Message:
-    return layout.Message(magic=layout.MESSAGE_MAGIC, type=kind)
+def _head(kind: join.MessageType) -> join.Message:
+    return join.Message(magic=join.MESSAGE_MAGIC, type=kind)
 
 
 def welcome(role: layout.Role, version: int, place: int, generation: int, returned: bool) -> bytes:
     """Build a WELCOME."""
-    head = _head(layout.MessageType.WELCOME)
-    return bytes(layout.Welcome(head, version, role, place, generation, int(returned), layout.OFFERS_KNOWLEDGE))
+    head = _head(join.MessageType.WELCOME)
+    return bytes(join.Welcome(head, version, role, place, generation, int(returned), join.OFFERS_KNOWLEDGE))
 
 
-def refused(code: layout.Refusal, sentence: str, retry_ms: int = 0) -> bytes:
+def refused(code: join.Refusal, sentence: str, retry_ms: int = 0) -> bytes:
     """Build a REFUSED; ``retry_ms`` 0 means that trying again is useless until something changes."""
     text = sentence.encode("ascii", "replace")[:111]
-    return bytes(layout.Refused(_head(layout.MessageType.REFUSED), code, retry_ms, text))
+    return bytes(join.Refused(_head(join.MessageType.REFUSED), code, retry_ms, text))
 
 
-def places(kind: layout.MessageType, listed: Sequence[tuple[int, int]]) -> bytes:
+def places(kind: join.MessageType, listed: Sequence[tuple[int, int]]) -> bytes:
     """Build a NEIGHBOURS or a GONE of at most FDS_MAX (place, generation) pairs."""
     message = _LISTS[kind](_head(kind), len(listed), 0)
     for index, (place, generation) in enumerate(listed):
@@ -79,7 +79,7 @@ def places(kind: layout.MessageType, listed: Sequence[tuple[int, int]]) -> bytes
 
 def knowledge(count: int) -> bytes:
     """Build a KNOWLEDGE; the table of ``count`` entries goes with it as a descriptor."""
-    return bytes(layout.Knowledge(_head(layout.MessageType.KNOWLEDGE), count, 0))
+    return bytes(join.Knowledge(_head(join.MessageType.KNOWLEDGE), count, 0))
 
 
 def printable(raw: bytes, limit: int) -> str:

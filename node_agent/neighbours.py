@@ -11,7 +11,7 @@ import asyncio
 import itertools
 from collections.abc import Iterable
 
-from orion.hook import layout
+from orion.hook import join, layout
 from orion.node_agent import messages
 from orion.node_agent.boards import Board
 from orion.node_agent.clients import Client, Seat
@@ -39,7 +39,7 @@ class Neighbours:
     def introduce(self, client: Client) -> None:
         """Give a be client its first list at once, even an empty one: from then on it is managed."""
         if not self._board.living_hp:
-            client.connection.send(messages.places(layout.MessageType.NEIGHBOURS, []))
+            client.connection.send(messages.places(join.MessageType.NEIGHBOURS, []))
         self.tell(client)
 
     def tell(self, client: Client) -> None:
@@ -52,7 +52,7 @@ class Neighbours:
         for chunk in _chunks(gone):
             if client.connection.full:
                 return
-            client.connection.send(messages.places(layout.MessageType.GONE, chunk))
+            client.connection.send(messages.places(join.MessageType.GONE, chunk))
             client.sent.difference_update(chunk)
             client.stale.difference_update(chunk)
         if not awaited:
@@ -61,7 +61,7 @@ class Neighbours:
             if client.connection.full:
                 return
             pages = [living[seat].busy_descriptor for seat in chunk]
-            client.connection.send(messages.places(layout.MessageType.NEIGHBOURS, chunk), pages)
+            client.connection.send(messages.places(join.MessageType.NEIGHBOURS, chunk), pages)
             client.sent.update(chunk)
 
     def close(self) -> None:
@@ -80,5 +80,5 @@ class Neighbours:
 
 def _chunks(seats: Iterable[Seat]) -> Iterable[list[Seat]]:
     rest = iter(seats)
-    while chunk := list(itertools.islice(rest, layout.FDS_MAX)):
+    while chunk := list(itertools.islice(rest, join.FDS_MAX)):
         yield chunk

@@ -6,7 +6,6 @@ from it as a series of changes can.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from orion.hook import layout
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.ratios import SteppedRatio
 from orion.node_agent.slot_numbers import SlotNumbers
+from orion.node_agent.tolerating import periodically
 
 if TYPE_CHECKING:
     from orion.crds.node_configuration import NodeSettings
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from orion.node_agent.gpus.keeper import HealthKeeper
     from orion.node_agent.served import ServedGpu
     from orion.node_agent.slots import Slot
-
-_log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
 _SPACING_SECONDS = 0.2
@@ -129,12 +127,7 @@ class Offering:
 
     async def run(self) -> None:
         """Follow the configuration until cancelled."""
-        while True:
-            try:
-                self.look()
-            except Exception:  # one bad look must not be the last
-                _log.exception("offering: a look failed")
-            await asyncio.sleep(_LOOK_SECONDS)
+        await periodically("offering: a look", _LOOK_SECONDS, self.look)
 
     async def watch(self) -> AsyncIterator[Offer]:
         """Yield what is offered: at once, then whenever it differs from what was yielded last."""

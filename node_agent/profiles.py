@@ -7,7 +7,7 @@ the profile makes the rows, and the agent's loop takes them ready made.
 from dataclasses import dataclass
 
 from orion.crds.profile import BoardRow, GPUProfile, board_rows
-from orion.hook import identity, layout
+from orion.hook import identity, join, layout
 
 
 @dataclass(frozen=True)
@@ -32,5 +32,5 @@ def rows_of(profile: GPUProfile) -> list[ProfileRow]:
     """
     return [
         ProfileRow(identity_of(row), row.duration_ns, row.sms, layout.KernelClass(row.kernel_class))
-        for row in board_rows(profile)[: layout.KNOWLEDGE_ENTRIES]
+        for row in board_rows(profile)[: join.KNOWLEDGE_ENTRIES]
     ]

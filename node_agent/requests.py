@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from orion.hook import layout
+from orion.hook import join, layout
 from orion.node_agent.errors import Invalid
 from orion.node_agent.settings import MINIMUM_SHARE_MAX, SLOWDOWN_MAX, SMS_MAX, PolicyName
 
@@ -83,7 +83,7 @@ class ProfileRow(BaseModel):
 class SetProfileRequest(SlotRequest):
     """Replaces what a slot's clients are told of kernels."""
 
-    rows: Annotated[list[ProfileRow], BeforeValidator(list), Field(max_length=layout.KNOWLEDGE_ENTRIES)]
+    rows: Annotated[list[ProfileRow], BeforeValidator(list), Field(max_length=join.KNOWLEDGE_ENTRIES)]
 
 
 class SnapshotRequest(_Request):

@@ -14,6 +14,7 @@ from orion.hook import layout
 from orion.node_agent import answers, policies, requests, snapshots
 from orion.node_agent.agent import Agent
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
+from orion.node_agent.connections import Identity, identity
 from orion.node_agent.errors import AgentError, Conflict, Invalid, NotFound
 from orion.node_agent.mps.modes import PATIENCE_SECONDS
 from orion.node_agent.settings import milli
@@ -143,7 +144,8 @@ class AdministratorsServer:
     """The gRPC server on $ORION_ROOT/agent.sock, mode 0600."""
 
     def __init__(self, agent: Agent) -> None:
-        self._path = agent.root.path / SOCKET
+        self.path = agent.root.path / SOCKET
+        self._identity: Identity | None = None
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         agent_pb2_grpc.add_AgentServicer_to_server(AgentService(agent), self._server)  # type: ignore[no-untyped-call]
 
@@ -154,22 +156,28 @@ class AdministratorsServer:
             OSError: the socket cannot be made.
         """
         with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()  # of an agent that was killed; the root's lock says that it is gone
-        folder = os.open(self._path.parent, os.O_PATH | os.O_CLOEXEC)
+            self.path.unlink()  # of an agent that was killed; the root's lock says that it is gone
+        folder = os.open(self.path.parent, os.O_PATH | os.O_CLOEXEC)
         before = os.umask(0o177)
         try:
             # By /proc: a socket's address holds 107 bytes only.
             self._server.add_insecure_port(f"unix:/proc/self/fd/{folder}/{SOCKET}")
         except RuntimeError as error:
-            raise OSError(f"cannot listen on {self._path}: {error}") from None
+            raise OSError(f"cannot listen on {self.path}: {error}") from None
         finally:
             os.umask(before)
             os.close(folder)
-        self._path.chmod(0o600)
+        self.path.chmod(0o600)
+        self._identity = identity(self.path)
         await self._server.start()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its path still leads here."""
+        return identity(self.path) == self._identity
 
     async def stop(self) -> None:
         """Answer nobody any more."""
         await self._server.stop(grace=0.2)
         with contextlib.suppress(OSError):
-            self._path.unlink()
+            self.path.unlink()

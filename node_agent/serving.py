@@ -16,6 +16,7 @@ from orion.node_agent.gpus.hysteresis import Patience
 from orion.node_agent.gpus.keeper import HealthKeeper
 from orion.node_agent.metrics import HealthMetrics
 from orion.node_agent.offering import HealthJudge
+from orion.node_agent.probes import Probes
 from orion.node_agent.root import Root
 from orion.node_agent.service import AdministratorsServer
 from orion.node_agent.settings import AgentSettings
@@ -76,7 +77,7 @@ async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
         await administrators.start()
         stack.push_async_callback(administrators.stop)
         if settings.metrics_address:
-            metrics = MetricsServer(agent, settings.metrics_address)
+            metrics = MetricsServer(agent, Probes(agent, administrators), settings.metrics_address)
             await metrics.start()
             stack.push_async_callback(metrics.stop)
         agent.limit_returning()

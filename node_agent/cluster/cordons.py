@@ -6,21 +6,28 @@ that comes within a second where there is anybody who could send a pod. They ope
 agent that may not list costs nobody the node.
 """
 
-import json
 import logging
 import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from orion.node_agent.offering import FINE, Verdict
+from orion.node_agent.state import boot_id
 
 _log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 10.0
-_NAMES = TypeAdapter(frozenset[str])
+
+
+class Remembered(BaseModel):
+    """The file."""
+
+    boot: str
+    """ Names the boot of the machine in which they were heard of. """
+    closed: list[str]
 
 
 class Cordons:
@@ -55,17 +62,18 @@ class Cordons:
 
     def _remembered(self) -> frozenset[str] | None:
         try:
-            return _NAMES.validate_json(self._file.read_bytes())
+            remembered = Remembered.model_validate_json(self._file.read_bytes())
         except FileNotFoundError:
-            pass
+            return None
         except (OSError, ValidationError) as error:
             _log.warning("cordons: %s cannot be read: %s", self._file, str(error).splitlines()[0])
-        return None
+            return None
+        return frozenset(remembered.closed) if remembered.boot == boot_id() else None
 
     def _remember(self, names: frozenset[str]) -> None:
         new = self._file.with_suffix(".new")
         try:
-            new.write_text(json.dumps(sorted(names)))
+            new.write_text(Remembered(boot=boot_id(), closed=sorted(names)).model_dump_json())
             os.replace(new, self._file)
         except OSError as error:
             _log.warning("cordons: an agent that is started anew would not know them: %s", error)

@@ -100,6 +100,12 @@ class Holding:
         """Whether a slot that nobody is known to hold is held by nobody."""
         return self.identity.certain
 
+    def waits_for(self) -> str:
+        """Return which of kubelet and API server has not spoken since the agent began."""
+        if not self.identity.answered_once:
+            return "the kubelet has not said yet which container has which slot"
+        return "" if self.pods.synced else "the API server has not said yet which pods are on this node"
+
     # -- ClusterState --------------------------------------------------------------------------------------------------
 
     def of(self, uuid: str) -> GpuState:

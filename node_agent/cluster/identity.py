@@ -130,7 +130,8 @@ class Identity:
         self._former: dict[SlotKey, Hold] = {}
         """ Who held them until then. """
         self._questions = 0
-        self._answered = False
+        self.answered_once = False
+        """ Whether the kubelet has spoken to this agent. """
         self._asked, self._waited_for = asyncio.Event(), asyncio.Event()
         self._waiting: list[asyncio.Future[bool]] = []
         self._pods_changed = asyncio.Event()
@@ -139,7 +140,7 @@ class Identity:
     @property
     def certain(self) -> bool:
         """Whether a slot that nobody is known to hold is held by nobody."""
-        return self._answered and self._pods.synced and not self._beginning
+        return self.answered_once and self._pods.synced and not self._beginning
 
     @property
     def beginning(self) -> frozenset[SlotKey]:
@@ -216,7 +217,7 @@ class Identity:
     def _take(self, claimed: list[Claim], number: int) -> None:
         self._beginning = {slot: first for slot, first in self._beginning.items() if first > number}
         self._claims = [claim for claim in claimed if claim.slot not in self._beginning]
-        self._answered = True
+        self.answered_once = True
         self._contested.take(self._claims, self._pods.known)
         self._join()
         self._former = {slot: hold for slot, hold in self._former.items() if slot in self._beginning}

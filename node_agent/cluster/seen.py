@@ -9,7 +9,7 @@ from orion.node_agent.clients import Seat
 from orion.node_agent.cluster.client_ratios import Ratios
 from orion.node_agent.cluster.state import GpuState
 from orion.node_agent.cluster.strangers import Found
-from orion.node_agent.mps.modes import Pending
+from orion.node_agent.mps.pending import Pending
 from orion.node_agent.offering import Verdict
 from orion.node_agent.snapshots import GpuView
 

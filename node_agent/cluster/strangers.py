@@ -9,13 +9,13 @@ of its own joins by itself too, so being somebody's child excuses nobody.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from orion.crds.clients import PodReference
 from orion.crds.device import STRANGERS_MAX, Stranger
+from orion.hook import switching
 from orion.node_agent.agent import Agent
 from orion.node_agent.cluster import process_pods
 from orion.node_agent.cluster.events import Events, node, pod
@@ -24,15 +24,14 @@ from orion.node_agent.cluster.state import ClusterState
 from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.interface import Gpu, GpuSource
 from orion.node_agent.holders import Holder
-
-_log = logging.getLogger(__name__)
+from orion.node_agent.tolerating import periodically
 
 _LOOK_SECONDS = 1.0
 _GRACE_SECONDS = 3.0
 _RETURN_SECONDS = 10.0
 """ After the agent's start; its clients have five to come back, and looks may be late. """
-_MPS_SERVER = "nvidia-cuda-mps"
-""" As the kernel cuts the name. It is on the GPU on behalf of its clients. """
+_OF_MPS = ("nvidia-cuda-mps", switching.NAME)
+""" The server, as the kernel cuts its name, and what refreshes the GPU: they are there on behalf of the clients. """
 
 
 @dataclass(frozen=True)
@@ -72,12 +71,7 @@ class Strangers:
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
-        while True:
-            try:
-                await self.look()
-            except Exception:  # one bad look must not be the last
-                _log.exception("strangers: a look failed")
-            await asyncio.sleep(_LOOK_SECONDS)
+        await periodically("strangers: a look", _LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
         """Look at every GPU once; a driver that hangs keeps this waiting, and nothing else."""
@@ -100,7 +94,7 @@ class Strangers:
         found = []
         for process in sorted(there, key=lambda each: each.process_id):
             key = (uuid, process.process_id, process.started)
-            if process.process_id in known or self._is_mps_server(process):
+            if process.process_id in known or self._is_of_mps(process):
                 self._since.pop(key, None)
                 continue
             since = self._since.setdefault(key, now)
@@ -108,9 +102,9 @@ class Strangers:
                 found.append(Found(process, self._state.pod(process.pod_uid) if process.pod_uid else None))
         return tuple(found)
 
-    def _is_mps_server(self, process: Process) -> bool:
-        """Return whether it is the MPS server; a tenant's process may bear that name, and stays a stranger."""
-        if not process.command.startswith(_MPS_SERVER):
+    def _is_of_mps(self, process: Process) -> bool:
+        """Return whether the MPS daemon has started it; a tenant's process may bear such a name, and is a stranger."""
+        if not process.command.startswith(_OF_MPS):
             return False
         return not process.pod_uid or not any(
             slot.holder is not None and slot.holder.uid == process.pod_uid

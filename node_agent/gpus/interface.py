@@ -71,5 +71,8 @@ class GpuSource(Protocol):
     def mig_enabled(self, gpu: Gpu) -> bool:
         """Return whether the GPU is cut into MIG instances; as last known where that cannot be said. Raises nothing."""
 
+    def needs_restart(self) -> str:
+        """Return why only another process could use the driver again, as a sentence; empty: this one can."""
+
     def close(self) -> None:
         """Ask no more."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.hysteresis import Hysteresis, Patience
 from orion.node_agent.gpus.interface import GONE, Gpu, GpuSource, GpusUnavailable, Health
+from orion.node_agent.tolerating import periodically
 
 __all__ = ["GONE", "HANGS", "HealthKeeper"]
 
@@ -96,12 +97,7 @@ class HealthKeeper:
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
-        while True:
-            try:
-                await self.look()
-            except Exception:  # one bad look must not be the last
-                _log.exception("gpus: a look failed")
-            await asyncio.sleep(_LOOK_SECONDS)
+        await periodically("gpus: a look", _LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
         """Look once; returns when the driver has answered."""

@@ -28,5 +28,9 @@ class NoGpus:
         """Return False."""
         return False
 
+    def needs_restart(self) -> str:
+        """Return nothing."""
+        return ""
+
     def close(self) -> None:
         """Do nothing."""

@@ -8,25 +8,25 @@ Refused: `nvmlDeviceGetNumaNodeId`, which tells of memory nodes that a GPU bring
 to a GPU are those of its PCI slot.
 """
 
+import contextlib
 import logging
 import threading
+from concurrent.futures import TimeoutError as NotYet
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from orion.node_agent.gpus import xids
+from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.interface import GONE, HEALTHY, Gpu, GpusUnavailable, Health
+from orion.node_agent.gpus.nvml_events import ErrorEvents, text
 
 _log = logging.getLogger(__name__)
 
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
-_EVENTS_MAX = 64
-""" Taken in one look; the rest comes with the next. """
+_END_SECONDS = 1.0
+_REPLACED = Health(False, "DriverReplaced", "the driver was replaced while the agent ran, so the agent must begin anew")
 _RESET = Health(False, "ResetRequired", "the driver says that the GPU must be reset (nvidia-smi --gpu-reset)")
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode("ascii", "replace") if isinstance(value, bytes) else value
 
 
 class NvmlGpus:
@@ -50,16 +50,17 @@ class NvmlGpus:
         self._lock = threading.Lock()
         """ Held while the library is begun or ended. """
         self._begun = False
+        self._mismatch = self._replaced = False
+        """ The library that this process has loaded is not the driver's; and once it was, or there was none. """
+        self._answered = False
+        """ It was begun once, or refused for another reason. """
         self._handles: dict[str, Any] = {}
         """ Those of a GPU that answers no search any more included: they tell why, or that the search was a slip. """
-        self._registered: set[str] = set()
-        """ GPUs whose errors are told by events. """
         self._mig: dict[str, bool] = {}
         """ As last answered. """
         self._silent: dict[int, str] = {}
         """ Numbers of the GPUs that do not answer a search, and why, as it was said. """
-        self._events: Any = None
-        self._xids: dict[str, list[int]] = {}
+        self._events = ErrorEvents(pynvml)
 
     def find(self) -> list[Gpu]:
         """Return the GPUs in NVML's order.
@@ -99,13 +100,20 @@ class NvmlGpus:
         nvml, handle = self._nvml, self._handles.get(gpu.uuid)
         if handle is None and self._begun:
             return GONE
+        if handle is None and self._replaced:
+            return _REPLACED
+        if handle is None and self._mismatch:
+            return Health(
+                False,
+                "DriverMismatch",
+                "the driver's library and its kernel module are of two versions: reboot the node",
+            )
         if handle is None:
             return Health(False, "DriverAway", "the NVIDIA driver does not answer: see that it is loaded (nvidia-smi)")
         try:
-            self._take_events()
-            found = self._xids.pop(gpu.uuid, [])
-            if found:
-                return Health(False, f"Xid{found[0]}", xids.sentence(found[0]))
+            xid = self._events.take(gpu.uuid, self._handles)
+            if xid is not None:
+                return Health(False, f"Xid{xid}", xids.sentence(xid))
             nvml.nvmlDeviceGetMemoryInfo(handle)
             return self._recovery(handle)
         except nvml.NVMLError as error:
@@ -125,8 +133,19 @@ class NvmlGpus:
         self._mig[gpu.uuid] = enabled
         return enabled
 
+    def needs_restart(self) -> str:
+        """Return that the driver was replaced, if so: a process keeps the library that it has loaded."""
+        return _REPLACED.message if self._replaced else ""
+
     def close(self) -> None:
-        """End the library."""
+        """End the library; a driver that hangs is left to the kernel, which ends it with the process."""
+        thread = AskingThread("end")
+        ending = thread.submit(self._close)
+        thread.close()
+        with contextlib.suppress(NotYet):
+            ending.result(_END_SECONDS)
+
+    def _close(self) -> None:
         with self._lock:
             self._end()
 
@@ -134,8 +153,7 @@ class NvmlGpus:
 
     def _find(self) -> list[Gpu]:
         if not self._begun:
-            self._nvml.nvmlInit()
-            self._begun = True
+            self._begin()
         found: list[tuple[Gpu, Any]] = []
         count, failure = self._nvml.nvmlDeviceGetCount(), None
         for index in range(count):
@@ -151,8 +169,19 @@ class NvmlGpus:
             raise failure
         answering = {gpu.uuid: handle for gpu, handle in found}
         self._handles = self._handles | answering
-        self._register(answering)
+        self._events.register(answering)
         return [replace(gpu, linked=self._links(gpu, handle)) for gpu, handle in found]
+
+    def _begin(self) -> None:
+        try:
+            self._nvml.nvmlInit()
+        except self._nvml.NVMLError as error:
+            self._mismatch = error.value == self._nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
+            self._replaced = self._mismatch and self._answered
+            self._answered = self._answered or not self._mismatch
+            raise
+        self._begun = self._answered = True
+        self._mismatch = self._replaced = False
 
     def _say_silent(self, index: int, why: str) -> None:
         if self._silent.get(index) != why:
@@ -161,9 +190,9 @@ class NvmlGpus:
 
     def _gpu(self, index: int, handle: Any) -> Gpu:
         return Gpu(
-            uuid=_text(self._nvml.nvmlDeviceGetUUID(handle)),
+            uuid=text(self._nvml.nvmlDeviceGetUUID(handle)),
             index=index,
-            model=_text(self._nvml.nvmlDeviceGetName(handle)),
+            model=text(self._nvml.nvmlDeviceGetName(handle)),
             memory_bytes=int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total),
             minor=self._minor(handle, index),
             numa_node=self._node(handle),
@@ -191,7 +220,7 @@ class NvmlGpus:
 
     def _node(self, handle: Any) -> int | None:
         try:
-            domain, _, rest = _text(self._nvml.nvmlDeviceGetPciInfo(handle).busId).lower().partition(":")
+            domain, _, rest = text(self._nvml.nvmlDeviceGetPciInfo(handle).busId).lower().partition(":")
             # NVML writes domains with eight digits, the kernel with at least four.
             node = int((self._pci_devices / f"{int(domain, 16):04x}:{rest}" / "numa_node").read_text())
         except (self._nvml.NVMLError, OSError, ValueError):
@@ -199,7 +228,8 @@ class NvmlGpus:
         return node if node >= 0 else None
 
     def _end(self) -> None:
-        self._handles, self._events, self._registered = {}, None, set()
+        self._handles = {}
+        self._events.end()
         if self._begun:
             self._begun = False
             try:
@@ -208,48 +238,6 @@ class NvmlGpus:
                 _log.info("gpus: %s", error)
 
     # -- Health --------------------------------------------------------------------------------------------------------
-
-    def _register(self, answering: dict[str, Any]) -> None:
-        """Have errors told, of GPUs that have come too; one that cannot tell them is known by its answers alone."""
-        nvml = self._nvml
-        wanted = nvml.nvmlEventTypeXidCriticalError | nvml.nvmlEventTypeDoubleBitEccError
-        if self._events is None:
-            try:
-                self._events = nvml.nvmlEventSetCreate()
-            except nvml.NVMLError as error:
-                _log.warning("gpus: errors are not told by events: %s", error)
-                return
-        new, self._registered = answering.keys() - self._registered, set(answering)
-        for uuid in sorted(new):
-            handle = answering[uuid]
-            try:
-                nvml.nvmlDeviceRegisterEvents(
-                    handle, wanted & nvml.nvmlDeviceGetSupportedEventTypes(handle), self._events
-                )
-            except nvml.NVMLError as error:
-                _log.warning("gpus: %s tells no errors by events: %s", uuid, error)
-
-    def _take_events(self) -> None:
-        nvml, events = self._nvml, self._events
-        if events is None:
-            return
-        for _ in range(_EVENTS_MAX):
-            try:
-                event = nvml.nvmlEventSetWait_v2(events, 0)
-            except nvml.NVMLError:
-                return  # a timeout: there is none; anything else shows in the GPU's own answer
-            is_xid = event.eventType == nvml.nvmlEventTypeXidCriticalError
-            xid = int(event.eventData) if is_xid else 48
-            if xid not in xids.CAUSED_BY_PROGRAMS:
-                for uuid in self._about(event.device):
-                    self._xids.setdefault(uuid, []).append(xid)
-
-    def _about(self, handle: Any) -> list[str]:
-        """Return the GPU of an event; all of them where it cannot be told any more."""
-        try:
-            return [_text(self._nvml.nvmlDeviceGetUUID(handle))]
-        except self._nvml.NVMLError:
-            return list(self._handles)
 
     def _recovery(self, handle: Any) -> Health:
         """Return what the driver says must be done to the GPU; older drivers do not say."""
@@ -274,7 +262,5 @@ class NvmlGpus:
         if number == nvml.NVML_ERROR_RESET_REQUIRED:
             return _RESET
         if number == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-            return Health(
-                False, "DriverReplaced", "the driver was replaced while the agent ran: restart the agent; clients go on"
-            )
+            return _REPLACED
         return Health(False, "DriverError", f"the NVIDIA driver answers with an error: {error}", critical=False)

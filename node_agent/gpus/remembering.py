@@ -112,6 +112,10 @@ class RememberingGpus:
         """Return what the source says."""
         return self._source.mig_enabled(gpu)
 
+    def needs_restart(self) -> str:
+        """Return what the source says."""
+        return self._source.needs_restart()
+
     def close(self) -> None:
         """Ask no more."""
         self._source.close()

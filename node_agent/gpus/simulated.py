@@ -72,6 +72,10 @@ class SimulatedGpus:
         """Return whether the machine was made with MIG on this GPU."""
         return bool(self._mig(gpu.index) == 1)
 
+    def needs_restart(self) -> str:
+        """Return nothing."""
+        return ""
+
     def close(self) -> None:
         """Do nothing."""
 

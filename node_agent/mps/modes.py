@@ -3,14 +3,17 @@
 A change is carried out when nobody is there: no slot is held, no process has joined. From then until the control daemon
 runs (or has ended) no container may start on the GPU, so none finds half of a change. The mode of a process is decided
 when it starts, by whether a control daemon listens in the folder that every container has; so what the kubelet keeps of
-an Allocate stays right through every change, and two processes of one GPU are never in different modes.
+an Allocate stays right through every change. Containers of one GPU are never in different modes. A process is, for its
+life, that a running container starts while the control daemon is down (for half a second after its death, longer where
+it does not come up): nobody is asked before it, so it runs in timeslice beside the clients that come later. Those who
+have joined are seen to differ, and the GPU says MixedContexts.
 
 What keeps nobody waiting: a change that does not succeed (no MPS daemon on the node, no MPS programs, a control daemon
 that does not come up) is taken back after a while and tried again later, and the GPU goes on in timeslice. Only where
 clients may still be there does a GPU stay closed to new containers until its control daemon runs again.
 
 After a reboot a GPU comes back into the mode that it had before its pods' containers start: their slots are held, but
-nothing of them runs yet.
+nothing of them runs yet. Nothing else orders the node's pods, so they wait, for a while, for the MPS daemon's.
 """
 
 import asyncio
@@ -21,9 +24,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from orion.node_agent.errors import Conflict
+from orion.node_agent.mps import pending
 from orion.node_agent.mps.control import empty
 from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
+from orion.node_agent.mps.pending import Pending
 from orion.node_agent.offering import FINE, Verdict
+from orion.node_agent.tolerating import periodically
 
 if TYPE_CHECKING:
     from orion.node_agent.agent import Agent
@@ -41,17 +47,8 @@ PATIENCE_SECONDS = 2.0
 """ A container's start waits so long for a change; the kubelet tries again later. """
 _UNKNOWN_SECONDS = 10.0
 """ So long after a boot's first agent began, starts wait to hear which mode is wanted. """
-_NAMED = 3
-
-
-@dataclass(frozen=True)
-class Pending:
-    """Why a GPU is not in the mode that is wanted, or not wholly."""
-
-    reason: str
-    """ ClientsPresent, Changing, NotAvailable, DaemonFailed. """
-    message: str
-    """ A sentence. """
+_BACK_SECONDS = 60.0
+""" And so long for the MPS daemon of a GPU that was in mode mps: its pod starts when all of the node's do. """
 
 
 @dataclass
@@ -129,14 +126,14 @@ class Modes:
         if gpu.wanted == "timeslice" and not asked and state is None:
             return None
         if gpu.wanted == "mps" and asked:
-            return self._coming(uuid, state)
+            return pending.coming(self.folder, state)
         if gpu.wanted == "timeslice" and not asked:
-            return Pending("Changing", "its MPS control daemon is ending")
+            return pending.ENDING
         if gpu.failure is not None:
             return gpu.failure
         if gpu.wanted == "mps" and not self.folder.daemon_lives():
-            return _not_available()
-        return Pending("ClientsPresent", self._clients_present(uuid, gpu.wanted))
+            return pending.NOT_AVAILABLE
+        return pending.clients_present(gpu.wanted, self.names(uuid), self._agent.holders.certain)
 
     def verdict(self, uuid: str) -> Verdict:
         """Return whether the GPU is closed to new pods: while its mode changes, and while it cannot be what it is."""
@@ -157,7 +154,7 @@ class Modes:
         while (why := self._closed(uuid) or self._unknown(uuid)) is not None:
             self.look()
             if (left := deadline - time.monotonic()) <= 0:
-                if why is _UNKNOWN:
+                if why is pending.UNKNOWN:
                     break  # no API server: as with a dead agent, pods go on under what was last known
                 raise Conflict(f"the mode of GPU {uuid} does not let a container start now: {why.message}")
             await asyncio.sleep(min(left, _LOOK_SECONDS))
@@ -168,12 +165,7 @@ class Modes:
 
     async def run(self) -> None:
         """Carry out what is wanted until cancelled."""
-        while True:
-            try:
-                self.look()
-            except Exception:  # one bad look must not be the last
-                _log.exception("mps: a look failed")
-            await asyncio.sleep(_LOOK_SECONDS)
+        await periodically("mps: a look", _LOOK_SECONDS, self.look)
 
     def look(self) -> None:
         """Do what can be done now for each GPU."""
@@ -197,7 +189,7 @@ class Modes:
         elif gpu.wanted == "timeslice" and asked and self._free(uuid, gpu):
             self._ask(uuid, False)
         elif asked and self._hopeless(gpu, state, now) and self._free(uuid, gpu):
-            gpu.failure = self._failed(uuid, state)
+            gpu.failure = pending.failed(self.folder, state, _GIVE_UP_SECONDS)
             gpu.not_before = now + min(_AGAIN_SECONDS[0] * 2**gpu.tried, _AGAIN_SECONDS[1])
             gpu.tried, gpu.back = gpu.tried + 1, False
             self._ask(uuid, False)
@@ -236,33 +228,24 @@ class Modes:
         """Return why no container may start on a GPU; None: they may."""
         asked, state = uuid in self._asked, self._state(uuid)
         if asked:
-            return None if state is not None and state.phase is Phase.RUNNING else self._coming(uuid, state)
-        return None if state is None else Pending("Changing", "its MPS control daemon is ending")
+            running = state is not None and state.phase is Phase.RUNNING
+            return None if running else pending.coming(self.folder, state)
+        if state is not None:
+            return pending.ENDING
+        if self._gpu(uuid).back and time.monotonic() < self._began + _BACK_SECONDS:
+            return pending.coming(self.folder, None)
+        return None
 
     def _unknown(self, uuid: str) -> Pending | None:
         if self._gpu(uuid).known or uuid in self._asked or time.monotonic() > self._began + _UNKNOWN_SECONDS:
             return None
-        return _UNKNOWN
+        return pending.UNKNOWN
 
     def _hopeless(self, gpu: _Gpu, state: State | None, now: float) -> bool:
         if state is not None and state.phase is Phase.RUNNING:
             return False
         failures = state.failures if state is not None else 0
         return now - gpu.began > _GIVE_UP_SECONDS or failures >= _GIVE_UP_FAILURES
-
-    def _failed(self, uuid: str, state: State | None) -> Pending:
-        found = self._coming(uuid, state)
-        if found.reason != "Changing":
-            return found
-        return Pending("DaemonFailed", f"its MPS control daemon has not come up within {_GIVE_UP_SECONDS:g} s")
-
-    def _coming(self, uuid: str, state: State | None) -> Pending:
-        """Return what is so of a control daemon that is asked for and does not run."""
-        if not self.folder.daemon_lives():
-            return _not_available()
-        if state is not None and state.message:
-            return Pending("DaemonFailed", f"its MPS control daemon does not run: {_ascii(state.message)}")
-        return Pending("Changing", "its MPS control daemon is starting")
 
     def _free(self, uuid: str, gpu: _Gpu) -> bool:
         """Return whether nobody is there whom a change could meet."""
@@ -278,28 +261,3 @@ class Modes:
     def _is_without_daemon(self, gpu: _Gpu) -> bool:
         """Return whether the node's MPS daemon is long gone: slots that are held then hold nothing of it."""
         return time.monotonic() - gpu.began > _GIVE_UP_SECONDS and not self.folder.daemon_lives()
-
-    def _clients_present(self, uuid: str, mode: Mode) -> str:
-        names = self.names(uuid)
-        if not self._agent.holders.certain and not names:
-            return f"mode {mode} begins once it is known that nobody holds a slot of the GPU"
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        who = ", ".join(names[:_NAMED]) + more if names else "processes that have joined it"
-        return (
-            f"mode {mode} begins when nobody holds a slot of the GPU any more; now: {who}. "
-            "spec.cordon keeps further pods away meanwhile"
-        )
-
-
-_UNKNOWN = Pending("Unknown", "which mode is wanted is not known yet")
-
-
-def _not_available() -> Pending:
-    return Pending(
-        "NotAvailable",
-        "no MPS daemon runs on the node: install the chart with mps.enabled=true, and see that its pod runs here",
-    )
-
-
-def _ascii(text: str) -> str:
-    return text.encode("ascii", "replace").decode()[:300]

@@ -12,11 +12,13 @@ import os
 import signal
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from orion.node_agent import undumpable
 from orion.node_agent.mps.control import SEVERAL_USERS, ControlDaemon, ControlFailed, empty, kill_leftovers, program
 from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
+from orion.node_agent.mps.refreshing import Refresher
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +39,16 @@ class AlreadyRuns(Exception):
     """Another MPS daemon holds the folder; one sentence."""
 
 
+@dataclass(frozen=True)
+class Options:
+    """How control daemons are run."""
+
+    driver_root: Path = Path("/")
+    """ Where the driver's root directory is seen; searched where PATH has no MPS programs. """
+    refresh_ms: float = 0.0
+    """ Between two switches of contexts on a real GPU (refreshing.py); 0: none. """
+
+
 class Keeper:
     """Keeps one GPU's control daemon.
 
@@ -44,11 +56,12 @@ class Keeper:
         folder: shared with the agent.
         uuid: the GPU's.
         wanted: what the agent wants.
-        driver_root: where the driver is seen.
+        options: how it is run.
     """
 
-    def __init__(self, folder: MpsFolder, uuid: str, wanted: Wanted, driver_root: Path) -> None:
-        self._folder, self._uuid, self._wanted, self._driver_root = folder, uuid, wanted, driver_root
+    def __init__(self, folder: MpsFolder, uuid: str, wanted: Wanted, options: Options) -> None:
+        self._folder, self._uuid, self._wanted, self._driver_root = folder, uuid, wanted, options.driver_root
+        self._refresher = Refresher(uuid, 0.0 if wanted.simulated else options.refresh_ms, options.driver_root)
         self._several_users = _IS_ROOT
         self._failures = 0
         self._since = time.time()
@@ -93,7 +106,8 @@ class Keeper:
                 await daemon.kill()
                 raise
             self._say_that_it_runs(daemon)
-            ended = await self._follow(daemon)
+            async with self._refresher.running():
+                ended = await self._follow(daemon)
             self._several_users = _IS_ROOT
             return ended
         except ControlFailed as error:
@@ -161,11 +175,11 @@ class Supervisor:
 
     Args:
         folder: shared with the agent.
-        driver_root: where the driver is seen.
+        options: how each is run.
     """
 
-    def __init__(self, folder: MpsFolder, driver_root: Path) -> None:
-        self._folder, self._driver_root = folder, driver_root
+    def __init__(self, folder: MpsFolder, options: Options) -> None:
+        self._folder, self._options = folder, options
         self._keepers: dict[str, tuple[Wanted, asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
@@ -201,11 +215,11 @@ class Supervisor:
         for uuid, each in wanted.items():
             if uuid not in self._keepers:
                 _log.info("mps: %s is wanted in mode mps", uuid)
-                keeper = Keeper(self._folder, uuid, each, self._driver_root)
+                keeper = Keeper(self._folder, uuid, each, self._options)
                 self._keepers[uuid] = (each, asyncio.create_task(keeper.run()))
 
 
-def run(root: Path, driver_root: Path) -> None:
+def run(root: Path, options: Options) -> None:
     """Be a node's MPS daemon until SIGTERM or SIGINT.
 
     Raises:
@@ -219,7 +233,7 @@ def run(root: Path, driver_root: Path) -> None:
     folder = MpsFolder(root)
     lock = _take(folder)
     try:
-        asyncio.run(_run(folder, driver_root))
+        asyncio.run(_run(folder, options))
     finally:
         os.close(lock)
 
@@ -233,8 +247,8 @@ def _take(folder: MpsFolder) -> int:
     return lock
 
 
-async def _run(folder: MpsFolder, driver_root: Path) -> None:
-    loop, supervising = asyncio.get_running_loop(), asyncio.create_task(Supervisor(folder, driver_root).run())
+async def _run(folder: MpsFolder, options: Options) -> None:
+    loop, supervising = asyncio.get_running_loop(), asyncio.create_task(Supervisor(folder, options).run())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, supervising.cancel)
     _log.info("mps: follows %s", folder.path)

@@ -9,6 +9,9 @@ from kubernetes import client
 
 from tests.cluster.waiting import eventually
 
+HP: dict[str, Any] = {"resources": {"limits": {"orion.gpu/hp": "1"}}}
+""" Of a container that asks for an hp slot by itself. """
+
 
 def pod(name: str, priority: str | None = None, **changes: Any) -> dict[str, Any]:
     """Return a pod with one container that asks for one GPU, changed by dotted paths of its spec."""

@@ -98,22 +98,24 @@ def kubeconfig_for(control_plane: Access, namespace: str, tmp_path: Path) -> Cal
 
 @pytest.fixture
 def kubectl(programs: dict[str, Path], kubeconfig_for: Callable[..., Path]) -> Kubectl:
-    """Runs kubectl as the administrator in this test's namespace, and returns what it printed.
+    """Runs kubectl as the administrator in this test's namespace; `kubectl_as` says how."""
+    return kubectl_as(programs["kubectl"], kubeconfig_for("orion-administrator", ["system:masters"]))
+
+
+def kubectl_as(program: Path, somebody: Path) -> Kubectl:
+    """Return what runs kubectl as whoever a kubeconfig is for, and returns what it printed.
 
     `kubectl("apply", "--server-side", "-f", path)`, `kubectl("create", "-f", "-", given=manifest_text_or_mapping)`;
-    `kubeconfig=` speaks as somebody else. A refusal is a CalledProcessError whose notes hold kubectl's own words.
+    `kubeconfig=` speaks as somebody else, `seconds=` waits for so long. A refusal is a CalledProcessError whose notes
+    hold kubectl's own words.
     """
-    administrator = kubeconfig_for("orion-administrator", ["system:masters"])
 
-    def run(*arguments: str | Path, given: str | Mapping[str, Any] = "", kubeconfig: Path = administrator) -> str:
+    def run(
+        *arguments: str | Path, given: str | Mapping[str, Any] = "", kubeconfig: Path = somebody, seconds: float = 60
+    ) -> str:
         text = given if isinstance(given, str) else json.dumps(given)
-        done = subprocess.run(
-            [programs["kubectl"], "--kubeconfig", kubeconfig, *arguments],
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        command = [program, "--kubeconfig", kubeconfig, *arguments]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=seconds)
         if done.returncode != 0:
             failure = subprocess.CalledProcessError(done.returncode, done.args, done.stdout, done.stderr)
             failure.add_note(done.stderr)

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from kubernetes import client
 
+from tests.cluster.audited_plane import bind
 from tests.cluster.waiting import eventually
 from tools.cluster import binaries
 
@@ -260,20 +260,7 @@ def apply_definitions(kubeconfig: Path, api: client.ApiClient) -> None:
 
 def grant_rights(api: client.ApiClient, user: str, namespace: str) -> None:
     """Let a user do what the chart's role says, and no more; the Lease is in `namespace`."""
-    rights = client.RbacAuthorizationV1Api(api)
-    subjects = [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}]
-    for document in yaml.safe_load_all(ROLE.read_text()):
-        kind, name = document["kind"], document["metadata"]["name"]
-        reference = {"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}
-        if kind == "ClusterRole":
-            with contextlib.suppress(client.ApiException):
-                rights.create_cluster_role(document)
-            binding = {"metadata": {"name": f"{name}-{namespace}"}, "roleRef": reference, "subjects": subjects}
-            rights.create_cluster_role_binding(binding)
-        else:
-            rights.create_namespaced_role(namespace, document)
-            binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
-            rights.create_namespaced_role_binding(namespace, binding)
+    bind(api, ROLE, user, namespace)
 
 
 def _free_port() -> int:

@@ -1,22 +1,17 @@
 """The node agent's rights: exactly those that the chart ships, none missing or unused, as the audit log saw it."""
 
-import json
-import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from kubernetes import client
 
 from orion.node_agent.api.client import AgentClient
 from tests.cluster import api_types
-from tests.cluster.agent_process import DEVICES, GROUP, ROLE, VERSION, AgentNode, ClusterView, grant_rights, machine
+from tests.cluster.agent_process import DEVICES, GROUP, ROLE, VERSION, AgentNode, ClusterView, machine
+from tests.cluster.audited_plane import AuditedPlane, audited_plane, bind, granted
 from tests.cluster.conftest import client_for
 from tests.cluster.waiting import eventually
-from tools.cluster import binaries
-from tools.cluster.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -24,59 +19,27 @@ USER = "system:serviceaccount:default:orion-agent"
 NODE = "a-node"
 
 
-class Audited:
-    """A control plane that writes down what the agent asks of it, under the chart's rules."""
-
-    def __init__(self, plane: ControlPlane, log: Path, api: client.ApiClient, kubeconfig: Path) -> None:
-        self.api, self.view, self.kubeconfig, self._log = api, ClusterView(api, "default"), kubeconfig, log
-        self.plane = plane
-
-    def lines(self) -> list[dict[str, Any]]:
-        """Return what was asked; the last line may be half written."""
-        lines = self._log.read_text().splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.endswith("\n")]
-
-    def asked(self) -> set[tuple[str, str, str]]:
-        """Return group, resource and verb of all requests; what everybody may ask is left out."""
-        found = set()
-        for line in self.lines():
-            reference = line.get("objectRef")
-            if reference and "resource" in reference:
-                resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
-                found.add((reference.get("apiGroup", ""), resource, line["verb"]))
-        return found
-
-
 @pytest.fixture
-def audited(tmp_path: Path) -> Iterator[Audited]:
-    log, policy = tmp_path / "audit.log", tmp_path / "audit.yaml"
-    rules = [{"level": "Metadata", "users": [USER]}, {"level": "None"}]
-    stages = {"omitStages": ["RequestReceived"], "rules": rules}
-    policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", **stages}))
-    programs = dict(binaries.find_all())
-    with_audit = tmp_path / "kube-apiserver"
-    options = f"--audit-policy-file={policy} --audit-log-path={log}"
-    with_audit.write_text(f'#!/bin/sh\nexec {shlex.quote(str(programs["kube-apiserver"]))} "$@" {options}\n')
-    with_audit.chmod(0o700)
-    plane = ControlPlane(tmp_path / "plane", programs | {"kube-apiserver": with_audit})
-    with plane, client_for(plane.access.kubeconfig) as api:
-        api_types.establish(api)
-        grant_rights(api, {"kind": "User", "name": USER, "apiGroup": "rbac.authorization.k8s.io"}, "default")
-        yield Audited(plane, log, api, plane.access.kubeconfig_for(USER, [], tmp_path / "agent.kubeconfig"))
+def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
+    with audited_plane(USER, tmp_path) as plane:
+        api_types.establish(plane.api)
+        bind(plane.api, ROLE, USER, "default")
+        yield plane
 
 
-def test_every_right_is_used_and_none_is_missing(audited: Audited, c_build: Path) -> None:
+def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane, c_build: Path) -> None:
+    view, rights = ClusterView(audited.api, "default"), granted(ROLE)
     client.CoreV1Api(audited.api).create_node({"metadata": {"name": NODE}})
-    with machine(c_build, NODE, audited.kubeconfig, "rights", audited.view) as node:
+    with machine(c_build, NODE, audited.kubeconfig, "rights", view) as node:
         _was_elsewhere(audited.api, node.uuids[1])
         node.start_agent()
-        _all_that_it_does(audited.view, node)
-        eventually(lambda: _granted() <= audited.asked(), otherwise=f"{_granted() - audited.asked()} are unused")
-    assert audited.asked() == _granted()
-    assert [line for line in audited.lines() if line["responseStatus"]["code"] == 403] == []
+        _all_that_it_does(view, node)
+        eventually(lambda: rights <= audited.asked(), otherwise=f"{rights - audited.asked()} are unused")
+    assert audited.asked() == rights
+    assert audited.refused() == []
 
 
-def test_what_it_may_not_do_it_cannot(audited: Audited) -> None:
+def test_what_it_may_not_do_it_cannot(audited: AuditedPlane) -> None:
     with client_for(audited.kubeconfig) as agent:
         core, objects = client.CoreV1Api(agent), client.CustomObjectsApi(agent)
         forbidden: list[tuple[Callable[..., object], tuple[object, ...]]] = [
@@ -119,15 +82,3 @@ def _all_that_it_does(view: ClusterView, node: AgentNode) -> None:
         )
     view.change(node.uuids[0], cordon=True)
     eventually(lambda: "GPUCordoned" in view.events(node.uuids[0].lower()), otherwise=node.agent_log())
-
-
-def _granted() -> set[tuple[str, str, str]]:
-    """Return group, resource and verb of all that the chart's rules allow."""
-    return {
-        (group, resource, verb)
-        for document in yaml.safe_load_all(ROLE.read_text())
-        for rule in document["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }

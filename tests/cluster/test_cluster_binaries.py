@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.cluster import binaries, go_modules, tier
+from tools.cluster import binaries, go_modules
 from tools.cluster.binaries import BINARIES, Unavailable
+from tools.tiers import run as tiers
 
 API_SERVER = BINARIES[0]
 # Answers as `go` does, as far as it is asked; a build writes a file, or fails for the package that REFUSED names.
@@ -112,8 +113,8 @@ def test_a_tier_that_cannot_run_is_named_and_fails_in_ci(
 ) -> None:
     monkeypatch.setitem(os.environ, "CI", ci)
     monkeypatch.setattr(go_modules, "build_missing", unavailable)
-    assert tier.run(tier.TIERS["cluster"], []) == (status, "not run (no Go here)")
+    assert tiers.run("cluster", []) == (status, "not run (no Go here)")
 
 
 def test_a_tier_that_is_left_out_is_named() -> None:
-    assert tier.run(tier.TIERS["cluster"], ["-m", "gpu"]) == (0, "not run (left out by -m gpu)")
+    assert tiers.run("cluster", ["-m", "gpu"]) == (0, "not run (left out by -m gpu)")

@@ -22,6 +22,7 @@ ROLES = {
     "operator": ("operator-role.yaml", "certificates-role.yaml"),
     "webhook": ("webhook-role.yaml",),
     "agent": ("agent-role.yaml",),
+    "cleanup": ("cleanup-role.yaml",),
 }
 FORBIDDEN = {
     ("list", "", "secrets", ""),
@@ -63,6 +64,13 @@ FORBIDDEN_TO = {
         ("update", GROUP, "grants", ""),
         ("release", GROUP, DEVICES, ""),
         ("list", GROUP, "gpushares", ""),
+    },
+    "cleanup": {
+        ("list", "", "pods", ""),
+        ("patch", "", "pods", "status"),
+        ("patch", "", "nodes", "status"),
+        ("create", GROUP, DEVICES, ""),
+        ("update", GROUP, "grants", ""),
     },
 }
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -35,6 +36,14 @@ class Node:
         )  # fmt: skip
         self.plugins.append(plugin)
         return plugin.start()
+
+    def write_configuration(self, **settings: object) -> Path:
+        """Write the node's configuration file, at once as a ConfigMap is; return it."""
+        path = self.folder / "node.yaml"
+        fresh = path.with_suffix(".new")
+        fresh.write_text(yaml.safe_dump({"version": "v1", **settings}))
+        fresh.replace(path)
+        return path
 
     def until_allocatable(self, be: int, hp: int | None = None, seconds: float = DEADLINE) -> None:
         """Wait until the kubelet could allocate that many."""
@@ -70,3 +79,8 @@ def node(bare_node: Node) -> Node:
     bare_node.plugin()
     bare_node.until_allocatable(3, hp=1)
     return bare_node
+
+
+def mounts(answer: object) -> dict[str, Path]:
+    """Return what an answer to Allocate mounts: the node's path by the container's."""
+    return {mount.container_path: Path(mount.host_path) for mount in answer.mounts}  # type: ignore[attr-defined]

@@ -1,11 +1,12 @@
 """The plugin as a process of its own, with folders of its own."""
 
+import contextlib
+import http.client
 import os
 import re
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -72,12 +73,23 @@ class PluginProcess:
 
     def metrics(self) -> dict[str, float]:
         """Return its metrics by name and labels."""
-        self.until_said("metrics on port")
-        port = re.findall(r"metrics on port (\d+)", self.log)[-1]
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE) as answer:
-            text = answer.read().decode()
+        status, text = self.ask("/metrics")
+        assert status == 200
         return {name: float(value) for name, value in re.findall(r"^([^#\s]\S*) (\S+)$", text, re.MULTILINE)}
+
+    @property
+    def metrics_port(self) -> int:
+        """Where it serves metrics and probes, as its log says."""
+        self.until_said("metrics on port")
+        return int(re.findall(r"metrics on port (\d+)", self.log)[-1])
+
+    def ask(self, path: str) -> tuple[int, str]:
+        """Return status and text of what it serves over HTTP."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.metrics_port, timeout=DEADLINE)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
 
     def close(self) -> None:
         if self.running:

@@ -160,6 +160,17 @@ def test_a_checkpoint_that_is_not_understood_sweeps_nothing(
     assert folder.exists()
 
 
+def test_a_disk_that_shows_nothing_now_ends_no_sweeping(files: HookFolder, tmp_path: Path) -> None:
+    folder, away = old(files.base / "0.1-0123456789ab"), files.base.with_name("away")
+    files.base.rename(away)
+    files.base.write_text("")  # no folder: it cannot be listed
+    sweeping.sweep(files, write(tmp_path / "checkpoint"))
+    files.base.unlink()
+    away.rename(files.base)
+    sweeping.sweep(files, write(tmp_path / "checkpoint"))
+    assert not folder.exists()
+
+
 def test_one_answer_that_is_not_understood_spoils_the_whole(tmp_path: Path) -> None:
     broken = {**entry(Path("/a")), "AllocResp": "!"}
     with pytest.raises(Unreadable):

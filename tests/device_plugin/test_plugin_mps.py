@@ -45,6 +45,7 @@ class MpsNode(RealNode):
         self.start_agent()
         gpu = self.snapshot().gpus[0].uuid
         self.kill_agent()
+        self.configure(gpus=[gpu])  # pods have slots of this one, on machines of several too
         self.modes.want(gpu, Wanted(simulated=not REAL))
         self.start_mps()
         self.start_agent()
@@ -97,6 +98,17 @@ def joined(node: MpsNode, pod: str) -> Container:
     return client
 
 
+def have_lost_their_contexts(clients: list[Container]) -> bool:
+    """Let them work; NVIDIA's servers let that succeed for a while after their end."""
+    lost = 0
+    for client in clients:
+        try:
+            client.do("work 3")
+        except AssertionError as error:
+            lost += "CUDA result" in str(error)
+    return lost == len(clients)
+
+
 def test_pods_of_one_gpu_share_their_contexts(node: MpsNode) -> None:
     node.begin()
     for pod, role in (("chat", "hp"), ("train", "be")):
@@ -116,10 +128,8 @@ def test_a_control_daemon_that_dies_is_reported_and_the_next_containers_work(nod
     ends = [*state.servers, state.process_id] if REAL else [state.process_id]
     for process_id in ends:
         os.kill(process_id, signal.SIGKILL)
-    for client in clients:
-        with pytest.raises(AssertionError, match="CUDA result"):
-            client.do("work 100")
-    eventually(lambda: "ContextLost" in node.conditions(), "the lost context is reported")
+    eventually(lambda: have_lost_their_contexts(clients), "their contexts are lost")
+    eventually(lambda: have_lost_their_contexts(clients) and "ContextLost" in node.conditions(), "and that is reported")
     eventually(lambda: "SharedFault" in node.conditions(), "and that they share it")
     print(node.conditions())
     for client in clients:

@@ -1,31 +1,17 @@
 """Pods over the real protocol: admission, starts and restarts, with and without an agent."""
 
 import shutil
-import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.device_plugin.conftest import BE, HP, Node
+from tests.device_plugin.conftest import BE, HP, Node, mounts
 from tests.device_plugin.plugin_process import DEADLINE, eventually
 from tests.device_plugin.scripted_agent import GPUS, devices
 from tests.device_plugin.stand_in_kubelet import AdmissionFailed, StartFailed
 from tests.hook.containers import require_root
-
-
-def configured(node: Node, **settings: object) -> Path:
-    path = node.folder / "node.yaml"
-    fresh = path.with_suffix(".new")
-    fresh.write_text(yaml.safe_dump({"version": "v1", **settings}))
-    fresh.replace(path)
-    return path
-
-
-def mounts(answer: object) -> dict[str, Path]:
-    return {mount.container_path: Path(mount.host_path) for mount in answer.mounts}  # type: ignore[attr-defined]
 
 
 def test_a_container_gets_its_slot_and_its_start_is_announced(node: Node) -> None:
@@ -91,7 +77,7 @@ def test_a_start_waits_for_an_agent_that_is_being_replaced(bare_node: Node) -> N
 
 def test_without_an_agent_hold_holds_until_it_is_back(bare_node: Node) -> None:
     node = bare_node
-    node.options += ["--configuration", str(configured(node, onNoAgent="hold"))]
+    node.options += ["--configuration", str(node.write_configuration(onNoAgent="hold"))]
     node.agent.start()
     node.kubelet.start()
     node.plugin()
@@ -262,58 +248,6 @@ def test_a_full_run_is_a_sentence_and_not_an_end(small_disk: Path, bare_node: No
         path.unlink()
     node.kubelet.admit("next", "main", be=1)
     assert plugin.running
-
-
-def test_a_change_of_the_configuration_is_taken_in_and_a_bad_one_is_not(bare_node: Node) -> None:
-    node = bare_node
-    path = configured(node, preload="environment")
-    node.options = ["--configuration", str(path), "--node-name", "n1"]
-    node.agent.start()
-    node.kubelet.start()
-    plugin = node.plugin()
-    node.until_allocatable(3, hp=1)
-    node.kubelet.admit("before", "main", be=1)
-    assert "/etc/ld.so.preload" not in mounts(node.kubelet.start_container("before", "main"))
-    configured(node, preload="environment", nodes={"n1": {"preload": "file"}, "n2": {}})
-    plugin.until_said("configuration: device list strategy envvar, preload file")
-    configured(node, preload="nonsense")
-    plugin.until_said("what was read last stands")
-    node.kubelet.admit("after", "main", be=1)
-    assert "/etc/ld.so.preload" in mounts(node.kubelet.start_container("after", "main"))
-    assert "/etc/ld.so.preload" not in mounts(node.kubelet.start_container("before", "main"))
-    assert plugin.log.count("what was read last stands") == 1
-    assert plugin.metrics()['orion_device_plugin_configuration_changes_total{result="refused"}'] == 1
-
-
-def test_a_bad_configuration_at_the_start_is_a_sentence(bare_node: Node) -> None:
-    plugin = bare_node.plugin("--configuration", str(configured(bare_node, slots=7)))
-    eventually(lambda: not plugin.running, "it ends")
-    assert plugin.process is not None
-    assert plugin.process.returncode == 1
-    assert "slots" in plugin.log
-    assert "Traceback" not in plugin.log
-
-
-def test_a_port_of_metrics_that_is_taken_is_said_once_and_had_when_it_is_free(bare_node: Node) -> None:
-    # In the host's network both plugins of a rolling update want the same one.
-    node = bare_node
-    node.agent.start()
-    node.kubelet.start()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        plugin = node.plugin("--metrics-address", f"127.0.0.1:{taken.getsockname()[1]}")
-        node.until_allocatable(3, hp=1)
-        plugin.until_said("it goes on without")
-    assert plugin.metrics()["orion_device_plugin_agent_connected"] == 1
-    assert plugin.log.count("it goes on without") == 1
-
-
-def test_an_address_of_metrics_that_is_not_this_nodes_is_a_sentence(bare_node: Node) -> None:
-    plugin = bare_node.plugin("--metrics-address", "192.0.2.1:9436")
-    eventually(lambda: not plugin.running, "it ends")
-    assert plugin.process is not None
-    assert plugin.process.returncode == 1
-    assert "metrics cannot be served on 192.0.2.1:9436" in plugin.log
-    assert "Traceback" not in plugin.log
 
 
 def test_hp_and_be_are_counted_apart(node: Node) -> None:

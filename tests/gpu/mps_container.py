@@ -2,8 +2,9 @@
 
     python mps_container.py SPECIFICATION
 
-Started under `unshare --mount`. The specification is JSON: `mounts` [source, target, read only], `own_shm`, `user`,
-`environment`. On its own, since these tests run where nothing but Python and the driver may be.
+Started under `unshare --mount`. The specification is JSON: `mounts` [source, target, read only], `own_shm`, `own_pids`,
+`user`, `before` (a command that becomes the client), `environment`. On its own, since these tests run where nothing but
+Python and the driver may be.
 """
 
 import contextlib
@@ -43,7 +44,8 @@ def main() -> None:
     if specification["own_shm"]:
         mount("tmpfs", "/dev/shm", "tmpfs")
     client = [sys.executable, str(Path(__file__).with_name("mps_client.py")), str(specification["user"])]
-    os.execve(sys.executable, client, specification["environment"])
+    command = [*specification["before"], *client]
+    os.execvpe(command[0], command, specification["environment"])
 
 
 if __name__ == "__main__":

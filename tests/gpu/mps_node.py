@@ -23,11 +23,23 @@ SIMULATED = os.environ.get("ORION_TEST_GPUS") == "simulated"
 
 DEADLINE = 60.0
 IN_CONTAINER = "/run/orion/mps"
+USER = 1000
+PROCESS_IDS = ("--pid", "--fork", "--kill-child=SIGKILL")
+POD = (*PROCESS_IDS, "--ipc", "--net", "--uts")
+""" Options of unshare(1), beside --mount: a pid namespace of its own; all that a pod has. """
+_FEW = "-all," + ",".join(
+    f"+{each}" for each in (
+        "chown", "dac_override", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap", "net_bind_service",
+        "net_raw", "sys_chroot", "mknod", "audit_write", "setfcap",
+    )
+)  # fmt: skip
+CONTAINED = ("setpriv", f"--bounding-set={_FEW}", f"--inh-caps={_FEW}", "--no-new-privs")
+""" With the capabilities that containers have by default. """
 
 _HERE = Path(__file__).parent
 _DAEMON = (
-    "import sys; from pathlib import Path; from orion.node_agent.mps.supervising import run; "
-    "run(Path(sys.argv[1]), Path('/'))"
+    "import sys; from pathlib import Path; from orion.node_agent.mps.supervising import Options, run; "
+    "run(Path(sys.argv[1]), Options())"
 )
 
 
@@ -52,6 +64,14 @@ def first_gpu() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
 
 
+def children(process_id: int) -> list[int]:
+    """Return the processes that a process has started."""
+    try:
+        return [int(each) for each in Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()]
+    except OSError:
+        return []
+
+
 class Client:
     """A client in a container of its own.
 
@@ -61,6 +81,7 @@ class Client:
         user: its user id.
         own_shm: whether it has a /dev/shm of its own.
         namespaces: options of unshare(1) beside --mount.
+        contained: whether it has a container's capabilities only.
     """
 
     def __init__(
@@ -71,6 +92,7 @@ class Client:
         user: int = 0,
         own_shm: bool = False,
         namespaces: Sequence[str] = (),
+        contained: bool = False,
     ) -> None:
         self.name = name
         mounts = [(str(folder), IN_CONTAINER, True)]
@@ -78,7 +100,7 @@ class Client:
         environment |= {"CUDA_VISIBLE_DEVICES": first_gpu(), "CUDA_MPS_PIPE_DIRECTORY": IN_CONTAINER}
         specification = {
             "mounts": mounts, "own_shm": own_shm, "own_pids": "--pid" in namespaces, "user": user,
-            "environment": environment,
+            "before": CONTAINED if contained else (), "environment": environment,
         }  # fmt: skip
         command = ["unshare", "--mount", *namespaces, sys.executable, str(_HERE / "mps_container.py")]
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by `end`)
@@ -106,9 +128,18 @@ class Client:
         say(f"{self.name}: {command}: {answer} ({time.monotonic() - began:.2f} s)")
         return answer
 
+    def join(self) -> dict[str, Any]:
+        """See it share the context and work; return its first answer."""
+        answer = self.do("begin")
+        assert answer.get("mps") == 1, f"{self.name} does not run under MPS: {answer}"
+        assert self.do("work 3").get("done") == 3
+        return answer
+
     def kill(self) -> None:
-        """End it by force."""
-        self.process.kill()
+        """End it by force; unshare's child too, whose wish to end with its parent went when it changed users."""
+        for process_id in (*children(self.process.pid), self.process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGKILL)
         self.process.wait(DEADLINE)
 
     def end(self) -> None:
@@ -197,12 +228,16 @@ class MpsNode:
         done = self.ask("get_server_list")
         return tuple(int(word) for word in done.split() if word.isdecimal())
 
-    def ask(self, question: str, *before: str, pipe: Path | None = None) -> str:
-        """Ask the control daemon; return what it says."""
+    def ask(self, question: str, *before: str, pipe: Path | None = None, patience: float = 30.0) -> str:
+        """Ask the control daemon; return what it says.
+
+        Raises:
+            subprocess.TimeoutExpired: nothing, within so many seconds.
+        """
         environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(pipe or self.pipe)}
         done = subprocess.run(
             [*before, *program(SIMULATED, Path("/"))], env=environment, input=f"{question}\n", capture_output=True,
-            text=True, timeout=30, check=False,
+            text=True, timeout=patience, check=False,
         )  # fmt: skip
         return f"{done.stdout}{done.stderr}".strip()
 
@@ -223,9 +258,8 @@ class MpsNode:
     def terminate(self) -> None:
         """Tell the MPS daemon to end; below unshare(1), which lets that pass, its child."""
         assert self.process is not None
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        below = children.read_text().split() if "--fork" in self._before and children.exists() else []
-        for process_id in [int(each) for each in below] or [self.process.pid]:
+        below = children(self.process.pid) if "--fork" in self._before else []
+        for process_id in below or [self.process.pid]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process_id, signal.SIGTERM)
 

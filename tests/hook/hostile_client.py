@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from orion.hook import layout
+from orion.hook import join, layout
 from tests.node_agent.protocol_client import ProtocolClient, Refused, connect, head, hello
 
 PUNCH = 0x1 | 0x2  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
@@ -101,7 +101,7 @@ def attack_socket(directory: Path) -> None:
     with contextlib.suppress(OSError, EOFError, Refused), ProtocolClient(directory).join() as client:
         client.sock.setblocking(False)
         for _ in range(200):
-            client.sock.send(bytes(layout.Suspect(head(layout.MessageType.SUSPECT), 0, 1)))
+            client.sock.send(bytes(join.Suspect(head(join.MessageType.SUSPECT), 0, 1)))
         for length in range(200):
             client.sock.send(os.urandom(length))
     os.close(zero)

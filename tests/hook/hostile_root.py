@@ -14,7 +14,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from orion.hook import layout
+from orion.hook import join, layout
 from tests.node_agent.protocol_client import ProtocolClient, Refused, connect, hello, receive, send_with_fds
 
 DEFAULT_CAPABILITIES = (
@@ -89,8 +89,8 @@ def pose_as_neighbour(directory: Path) -> list[str]:
             os.ftruncate(forged, layout.PAGE_SIZE)
             for fds in ([page, page], [page, client.record.fd], [client.busy.fd, client.record.fd], [forged, forged]):
                 with connect(directory) as sock:
-                    send_with_fds(sock, hello(layout.HELLO_RETURNS, *seat), fds)
-                    if not isinstance(receive(sock)[0], layout.Refused):
+                    send_with_fds(sock, hello(join.HELLO_RETURNS, *seat), fds)
+                    if not isinstance(receive(sock)[0], join.Refused):
                         found.append("the place of an hp client")
             os.close(forged)
     return found

@@ -115,11 +115,14 @@ class Client:
         """Wait for its end and return its status."""
         return self.process.wait(seconds)
 
-    def cpu_seconds(self) -> float:
-        """CPU time so far of all its threads but the simulated GPU's own, which does what hardware does elsewhere."""
+    def threads(self) -> list[Path]:
+        """Its threads, as folders of /proc, but the simulated GPU's own, which does what hardware does elsewhere."""
         threads = Path(f"/proc/{self.pid}/task").iterdir()
-        counted = (thread for thread in threads if (thread / "comm").read_text().strip() != "sim-keeper")
-        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in counted) / 1e9
+        return [thread for thread in threads if (thread / "comm").read_text().strip() != "sim-keeper"]
+
+    def cpu_seconds(self) -> float:
+        """CPU time so far of its threads, without the simulated GPU's own."""
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in self.threads()) / 1e9
 
     def close(self) -> None:
         if self.process.poll() is None:

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from orion.hook import layout
+from orion.hook import join, layout
 from tests.hook.fake_agent import SIZE_SEALS, FakeAgent, page, seal
 from tests.hook.harness import Machine
 from tests.hook.scripted_client import Client, eventually
+
+pytestmark = pytest.mark.quiet
 
 
 @pytest.fixture
@@ -122,10 +124,10 @@ def welcome(machine: Machine, wrong_page: int = -1, count: int = 4, **wrong: int
     """Answer HELLO with WELCOME and pages, one of which is wrong."""
 
     def serve(connection: socket.socket) -> None:
-        connection.recv(layout.MESSAGE_MAX)
+        connection.recv(join.MESSAGE_MAX)
         fds = [page(machine, kind, **(wrong if kind == wrong_page else {})) for kind in (1, 2, 3, 4)][:count]
-        answer = layout.Welcome(
-            layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.WELCOME),
+        answer = join.Welcome(
+            join.Message(join.MESSAGE_MAGIC, join.MessageType.WELCOME),
             wrong.get("speaks", 1),
             wrong.get("role", 2),
         )
@@ -167,7 +169,7 @@ def test_a_welcome_that_is_not_right(bare_machine: Machine, fake: Callable[..., 
 def test_something_that_is_no_page(bare_machine: Machine, fake: Callable[..., Path]) -> None:
     def serve(connection: socket.socket) -> None:
         fds = [os.open("/dev/zero", os.O_RDWR), *os.pipe(), os.open("/", os.O_RDONLY)]
-        answer = layout.Welcome(layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.WELCOME), 1, 2)
+        answer = join.Welcome(join.Message(join.MESSAGE_MAGIC, join.MessageType.WELCOME), 1, 2)
         connection.sendmsg([bytes(answer)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
         for fd in fds:
             os.close(fd)
@@ -177,8 +179,8 @@ def test_something_that_is_no_page(bare_machine: Machine, fake: Callable[..., Pa
 
 def test_a_refusal_is_said_in_the_agents_words(bare_machine: Machine, fake: Callable[..., Path]) -> None:
     def serve(connection: socket.socket) -> None:
-        head = layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.REFUSED)
-        connection.send(bytes(layout.Refused(head, layout.Refusal.FULL, 20, b"this slot is full")))
+        head = join.Message(join.MESSAGE_MAGIC, join.MessageType.REFUSED)
+        connection.send(bytes(join.Refused(head, join.Refusal.FULL, 20, b"this slot is full")))
 
     root = fake(serve)
     runs_unmanaged(bare_machine.start_in(root), "which runs unmanaged: this slot is full")
@@ -186,11 +188,11 @@ def test_a_refusal_is_said_in_the_agents_words(bare_machine: Machine, fake: Call
 
 def test_garbage_half_messages_and_floods_of_them(bare_machine: Machine, fake: Callable[..., Path]) -> None:
     def serve(connection: socket.socket) -> None:
-        head = bytes(layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.WELCOME))
-        neighbours = bytes(layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.NEIGHBOURS))
+        head = bytes(join.Message(join.MESSAGE_MAGIC, join.MessageType.WELCOME))
+        neighbours = bytes(join.Message(join.MESSAGE_MAGIC, join.MessageType.NEIGHBOURS))
         for message in (b"x", b"\xff" * 4096, head, head[:5], neighbours + b"\xff" * 8, neighbours + b"\xff" * 100):
             connection.send(message)
-        refused = layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.REFUSED)
+        refused = join.Message(join.MESSAGE_MAGIC, join.MessageType.REFUSED)
         connection.send(bytes(refused))
         for number in range(500):
             connection.send(os.urandom(number))
@@ -247,7 +249,7 @@ def test_a_stopped_agent_holds_nobody(machine: Machine) -> None:
 def test_scribbled_pages_of_a_neighbour_hold_nobody_for_ever(bare_machine: Machine, fake: Callable[..., Path]) -> None:
     # An agent hands over a neighbour whose page says busy with a nonsense state, and nothing ever moves.
     def serve(connection: socket.socket) -> None:
-        connection.recv(layout.MESSAGE_MAX)
+        connection.recv(join.MESSAGE_MAX)
         policy = page(bare_machine, 1, seals=0)
         whole = layout.PolicyPage()
         whole.header = layout.PageHeader(layout.PAGE_MAGIC, 1, 1, bare_machine.uuids[0].encode())
@@ -259,16 +261,16 @@ def test_scribbled_pages_of_a_neighbour_hold_nobody_for_ever(bare_machine: Machi
         os.pwrite(policy, bytes(whole), 0)
         seal(policy, SIZE_SEALS)
         fds = [policy, *(page(bare_machine, kind) for kind in (2, 3, 4))]
-        head = layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.WELCOME)
+        head = join.Message(join.MESSAGE_MAGIC, join.MessageType.WELCOME)
         rights = array.array("i", fds)
-        connection.sendmsg([bytes(layout.Welcome(head, 1, 2))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        connection.sendmsg([bytes(join.Welcome(head, 1, 2))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         neighbour = page(bare_machine, 3, seals=0)
         os.pwrite(neighbour, b"\xee" * 4, 64)
         seal(neighbour, SIZE_SEALS)
-        head = layout.Message(layout.MESSAGE_MAGIC, layout.MessageType.NEIGHBOURS)
-        news = layout.Neighbours(head, 2)
-        news.places[0] = layout.Place(5, 1)
-        news.places[1] = layout.Place(99999, 1)
+        head = join.Message(join.MESSAGE_MAGIC, join.MessageType.NEIGHBOURS)
+        news = join.Neighbours(head, 2)
+        news.places[0] = join.Place(5, 1)
+        news.places[1] = join.Place(99999, 1)
         rights = array.array("i", [neighbour, neighbour])
         connection.sendmsg([bytes(news)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
 

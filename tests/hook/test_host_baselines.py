@@ -7,6 +7,8 @@ from orion.node_agent.api import agent_pb2
 from tests.hook.harness import Machine, record_word
 from tests.hook.scripted_client import MILLISECOND, Answer, Client, eventually, warm
 
+pytestmark = pytest.mark.quiet
+
 LONG = 200
 """ Milliseconds that hp's kernel takes: everything that need not wait for it is over long before. """
 

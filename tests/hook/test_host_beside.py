@@ -5,6 +5,8 @@ import pytest
 from tests.hook.harness import Machine, record_word
 from tests.hook.scripted_client import Client
 
+pytestmark = pytest.mark.quiet
+
 
 @pytest.fixture
 def shared(bare_machine: Machine) -> Machine:

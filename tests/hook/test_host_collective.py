@@ -12,6 +12,8 @@ import pytest
 from tests.hook.harness import Machine, figure
 from tests.hook.scripted_client import MILLISECOND, Client, busy, eventually
 
+pytestmark = pytest.mark.quiet
+
 CLOSING = 5 * MILLISECOND
 """ Far more than a window and the watcher's look take; far less than hp is busy. """
 

@@ -13,6 +13,8 @@ from tests.hook.containers import ContainedClient, require_root, start_contained
 from tests.hook.harness import Machine
 from tests.hook.scripted_client import MILLISECOND, busy, eventually
 
+pytestmark = pytest.mark.quiet
+
 NO_DEVICE = 100
 UNKNOWN_ERROR = 999
 DEVICE_UNAVAILABLE = 46

@@ -11,6 +11,8 @@ import pytest
 from tests.hook.harness import Machine, figure, percentile
 from tests.hook.scripted_client import Client, eventually, warm
 
+pytestmark = pytest.mark.quiet
+
 Pair = tuple[Client, Client]
 
 
@@ -37,24 +39,38 @@ def test_a_gated_be_client_uses_next_to_no_cpu(pair: Pair, machine: Machine, wai
 
 @contextlib.contextmanager
 def limited(client: Client, share: float) -> Iterator[None]:
-    """Limit a process's CPU by a cgroup, version 1 or 2."""
+    """Limit a process's CPU by a cgroup, version 1 or 2; the simulated GPU's own thread is outside, as hardware is."""
     v1 = Path("/sys/fs/cgroup/cpu")
     base = v1 if (v1 / "cpu.cfs_quota_us").exists() else Path("/sys/fs/cgroup")
     group = base / f"orion-test-{client.pid}"
+    few = group / "limited"
     try:
-        group.mkdir()
+        few.mkdir(parents=True)
         if base is v1:
-            (group / "cpu.cfs_quota_us").write_text(str(int(100_000 * share)))
+            (few / "cpu.cfs_quota_us").write_text(str(int(100_000 * share)))
         else:
-            (group / "cpu.max").write_text(f"{int(100_000 * share)} 100000")
+            (few / "cgroup.type").write_text("threaded")  # a process's threads may be in groups of their own
+            (group / "cgroup.subtree_control").write_text("+cpu")
+            (few / "cpu.max").write_text(f"{int(100_000 * share)} 100000")
         (group / "cgroup.procs").write_text(str(client.pid))
+        for thread in client.threads():
+            (few / ("tasks" if base is v1 else "cgroup.threads")).write_text(thread.name)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            group.rmdir()
+        _remove(base, group, few, client)
         pytest.skip(f"NOT TESTED: be with 0.2 CPU; no CPU cgroup can be made here ({error})")
-    yield
-    (base / "cgroup.procs").write_text(str(client.pid))
-    group.rmdir()
+    try:
+        yield
+    finally:
+        _remove(base, group, few, client)
+
+
+def _remove(base: Path, group: Path, few: Path, client: Client) -> None:
+    """Take a process out of its groups, and these away, as far as they were made."""
+    with contextlib.suppress(OSError):
+        (base / "cgroup.procs").write_text(str(client.pid))
+    for folder in (few, group):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def test_be_with_little_cpu_runs_when_hp_is_idle(pair: Pair, machine: Machine) -> None:

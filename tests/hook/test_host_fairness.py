@@ -11,6 +11,8 @@ import pytest
 from tests.hook.harness import Machine, figure
 from tests.hook.scripted_client import Client, eventually, warm
 
+pytestmark = pytest.mark.quiet
+
 LOADS = {"be-0": "loop 30 5000 1", "be-1": "loop 30 1000 4", "be-2": "flood 30 200", "be-3": "loop 30 300 8"}
 SECONDS = 6.0
 

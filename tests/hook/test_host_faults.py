@@ -13,6 +13,8 @@ import pytest
 from tests.hook.harness import Machine, figure
 from tests.hook.scripted_client import MILLISECOND, Client, ClientDied, busy, eventually, warm
 
+pytestmark = pytest.mark.quiet
+
 Pair = tuple[Client, Client]
 
 DEATH_TO_RUN = 10 * MILLISECOND

@@ -5,11 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from orion.hook import layout
 from tests.hook import hostile_client
 from tests.hook.harness import Machine, figure, percentile
 from tests.hook.scripted_client import MILLISECOND, Client, busy, eventually, warm
 from tests.node_agent.protocol_client import ProtocolClient
+
+pytestmark = pytest.mark.quiet
 
 ROUNDS, ROUNDS_AT_MOST = 3, 9
 

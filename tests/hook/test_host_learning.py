@@ -2,7 +2,7 @@
 
 import signal
 
-from orion.hook import identity, layout
+from orion.hook import identity, join
 from tests.hook.harness import Machine, record_word
 from tests.hook.scripted_client import Client, eventually
 
@@ -31,7 +31,7 @@ def test_the_next_process_of_a_slot_begins_warm(machine: Machine) -> None:
     be.close()
     machine.kill_agent(signal.SIGTERM)
     file = machine.root / "knowledge" / machine.uuids[0] / "be-0"
-    entries = [layout.KnowledgeEntry.from_buffer_copy(file.read_bytes(), 16 + 16 * i) for i in range(len(_SHAPES))]
+    entries = [join.KnowledgeEntry.from_buffer_copy(file.read_bytes(), 16 + 16 * i) for i in range(len(_SHAPES))]
     assert all(identity.is_told(entry.identity) for entry in entries)
     assert all(1_000 <= entry.expected_100ns <= 1_000_000 for entry in entries)
     machine.start_agent()

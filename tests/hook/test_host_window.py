@@ -8,6 +8,8 @@ import pytest
 from tests.hook.harness import Machine, figure, percentile
 from tests.hook.scripted_client import MILLISECOND, Client, busy, eventually, warm
 
+pytestmark = pytest.mark.quiet
+
 Pair = tuple[Client, Client]
 
 

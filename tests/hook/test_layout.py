@@ -1,4 +1,4 @@
-"""`hook/layout.py` says what the C headers say: sizes, offsets, constants, and nothing left out."""
+"""`hook/layout.py` and `hook/join.py` say what the C headers say: sizes, offsets, constants, and nothing left out."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orion.hook import layout
+from orion.hook import join, layout
 
 INCLUDE = Path(__file__).parents[2] / "hook" / "include"
 HEADERS = "".join((INCLUDE / "orion" / name).read_text() for name in ("pages.h", "join.h", "knowledge.h"))
@@ -21,20 +21,20 @@ STRUCTURES: dict[str, type[LittleEndianStructure]] = {
     "orion_grant_page": layout.GrantPage,
     "orion_busy_page": layout.BusyPage,
     "orion_record_page": layout.RecordPage,
-    "orion_message": layout.Message,
-    "orion_hello": layout.Hello,
-    "orion_ready": layout.Ready,
-    "orion_report_message": layout.Report,
-    "orion_suspect": layout.Suspect,
-    "orion_welcome": layout.Welcome,
-    "orion_refused": layout.Refused,
-    "orion_place": layout.Place,
-    "orion_neighbours": layout.Neighbours,
-    "orion_gone": layout.Gone,
-    "orion_knowledge_entry": layout.KnowledgeEntry,
-    "orion_knowledge_header": layout.KnowledgeHeader,
-    "orion_learnt": layout.Learnt,
-    "orion_knowledge": layout.Knowledge,
+    "orion_message": join.Message,
+    "orion_hello": join.Hello,
+    "orion_ready": join.Ready,
+    "orion_report_message": join.Report,
+    "orion_suspect": join.Suspect,
+    "orion_welcome": join.Welcome,
+    "orion_refused": join.Refused,
+    "orion_place": join.Place,
+    "orion_neighbours": join.Neighbours,
+    "orion_gone": join.Gone,
+    "orion_knowledge_entry": join.KnowledgeEntry,
+    "orion_knowledge_header": join.KnowledgeHeader,
+    "orion_learnt": join.Learnt,
+    "orion_knowledge": join.Knowledge,
 }
 
 # Prefix of the C constants, the Python enumeration that mirrors them. The first prefix that fits decides.
@@ -43,12 +43,12 @@ ENUMERATIONS: list[tuple[str, type[IntEnum]]] = [
     ("ORION_ROLE_", layout.Role),
     ("ORION_POLICY_", layout.PolicyKind),
     ("ORION_CLASS_", layout.KernelClass),
-    ("ORION_REFUSED_", layout.Refusal),
-    ("ORION_REPORT_", layout.ReportCode),
+    ("ORION_REFUSED_", join.Refusal),
+    ("ORION_REPORT_", join.ReportCode),
 ]
 BARE: dict[str, type[IntEnum]] = {
     "orion_busy_state": layout.BusyState,
-    "orion_message_type": layout.MessageType,
+    "orion_message_type": join.MessageType,
 }
 
 
@@ -56,7 +56,7 @@ def constants() -> dict[str, int]:
     """The C name of every constant of the headers, with the value that Python has for it."""
     names: dict[str, int] = {}
     for name in re.findall(r"^#define ORION_(\w+) ", HEADERS, re.MULTILINE):
-        names[f"ORION_{name}"] = getattr(layout, name)
+        names[f"ORION_{name}"] = _constant(name)
     for enumeration, body in re.findall(r"^enum ?(\w*) \{(.*?)\};", HEADERS, re.MULTILINE | re.DOTALL):
         for name in re.findall(r"ORION_\w+", body):
             names[name] = _python_value(enumeration, name)
@@ -69,8 +69,12 @@ def _python_value(enumeration: str, name: str) -> int:
     for prefix, members in ENUMERATIONS:
         if enumeration and name.startswith(prefix):
             return members[name.removeprefix(prefix)]
-    value: int = getattr(layout, name.removeprefix("ORION_"))
-    return value
+    return _constant(name.removeprefix("ORION_"))
+
+
+def _constant(name: str) -> int:
+    (value,) = {getattr(module, name) for module in (layout, join) if hasattr(module, name)}
+    return int(value)
 
 
 @pytest.fixture(scope="module")

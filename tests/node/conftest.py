@@ -18,13 +18,23 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.cluster.conftest import api, kubeconfig_for, kubectl, programs
 from tests.cluster.waiting import eventually
+from tests.node.cluster_parts import control_plane, node
 from tests.node.disturbed_pods import computing, mended, occupants
-from tools.cluster.access import Access
 from tools.cluster.cluster import Cluster
 from tools.cluster.node import Node
 from tools.cluster.orion import Orion
 
-__all__ = ["api", "computing", "kubeconfig_for", "kubectl", "mended", "occupants", "programs"]
+__all__ = [
+    "api",
+    "computing",
+    "control_plane",
+    "kubeconfig_for",
+    "kubectl",
+    "mended",
+    "node",
+    "occupants",
+    "programs",
+]
 
 
 @pytest.fixture(scope="session")
@@ -35,18 +45,6 @@ def cluster(programs: dict[str, Path]) -> Iterator[Cluster]:
         Cluster(Path(folder) / "cluster", programs, ["node-1"]) as running,
     ):
         yield running
-
-
-@pytest.fixture(scope="session")
-def control_plane(cluster: Cluster) -> Access:
-    """The way into the cluster of this run."""
-    return cluster.access
-
-
-@pytest.fixture(scope="session")
-def node(cluster: Cluster) -> Node:
-    """The node that is always there: `node.run`, `node.spawn`, `node.import_image`, `node.restart("kubelet")`."""
-    return cluster.nodes["node-1"]
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = "tests.node.hostile_program"
 OURS = {
     "orion/hook/layout.py": ROOT / "hook/layout.py",
+    "orion/hook/join.py": ROOT / "hook/join.py",
     "orion/hook/__init__.py": ROOT / "hook/__init__.py",
     **{
         path: ROOT / path

@@ -222,10 +222,12 @@ def crowd(slot: Path) -> Iterator[int]:
     """Join as often as the slot may, without saying that it is ready, and connect without a word; gives how many."""
     with contextlib.ExitStack() as stack:
         joined = 0
-        with contextlib.suppress(OSError, EOFError, Refused):
-            for _ in range(_HALF_JOINED):
-                stack.enter_context(ProtocolClient(slot).join(ready=False))
-                joined += 1
+        while not joined:  # its floods may have used up what the slot may do in a second
+            with contextlib.suppress(OSError, EOFError, Refused):
+                for _ in range(_HALF_JOINED):
+                    stack.enter_context(ProtocolClient(slot).join(ready=False))
+                    joined += 1
+            time.sleep(0.1)
         with contextlib.suppress(OSError):
             for _ in range(_SILENT):
                 stack.enter_context(connect(slot, 0.2))

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.cluster import binaries, cgroups, packages, place, tier
+from tools.cluster import binaries, cgroups, packages, place
 from tools.cluster.binaries import Unavailable
+from tools.tiers import run as tiers
 
 # `apt-get download` puts an archive into the working folder; `dpkg-deb -x` unpacks it: stand-ins that do no more.
 APT = """#!/bin/sh
@@ -89,13 +90,13 @@ def test_a_node_tier_that_cannot_run_is_named_and_fails_in_ci(
 ) -> None:
     monkeypatch.setenv("CI", ci)
     monkeypatch.setattr(packages, "why_not", lambda: "a node needs root")
-    assert tier.run(tier.TIERS["node"], []) == (status, "not run (a node needs root)")
+    assert tiers.run("node", []) == (status, "not run (a node needs root)")
 
 
 def test_the_last_line_names_the_cgroup_mode_that_was_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
     for here, other in (("v1", "v2"), ("v2", "v1")):
         monkeypatch.setattr(cgroups, "mode", lambda mode=here: mode)
-        assert tier.TIERS["node"].untested() == f" on cgroup {here} (cgroup {other} not tested)"
+        assert tiers.TIERS["node"].untested() == f" on cgroup {here} (cgroup {other} not tested)"
 
 
 def test_addresses_that_the_machine_has_a_route_to_are_passed_over() -> None:

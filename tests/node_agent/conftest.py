@@ -1,20 +1,23 @@
-"""An agent in a process of its own, on GPUs that are nothing but names."""
+"""An agent in a process of its own, on GPUs that are nothing but names; and a scripted driver for parts of one."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from orion.node_agent.gpus.keeper import HealthKeeper
+from tests.node_agent.mps_daemon import MpsDaemon
+from tests.node_agent.scripted_nvml import ScriptedGpu, ScriptedNvml
 from tests.waiting import eventually
 
-__all__ = ["GPU", "AgentProcess", "eventually"]
+__all__ = ["GPU", "AgentProcess", "eventually", "look_until"]
 
 GPU = "GPU-00000000-0000-4000-8000-000000000000"
 
@@ -45,6 +48,8 @@ class AgentProcess:
         self.root = root
         self.library = library
         self.process: subprocess.Popen[str] | None = None
+        self.metrics_port = 0
+        """ As its log says, if it was told to serve metrics. """
 
     @property
     def pid(self) -> int:
@@ -61,6 +66,8 @@ class AgentProcess:
         self.process = subprocess.Popen(self.command(*options), stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         for line in self.process.stderr:
+            if " metrics: on " in line:
+                self.metrics_port = int(line.rpartition(":")[2].partition("/")[0])
             if " agent: serves " in line:
                 break
         assert self.process.poll() is None, "the agent ended at once"
@@ -118,3 +125,36 @@ def stopped_agent(socket_folder: Path, gpu_names: Path) -> Iterator[AgentProcess
 def agent(stopped_agent: AgentProcess) -> AgentProcess:
     stopped_agent.start()
     return stopped_agent
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> ScriptedNvml:
+    """A driver's management library with three GPUs, two of them linked."""
+    library = ScriptedNvml(ScriptedGpu(peers=(1,)), ScriptedGpu(peers=(0,)), ScriptedGpu())
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    return library
+
+
+@pytest.fixture
+def searching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every look search, also while all is well."""
+    monkeypatch.setattr("orion.node_agent.gpus.keeper._SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr("orion.node_agent.gpus.keeper._SEARCH_WELL_SECONDS", 0.0)
+
+
+async def look_until(keeper: HealthKeeper, condition: Callable[[], bool]) -> None:
+    """Have a keeper look until something is so."""
+    for _ in range(200):
+        if condition():
+            return
+        await keeper.look()
+    raise AssertionError("never")
+
+
+@pytest.fixture
+def daemon(socket_folder: Path) -> Iterator[MpsDaemon]:
+    """An MPS daemon that a test starts; it ends with the test."""
+    made = MpsDaemon(socket_folder)
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.end()

@@ -11,34 +11,35 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from orion.hook import layout
+from orion.hook import join, layout
+from orion.hook.join import Welcome
 
-Answer = layout.Welcome | layout.Refused | layout.Neighbours | layout.Gone | layout.Knowledge
+Answer = Welcome | join.Refused | join.Neighbours | join.Gone | join.Knowledge
 ANSWERS: dict[int, type[Answer]] = {
-    layout.MessageType.WELCOME: layout.Welcome,
-    layout.MessageType.REFUSED: layout.Refused,
-    layout.MessageType.NEIGHBOURS: layout.Neighbours,
-    layout.MessageType.GONE: layout.Gone,
-    layout.MessageType.KNOWLEDGE: layout.Knowledge,
+    join.MessageType.WELCOME: Welcome,
+    join.MessageType.REFUSED: join.Refused,
+    join.MessageType.NEIGHBOURS: join.Neighbours,
+    join.MessageType.GONE: join.Gone,
+    join.MessageType.KNOWLEDGE: join.Knowledge,
 }
 
 
 class Refused(Exception):
-    def __init__(self, message: layout.Refused) -> None:
+    def __init__(self, message: join.Refused) -> None:
         super().__init__(message.text.decode())
-        self.code = layout.Refusal(message.code)
+        self.code = join.Refusal(message.code)
         self.retry_ms: int = message.retry_ms
 
 
-def head(kind: int) -> layout.Message:
-    return layout.Message(layout.MESSAGE_MAGIC, kind)
+def head(kind: int) -> join.Message:
+    return join.Message(join.MESSAGE_MAGIC, kind)
 
 
 def hello(
     flags: int = 0, place: int = 0, generation: int = 0, oldest: int = 1, newest: int = 1, command: bytes = b"test"
 ) -> bytes:
-    message = layout.Hello(
-        head(layout.MessageType.HELLO), oldest, newest, flags, os.getpid(), place, generation, command, b"0"
+    message = join.Hello(
+        head(join.MessageType.HELLO), oldest, newest, flags, os.getpid(), place, generation, command, b"0"
     )
     return bytes(message)
 
@@ -58,10 +59,10 @@ def connect(directory: Path, timeout: float = 5.0) -> socket.socket:
 
 
 def receive(sock: socket.socket) -> tuple[Answer, list[int]]:
-    data, fds, _, _ = socket.recv_fds(sock, layout.MESSAGE_MAX, 253)
+    data, fds, _, _ = socket.recv_fds(sock, join.MESSAGE_MAX, 253)
     if not data:
         raise EOFError("the agent ended the connection")
-    structure = ANSWERS[layout.Message.from_buffer_copy(data).type]
+    structure = ANSWERS[join.Message.from_buffer_copy(data).type]
     assert len(data) == sizeof(structure)
     answer: Answer = structure.from_buffer_copy(data)
     return answer, fds
@@ -117,10 +118,10 @@ class ProtocolClient:
         self.sock = connect(self.directory)
         self.sock.send(hello(**fields))  # type: ignore[arg-type]
         answer, fds = receive(self.sock)
-        if isinstance(answer, layout.Refused):
+        if isinstance(answer, join.Refused):
             self.sock.close()
             raise Refused(answer)
-        assert isinstance(answer, layout.Welcome)
+        assert isinstance(answer, Welcome)
         assert len(fds) == 4
         self.welcome = answer
         self.policy, self.grant = Page.of(fds[0], False), Page.of(fds[1], False)
@@ -134,19 +135,19 @@ class ProtocolClient:
         return self.welcome.place, self.welcome.generation
 
     def ready(self) -> None:
-        self.sock.send(bytes(layout.Ready(head(layout.MessageType.READY))))
+        self.sock.send(bytes(join.Ready(head(join.MessageType.READY))))
 
     def hear(self) -> Answer:
         """Take one NEIGHBOURS, GONE or KNOWLEDGE."""
         answer, fds = receive(self.sock)
-        if isinstance(answer, layout.Knowledge):
+        if isinstance(answer, join.Knowledge):
             self.knowledge = os.pread(fds[0], 1 << 20, 0)
             os.close(fds[0])
-        if isinstance(answer, layout.Neighbours):
+        if isinstance(answer, join.Neighbours):
             assert len(fds) == answer.count
             for place, fd in zip(answer.places[: answer.count], fds, strict=True):
                 self.neighbours[(place.place, place.generation)] = fd
-        elif isinstance(answer, layout.Gone):
+        elif isinstance(answer, join.Gone):
             for place in answer.places[: answer.count]:
                 os.close(self.neighbours.pop((place.place, place.generation)))
         return answer
@@ -156,16 +157,16 @@ class ProtocolClient:
         while self.neighbours.keys() != seats:
             self.hear()
 
-    def come_back(self) -> layout.Welcome:
+    def come_back(self) -> Welcome:
         """Reconnect as after an agent's restart."""
         self.sock.close()
         self.sock = connect(self.directory)
-        message = hello(layout.HELLO_RETURNS, *self.seat)
+        message = hello(join.HELLO_RETURNS, *self.seat)
         socket.send_fds(self.sock, [message], [self.busy.fd, self.record.fd])
         answer, fds = receive(self.sock)
-        if isinstance(answer, layout.Refused):
+        if isinstance(answer, join.Refused):
             raise Refused(answer)
-        assert isinstance(answer, layout.Welcome)
+        assert isinstance(answer, Welcome)
         assert len(fds) == 2
         self.policy.close()
         self.grant.close()
@@ -174,7 +175,7 @@ class ProtocolClient:
 
     def suspect(self, seat: tuple[int, int]) -> None:
         with connect(self.directory) as sock:
-            sock.send(bytes(layout.Suspect(head(layout.MessageType.SUSPECT), *seat)))
+            sock.send(bytes(join.Suspect(head(join.MessageType.SUSPECT), *seat)))
             assert sock.recv(1) == b""
 
     def close(self) -> None:

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from orion.hook import layout
+from orion.hook import join, layout
 from tests.node_agent.conftest import AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient, Refused, connect, head, hello, send_with_fds
 
-READY = bytes(layout.Ready(head(layout.MessageType.READY)))
+pytestmark = pytest.mark.quiet
+
+READY = bytes(join.Ready(head(join.MessageType.READY)))
 GARBAGE = [
     b"\0",
     b"x" * 4096,
@@ -25,8 +27,8 @@ GARBAGE = [
     hello()[:8],
     READY,
     bytes(head(99)),
-    bytes(head(layout.MessageType.WELCOME)) + bytes(24),
-    hello(flags=layout.HELLO_RETURNS, place=2**32 - 1, generation=7),
+    bytes(head(join.MessageType.WELCOME)) + bytes(24),
+    hello(flags=join.HELLO_RETURNS, place=2**32 - 1, generation=7),
 ]
 
 
@@ -36,7 +38,7 @@ def test_garbage_ends_its_own_connection(agent: AgentProcess, data: bytes) -> No
     with connect(agent.slot("be-0")) as sock:
         sock.send(data)
         answer = sock.recv(4096)
-        assert answer == b"" or layout.Message.from_buffer_copy(answer).type == layout.MessageType.REFUSED
+        assert answer == b"" or join.Message.from_buffer_copy(answer).type == join.MessageType.REFUSED
     eventually(lambda: agent.descriptors() == before, "its descriptors are closed")
 
 
@@ -46,7 +48,7 @@ def test_an_empty_message_counts_as_the_end(agent: AgentProcess) -> None:
         assert sock.recv(1) == b""
 
 
-@pytest.mark.parametrize("data", [hello(), hello(layout.HELLO_RETURNS, 3, 3), b"junk", READY], ids=range(4))
+@pytest.mark.parametrize("data", [hello(), hello(join.HELLO_RETURNS, 3, 3), b"junk", READY], ids=range(4))
 def test_descriptors_that_nobody_asked_for_are_closed(agent: AgentProcess, data: bytes) -> None:
     before = agent.descriptors()
     zero = os.open("/dev/zero", os.O_RDWR)
@@ -54,7 +56,7 @@ def test_descriptors_that_nobody_asked_for_are_closed(agent: AgentProcess, data:
         with connect(agent.slot("be-0")) as sock:
             send_with_fds(sock, data, [zero] * count)
             answer = sock.recv(4096)
-            if answer and layout.Message.from_buffer_copy(answer).type == layout.MessageType.WELCOME:
+            if answer and join.Message.from_buffer_copy(answer).type == join.MessageType.WELCOME:
                 send_with_fds(sock, READY, [zero] * 253)
     os.close(zero)
     eventually(lambda: agent.descriptors() == before, "every descriptor is closed")
@@ -99,7 +101,7 @@ def _shout(directory: Path) -> None:
 
 
 def _report(directory: Path) -> None:
-    report = bytes(layout.Report(head(layout.MessageType.REPORT), 1, 0, b"\xff\x1b[2J" * 20))
+    report = bytes(join.Report(head(join.MessageType.REPORT), 1, 0, b"\xff\x1b[2J" * 20))
     with contextlib.suppress(Refused, OSError, EOFError), ProtocolClient(directory).join() as client:
         client.sock.setblocking(False)
         for _ in range(2000):

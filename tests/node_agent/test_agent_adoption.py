@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from orion.hook import layout
+from orion.hook import join, layout
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
@@ -65,7 +65,7 @@ def test_who_does_not_come_back_is_dropped_and_its_neighbours_told(agent: AgentP
         be.hear_until(set())
         with pytest.raises(Refused) as refusal:
             hp.come_back()
-        assert refusal.value.code is layout.Refusal.PAGES
+        assert refusal.value.code is join.Refusal.PAGES
 
 
 def test_a_client_returns_only_to_its_own_slot(agent: AgentProcess) -> None:
@@ -75,7 +75,7 @@ def test_a_client_returns_only_to_its_own_slot(agent: AgentProcess) -> None:
         client.directory = agent.slot("be-1")
         with pytest.raises(Refused) as refusal:
             client.come_back()
-        assert refusal.value.code is layout.Refusal.PAGES
+        assert refusal.value.code is join.Refusal.PAGES
         client.directory = agent.slot("be-0")
         assert client.come_back().returned == 1
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from orion.hook import layout
+from orion.hook import join, layout
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient, Refused, current_grant, current_policy
 
@@ -37,7 +37,7 @@ def test_a_client_gets_its_pages(agent: AgentProcess) -> None:
 def test_be_hears_of_hp_and_hp_of_nobody(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as be:
         answer = be.hear()
-        assert isinstance(answer, layout.Neighbours)
+        assert isinstance(answer, join.Neighbours)
         assert answer.count == 0
         with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-1")).join() as late:
             be.hear_until({hp.seat})
@@ -57,7 +57,7 @@ def test_be_hears_of_hp_and_hp_of_nobody(agent: AgentProcess) -> None:
 def test_a_page_is_shown_only_once_it_is_sealed(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join(ready=False) as hp, ProtocolClient(agent.slot("be-0")).join() as be:
         answer = be.hear()
-        assert isinstance(answer, layout.Neighbours)
+        assert isinstance(answer, join.Neighbours)
         assert answer.count == 0
         hp.ready()
         be.hear_until({hp.seat})
@@ -67,7 +67,7 @@ def test_a_page_is_shown_only_once_it_is_sealed(agent: AgentProcess) -> None:
 def test_another_layout_is_refused_with_a_sentence(agent: AgentProcess, oldest: int, newest: int) -> None:
     with pytest.raises(Refused, match="the agent speaks layouts 1 to 1") as refusal:
         ProtocolClient(agent.slot("be-0")).join(oldest=oldest, newest=newest)
-    assert refusal.value.code is layout.Refusal.LAYOUT
+    assert refusal.value.code is join.Refusal.LAYOUT
 
 
 def test_a_board_seats_512_and_keeps_places_for_quiet_slots(agent: AgentProcess) -> None:
@@ -77,7 +77,7 @@ def test_a_board_seats_512_and_keeps_places_for_quiet_slots(agent: AgentProcess)
             seats.add(stack.enter_context(ProtocolClient(agent.slot("be-0")).join()).seat)
         with pytest.raises(Refused) as refusal:
             ProtocolClient(agent.slot("be-0")).join()
-        assert refusal.value.code is layout.Refusal.FULL
+        assert refusal.value.code is join.Refusal.FULL
         for name in ("hp-0", *(f"be-{number}" for number in range(1, 8))):
             for _ in range(8):
                 seats.add(stack.enter_context(ProtocolClient(agent.slot(name)).join()).seat)
@@ -93,7 +93,7 @@ def test_a_slot_that_joins_too_often_waits_and_says_for_how_long(agent: AgentPro
 
     with pytest.raises(Refused) as refusal:
         join_again_and_again()
-    assert refusal.value.code is layout.Refusal.RATE
+    assert refusal.value.code is join.Refusal.RATE
     assert 0 < refusal.value.retry_ms < 5_000
     with ProtocolClient(agent.slot("be-1")).join():
         pass

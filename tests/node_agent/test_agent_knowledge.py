@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orion.hook import identity, layout
+from orion.hook import identity, join, layout
 from orion.node_agent import knowledge
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient, RequestRefused
@@ -33,18 +33,18 @@ def key(number: int) -> int:
     return identity.mix(number) & ~3 | 1
 
 
-def learnt(*entries: Entry, count: int | None = None) -> layout.Learnt:
-    message = layout.Learnt(head(layout.MessageType.LEARNT), len(entries) if count is None else count, 0)
+def learnt(*entries: Entry, count: int | None = None) -> join.Learnt:
+    message = join.Learnt(head(join.MessageType.LEARNT), len(entries) if count is None else count, 0)
     for index, entry in enumerate(entries):
-        message.entries[index] = layout.KnowledgeEntry(*entry)
+        message.entries[index] = join.KnowledgeEntry(*entry)
     return message
 
 
 def entries_in(table: bytes) -> list[Entry]:
-    header = layout.KnowledgeHeader.from_buffer_copy(table)
-    assert (header.magic, header.layout) == (layout.KNOWLEDGE_MAGIC, layout.KNOWLEDGE_LAYOUT)
+    header = join.KnowledgeHeader.from_buffer_copy(table)
+    assert (header.magic, header.layout) == (join.KNOWLEDGE_MAGIC, join.KNOWLEDGE_LAYOUT)
     entries = list(ENTRY.iter_unpack(table[16:]))
-    assert header.count == len(entries) <= layout.KNOWLEDGE_ENTRIES
+    assert header.count == len(entries) <= join.KNOWLEDGE_ENTRIES
     return entries
 
 
@@ -63,7 +63,7 @@ def test_only_what_is_plausible_is_taken(tmp_path: Path) -> None:
         (key(6), 600_000_001, 1, 0, 0),
         (key(7), 50, 1025, 0, 0),
         (key(8), 50, 1, 3, 0),
-        (key(9), 50, 1, 0, layout.KNOWN_PROFILE),
+        (key(9), 50, 1, 0, join.KNOWN_PROFILE),
     ]
     assert known.table() == -1
     assert known.merge(learnt(*good, *bad)) == 2
@@ -102,8 +102,8 @@ def test_rows_of_a_profile(tmp_path: Path) -> None:
     gemm, gemv = key(100), key(101)
     known.set_profile([Kernel(gemm), Kernel(gemm, duration_ns=5), Kernel(gemv, sms=0, duration_ns=0)])
     assert entries_in(table_of(known)) == [
-        (gemm, 18_000, 132, layout.KernelClass.COMPUTE, layout.KNOWN_PROFILE),
-        (gemv, 0, 0, layout.KernelClass.COMPUTE, layout.KNOWN_PROFILE),
+        (gemm, 18_000, 132, layout.KernelClass.COMPUTE, join.KNOWN_PROFILE),
+        (gemv, 0, 0, layout.KernelClass.COMPUTE, join.KNOWN_PROFILE),
         (key(1), 50, 1, 0, 0),
     ]
     assert (known.profiled, known.learnt) == (2, 1)
@@ -120,7 +120,7 @@ def test_rows_of_a_profile(tmp_path: Path) -> None:
     known.set_profile([])
     assert len(known) == 1
     known.set_profile(Kernel(key(number)) for number in range(20_000))
-    assert len(known) == layout.KNOWLEDGE_ENTRIES
+    assert len(known) == join.KNOWLEDGE_ENTRIES
 
 
 def test_it_is_saved_now_and_then_and_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,14 +175,14 @@ def tell(client: ProtocolClient, *entries: Entry) -> None:
 def taught(agent: AgentProcess, slot: str) -> list[Entry]:
     """What a new client of a slot is given before it hears of its neighbours."""
     with ProtocolClient(agent.slot(slot)).join() as client:
-        while not isinstance(client.hear(), layout.Neighbours):
+        while not isinstance(client.hear(), join.Neighbours):
             pass
         return entries_in(client.knowledge) if client.knowledge else []
 
 
 def test_clients_of_a_slot_begin_with_what_others_learnt(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as client:
-        assert client.welcome.offers & layout.OFFERS_KNOWLEDGE
+        assert client.welcome.offers & join.OFFERS_KNOWLEDGE
         tell(client, (key(1), 50, 1, 0, 0))
         eventually(lambda: taught(agent, "be-0") == [(key(1), 50, 1, 0, 0)], "what was told is known")
     assert taught(agent, "be-1") == []
@@ -232,11 +232,11 @@ def row(number: int, **more: int) -> agent_pb2.ProfileRow:
 def test_administrators_give_a_profile(agent: AgentProcess) -> None:
     rows = [row(1), row(2, duration_ns=0, sms=0)]
     told = [
-        (key(1), 18_000, 132, layout.KernelClass.COMPUTE, layout.KNOWN_PROFILE),
-        (key(2), 0, 0, layout.KernelClass.COMPUTE, layout.KNOWN_PROFILE),
+        (key(1), 18_000, 132, layout.KernelClass.COMPUTE, join.KNOWN_PROFILE),
+        (key(2), 0, 0, layout.KernelClass.COMPUTE, join.KNOWN_PROFILE),
     ]
     with ProtocolClient(agent.slot("be-0")).join() as client, AgentClient(agent.root) as administrator:
-        while not isinstance(client.hear(), layout.Neighbours):
+        while not isinstance(client.hear(), join.Neighbours):
             pass
         slot = administrator.set_profile(GPU, "be-0", rows)
         assert (slot.name, slot.profile_kernels, slot.learnt_kernels) == ("be-0", 2, 0)
@@ -258,7 +258,7 @@ def test_administrators_give_a_profile(agent: AgentProcess) -> None:
         ("be-77", [row(1)], "no slot 'be-77'"),
         ("be-0", [agent_pb2.ProfileRow()], "is no identity"),
         ("be-0", [agent_pb2.ProfileRow(identity=key(1), kernel_class=7)], "kernel_class"),  # type: ignore[arg-type]
-        ("be-0", [row(number) for number in range(layout.KNOWLEDGE_ENTRIES + 1)], "at most 8192"),
+        ("be-0", [row(number) for number in range(join.KNOWLEDGE_ENTRIES + 1)], "at most 8192"),
     ],
     ids=["slot", "identity", "class", "many"],
 )

@@ -5,7 +5,7 @@ from ctypes import sizeof
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orion.hook import layout
+from orion.hook import join, layout
 from orion.node_agent import messages, pages
 from orion.node_agent.messages import MalformedMessage
 
@@ -15,13 +15,13 @@ PAGE = st.binary(min_size=1, max_size=512).map(
 )
 HEAD = st.builds(
     lambda magic, kind: magic.to_bytes(4, "little") + kind.to_bytes(4, "little"),
-    st.sampled_from([layout.MESSAGE_MAGIC, 0]),
+    st.sampled_from([join.MESSAGE_MAGIC, 0]),
     st.integers(0, 20),
 )
-LENGTHS = st.sampled_from([0, 8, 120, 56, sizeof(layout.Neighbours) - 8])
+LENGTHS = st.sampled_from([0, 8, 120, 56, sizeof(join.Neighbours) - 8])
 
 
-@given(st.binary(max_size=layout.MESSAGE_MAX + 1))
+@given(st.binary(max_size=join.MESSAGE_MAX + 1))
 def test_any_bytes(data: bytes) -> None:
     _parse(data)
 
@@ -40,9 +40,9 @@ def _parse(data: bytes) -> None:
         assert not returns
         return
     assert bytes(message) == data
-    if isinstance(message, layout.Hello):
+    if isinstance(message, join.Hello):
         messages.printable(message.command, 16)
-    if isinstance(message, layout.Report):
+    if isinstance(message, join.Report):
         messages.printable(message.text, 112)
 
 
@@ -74,13 +74,13 @@ def test_any_busy_page(content: bytes) -> None:
     assert page.owner_died == bool(raw.alive & layout.FUTEX_OWNER_DIED)
 
 
-@given(st.text(max_size=300), st.sampled_from(list(layout.Refusal)), st.integers(0, 2**32 - 1))
-def test_any_refusal_can_be_said(sentence: str, code: layout.Refusal, retry_ms: int) -> None:
-    message = layout.Refused.from_buffer_copy(messages.refused(code, sentence, retry_ms))
+@given(st.text(max_size=300), st.sampled_from(list(join.Refusal)), st.integers(0, 2**32 - 1))
+def test_any_refusal_can_be_said(sentence: str, code: join.Refusal, retry_ms: int) -> None:
+    message = join.Refused.from_buffer_copy(messages.refused(code, sentence, retry_ms))
     assert (message.code, message.retry_ms) == (code, retry_ms)
 
 
-@given(st.lists(st.tuples(st.integers(0, 511), st.integers(1, 2**32 - 1)), max_size=layout.FDS_MAX))
+@given(st.lists(st.tuples(st.integers(0, 511), st.integers(1, 2**32 - 1)), max_size=join.FDS_MAX))
 def test_places_are_listed(seats: list[tuple[int, int]]) -> None:
-    message = layout.Gone.from_buffer_copy(messages.places(layout.MessageType.GONE, seats))
+    message = join.Gone.from_buffer_copy(messages.places(join.MessageType.GONE, seats))
     assert [(each.place, each.generation) for each in message.places[: message.count]] == seats

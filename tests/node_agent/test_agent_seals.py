@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orion.hook import layout
+from orion.hook import join, layout
 from tests.node_agent.conftest import AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient, Refused
 
@@ -134,7 +134,7 @@ def test_a_returning_page_must_be_the_one_that_was_given(agent: AgentProcess) ->
             client.busy.fd = forged
             with pytest.raises((Refused, EOFError)) as refusal:
                 client.come_back()
-            assert not isinstance(refusal.value, Refused) or refusal.value.code is layout.Refusal.PAGES
+            assert not isinstance(refusal.value, Refused) or refusal.value.code is join.Refusal.PAGES
         client.busy.fd = own
         for fd in (unsealed, reading, writing):
             os.close(fd)

@@ -59,6 +59,14 @@ def test_a_memory_that_cannot_be_read_is_none(tmp_path: Path, content: bytes) ->
     assert Cordons(file).verdict(OPEN) == FINE
 
 
+def test_what_was_heard_before_the_node_booted_counts_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Cordons(tmp_path / "cordons.json").hear([])
+    monkeypatch.setattr(cordons, "boot_id", lambda: "another")
+    assert Cordons(tmp_path / "cordons.json").verdict(OPEN).reason == "CordonUnknown"
+
+
 def test_a_root_that_is_full_costs_the_memory_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     kept = Cordons(tmp_path / "none" / "cordons.json")
     kept.hear([CLOSED])

@@ -28,7 +28,7 @@ from orion.node_agent.cluster.strangers import Found
 from orion.node_agent.conditions import Condition
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.holders import Holder
-from orion.node_agent.mps.modes import Pending
+from orion.node_agent.mps.pending import Pending
 from orion.node_agent.offering import Verdict
 from orion.node_agent.settings import PolicySettings
 from orion.node_agent.snapshots import ClientView, GpuView, SlotView

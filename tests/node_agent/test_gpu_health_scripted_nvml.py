@@ -1,9 +1,7 @@
 """What the agent makes of a driver that fails: of a scripted NVML, as there is none where this runs."""
 
 import asyncio
-import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,14 +12,8 @@ from orion.node_agent.gpus.keeper import GONE, HealthKeeper
 from orion.node_agent.gpus.nvml import NvmlGpus
 from orion.node_agent.gpus.xids import CAUSED_BY_PROGRAMS
 from tests.node_agent import scripted_nvml
-from tests.node_agent.scripted_nvml import ScriptedGpu, ScriptedNvml, uuid
-
-
-@pytest.fixture
-def nvml(monkeypatch: pytest.MonkeyPatch) -> ScriptedNvml:
-    library = ScriptedNvml(ScriptedGpu(peers=(1,)), ScriptedGpu(peers=(0,)), ScriptedGpu())
-    monkeypatch.setitem(sys.modules, "pynvml", library)
-    return library
+from tests.node_agent.conftest import look_until
+from tests.node_agent.scripted_nvml import ScriptedNvml, uuid
 
 
 @pytest.fixture
@@ -104,14 +96,6 @@ def test_an_error_of_a_gpu_that_cannot_be_told_concerns_all(nvml: ScriptedNvml) 
 PATIENCE = Patience(doubts=3, looks=2, hold_s=0.0)
 
 
-async def _look_until(keeper: HealthKeeper, condition: Callable[[], bool]) -> None:
-    for _ in range(200):
-        if condition():
-            return
-        await keeper.look()
-    raise AssertionError("never")
-
-
 def test_the_keeper_finds_a_driver_that_comes_late_and_is_loaded_again(
     nvml: ScriptedNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,15 +110,15 @@ def test_the_keeper_finds_a_driver_that_comes_late_and_is_loaded_again(
         assert not found
         assert keeper.verdict(uuid(0)) == GONE
         nvml.away = 0
-        await _look_until(keeper, lambda: len(found) == 3)
+        await look_until(keeper, lambda: len(found) == 3)
         assert keeper.verdict(uuid(0)).healthy
         nvml.away = scripted_nvml.DRIVER_NOT_LOADED
-        await _look_until(keeper, lambda: keeper.verdict(uuid(0)).reason == "DriverAway")
+        await look_until(keeper, lambda: keeper.verdict(uuid(0)).reason == "DriverAway")
         nvml.away = 0
-        await _look_until(keeper, lambda: keeper.verdict(uuid(0)).healthy)
+        await look_until(keeper, lambda: keeper.verdict(uuid(0)).healthy)
         del nvml.gpus[2]
         nvml.gpus[0].trouble = scripted_nvml.LOST  # so that it asks which there are
-        await _look_until(keeper, lambda: keeper.verdict(uuid(2)).reason == "GPUGone")
+        await look_until(keeper, lambda: keeper.verdict(uuid(2)).reason == "GPUGone")
         assert len(found) == 3
         assert changes
 
@@ -162,7 +146,7 @@ def test_a_driver_that_hangs_makes_its_gpus_unhealthy_until_it_answers(
         assert keeper.verdict(uuid(0)).reason == "DriverHangs"
         goes_on.set()
         await looking
-        await _look_until(keeper, lambda: keeper.verdict(uuid(0)).healthy)
+        await look_until(keeper, lambda: keeper.verdict(uuid(0)).healthy)
 
     asyncio.run(scenario())
 

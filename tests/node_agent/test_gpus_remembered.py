@@ -1,6 +1,5 @@
 """Which GPUs an agent serves whose driver comes late, hangs, or was there before: of a scripted NVML."""
 
-import sys
 import threading
 from pathlib import Path
 
@@ -12,14 +11,7 @@ from orion.node_agent.gpus.nvml import NvmlGpus
 from orion.node_agent.gpus.remembering import RememberingGpus
 from orion.node_agent.state import boot_id
 from tests.node_agent import scripted_nvml
-from tests.node_agent.scripted_nvml import ScriptedGpu, ScriptedNvml
-
-
-@pytest.fixture
-def nvml(monkeypatch: pytest.MonkeyPatch) -> ScriptedNvml:
-    library = ScriptedNvml(ScriptedGpu(peers=(1,)), ScriptedGpu(peers=(0,)), ScriptedGpu())
-    monkeypatch.setitem(sys.modules, "pynvml", library)
-    return library
+from tests.node_agent.scripted_nvml import ScriptedNvml
 
 
 def test_without_the_driver_those_found_last_are_served(nvml: ScriptedNvml, tmp_path: Path) -> None:

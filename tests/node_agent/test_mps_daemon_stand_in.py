@@ -7,84 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
+from orion.node_agent.mps.folder import Phase, State, Wanted
+from tests.node_agent.mps_daemon import GPU, OTHER, SERVES, MpsDaemon, lives
 from tests.waiting import DEADLINE, eventually
 
-GPU, OTHER = "GPU-00000000-0000-4000-8000-000000000000", "GPU-00000001-0000-4000-8000-000000000000"
 
-SCRIPT = """#!/bin/sh
-echo "$@" >> {told}
-[ "$1" = -f ] || {{ read -r question; echo; exit 0; }}
-{body}
-"""
-SERVES = 'touch "$CUDA_MPS_PIPE_DIRECTORY/control"; exec sleep 1000'
-
-
-class Daemon:
-    """`orion mps-daemon` on a root of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.root, self.folder = folder / "root", MpsFolder(folder / "root")
-        self.programs, self.told = folder / "bin", folder / "told"
-        self._log = folder / "log"
-        self.environment = {**os.environ, "PATH": f"{self.programs}:/usr/bin:/bin"}
-        self.process: subprocess.Popen[bytes] | None = None
-        self.programs.mkdir()
-
-    def start(self, *options: str) -> None:
-        command = [sys.executable, "-m", "orion.cli", "mps-daemon", "--root", str(self.root), *options]
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
-        eventually(self.folder.daemon_lives, "it runs")
-
-    def write_program(self, body: str) -> None:
-        """Be what the daemon finds as NVIDIA's program: `body` is what it does with -f."""
-        for name in ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server"):
-            fresh = self.programs / f".{name}"
-            fresh.write_text(SCRIPT.format(told=self.told, body=body))
-            fresh.chmod(0o755)
-            fresh.rename(self.programs / name)
-
-    def state(self, uuid: str = GPU) -> State | None:
-        return self.folder.state(uuid)
-
-    def until(self, phase: Phase | None, uuid: str = GPU) -> State | None:
-        found: list[State | None] = []
-
-        def there() -> bool:
-            found.append(self.state(uuid))
-            return (found[-1].phase if found[-1] else None) is phase
-
-        eventually(there, f"{uuid} is {phase}: {self._log.read_text()}")
-        return found[-1]
-
-    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        assert self.process is not None
-        self.process.send_signal(number)
-        return self.process.wait(DEADLINE)
-
-
-@pytest.fixture
-def daemon(socket_folder: Path) -> Iterator[Daemon]:
-    made = Daemon(socket_folder)
-    yield made
-    if made.process is not None and made.process.poll() is None:
-        made.end()
-
-
-def lives(process_id: int) -> bool:
-    try:
-        return "State:\tZ" not in Path(f"/proc/{process_id}/status").read_text()
-    except OSError:
-        return False
-
-
-def test_a_stand_in_runs_for_each_gpu_that_is_wanted_and_no_other(daemon: Daemon) -> None:
+def test_a_stand_in_runs_for_each_gpu_that_is_wanted_and_no_other(daemon: MpsDaemon) -> None:
     daemon.start()
     assert daemon.state() is None
     for uuid in (GPU, OTHER):
@@ -102,22 +33,22 @@ def test_a_stand_in_runs_for_each_gpu_that_is_wanted_and_no_other(daemon: Daemon
     assert lives(second.process_id)
 
 
-def test_a_stand_in_that_dies_is_said_and_started_again(daemon: Daemon) -> None:
+def test_a_stand_in_that_dies_is_said_and_started_again(daemon: MpsDaemon) -> None:
     daemon.start()
     daemon.folder.want(GPU, Wanted(simulated=True))
     before = daemon.until(Phase.RUNNING)
     assert before is not None
     os.kill(before.process_id, signal.SIGKILL)
-    failed = daemon.until(Phase.FAILED)
-    assert failed is not None
-    assert failed.message == "nvidia-cuda-mps-control ended by signal 9"
+    # Not for FAILED, which is over in half a second.
+    eventually(lambda: (now := daemon.state()) is not None and now.failures and now.process_id, "it is started again")
     after = daemon.until(Phase.RUNNING)
     assert after is not None
-    assert after.process_id != before.process_id
+    assert after.failures == 1
     assert after.since > before.since
+    assert f"{GPU}: nvidia-cuda-mps-control ended by signal 9" in daemon.log
 
 
-def test_without_the_programs_it_says_so_and_finds_the_stand_in_later(daemon: Daemon) -> None:
+def test_without_the_programs_it_says_so_and_finds_the_stand_in_later(daemon: MpsDaemon) -> None:
     daemon.start("--driver-root", "/nowhere")
     daemon.folder.want(GPU, Wanted())
     failed = daemon.until(Phase.FAILED)
@@ -127,7 +58,7 @@ def test_without_the_programs_it_says_so_and_finds_the_stand_in_later(daemon: Da
     daemon.until(Phase.RUNNING)
 
 
-def test_a_stand_in_that_refuses_the_option_of_several_users_runs_without(daemon: Daemon) -> None:
+def test_a_stand_in_that_refuses_the_option_of_several_users_runs_without(daemon: MpsDaemon) -> None:
     daemon.write_program(f'[ "$2" = "" ] || {{ echo "invalid option $2"; exit 1; }}; {SERVES}')
     daemon.start()
     daemon.folder.want(GPU, Wanted())
@@ -138,7 +69,7 @@ def test_a_stand_in_that_refuses_the_option_of_several_users_runs_without(daemon
     assert told == (["-f -multiuser-server", "-f"] if os.geteuid() == 0 else ["-f"])
 
 
-def test_a_stand_in_that_fails_for_another_reason_keeps_the_option_of_several_users(daemon: Daemon) -> None:
+def test_a_stand_in_that_fails_for_another_reason_keeps_the_option_of_several_users(daemon: MpsDaemon) -> None:
     once = daemon.root / "failed"
     daemon.write_program(f'[ -e {once} ] || {{ touch {once}; echo "device busy"; exit 1; }}; {SERVES}')
     daemon.start()
@@ -149,7 +80,7 @@ def test_a_stand_in_that_fails_for_another_reason_keeps_the_option_of_several_us
     assert state.several_users == (os.geteuid() == 0)
 
 
-def test_the_words_of_a_stand_in_that_does_not_come_up_are_said(daemon: Daemon) -> None:
+def test_the_words_of_a_stand_in_that_does_not_come_up_are_said(daemon: MpsDaemon) -> None:
     daemon.write_program('echo "An instance of this daemon is already running" >&2; exit 1')
     daemon.start()
     daemon.folder.want(GPU, Wanted())
@@ -160,7 +91,9 @@ def test_the_words_of_a_stand_in_that_does_not_come_up_are_said(daemon: Daemon) 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_its_end_is_that_of_the_stand_ins_and_its_word_no_longer_counts(daemon: Daemon, number: signal.Signals) -> None:
+def test_its_end_is_that_of_the_stand_ins_and_its_word_no_longer_counts(
+    daemon: MpsDaemon, number: signal.Signals
+) -> None:
     daemon.start()
     daemon.folder.want(GPU, Wanted(simulated=True))
     state = daemon.until(Phase.RUNNING)
@@ -175,7 +108,7 @@ def test_its_end_is_that_of_the_stand_ins_and_its_word_no_longer_counts(daemon: 
     assert after.process_id != state.process_id
 
 
-def test_one_daemon_a_root_and_the_next_one_waits_for_the_one_before(daemon: Daemon) -> None:
+def test_one_daemon_a_root_and_the_next_one_waits_for_the_one_before(daemon: MpsDaemon) -> None:
     daemon.start()
     command = [sys.executable, "-m", "orion.cli", "mps-daemon", "--root", str(daemon.root)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as second:
@@ -188,7 +121,7 @@ def test_one_daemon_a_root_and_the_next_one_waits_for_the_one_before(daemon: Dae
     assert not daemon.folder.daemon_lives()
 
 
-def test_a_file_that_makes_no_sense_ends_nothing(daemon: Daemon) -> None:
+def test_a_file_that_makes_no_sense_ends_nothing(daemon: MpsDaemon) -> None:
     daemon.start()
     daemon.folder.want(GPU, Wanted(simulated=True))
     daemon.until(Phase.RUNNING)

@@ -234,6 +234,34 @@ async def test_after_a_reboot_it_is_in_the_mode_of_before_though_its_slots_are_h
     assert in_cluster.modes.mode(GPU) == "mps"
 
 
+async def test_after_a_reboot_containers_wait_for_the_mps_daemon(in_cluster: Case) -> None:
+    in_cluster.hold()
+    in_cluster.modes.want(GPU, "mps", before="mps")
+    assert (in_cluster.pending, in_cluster.closed) == ("NotAvailable", "ModeNotAvailable")
+    with pytest.raises(Conflict, match="no MPS daemon runs on the node"):
+        await in_cluster.modes.settled(GPU, 0.0)
+    in_cluster.daemon_begins()
+    in_cluster.modes.look()
+    assert in_cluster.asked
+    in_cluster.daemon_says(RUNS)
+    await in_cluster.modes.settled(GPU)
+    assert in_cluster.modes.mode(GPU) == "mps"
+
+
+async def test_after_a_reboot_without_an_mps_daemon_containers_start_after_a_while(
+    in_cluster: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_cluster.hold()
+    in_cluster.modes.want(GPU, "mps", before="mps")
+    later = time.monotonic() + 600
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    await in_cluster.modes.settled(GPU)
+    assert (in_cluster.modes.mode(GPU), in_cluster.closed) == ("timeslice", "")
+    in_cluster.daemon_begins()
+    in_cluster.modes.look()
+    assert (in_cluster.asked, in_cluster.pending) == (False, "ClientsPresent")
+
+
 async def test_after_a_container_has_started_the_mode_of_before_waits_like_any_other(in_cluster: Case) -> None:
     in_cluster.daemon_begins()
     in_cluster.hold()

@@ -125,9 +125,10 @@ def test_a_process_has_time_to_join_and_changes_are_told_once(world: World) -> N
     assert world.changes == 1
 
 
-def test_the_mps_server_is_nobodys_stranger_but_its_name_excuses_no_tenant(world: World) -> None:
-    world.here[5] = Process(5, 1, "nvidia-cuda-mps", "")
-    world.here[6] = Process(6, 1, "nvidia-cuda-mps", POD)
+@pytest.mark.parametrize("name", ["nvidia-cuda-mps", "orion-switching"])
+def test_the_mps_server_is_nobodys_stranger_but_its_name_excuses_no_tenant(world: World, name: str) -> None:
+    world.here[5] = Process(5, 1, name, "")
+    world.here[6] = Process(6, 1, name, POD)
     assert look(world) == []
     world.held = (HeldSlot(UUID, "be-0", Priority.BE, world.pods[POD]),)
     assert [row["processId"] for row in look(world)] == [6]

@@ -1,0 +1,117 @@
+"""Refreshing a GPU in mode mps: a process beside its clients whose context has the GPU for a moment, again and again.
+
+After each such switch the clients' small kernels begin faster for a while (orion.hook.switching says what is known of
+it). It is a favour to them and never their condition: without memory for its context, a driver or the right compute
+mode the control daemon runs as well. So whatever befalls the process is said, once, and it is started again after a
+while, each time a longer one.
+
+Refused: `orion.hook.switching.Switcher`, which waits for its process, up to half a minute; a loop must not, and a
+thread that does cannot be cancelled when the daemon is to end.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from orion.hook import switching
+from orion.node_agent.mps import driver_libraries
+from orion.node_agent.mps.control import PROGRAM
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS = (10.0, 300.0)
+""" Between two starts: the first, and the longest, which is also how long one has to run for the next to be short. """
+_END_SECONDS = 5.0
+
+
+class Refresher:
+    """Refreshes one GPU while its control daemon runs.
+
+    Args:
+        uuid: the GPU's.
+        milliseconds: between two switches; 0: never.
+        driver_root: where the driver is seen, if not in this process's own root.
+    """
+
+    def __init__(self, uuid: str, milliseconds: float, driver_root: Path) -> None:
+        self._uuid, self._milliseconds, self._driver_root = uuid, milliseconds, driver_root
+        self._said = ""
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Refresh the GPU for as long as the context lasts; raises nothing of its own."""
+        keeping = asyncio.create_task(self._keep()) if self._milliseconds else None
+        try:
+            yield
+        finally:
+            if keeping is not None:
+                keeping.cancel()
+                await asyncio.wait([keeping])
+
+    async def _keep(self) -> None:
+        pause, longest = _PAUSE_SECONDS
+        while True:
+            began = time.monotonic()
+            try:
+                failure = await self._once()
+            except Exception as error:  # whatever it is, the control daemon goes on, and so does this
+                failure = repr(error)
+            if time.monotonic() - began > longest:
+                pause = _PAUSE_SECONDS[0]
+            self._say(logging.WARNING, f"is not refreshed, and that is tried again: {failure}")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, longest)
+
+    async def _once(self) -> str:
+        """Run the process once; return why it ended."""
+        environment = switching.environment(self._uuid, os.environ)
+        with contextlib.ExitStack() as while_it_runs:
+            if shutil.which(PROGRAM) is None and self._driver_root != Path("/"):
+                folder = while_it_runs.enter_context(driver_libraries.linked(self._driver_root))
+                if folder is None:
+                    return f"there is no CUDA driver below {self._driver_root}"
+                environment["LD_LIBRARY_PATH"] = str(folder)
+            process = await asyncio.create_subprocess_exec(
+                *switching.COMMAND, env=environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            try:
+                return await self._follow(process)
+            finally:
+                await _end(process)
+
+    async def _follow(self, process: asyncio.subprocess.Process) -> str:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        words = "it said nothing"
+        try:
+            async with asyncio.timeout(switching.START_SECONDS) as limit:
+                process.stdin.write(f"every {self._milliseconds:g}\n".encode())
+                async for line in process.stdout:
+                    words = line.decode(errors="replace").strip() or words
+                    if words == "every":
+                        limit.reschedule(None)
+                        words = "its process ended"
+                        self._say(logging.INFO, f"is refreshed every {self._milliseconds:g} ms")
+        except TimeoutError:
+            return f"no context of its own for {switching.START_SECONDS:g} s"
+        return words
+
+    def _say(self, level: int, what: str) -> None:
+        if what != self._said:
+            _log.log(level, "mps: %s: %s", self._uuid, what)
+            self._said = what
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End it; one that the driver holds in the kernel is not waited for: it ends once it is let go."""
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_END_SECONDS):
+            await process.wait()

@@ -1,0 +1,48 @@
+"""What the kubelet's probes hear of an agent, from its state alone.
+
+The kubelet ends an agent that is said not to be healthy. So that is only said where the next one would be better off:
+nobody looks after the boards; a socket is gone that processes or the device plugin come by; the driver was replaced,
+and this process has loaded the library of the one before. (An event loop that is stuck says nothing, which the kubelet
+takes for the same.) A driver that hangs, an API server or a kubelet that is away, a full disk: the next agent would
+find them too, and know less.
+
+A rolling update goes on to the next node when an agent is ready: when it has heard once from everybody whom it needs.
+Later silences take that back no more; what was known stands through them.
+"""
+
+from orion.node_agent.agent import Agent
+from orion.node_agent.service import AdministratorsServer
+
+_LOOK_SECONDS = 30.0
+""" The boards are looked at twice a second and more. """
+
+
+class Probes:
+    """The answers of one agent; empty texts are good news.
+
+    Args:
+        agent: whose.
+        administrators: its server.
+    """
+
+    def __init__(self, agent: Agent, administrators: AdministratorsServer) -> None:
+        self._agent, self._administrators = agent, administrators
+        self._heard = False
+
+    def unhealthy(self) -> str:
+        """Return why a restart would help, as a sentence."""
+        unseen = self._agent.looking.seconds_since
+        if unseen > _LOOK_SECONDS:
+            return f"the boards have not been looked after for {unseen:.0f} s"
+        if not self._administrators.is_there:
+            return f"the socket {self._administrators.path} is gone"
+        for uuid, gpu in self._agent.gpus.items():
+            if (name := gpu.joining.gone()) is not None:
+                return f"the socket of slot {name} of GPU {uuid} is gone"
+        return self._agent.source.needs_restart()
+
+    def unready(self) -> str:
+        """Return what the agent still waits for, or why it is not healthy, as a sentence."""
+        waits = "" if self._heard else self._agent.holders.waits_for()
+        self._heard = not waits
+        return self.unhealthy() or waits

@@ -1,0 +1,89 @@
+"""A control plane that writes down what one user asks of it: are all of the rights used that a file gives him?"""
+
+import contextlib
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes import client
+
+from tests.cluster.conftest import client_for
+from tools.cluster import binaries
+from tools.cluster.control_plane import ControlPlane
+
+Right = tuple[str, str, str]
+""" Group, resource with its subresource, verb. """
+
+
+class AuditedPlane:
+    """One control plane under an audit of one user; `kubeconfig` is that user's, `api` the administrator's."""
+
+    def __init__(self, plane: ControlPlane, log: Path, api: client.ApiClient, kubeconfig: Path) -> None:
+        self.plane, self.api, self.kubeconfig, self._log = plane, api, kubeconfig, log
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return what was asked; the last line may be half written."""
+        lines = self._log.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def asked(self) -> set[Right]:
+        """Return the rights that all requests took; what everybody may ask is left out."""
+        found = set()
+        for line in self.lines():
+            reference = line.get("objectRef")
+            if reference and "resource" in reference:
+                resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
+                found.add((reference.get("apiGroup", ""), resource, line["verb"]))
+        return found
+
+    def refused(self) -> list[dict[str, Any]]:
+        """Return what was asked and forbidden."""
+        return [line for line in self.lines() if line["responseStatus"]["code"] == 403]
+
+
+@contextlib.contextmanager
+def audited_plane(user: str, folder: Path) -> Iterator[AuditedPlane]:
+    """Run a control plane until the end of the block; `folder` holds its files."""
+    log, policy, program = (folder / name for name in ("audit.log", "audit.yaml", "kube-apiserver"))
+    rules = {"omitStages": ["RequestReceived"], "rules": [{"level": "Metadata", "users": [user]}, {"level": "None"}]}
+    policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", **rules}))
+    programs = dict(binaries.find_all())
+    options = f"--audit-policy-file={policy} --audit-log-path={log}"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(str(programs["kube-apiserver"]))} "$@" {options}\n')
+    program.chmod(0o700)
+    plane = ControlPlane(folder / "plane", programs | {"kube-apiserver": program})
+    with plane, client_for(plane.access.kubeconfig) as api:
+        yield AuditedPlane(plane, log, api, plane.access.kubeconfig_for(user, [], folder / "user.kubeconfig"))
+
+
+def granted(roles: Path) -> set[Right]:
+    """Return all that a file of the chart's roles allows."""
+    return {
+        (group, resource, verb)
+        for document in yaml.safe_load_all(roles.read_text())
+        for rule in document["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def bind(api: client.ApiClient, roles: Path, user: str, namespace: str) -> None:
+    """Let a user do what a file of the chart's roles says, and no more; a Role holds in `namespace`."""
+    rights = client.RbacAuthorizationV1Api(api)
+    subjects = [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}]
+    for document in yaml.safe_load_all(roles.read_text()):
+        kind, name = document["kind"], document["metadata"]["name"]
+        reference = {"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+        if kind == "ClusterRole":
+            with contextlib.suppress(client.ApiException):  # of another test of the same control plane
+                rights.create_cluster_role(document)
+            binding = {"metadata": {"name": f"{name}-{namespace}"}, "roleRef": reference, "subjects": subjects}
+            rights.create_cluster_role_binding(binding)
+        else:
+            rights.create_namespaced_role(namespace, document)
+            binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
+            rights.create_namespaced_role_binding(namespace, binding)

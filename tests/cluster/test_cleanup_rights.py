@@ -1,0 +1,134 @@
+"""What an uninstall's Job does, under exactly the rights that the chart gives it, while the chart's policies hold."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client
+
+from tests.cluster import api_types
+from tests.cluster.audited_plane import AuditedPlane, audited_plane, bind, granted
+from tests.cluster.conftest import client_for
+from tests.cluster.operator_process import apply
+from tests.cluster.waiting import eventually
+from tools.cluster import helm
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+FILES = helm.CHART / "files"
+ROLE = FILES / "cleanup-role.yaml"
+USER = "system:serviceaccount:default:orion-cleanup"
+GROUP, VERSION, GPU, TEST = "orion.gpu", "v1alpha1", "gpu-00000000-0000-4000-8000-000000000000", "orion-test-slot"
+ASKED_BY_POLICY = {(GROUP, "gpudevices", "release")}
+LABELS = {"orion/gpus": "1", "orion/mode": "timeslice", "orion.gpu/enabled": "true"}
+
+
+@pytest.fixture
+def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
+    """A cluster that Orion has been at work in, with its policies: an API server may know them for a moment longer."""
+    with audited_plane(USER, tmp_path) as plane:
+        api_types.establish(plane.api)
+        for path in FILES.glob("*-policy.yaml"):
+            apply(plane.plane.access.kubeconfig, path)
+        bind(plane.api, ROLE, USER, "default")
+        leave_what_orion_leaves(plane.api)
+        until_policies_hold(plane.api)
+        yield plane
+
+
+def leave_what_orion_leaves(api: client.ApiClient) -> None:
+    """Make a node, a GPU, a share and a finished test as they are when Orion has gone."""
+    objects, core = client.CustomObjectsApi(api), client.CoreV1Api(api)
+    core.create_node({"metadata": {"name": "node", "labels": LABELS}})
+    gone = {"orion.gpu/hp": "0", "cpu": "4"}
+    core.patch_node_status("node", {"status": {"capacity": gone, "allocatable": gone}})
+    meta = {"apiVersion": f"{GROUP}/{VERSION}"}
+    device = {**meta, "kind": "GPUDevice", "metadata": {"name": GPU}, "spec": {"cordon": True}}
+    objects.create_cluster_custom_object(GROUP, VERSION, "gpudevices", device)
+    said = {"status": {"node": "node", "health": "Healthy", "clientCount": 2}}
+    objects.patch_cluster_custom_object_status(GROUP, VERSION, "gpudevices", GPU, said)
+    for name in ("mild", TEST):
+        share = {**meta, "kind": "GPUShare", "metadata": {"name": name}, "spec": {"priority": "be"}}
+        objects.create_namespaced_custom_object(GROUP, VERSION, "default", "gpushares", share)
+    said = {"status": {"pods": {"governed": 1}}}
+    objects.patch_namespaced_custom_object_status(GROUP, VERSION, "default", "gpushares", "mild", said)
+    spec = {"containers": [{"name": "tenant", "image": "none"}]}
+    core.create_namespaced_pod("default", {"metadata": {"name": TEST}, "spec": spec})
+
+
+def until_policies_hold(api: client.ApiClient) -> None:
+    """Return when what RBAC would allow to say of a GPU is refused, for the policy keeps agents to their node."""
+    somebody = client.CustomObjectsApi(client.ApiClient(api.configuration, "Impersonate-User", USER))
+
+    def refused() -> bool:
+        try:
+            somebody.patch_cluster_custom_object_status(GROUP, VERSION, "gpudevices", GPU, {"status": {"index": 1}})
+        except client.ApiException as refusal:
+            return "whose token says the node" in refusal.body
+        return False
+
+    eventually(refused)
+
+
+def cleanup(kubeconfig: Path, *options: str) -> dict[str, Any]:
+    """Run the command as the Job does, and return what it says."""
+    command = [sys.executable, "-m", "orion.cli", "cleanup", "--kubeconfig", str(kubeconfig), "--json", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout, done.stderr
+    said: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == (1 if said["failed"] else 0)
+    return said
+
+
+def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane) -> None:
+    said = cleanup(audited.kubeconfig, f"--test=default/{TEST}")
+    assert said == {
+        "dryRun": False,
+        "nodes": {"node": ["orion/gpus", "orion/mode"]},
+        "gpus": [GPU],
+        "shares": ["default/mild"],
+        "deleted": [f"pods/{TEST}", f"gpushares/{TEST}"],
+        "failed": [],
+    }
+    objects = client.CustomObjectsApi(audited.api)
+    device: Any = objects.get_cluster_custom_object(GROUP, VERSION, "gpudevices", GPU)
+    assert (device["spec"]["cordon"], device["status"]["health"], device["status"]["node"]) == (True, "Unknown", "node")
+    left = client.CoreV1Api(audited.api).read_node("node").metadata.labels
+    assert {name for name in left if "orion" in name} == {"orion.gpu/enabled"}
+    eventually(lambda: audited.asked() | ASKED_BY_POLICY == granted(ROLE), otherwise=f"{audited.asked()}")
+    assert not [line for line in audited.refused() if "impersonatedUser" not in line]
+
+
+def test_resources_of_which_nothing_is_left_go_for_who_may_write_nodes_statuses(audited: AuditedPlane) -> None:
+    (refusal,) = cleanup(audited.kubeconfig, "--capacity")["failed"]
+    assert 'cannot patch resource "nodes/status"' in refusal
+    assert cleanup(audited.plane.access.kubeconfig, "--capacity")["nodes"] == {"node": ["orion.gpu/hp"]}
+    assert client.CoreV1Api(audited.api).read_node("node").status.capacity == {"cpu": "4"}
+
+
+def test_what_it_may_not_do_it_cannot(audited: AuditedPlane) -> None:
+    with client_for(audited.kubeconfig) as job:
+        core, objects = client.CoreV1Api(job), client.CustomObjectsApi(job)
+        forbidden: list[tuple[Callable[..., object], tuple[object, ...]]] = [
+            (core.list_secret_for_all_namespaces, ()),
+            (core.list_pod_for_all_namespaces, ()),
+            (core.delete_namespaced_pod, ("another", "default")),
+            (core.delete_namespaced_pod, (TEST, "kube-system")),
+            (core.patch_node_status, ("node", {"status": {"capacity": {"cpu": "1"}}})),
+            (core.delete_node, ("node",)),
+            (objects.patch_cluster_custom_object, (GROUP, VERSION, "gpudevices", GPU, {"spec": {"cordon": False}})),
+            (objects.delete_cluster_custom_object, (GROUP, VERSION, "gpudevices", GPU)),
+            # Its one right on GPUs' statuses holds for letting go of them alone, as long as the policy is there.
+            (
+                objects.patch_cluster_custom_object_status,
+                (GROUP, VERSION, "gpudevices", GPU, {"status": {"health": "Unhealthy"}}),
+            ),
+        ]
+        for call, arguments in forbidden:
+            with pytest.raises(client.ApiException) as refusal:
+                call(*arguments)
+            assert refusal.value.status == 403, call

@@ -1,0 +1,31 @@
+"""`make test` leaves no test out: whatever its marks, it is in a tier; tests about time are in one of their own."""
+
+import itertools
+
+import pytest
+from _pytest.mark.expression import Expression
+
+from tools.tiers import run as tiers
+
+MARKS = ("quiet", "cluster", "node")
+
+
+def tiers_of(marks: set[str]) -> set[str]:
+    """Return the tiers whose expression takes a test with these marks."""
+
+    def has(name: str, /, **_: str | int | bool | None) -> bool:
+        return name in marks
+
+    return {name for name, tier in tiers.TIERS.items() if Expression.compile(tier.marks).evaluate(has)}
+
+
+@pytest.mark.parametrize("number", range(len(MARKS) + 1))
+def test_every_test_is_in_a_tier(number: int) -> None:
+    for marks in itertools.combinations(MARKS, number):
+        assert tiers_of(set(marks)), marks
+
+
+def test_without_a_cluster_it_is_in_one_alone() -> None:
+    assert tiers_of(set()) == {"host"}
+    assert tiers_of({"quiet"}) == {"quiet"}
+    assert tiers_of({"gpu"}) == tiers_of({"gpu", "quiet"}) == set()

@@ -1,0 +1,39 @@
+"""What the kubelet's probes hear of a plugin."""
+
+import contextlib
+import socket
+
+from tests.device_plugin.conftest import Node
+from tests.device_plugin.plugin_process import eventually
+
+OK = (200, "ok\n")
+
+
+def test_a_plugin_is_ready_while_the_kubelet_listens(bare_node: Node) -> None:
+    node = bare_node
+    plugin = node.plugin()
+    assert plugin.ask("/readyz") == (503, "the node's agent has not said yet which GPUs there are\n")
+    node.agent.start()
+    eventually(lambda: "the kubelet does not listen for orion.gpu/hp and orion.gpu/be" in plugin.ask("/readyz")[1])
+    node.kubelet.start()
+    eventually(lambda: plugin.ask("/readyz") == OK, "it is registered")
+    node.kubelet.stop()
+    eventually(lambda: plugin.ask("/readyz")[0] == 503, "nobody listens")
+    node.kubelet.start()
+    eventually(lambda: plugin.ask("/readyz") == OK, "it is registered again")
+    node.agent.stop()  # its last word stands
+    assert plugin.ask("/readyz") == OK
+
+
+def test_a_plugin_is_alive_whoever_is_away(bare_node: Node) -> None:
+    assert bare_node.plugin().ask("/healthz") == OK
+
+
+def test_who_takes_all_connections_keeps_no_probe_out(bare_node: Node) -> None:
+    plugin = bare_node.plugin()
+    with contextlib.ExitStack() as stack:
+        for _ in range(400):
+            stack.enter_context(socket.create_connection(("127.0.0.1", plugin.metrics_port), 5))
+        for _ in range(20):
+            assert plugin.ask("/healthz") == OK
+        assert plugin.metrics()["orion_device_plugin_agent_connected"] == 0

@@ -1,0 +1,76 @@
+"""`orion mps-daemon` as a process on a root of its own, and scripts that stand in for NVIDIA's control daemon."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from orion.node_agent.mps.folder import MpsFolder, Phase, State
+from tests.waiting import DEADLINE, eventually
+
+GPU, OTHER = "GPU-00000000-0000-4000-8000-000000000000", "GPU-00000001-0000-4000-8000-000000000000"
+
+SCRIPT = """#!/bin/sh
+echo "$@" >> {told}
+[ "$1" = -f ] || {{ read -r question; echo; exit 0; }}
+{body}
+"""
+SERVES = 'touch "$CUDA_MPS_PIPE_DIRECTORY/control"; exec sleep 1000'
+""" A program that takes clients. """
+
+
+class MpsDaemon:
+    """One daemon."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.folder = folder / "root", MpsFolder(folder / "root")
+        self.programs, self.told = folder / "bin", folder / "told"
+        self._log = folder / "log"
+        self.environment = {**os.environ, "PATH": f"{self.programs}:/usr/bin:/bin"}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.programs.mkdir()
+
+    def start(self, *options: str) -> None:
+        command = [sys.executable, "-m", "orion.cli", "mps-daemon", "--root", str(self.root), *options]
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        eventually(self.folder.daemon_lives, "it runs")
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def write_program(self, body: str) -> None:
+        """Be what the daemon finds as NVIDIA's program: `body` is what it does with -f."""
+        for name in ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server"):
+            fresh = self.programs / f".{name}"
+            fresh.write_text(SCRIPT.format(told=self.told, body=body))
+            fresh.chmod(0o755)
+            fresh.rename(self.programs / name)
+
+    def state(self, uuid: str = GPU) -> State | None:
+        return self.folder.state(uuid)
+
+    def until(self, phase: Phase | None, uuid: str = GPU) -> State | None:
+        found: list[State | None] = []
+
+        def there() -> bool:
+            found.append(self.state(uuid))
+            return (found[-1].phase if found[-1] else None) is phase
+
+        eventually(there, f"{uuid} is {phase}: {self.log}")
+        return found[-1]
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(DEADLINE)
+
+
+def lives(process_id: int) -> bool:
+    """Return whether a process runs."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{process_id}/status").read_text()
+    except OSError:
+        return False
