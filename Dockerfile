@@ -3,9 +3,9 @@
 #     docker build --tag orion-gpu/orion:0.1.0 .
 #     python -m tools.image build                 # the same file by buildah, on bases made of Debian's packages
 #
-# Three stages: what Orion depends on, Orion's own wheel, and an image that has both and no compiler. The first two are
-# made with hashes for everything that is downloaded. BUILDER and RUNTIME need the same Python (3.11 or later) at the
-# same path, BUILDER pip as well; neither needs a compiler, which comes from PyPI (zig, for glibc 2.17 and later).
+# Three stages: what Orion depends on, Orion's own wheel, and an image that has both and no compiler. Everything that is
+# downloaded is pinned by a hash. BUILDER and RUNTIME need the same Python (3.11 or later) at the same path, BUILDER pip
+# as well; neither needs a compiler, which comes from PyPI (zig, for glibc 2.17 and later).
 # Settings for pip, and certificates of your own, come as secrets and stay out of the image:
 #
 #     docker build --secret id=pip,src=$HOME/.config/pip/pip.conf --secret id=certificates,src=/etc/ssl/cert.pem .
@@ -13,8 +13,9 @@
 # Refused: `pip install orion-gpu` in one stage (pip, a compiler and caches ship), a distroless base (no Python of the
 # right version; the base is an argument for whoever has one), an image for each component (nine tenths are shared).
 
-ARG BUILDER=python:3.12-slim
-ARG RUNTIME=python:3.12-slim
+# The tag says what it is, the digest which: of all platforms. `make image-locks` renews both digests.
+ARG BUILDER=python:3.12-slim-bookworm@sha256:34386ef0cb081344d7ec1c103ba398e6e9f64e9ab3a1509accc92a4e24a07258
+ARG RUNTIME=python:3.12-slim-bookworm@sha256:34386ef0cb081344d7ec1c103ba398e6e9f64e9ab3a1509accc92a4e24a07258
 
 # -- What Orion depends on: a layer that changes with requirements.lock alone --------------------------------------------
 FROM ${BUILDER} AS dependencies

@@ -8,6 +8,7 @@
     doctor      `orion doctor`: what on this machine would keep sharing from working
     demo        `orion demo`: see it work
     profile     `orion profile`: what a workload's kernels are like
+    cleanup     `orion cleanup`: what Orion left on a cluster, taken away
 
 Below them: `agents` finds or starts the agent of a root, `launching` makes the environment of a client, `snapshots`
 turns what the agent tells into rows, `checks` looks at the machine. A command imports what it needs when it is called,

@@ -29,7 +29,10 @@ def agent(
     simulated: Annotated[bool, typer.Option("--simulated", help="Short for --gpus simulated.")] = False,
     metrics_address: Annotated[
         str,
-        typer.Option(metavar="HOST:PORT", help="Where Prometheus finds metrics; port 0: a free one; empty: nowhere."),
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Metrics for Prometheus, and /healthz, /readyz; port 0: a free one; empty: nowhere.",
+        ),
     ] = "127.0.0.1:9435",
     hp_slots: Annotated[int, typer.Option(min=0, max=64, help="hp slots of each GPU, made at the start.")] = 1,
     be_slots: Annotated[int, typer.Option(min=0, max=64, help="be slots of each GPU, made at the start.")] = 8,

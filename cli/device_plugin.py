@@ -31,7 +31,7 @@ def device_plugin(
     ] = 5.0,
     metrics_address: Annotated[
         str,
-        typer.Option(metavar="HOST:PORT", help="Metrics for Prometheus, and /healthz; empty: nowhere."),
+        typer.Option(metavar="HOST:PORT", help="Metrics for Prometheus, and /healthz, /readyz; empty: nowhere."),
     ] = "127.0.0.1:9436",
 ) -> None:
     """Offer this node's GPU slots to the kubelet, as [bold]orion.gpu/hp[/bold] and [bold]orion.gpu/be[/bold].

@@ -14,6 +14,7 @@ from orion.cli import (
     agent,
     bench,
     certificates,
+    cleanup,
     demo,
     device_plugin,
     doctor,
@@ -79,6 +80,7 @@ app.command(name="device-plugin")(device_plugin.device_plugin)
 app.command(name="mps-daemon")(mps_daemon.mps_daemon)
 app.command(name="operator")(operator.operator)
 app.command(name="webhook")(webhook.webhook)
+app.command(name="cleanup")(cleanup.cleanup)
 app.add_typer(certificates.app, name="certificates")
 app.add_typer(explain.app, name="explain")
 app.add_typer(policy.app, name="policy")

@@ -56,5 +56,5 @@ void sim_sleep_until(uint64_t until_ns, _Atomic uint32_t *word, uint32_t seen) {
     }
     while (until_ns != SIM_NEVER && sim_monotonic_ns() < until_ns &&
            atomic_load_explicit(word, memory_order_relaxed) == seen)
-        __builtin_ia32_pause();
+        sim_pause();
 }

@@ -5,6 +5,15 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+/* One turn of a loop that spins. */
+static inline void sim_pause(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 uint64_t sim_monotonic_ns(void);
 
 /* The machine's time. */

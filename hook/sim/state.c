@@ -165,7 +165,7 @@ static bool try_lock(struct sim_region *region) {
         if (atomic_load_explicit(&region->lock, memory_order_relaxed) == 0 &&
             atomic_compare_exchange_strong(&region->lock, &free_word, 1))
             return true;
-        __builtin_ia32_pause();
+        sim_pause();
     }
     uint64_t turns = atomic_load(&region->turns), since = sim_monotonic_ns();
     while (!atomic_load(&region->frozen)) {

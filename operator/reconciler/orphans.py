@@ -15,7 +15,8 @@ from orion.crds.device import GPUDeviceStatus
 
 NODE_GONE = "NodeGone"
 
-_OF_THE_PAST = ("slots", "heldSlots", "hpBusyRatio", "clientCount", "clients", "strangerCount", "strangers", "policy")
+OF_THE_PAST = ("slots", "heldSlots", "hpBusyRatio", "clientCount", "clients", "strangerCount", "strangers", "policy")
+""" Fields of a GPUDevice's status that are true only while an agent says so. """
 
 
 def orphan_status(status: GPUDeviceStatus, now: datetime) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def orphan_status(status: GPUDeviceStatus, now: datetime) -> dict[str, Any]:
     for kind in (ConditionType.READY, ConditionType.HOOK_INJECTED):
         conditions = with_condition(conditions, kind, None, NODE_GONE, message, status.observed_generation, now)
     return {
-        **dict.fromkeys(_OF_THE_PAST),
+        **dict.fromkeys(OF_THE_PAST),
         "health": "Unknown",
         "conditions": [condition.plain() for condition in conditions],
     }

@@ -12,6 +12,15 @@ from tools.cluster import helm
 NAMESPACE = "orion-system"
 KUBERNETES = "1.34.0"
 Object = dict[str, Any]
+FILES = helm.CHART / "files"
+PEM = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
+""" Looks like an authority. """
+EVERYTHING: dict[str, Any] = {
+    "mps": {"enabled": True},
+    "monitoring": {"serviceMonitor": {"enabled": True}, "dashboard": {"enabled": True}},
+    "networkPolicy": {"metricsFrom": [{"podSelector": {}}], "apiServerCIDRs": ["10.0.0.1/32"]},
+}
+""" Values under which the chart makes all that it can make. """
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the definitions alone take the other one half a second
 
 
@@ -33,6 +42,11 @@ def _text(values: str, release: str, arguments: tuple[str, ...]) -> str:
 def objects(values: Mapping[str, Any] | None = None, release: str = "orion") -> list[Object]:
     """Return all objects of a rendering."""
     return [each for each in yaml.load_all(text(values, release), _Loader) if each]
+
+
+def shipped(name: str) -> list[Object]:
+    """Return the objects of a file of the chart."""
+    return list(yaml.safe_load_all((FILES / name).read_text()))
 
 
 def of_kind(found: list[Object], kind: str) -> dict[str, Object]:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from kubernetes import client
 
-from tests.chart.rendered_chart import NAMESPACE
+from tests.chart.rendered_chart import NAMESPACE, PEM
 from tests.cluster.conftest import client_for, own_control_plane, programs  # noqa: F401 - fixtures
 from tests.cluster.waiting import eventually
 from tools.cluster import helm
@@ -22,7 +22,6 @@ from tools.cluster.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first one builds Helm where it is not
 
-PEM = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
 SECRET = "orion-webhook-certificate"
 DEFINITION = "gpushares.orion.gpu"
 DEVICES = ("orion.gpu", "v1alpha1", "gpudevices")
@@ -104,6 +103,8 @@ def test_the_cluster_has_a_say(installation: Installation) -> None:
     assert "NO NODE HAS OPTED IN" not in notes
     assert "Another plugin offers the GPUs of gpus" in notes
     assert "Another plugin" not in installation.notes(nodeConfiguration={"coexist": True})
+    given = {"source": "given", "given": {"secretName": "mine", "caBundle": PEM}}
+    assert "THE SECRET mine IS NOT THERE" in installation.notes(certificates=given)
 
 
 def test_an_upgrade_a_rollback_and_an_uninstall_leave_what_they_are_to_leave(
@@ -122,7 +123,7 @@ def test_an_upgrade_a_rollback_and_an_uninstall_leave_what_they_are_to_leave(
     assert _kept(installation) == filled
     assert "newer" not in _fields(installation)
 
-    installation.helm("uninstall", "orion")
+    installation.helm("uninstall", "orion", "--no-hooks")
     left = [each.metadata.name for each in installation.definitions.list_custom_resource_definition().items]
     assert DEFINITION in left
     roles = client.RbacAuthorizationV1Api(installation.api).list_cluster_role().items
@@ -133,7 +134,7 @@ def test_an_upgrade_a_rollback_and_an_uninstall_leave_what_they_are_to_leave(
     assert not client.CoordinationV1Api(installation.api).list_namespaced_lease(NAMESPACE).items
 
     installation.helm("install", "orion", values={"crds": {"keep": False}})
-    installation.helm("uninstall", "orion")
+    installation.helm("uninstall", "orion", "--no-hooks")
     # The API server takes its time to clear a kind away: longest where requests to it have just come in.
     eventually(lambda: not installation.definitions.list_custom_resource_definition().items, deadline=240)
 

@@ -64,7 +64,7 @@ def test_pods_are_of_the_security_standards_that_are_stated(kubectl: Kubectl, na
     accounts, pods = _accounts_and_pods({"mps": {"enabled": True}}, namespace)
     kubectl("apply", "--server-side", "-f", "-", given=yaml.safe_dump_all(accounts))
     kubectl("label", "namespace", namespace, f"{ENFORCED}=restricted")
-    for name in ("orion-operator", "orion-webhook", "orion-test-slot"):
+    for name in ("orion-operator", "orion-webhook", "orion-test-slot", "orion-cleanup"):
         kubectl("create", "--dry-run=server", "-f", "-", given=pods.pop(name))
     for pod in pods.values():
         with pytest.raises(subprocess.CalledProcessError) as refused:

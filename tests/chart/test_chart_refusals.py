@@ -30,6 +30,14 @@ MONITORED = {"monitoring": {"serviceMonitor": {"enabled": True}}}
             },
             "has to be the node itself",
         ),
+        (
+            {
+                "mps": {"enabled": True},
+                "node": {"gpuAccess": "privileged"},
+                "nodeConfiguration": {"nodes": {"a": {"driverRoot": "/run/nvidia/driver"}}},
+            },
+            "has to be the node itself",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_with_a_sentence(values: dict[str, Any], sentence: str) -> None:

@@ -16,11 +16,11 @@ DEVICE_NODES: Mapping[str, Any] = {"nodeConfiguration": {"deviceListStrategy": "
 ALL: list[Mapping[str, Any]] = [{}, SIMULATED, MPS, DEVICE_NODES, {"certificates": {"source": "cert-manager"}}]
 NAMES = ["default", "simulated", "mps", "device-nodes", "cert-manager"]
 
-RESTRICTED = {"orion-operator", "orion-webhook", "orion-test-slot"}
+RESTRICTED = {"orion-operator", "orion-webhook", "orion-test-slot", "orion-cleanup"}
 """ Pods that satisfy the pod security standard of that name. """
 CAPABILITIES = {"orion-node/agent": ["SYS_RESOURCE"], "orion-mps/mps-daemon": ["SYS_RESOURCE"]}
 """ The most that a container may have; others have none. """
-TOKENS = {"orion-operator/operator", "orion-webhook/webhook", "orion-node/agent"}
+TOKENS = {"orion-operator/operator", "orion-webhook/webhook", "orion-node/agent", "orion-cleanup/cleanup"}
 HOST_PATHS = {
     "orion-node/agent": {"/run/orion": True, "/var/lib/kubelet/pod-resources": False},
     "orion-node/device-plugin": {
@@ -214,7 +214,7 @@ def test_the_policies_bind_those_that_the_roles_cannot(objects: list[Object]) ->
 def test_every_pod_is_behind_a_network_policy_and_metrics_are_for_those_who_are_named(objects: list[Object]) -> None:
     covered = chart.of_kind(objects, "NetworkPolicy").values()
     selectors = [policy["spec"]["podSelector"]["matchLabels"] for policy in covered]
-    workloads = [each for each in objects if each["kind"] in ("Deployment", "DaemonSet")]
+    workloads = [each for each in objects if each["kind"] in ("Deployment", "DaemonSet", "Job")]
     for workload in workloads:
         labels = workload["spec"]["template"]["metadata"]["labels"]
         assert any(selector.items() <= labels.items() for selector in selectors), workload["metadata"]["name"]

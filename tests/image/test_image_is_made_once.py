@@ -5,8 +5,11 @@ import pytest
 from tools import image as making
 from tools.image import editions, sources
 from tools.image.archive import Archive
+from tools.image.editions import Edition, Sources
+from tools.image.making import state
 
-pytestmark = pytest.mark.node
+# A build is half a minute, on two cores that others may be using.
+pytestmark = [pytest.mark.node, pytest.mark.timeout(400)]
 
 
 def test_the_same_sources_are_not_built_again(image: Archive) -> None:
@@ -30,6 +33,22 @@ def test_a_newer_edition_differs_in_orions_layer_alone(image: Archive) -> None:
     [page] = newer.contents(lambda path: path.endswith("orion/hook/layout.py")).values()
     assert f"LAYOUT_VERSION = {making.NEWER.layout}\n" in page.decode()
     assert newer.configuration["config"]["Labels"]["org.opencontainers.image.version"] == making.NEWER.version
+
+
+class Again(Edition):
+    """The same Orion from other sources: what is built of sources is built again, and nothing in it differs."""
+
+    def of(self, sources: Sources) -> dict[str, bytes]:
+        return {**super().of(sources), "AGAIN": b""}
+
+
+def test_what_is_built_again_is_the_same_to_the_byte(image: Archive) -> None:
+    again = Archive(making.build(print, Again("again")))
+    if _revision(image) != state():
+        pytest.skip("somebody has changed a source meanwhile")
+    assert _revision(again) != _revision(image)
+    assert again.configuration["rootfs"]["diff_ids"] == image.configuration["rootfs"]["diff_ids"]
+    assert [layer.digest for layer in again.layers()] == [layer.digest for layer in image.layers()]
 
 
 def test_sources_say_their_version() -> None:

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tools.image import locks
+from tools.image import __main__ as command
+from tools.image import bases, debian, locks, registry
+from tools.image.__main__ import DOCKERFILE
+from tools.image.programs import Programs
 
 GOOD = """\
 # Made by a tool.
@@ -55,3 +58,46 @@ def test_the_dockerfile_installs_nothing_without_hashes() -> None:
     assert len(installs) == 3
     assert all("--require-hashes" in line or "--no-index" in line for line in installs)
     assert not re.search(r"\b(curl|wget|apt-get|ADD)\b", dockerfile)
+
+
+def test_the_dockerfiles_bases_are_one_and_pinned_by_digest() -> None:
+    text = DOCKERFILE.read_text()
+    bases = dict(re.findall(r"(?m)^ARG (BUILDER|RUNTIME)=\S+:[\w.-]+@(sha256:[0-9a-f]{64})$", text))
+    assert bases["BUILDER"] == bases["RUNTIME"]
+    assert re.findall(r"(?m)^FROM (\S+)", text) == ["${BUILDER}", "${BUILDER}", "${RUNTIME}"]
+    assert registry.renew(text, lambda repository, tag: bases["RUNTIME"]) == text
+
+
+def test_a_dockerfile_gets_the_digests_of_today() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def ask(*of: str) -> str:
+        asked.append((of[0], of[1]))
+        return f"sha256:{'b' * 64}"
+
+    before = "".join(f"ARG {name}=python:3.12-slim@sha256:{'a' * 64}\n" for name in ("BUILDER", "RUNTIME"))
+    assert registry.renew(before, ask) == before.replace("a" * 64, "b" * 64)
+    assert asked == [("python", "3.12-slim")]
+    with pytest.raises(ValueError, match="by tag and digest"):
+        registry.renew("ARG BUILDER=python:3.12-slim\n", ask)
+
+
+def test_what_cannot_be_renewed_stays_and_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dockerfile, lock = tmp_path / "Dockerfile", tmp_path / "debian.lock"
+    dockerfile.write_bytes(DOCKERFILE.read_bytes())
+
+    def unreachable(repository: str, tag: str) -> str:
+        raise registry.Unreachable(f"nobody tells of {repository}")
+
+    monkeypatch.setattr(command, "DOCKERFILE", dockerfile)
+    monkeypatch.setattr(debian, "LOCK", lock)
+    monkeypatch.setattr(locks, "make", lambda: None)
+    monkeypatch.setattr(Programs, "bring", lambda say: None)
+    monkeypatch.setattr(bases, "lock", lambda programs, say: "renewed\n")
+    monkeypatch.setattr(registry, "digest", unreachable)
+    monkeypatch.setattr("sys.argv", ["tools.image", "lock"])
+    assert command.main() == 1
+    assert (dockerfile.read_bytes(), lock.read_text()) == (DOCKERFILE.read_bytes(), "renewed\n")
+    assert capsys.readouterr().out == "Dockerfile stays as it was: nobody tells of python\n"

@@ -13,11 +13,15 @@ GPU, OTHER = "GPU-00000000-0000-4000-8000-000000000000", "GPU-00000001-0000-4000
 
 SCRIPT = """#!/bin/sh
 echo "$@" >> {told}
-[ "$1" = -f ] || {{ read -r question; echo; exit 0; }}
+[ "$1" = -f ] || {{
+    read -r question
+    case $question in quit*) kill "$(cat "$CUDA_MPS_PIPE_DIRECTORY/process")" 2> /dev/null;; esac
+    echo; exit 0
+}}
 {body}
 """
-SERVES = 'touch "$CUDA_MPS_PIPE_DIRECTORY/control"; exec sleep 1000'
-""" A program that takes clients. """
+SERVES = 'cd "$CUDA_MPS_PIPE_DIRECTORY"; echo $$ > process; touch control; exec sleep 1000'
+""" A program that takes clients, and ends when it is told to. """
 
 
 class MpsDaemon:

@@ -2,15 +2,17 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from tools.cluster.binaries import Unavailable
-from tools.image import inventory, locks
+from tools.image import bases, debian, inventory, locks, registry
 from tools.image.archive import Archive
 from tools.image.editions import NEWER, OLDER, THIS
 from tools.image.making import build
-from tools.image.programs import Failed
+from tools.image.programs import Failed, Programs
 
+DOCKERFILE = locks.ROOT / "Dockerfile"
 EDITIONS = {edition.tag: edition for edition in (THIS, OLDER, NEWER)}
 
 
@@ -20,7 +22,7 @@ def _say(line: str) -> None:
 
 def _build(options: argparse.Namespace) -> int:
     edition = EDITIONS[options.edition]
-    print(build(_say, edition, options.name, options.revision, options.fresh_base))
+    print(build(_say, edition, options.name, options.revision, not options.allow_drift))
     return 0
 
 
@@ -31,12 +33,27 @@ def _inventory(options: argparse.Namespace) -> int:
 
 
 def _lock(options: argparse.Namespace) -> int:
-    if not options.check:
-        locks.make()
+    stayed = [] if options.check else _renew()
     wrong = [f"{lock.name}: {each}" for lock, wanted in locks.wanted().items()
              for each in locks.complaints(wanted, lock.read_text())]  # fmt: skip
-    print("\n".join(wrong or ["locks: fit pyproject.toml"]))
-    return bool(wrong)
+    print("\n".join([*stayed, *wrong] or ["locks: fit pyproject.toml"]))
+    return bool(stayed or wrong)
+
+
+def _renew() -> list[str]:
+    """Renew every pin that can be renewed from here; return why the others stayed as they were."""
+    locks.make()
+    renewing: dict[Path, Callable[[], str]] = {
+        debian.LOCK: lambda: bases.lock(Programs.bring(_say), _say),
+        DOCKERFILE: lambda: registry.renew(DOCKERFILE.read_text(), registry.digest),
+    }
+    stayed = []
+    for path, renewed in renewing.items():
+        try:
+            path.write_text(renewed())
+        except (Unavailable, Failed, registry.Unreachable) as reason:
+            stayed.append(f"{path.name} stays as it was: {reason}")
+    return stayed
 
 
 def main() -> int:
@@ -49,12 +66,16 @@ def main() -> int:
     )
     action.add_argument("--name", default="", help="with a tag, in full (localhost/orion:dev)")
     action.add_argument("--revision", default="", help="of the sources, for the image's label")
-    action.add_argument("--fresh-base", action="store_true", help="with the distribution's updates of today")
+    action.add_argument(
+        "--allow-drift", action="store_true", help="with Debian's packages of today if those of debian.lock are gone"
+    )
     action.set_defaults(do=_build)
     action = actions.add_parser("inventory", help="list what is in the image, and under which licences")
     action.add_argument("--folder", type=Path, default=Path("build/image"), help="for both lists (build/image)")
     action.set_defaults(do=_inventory)
-    action = actions.add_parser("lock", help="pin what the image downloads from PyPI to the newest versions")
+    action = actions.add_parser(
+        "lock", help="renew every pin: Python's packages, Debian's, and the base image's digest"
+    )
     action.add_argument("--check", action="store_true", help="only see whether the locks fit pyproject.toml")
     action.set_defaults(do=_lock)
     options = parser.parse_args()

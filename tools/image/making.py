@@ -1,6 +1,6 @@
 """Makes the image: has the bases, gives the Dockerfile to buildah, and packs what comes of it into an archive.
 
-Everything is kept by what it was made of, in the cache that all checkouts share: bases by their recipe, layers by
+Everything is kept by what it was made of, in the cache that all checkouts share: bases by their lock, layers by
 buildah, archives by the sources and the name. So the image is built in minutes once, in seconds after a change of
 code, and not at all without one.
 """
@@ -16,19 +16,22 @@ from hashlib import sha256
 from pathlib import Path
 
 from tools.cluster.binaries import Say, one_at_a_time
-from tools.image import archive, bases, editions, locks, sources
+from tools.image import archive, bases, editions, sources
+from tools.image.bases import Base
 from tools.image.editions import THIS, Edition
 from tools.image.programs import Failed, Programs, folder
 
 NAME = "localhost/orion"
 FORMAT = "3"  # rises when the same sources are to give another archive
 KEPT = 20  # archives, 66 MB each
+# The label of an image whose base is not as debian.lock says: what differs.
+DRIFT = "gpu.orion.base.drift"
 LARGEST_STORAGE = 6 << 30  # bytes, after which layers are made anew
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 
 
 def build(
-    say: Say = lambda line: None, edition: Edition = THIS, name: str = "", revision: str = "", fresh_base: bool = False
+    say: Say = lambda line: None, edition: Edition = THIS, name: str = "", revision: str = "", strict: bool = False
 ) -> Path:
     """Return the archive of the image, built if it is not there yet.
 
@@ -37,27 +40,42 @@ def build(
         edition: this checkout, or an Orion that is not.
         name: with a tag, in full; `localhost/orion:` and the edition's tag unless told.
         revision: of the sources, for the image's label; a digest of them unless told.
-        fresh_base: make the base anew, with the distribution's updates.
+        strict: only on a base that is made as it is locked; else one of Debian's packages of today will do where the
+            locked ones are not to be had, and a label says so.
 
     Raises:
         Unavailable: no image can be built here.
-        Failed: buildah could not, or the sources do not build.
+        Failed: buildah could not, the sources do not build, or there is no such base.
     """
     files = edition.of(sources.read())
     dockerfile = (sources.ROOT / "Dockerfile").read_text()
-    what = sources.digest(files, dockerfile, bases.RECIPE, FORMAT)
+    revision = revision or _state(files, dockerfile)
     own = f"{NAME}:{edition.tag}"
-    made = folder() / "archives" / f"orion-{sources.digest({}, what, own, revision)[:16]}.tar"
-    if fresh_base or not made.exists():
+
+    def place(base: Base) -> Path:
+        key = sources.digest(files, dockerfile, FORMAT, base.state, base.drift, own, revision)
+        return folder() / "archives" / f"orion-{key[:16]}.tar"
+
+    base = bases.there(strict)
+    if base is None or not place(base).exists():
         programs = Programs.bring(say)
         with one_at_a_time(folder() / "archives", say, "building the image"):
-            if fresh_base or not made.exists():
-                for earlier in made.parent.glob(f"{made.stem}*.tar"):  # with another base
-                    earlier.unlink()
-                _build(programs, files, dockerfile, own, revision or f"sources-{what[:16]}", made, fresh_base, say)
+            base = bases.have(programs, strict, say)
+            if not place(base).exists():
+                labels = {"version": editions.version(files), "revision": revision}
+                _build(programs, files, dockerfile, own, labels, base, place(base), say)
         _forget_old()
-    made.touch()
-    return _called(name, made) if name and name != own else made
+    place(base).touch()
+    return _called(name, place(base)) if name and name != own else place(base)
+
+
+def state(edition: Edition = THIS) -> str:
+    """Return the revision that the image's label tells of the sources as they are now."""
+    return _state(edition.of(sources.read()), (sources.ROOT / "Dockerfile").read_text())
+
+
+def _state(files: dict[str, bytes], dockerfile: str) -> str:
+    return f"sources-{sources.digest(files, dockerfile, FORMAT)[:16]}"
 
 
 def _called(name: str, made: Path) -> Path:
@@ -70,41 +88,29 @@ def _called(name: str, made: Path) -> Path:
 
 
 def _build(
-    programs: Programs, files: dict[str, bytes], dockerfile: str, name: str, revision: str, made: Path,
-    fresh_base: bool, say: Say,
+    programs: Programs, files: dict[str, bytes], dockerfile: str, name: str, labels: dict[str, str], base: Base,
+    made: Path, say: Say,
 ) -> None:  # fmt: skip
-    runtime, builder = _bases(programs, fresh_base, say)
+    if _size(folder() / "storage") > LARGEST_STORAGE:
+        say("the layers of earlier builds are dropped")
+        shutil.rmtree(folder() / "storage")
+    labels = {f"org.opencontainers.image.{key}": value for key, value in labels.items()}
+    labels |= {DRIFT: base.drift} if base.drift else {}
     with tempfile.TemporaryDirectory(prefix="build-", dir=folder() / "temporary") as temporary:
         place = Path(temporary)
         sources.write(files, place / "context")
         (place / "Dockerfile").write_text(dockerfile)
         say(f"building {name}")
-        # Not as build arguments: this buildah takes labels made of arguments from its cache, with old values.
-        labels = {"version": editions.version(files), "revision": revision}
         programs.buildah(
             "bud", "--layers", "--network", "host", "--timestamp", "0", *_secrets(place),
-            f"--build-arg=BUILDER={builder}", f"--build-arg=RUNTIME={runtime}",
-            *(f"--label=org.opencontainers.image.{key}={value}" for key, value in labels.items()),
+            f"--build-arg=BUILDER={bases.builder(programs, base, say)}",
+            f"--build-arg=RUNTIME={bases.runtime(programs, base)}",
+            # Not as build arguments: this buildah takes labels made of arguments from its cache, with old values.
+            *(f"--label={key}={value}" for key, value in labels.items()),
             "--file", place / "Dockerfile", "--tag", name, place / "context", say=say,
         )  # fmt: skip
         programs.buildah("push", "--disable-compression", "--format", "oci", name, f"dir:{place / 'pushed'}")
         archive.write(place / "pushed", name, made, folder() / "layers")
-
-
-def _bases(programs: Programs, fresh: bool, say: Say) -> tuple[str, str]:
-    """Return the names of both bases, which are in the storage."""
-    if not fresh and _size(folder() / "storage") > LARGEST_STORAGE:
-        say("the layers of earlier builds are dropped")
-        shutil.rmtree(folder() / "storage")
-    pip = locks.only("pip", locks.BUILD.read_text())
-    runtime = f"localhost/orion-runtime:{sha256(bases.RECIPE.encode()).hexdigest()[:12]}"
-    builder = f"localhost/orion-builder:{sha256((bases.RECIPE + pip).encode()).hexdigest()[:12]}"
-    there = programs.buildah("images", "--format", "{{.Name}}:{{.Tag}}").splitlines()
-    if fresh or runtime not in there:
-        bases.runtime(programs, runtime, say, fresh)
-    if fresh or builder not in there:
-        bases.builder(programs, builder, runtime, say)
-    return runtime, builder
 
 
 def _secrets(place: Path) -> Sequence[str]:
@@ -136,7 +142,7 @@ def _size(path: Path) -> int:
 
 
 def _forget_old() -> None:
-    for part, kept in (("archives/orion-*.tar", KEPT), ("layers/*.gz", 4 * KEPT)):
+    for part, kept in (("archives/orion-*.tar", KEPT), ("layers/*.gz", 4 * KEPT), ("bases/*.tar", 4)):
         for old in sorted(folder().glob(part), key=lambda path: path.stat().st_mtime, reverse=True)[kept:]:
             old.unlink(missing_ok=True)
 

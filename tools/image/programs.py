@@ -103,15 +103,19 @@ class Programs:
         }
         return self.run([*command, *arguments[1:]], environment, say)
 
-    def mmdebstrap(self, *arguments: str | Path) -> None:
-        """Run mmdebstrap.
+    def has(self, image: str) -> bool:
+        """Tell whether an image is in the storage."""
+        return image in self.buildah("images", "--format", "{{.Name}}:{{.Tag}}").splitlines()
+
+    def mmdebstrap(self, *arguments: str | Path) -> str:
+        """Run mmdebstrap; return what it printed.
 
         Raises:
             Failed: it did.
         """
         # The same packages give the same archive: nothing in it is younger than this.
         environment = {"SOURCE_DATE_EPOCH": "0", "TMPDIR": str(self._temporary)}
-        self.run([self.root / "usr/bin/mmdebstrap", "--quiet", "--mode=root", *arguments], environment)
+        return self.run([self.root / "usr/bin/mmdebstrap", "--quiet", "--mode=root", *arguments], environment)
 
     def hooks(self, name: str) -> Path:
         """Return the folder of one of mmdebstrap's own sets of hooks."""

@@ -30,6 +30,16 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{/*
+The annotations of an object as a map; a component that is there for the time of an uninstall says so in them.
+Argument: (list root component own).
+*/}}
+{{- define "orion.annotations" -}}
+{{- $root := index . 0 -}}
+{{- $hook := ternary (include "orion.cleanupHook" $root | fromYaml) dict (eq (index . 1) "cleanup") -}}
+{{- mustMergeOverwrite (dict) (default dict $root.Values.commonAnnotations) $hook (default dict (index . 2)) | toYaml }}
+{{- end }}
+
 {{/* The metadata of an object of the release's namespace. Argument: (list root component name-behind-the-full-name). */}}
 {{- define "orion.metadata" -}}
 {{- $root := index . 0 -}}
@@ -37,7 +47,7 @@ name: {{ include "orion.fullname" $root }}{{ with index . 2 }}-{{ . }}{{ end }}
 namespace: {{ $root.Release.Namespace }}
 labels:
   {{- include "orion.labels" (list $root (index . 1)) | nindent 2 }}
-{{- with $root.Values.commonAnnotations }}
+{{- with include "orion.annotations" (list $root (index . 1) dict) | fromYaml }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}

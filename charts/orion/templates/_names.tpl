@@ -33,7 +33,7 @@ configuration) is named by the release too.
 {{- define "orion.serviceAccount" -}}
 {{- $root := index . 0 -}}
 {{- $component := index . 1 -}}
-{{- $given := (index $root.Values $component).serviceAccount -}}
+{{- $given := default dict (default dict (index $root.Values $component)).serviceAccount -}}
 {{- default (printf "%s-%s" (include "orion.fullname" $root) (ternary "agent" $component (eq $component "node"))) $given.name }}
 {{- end }}
 

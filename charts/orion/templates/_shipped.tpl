@@ -17,8 +17,8 @@ labels, and nothing else of them is changed.
 {{- $metadata := $object.metadata -}}
 {{- $_ := set $metadata "name" (include "orion.renamed" (list $root $metadata.name)) -}}
 {{- $_ := set $metadata "labels" (mustMergeOverwrite $metadata.labels (include "orion.labels" (list $root (index . 2)) | fromYaml)) -}}
-{{- if $root.Values.commonAnnotations -}}
-{{- $_ := set $metadata "annotations" (merge (default dict $metadata.annotations) $root.Values.commonAnnotations) -}}
+{{- with include "orion.annotations" (list $root (index . 2) $metadata.annotations) | fromYaml -}}
+{{- $_ := set $metadata "annotations" . -}}
 {{- end -}}
 {{- if eq $object.kind "Role" -}}
 {{- $_ := set $metadata "namespace" $root.Release.Namespace -}}
@@ -53,7 +53,7 @@ metadata:
   {{- end }}
   labels:
     {{- include "orion.labels" (list $root $component) | nindent 4 }}
-  {{- with $root.Values.commonAnnotations }}
+  {{- with include "orion.annotations" (list $root $component dict) | fromYaml }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -80,7 +80,8 @@ metadata:
   namespace: {{ $root.Release.Namespace }}
   labels:
     {{- include "orion.labels" . | nindent 4 }}
-  {{- with mustMergeOverwrite (dict) (default dict $root.Values.commonAnnotations) (default dict (index $root.Values $component).serviceAccount.annotations) }}
+  {{- $own := (default dict (default dict (index $root.Values $component)).serviceAccount).annotations }}
+  {{- with include "orion.annotations" (list $root $component $own) | fromYaml }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}

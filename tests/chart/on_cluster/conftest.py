@@ -5,11 +5,8 @@ to install takes the better part of a minute. It ends with the last of them, bef
 """
 
 import contextlib
-import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +14,8 @@ from kubernetes import client
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from tests.cluster.conftest import client_for, programs
+from tests.cluster.conftest import Kubectl, api, kubectl_as, programs
+from tests.node.cluster_parts import control_plane, node
 from tests.node.gpu_tenants import GpuNode
 from tools import image
 from tools.cluster import example_image
@@ -26,7 +24,7 @@ from tools.cluster.cluster import Cluster
 from tools.cluster.node import Node
 from tools.cluster.release import Release, image_name
 
-__all__ = ["programs"]
+__all__ = ["api", "control_plane", "node", "programs"]
 
 NEWER = "newer"
 """ The tag of an Orion with another version of hook and layout. """
@@ -74,48 +72,18 @@ def equip(node: Node, images: dict[str, Path]) -> None:
 
 
 @pytest.fixture(scope="session")
-def access(cluster: Cluster) -> Access:
-    """The way into the cluster."""
-    return cluster.access
-
-
-@pytest.fixture(scope="session")
-def node(cluster: Cluster) -> Node:
-    """The node that is always there."""
-    return cluster.nodes["node-1"]
-
-
-@pytest.fixture(scope="session")
-def api(access: Access) -> Iterator[client.ApiClient]:
-    """The administrator's client."""
-    with client_for(access.kubeconfig) as administrator:
-        yield administrator
-
-
-@pytest.fixture(scope="session")
 def gpus(node: Node, api: client.ApiClient) -> GpuNode:
     """The node's slots, as agent and API server know them."""
     return GpuNode(node, api)
 
 
 @pytest.fixture(scope="session")
-def release(access: Access) -> Release:
+def release(control_plane: Access) -> Release:
     """The release `orion`, installed or not: the tests' order decides."""
-    return Release(access)
-
-
-Kubectl = Callable[..., str]
+    return Release(control_plane)
 
 
 @pytest.fixture(scope="session")
-def kubectl(programs: dict[str, Path], access: Access) -> Kubectl:
-    """Runs kubectl as the administrator, and returns what it printed; a refusal is an error that has its words."""
-
-    def run(*arguments: str | Path, given: str = "", seconds: float = 60) -> str:
-        environment = os.environ | {"KUBECONFIG": str(access.kubeconfig)}
-        command = [programs["kubectl"], *arguments]
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=seconds, env=environment)
-        assert done.returncode == 0, f"kubectl {' '.join(map(str, arguments))}: {done.stderr}"
-        return done.stdout
-
-    return run
+def kubectl(programs: dict[str, Path], control_plane: Access) -> Kubectl:
+    """Runs kubectl as the administrator; `kubectl_as` says how."""
+    return kubectl_as(programs["kubectl"], control_plane.kubeconfig)

@@ -31,11 +31,11 @@ STEP_SECONDS, READ_SECONDS, POLL = 600.0, 60.0, 0.5
 
 
 @pytest.fixture
-def environment(access: Access, programs: dict[str, Path], tmp_path: Path) -> dict[str, str]:
+def environment(control_plane: Access, programs: dict[str, Path], tmp_path: Path) -> dict[str, str]:
     """A shell's, as that of somebody who has kubectl and Helm and may do everything in the cluster."""
     for name, program in {"kubectl": programs["kubectl"], "helm": helm.program()}.items():
         (tmp_path / name).symlink_to(program)
-    return {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "KUBECONFIG": str(access.kubeconfig)}
+    return {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "KUBECONFIG": str(control_plane.kubeconfig)}
 
 
 @pytest.fixture

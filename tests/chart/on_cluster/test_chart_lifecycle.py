@@ -3,7 +3,7 @@
 The tests come in this order and build on each other: each finds the release as the one before it has left it.
 """
 
-import contextlib
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +11,9 @@ import pytest
 from kubernetes import client
 
 from tests.chart.on_cluster.computing_tenants import REPORT, ComputingTenants
-from tests.chart.on_cluster.conftest import NEWER, Kubectl, equip
+from tests.chart.on_cluster.conftest import NEWER, equip
+from tests.chart.on_cluster.remains import marks_of_nodes, nothing_is_claimed, nothing_is_left
+from tests.cluster.conftest import Kubectl
 from tests.cluster.waiting import eventually
 from tests.node.another_plugin import RESOURCE as ANOTHER
 from tests.node.another_plugin import AnotherPlugin
@@ -40,7 +42,7 @@ INSTALL_SECONDS = 600.0
 """ Ten times what it may take. """
 RETURN_SECONDS = 20.0
 """ Ten times what a process takes to say to a new agent that it is there. """
-EVERY_NAMESPACES = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
+ELSEWHERE = "gpu-00000000-0000-4000-8000-000000000000"
 KINDS = ("gpushares", "gpudevices", "gpuprofiles")
 
 
@@ -61,18 +63,20 @@ def seconds() -> Iterator[dict[str, float]]:
 # -- Refusals: nothing of them is left ---------------------------------------------------------------------------------
 
 
-def test_who_has_no_rights_hears_which_one_is_missing(release: Release, access: Access, tmp_path: Path) -> None:
-    somebody = access.kubeconfig_for("somebody", [], tmp_path / "kubeconfig")
+def test_who_has_no_rights_hears_which_one_is_missing(release: Release, control_plane: Access, tmp_path: Path) -> None:
+    somebody = control_plane.kubeconfig_for("somebody", [], tmp_path / "kubeconfig")
     with pytest.raises(helm.Failed, match=r'"somebody" cannot \w+ resource "\w+" in API group'):
-        Release(access, kubeconfig=somebody).install(SIMULATED)
+        Release(control_plane, kubeconfig=somebody).install(SIMULATED)
 
 
-def test_who_may_only_fill_a_namespace_hears_what_is_missing(access: Access, kubectl: Kubectl, tmp_path: Path) -> None:
+def test_who_may_only_fill_a_namespace_hears_what_is_missing(
+    control_plane: Access, kubectl: Kubectl, tmp_path: Path
+) -> None:
     kubectl("create", "namespace", "theirs")
     kubectl("create", "rolebinding", "admin", "--clusterrole=admin", "--user=somebody", "--namespace=theirs")
-    somebody = access.kubeconfig_for("somebody", [], tmp_path / "kubeconfig")
+    somebody = control_plane.kubeconfig_for("somebody", [], tmp_path / "kubeconfig")
     with pytest.raises(helm.Failed, match=r'"somebody" cannot \w+ resource "\w+" in API group'):
-        Release(access, namespace="theirs", kubeconfig=somebody).install(SIMULATED)
+        Release(control_plane, namespace="theirs", kubeconfig=somebody).install(SIMULATED)
     assert kubectl("get", "all", "--namespace=theirs", "--output=name") == ""
 
 
@@ -92,16 +96,18 @@ def test_it_is_installed_and_all_of_it_gets_ready(release: Release, node: Node, 
 
 
 def test_its_own_tests_pass(release: Release) -> None:
-    assert "Succeeded" in release.test()
+    said = release.test()
+    assert "Succeeded" in said
+    assert "hook loaded, agent there" in said
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [("orion", "cannot re-use a name that is still in use"), ("another", "Orion is installed here already")],
 )
-def test_a_second_one_is_refused_with_a_sentence(access: Access, name: str, sentence: str) -> None:
+def test_a_second_one_is_refused_with_a_sentence(control_plane: Access, name: str, sentence: str) -> None:
     with pytest.raises(helm.Failed, match=sentence):
-        Release(access, name=name).install(SIMULATED)
+        Release(control_plane, name=name).install(SIMULATED)
 
 
 def test_the_examples_run_on_it(api: client.ApiClient, gpus: GpuNode, kubectl: Kubectl) -> None:
@@ -250,36 +256,14 @@ def undisturbed(tenants: ComputingTenants) -> None:
 # -- Removed, and back again -------------------------------------------------------------------------------------------
 
 
-def left(kubectl: Kubectl, release: Release) -> list[str]:
-    """Return what an installation has made and is still there, definitions excepted.
-
-    What has its label anywhere, and all that is in its namespace: the operator makes things anew without labels.
-    """
-
-    def kinds(*of: str) -> str:
-        listed = kubectl("api-resources", "--verbs=list", "--output=name", *of).split()
-        return ",".join(kind for kind in listed if not kind.startswith(("events", "componentstatuses", "bindings")))
-
-    names = ("--output=name", "--ignore-not-found")
-    selector = f"--selector=app.kubernetes.io/instance={release.name}"
-    labelled = kubectl("get", kinds(), selector, "--all-namespaces", *names).split()
-    inside = kubectl("get", kinds("--namespaced=true"), f"--namespace={release.namespace}", *names).split()
-    found = {each for each in labelled if not each.startswith("customresourcedefinition")}
-    return sorted(found | set(inside) - EVERY_NAMESPACES)
-
-
-def nothing_is_left(kubectl: Kubectl, release: Release) -> None:
-    """Return when nothing is left; what is owned by what has gone goes a moment later."""
-    with contextlib.suppress(AssertionError):
-        eventually(lambda: not left(kubectl, release))
-    assert left(kubectl, release) == []
-
-
 def test_uninstalled_it_leaves_the_api_types_and_their_objects_and_tenants_compute_on(
     tenants: ComputingTenants, release: Release, kubectl: Kubectl, node: Node, seconds: dict[str, float]
 ) -> None:
+    somewhere_else(kubectl)
     seconds["uninstall"] = release.uninstall()
     nothing_is_left(kubectl, release)
+    nothing_is_claimed(kubectl)
+    kubectl("delete", "node/elsewhere", f"gpudevice/{ELSEWHERE}")
     assert kubectl("get", "gpushares", "--namespace=tenants", "--output=name").split() == [
         "gpushare.orion.gpu/serve",
         "gpushare.orion.gpu/train",
@@ -287,6 +271,22 @@ def test_uninstalled_it_leaves_the_api_types_and_their_objects_and_tenants_compu
     eventually(lambda: not any(release.allocatable(node.name).values()))
     tenants.compute()
     assert (tenants.restarts(), tenants.failures()) == (0, [])
+
+
+def somewhere_else(kubectl: Kubectl) -> None:
+    """Make a second node that says for Orion what the first one does; no pod comes to it."""
+    kubectl(
+        "create",
+        "--filename=-",
+        given=json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "elsewhere"}}),
+    )
+    device = {"apiVersion": "orion.gpu/v1alpha1", "kind": "GPUDevice", "metadata": {"name": ELSEWHERE}}
+    kubectl("create", "--filename=-", given=json.dumps(device))
+    status = json.dumps({"status": {"node": "elsewhere", "health": "Healthy", "clientCount": 1}})
+    kubectl("patch", "gpudevice", ELSEWHERE, "--subresource=status", "--type=merge", f"--patch={status}")
+    eventually(
+        lambda: {mark.partition(":")[0] for mark in marks_of_nodes(kubectl)} == {"node/elsewhere", "node/node-1"}
+    )
 
 
 def test_without_an_operator_a_namespace_goes_too(kubectl: Kubectl) -> None:

@@ -38,3 +38,12 @@ what is over: a GPU whose node has gone, or has no daemon any more.
 {{- end -}}
 {{- if $all }}true{{ end -}}
 {{- end }}
+
+{{/* Not empty where a node's driver lies elsewhere than in its root. */}}
+{{- define "orion.driverIsElsewhere" -}}
+{{- $roots := list .Values.nodeConfiguration.driverRoot -}}
+{{- range .Values.nodeConfiguration.nodes -}}
+{{- $roots = append $roots (default "/" .driverRoot) -}}
+{{- end -}}
+{{- if without $roots "/" }}true{{ end }}
+{{- end }}

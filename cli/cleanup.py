@@ -1,0 +1,98 @@
+"""`orion cleanup`: take away what Orion left on objects of a cluster that it has been uninstalled from."""
+
+import asyncio
+import dataclasses
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orion.cli.errors import Refused
+
+if TYPE_CHECKING:
+    from orion.operator.cleanup.cleaning import Cleaned
+    from orion.operator.reconciler.records import Named
+
+
+def cleanup(
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="How to reach the API server.", show_default="the pod's, else $KUBECONFIG")
+    ] = None,
+    capacity: Annotated[
+        bool, typer.Option("--capacity", help="Take resources orion.gpu/... with 0 left from nodes' status, too.")
+    ] = False,
+    test: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMESPACE/NAME", help="Delete this pod, and the GPUShare of its name: `helm test` made them."
+        ),
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what there is, and change nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """After an uninstall: take away what Orion left on nodes, GPUs and shares.
+
+    Nodes lose their labels orion/...; GPUDevices say health Unknown; all
+    conditions of them and of GPUShares are Unknown, reason Uninstalled.
+    What people wrote stays: specs, cordons, the label orion.gpu/enabled.
+    Pods are not touched. It may be repeated.
+
+    [bold]helm uninstall[/bold] runs it by itself (value uninstall.cleanup).
+    By hand it is for an uninstall that could not. While Orion is installed,
+    all of it is written again.
+
+    [bold]orion cleanup --dry-run[/bold]     what there is
+    [bold]orion cleanup --capacity[/bold]    5 minutes after the uninstall: resources
+                                orion.gpu/... with 0, which kubelets leave
+                                (it needs the right to patch nodes/status)
+
+    Exit 1 if something could not be cleaned; the rest is clean then.
+    """
+    cleaned = _clean(kubeconfig, test=_named(test), capacity=capacity, dry_run=dry_run)
+    if as_json:
+        typer.echo(json.dumps({"dryRun": dry_run} | dataclasses.asdict(cleaned)))
+    else:
+        for line in _lines(cleaned, dry_run):
+            typer.echo(line)
+    if cleaned.failed:
+        more = f"; and {len(cleaned.failed) - 1} more" if len(cleaned.failed) > 1 else ""
+        raise Refused(f"not all of it could be cleaned: {cleaned.failed[0]}{more}")
+
+
+def _named(test: str) -> "Named | None":
+    from orion.operator.reconciler.records import Named
+
+    namespace, slash, name = test.partition("/")
+    if test and not (namespace and slash and name):
+        raise Refused(f"--test is NAMESPACE/NAME, not {test!r}", status=2)
+    return Named(namespace, name) if test else None
+
+
+def _clean(kubeconfig: Path | None, *, test: "Named | None", capacity: bool, dry_run: bool) -> "Cleaned":
+    from orion.api_server.credentials import NoCluster, find_access
+    from orion.api_server.requests import ApiServer
+    from orion.operator.cleanup.cleaning import Cleaning
+
+    async def work() -> "Cleaned":
+        server = ApiServer(find_access(kubeconfig), "orion-cleanup")
+        try:
+            return await Cleaning(server, datetime.now(UTC), test=test, capacity=capacity, dry_run=dry_run).run()
+        finally:
+            await server.close()
+
+    try:
+        return asyncio.run(work())
+    except (NoCluster, OSError) as error:
+        raise Refused(str(error)) from error
+
+
+def _lines(cleaned: "Cleaned", dry_run: bool) -> list[str]:
+    """Return what was done, for people: a line for each object, and one for all."""
+    lines = [f"node {name}: {', '.join(marks)}" for name, marks in sorted(cleaned.nodes.items())]
+    lines += [f"GPUDevice {name}: Unknown" for name in sorted(cleaned.gpus)]
+    lines += [f"GPUShare {name}: Unknown" for name in sorted(cleaned.shares)]
+    lines += [f"{each}: deleted" for each in cleaned.deleted]
+    counts = f"{len(cleaned.nodes)} nodes, {len(cleaned.gpus)} GPUs, {len(cleaned.shares)} shares"
+    return [*lines, f"{'to be cleaned' if dry_run else 'cleaned'}: {counts}"]

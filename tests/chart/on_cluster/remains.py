@@ -1,0 +1,65 @@
+"""What an Orion that has gone may have left in a cluster, definitions and their objects excepted."""
+
+import contextlib
+import json
+from typing import Any
+
+from tests.cluster.conftest import Kubectl
+from tests.cluster.waiting import eventually
+from tools.cluster.release import Release
+
+EVERY_NAMESPACES = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
+UNKNOWN = {("Unknown", "Uninstalled")}
+
+
+def left(kubectl: Kubectl, release: Release) -> list[str]:
+    """Return what an installation has made and is still there, definitions excepted.
+
+    What has its label anywhere, all that is in its namespace (the operator makes things anew without labels), and what
+    it wrote on nodes.
+    """
+
+    def kinds(*of: str) -> str:
+        listed = kubectl("api-resources", "--verbs=list", "--output=name", *of).split()
+        return ",".join(kind for kind in listed if not kind.startswith(("events", "componentstatuses", "bindings")))
+
+    names = ("--output=name", "--ignore-not-found")
+    selector = f"--selector=app.kubernetes.io/instance={release.name}"
+    labelled = kubectl("get", kinds(), selector, "--all-namespaces", *names).split()
+    inside = kubectl("get", kinds("--namespaced=true"), f"--namespace={release.namespace}", *names).split()
+    found = {each for each in labelled if not each.startswith("customresourcedefinition")}
+    return sorted(found | set(inside) - EVERY_NAMESPACES | set(marks_of_nodes(kubectl)))
+
+
+def marks_of_nodes(kubectl: Kubectl) -> list[str]:
+    """Return labels, annotations, conditions and taints of Orion's on nodes; the label to opt in by is people's."""
+    found = []
+    for node in _items(kubectl, "nodes"):
+        meta, name = node["metadata"], node["metadata"]["name"]
+        marks = [*meta.get("labels", {}), *meta.get("annotations", {})]
+        marks += [each["type"] for each in node["status"].get("conditions", [])]
+        marks += [each["key"] for each in node["spec"].get("taints", [])]
+        found += [f"node/{name}: {mark}" for mark in marks if mark.startswith(("orion/", "orion.gpu/G"))]
+    return found
+
+
+def nothing_is_left(kubectl: Kubectl, release: Release) -> None:
+    """Return when nothing is left; what is owned by what has gone goes a moment later."""
+    with contextlib.suppress(AssertionError):
+        eventually(lambda: not left(kubectl, release))
+    assert left(kubectl, release) == []
+
+
+def nothing_is_claimed(kubectl: Kubectl) -> None:
+    """Assert that GPUs and shares which stay say that nobody knows how they are."""
+    for kind in ("gpudevices", "gpushares"):
+        for each in _items(kubectl, kind):
+            said = {(condition["status"], condition["reason"]) for condition in each["status"]["conditions"]}
+            assert said == UNKNOWN, each
+            assert each["status"].get("health", "Unknown") == "Unknown", each
+            assert not {"clients", "clientCount", "heldSlots", "pods"} & each["status"].keys(), each
+
+
+def _items(kubectl: Kubectl, kind: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = json.loads(kubectl("get", kind, "--all-namespaces", "--output=json"))["items"]
+    return items

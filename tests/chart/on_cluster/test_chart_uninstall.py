@@ -1,0 +1,100 @@
+"""Uninstalls that cannot clean up: each ends in time, says why, and leaves nothing of its own; a person cleans then.
+
+Each test finds a cluster without Orion, and leaves it so.
+"""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from orion.cli.main import main
+from tests.chart.on_cluster.remains import marks_of_nodes, nothing_is_claimed, nothing_is_left
+from tests.cluster.conftest import Kubectl
+from tests.cluster.waiting import eventually
+from tools.cluster import helm
+from tools.cluster.access import Access
+from tools.cluster.node import Node
+from tools.cluster.release import Release
+
+pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]  # what Helm waits for, on a busy machine
+
+DEADLINE = 12
+SIMULATED: dict[str, Any] = {"simulatedGPUs": 1, "uninstall.deadlineSeconds": DEADLINE}
+MORE_SECONDS = 90.0
+""" What Helm does around the Job takes some 5 s. """
+CLEANUP = "system:serviceaccount:orion-system:orion-cleanup"
+POLICY = "nobody-cleans-nodes"
+
+
+@pytest.fixture(autouse=True)
+def cleared(release: Release, kubectl: Kubectl) -> Iterator[None]:
+    """Nothing of the test is left, wherever it stopped."""
+    yield
+    kubectl("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", POLICY, "--ignore-not-found")
+    release.uninstall(wanted=False)
+    definitions = [f"{kind}.orion.gpu" for kind in ("gpushares", "gpudevices", "gpuprofiles")]
+    kubectl("delete", "crd", *definitions, "--ignore-not-found")
+    kubectl("delete", "namespace", release.namespace, "--ignore-not-found", "--timeout=60s", seconds=90)
+
+
+@pytest.mark.parametrize(
+    "value", [{"image.tag": "absent"}, {"operator.nodeSelector.absent": "x"}], ids=["image", "node"]
+)
+def test_a_job_that_never_runs_ends_in_time_and_the_release_is_gone(
+    release: Release, kubectl: Kubectl, value: dict[str, str]
+) -> None:
+    release.begin({**SIMULATED, **value})
+    began = time.monotonic()
+    with pytest.raises(helm.Failed, match="job orion-cleanup failed: DeadlineExceeded"):
+        release.uninstall()
+    assert DEADLINE <= time.monotonic() - began < DEADLINE + MORE_SECONDS
+    assert not release.there()
+    nothing_is_left(kubectl, release)
+
+
+def test_what_cannot_be_cleaned_is_said_and_all_else_is_clean(
+    release: Release, kubectl: Kubectl, node: Node, control_plane: Access
+) -> None:
+    release.install({**SIMULATED, "uninstall.deadlineSeconds": 300})  # three tries, with pauses between them
+    eventually(lambda: all(release.allocatable(node.name).values()) and marks_of_nodes(kubectl))
+    forbid_cleaning_of_nodes(kubectl)
+    with pytest.raises(helm.Failed, match="job orion-cleanup failed: BackoffLimitExceeded") as failed:
+        release.uninstall()
+    assert "not all of it could be cleaned: 403: PATCH /api/v1/nodes/node-1" in str(failed.value)
+    nothing_is_claimed(kubectl)
+    assert {mark.rpartition(" ")[2] for mark in marks_of_nodes(kubectl)} >= {"orion/gpus", "orion/simulated"}
+
+    kubectl("delete", "validatingadmissionpolicy", POLICY)
+    eventually(lambda: _may_clean(kubectl))
+    assert main(["cleanup", "--kubeconfig", str(control_plane.kubeconfig)]) == 0
+    nothing_is_left(kubectl, release)
+
+
+def forbid_cleaning_of_nodes(kubectl: Kubectl) -> None:
+    """Let the API server refuse what the Job does to nodes; return when it does."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}
+    refusal = {
+        "expression": f"request.userInfo.username != '{CLEANUP}'",
+        "message": "not by you",
+        "reason": "Forbidden",
+    }
+    spec: dict[str, Any] = {"matchConstraints": {"resourceRules": [rule]}, "validations": [refusal]}
+    meta = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": POLICY}}
+    bound = {"policyName": POLICY, "validationActions": ["Deny"]}
+    for kind, made in (("ValidatingAdmissionPolicy", spec), ("ValidatingAdmissionPolicyBinding", bound)):
+        kubectl("create", "--filename=-", given=json.dumps({**meta, "kind": kind, "spec": made}))
+    eventually(lambda: not _may_clean(kubectl))
+
+
+def _may_clean(kubectl: Kubectl) -> bool:
+    """Return whether the API server would let the Job's account change a node, were it an administrator."""
+    somebody = (f"--as={CLEANUP}", "--as-group=system:masters")
+    try:
+        kubectl("annotate", "node", "node-1", "tried=x", "--overwrite", "--dry-run=server", *somebody)
+    except subprocess.CalledProcessError:
+        return False
+    return True

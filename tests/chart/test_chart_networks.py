@@ -1,0 +1,58 @@
+"""Who reaches which port, and whom Orion's pods reach."""
+
+import pytest
+
+from tests.chart import rendered_chart as chart
+from tests.chart.rendered_chart import EVERYTHING, Object
+
+pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+
+
+def test_every_port_of_metrics_is_scraped_and_only_by_those_who_may(everything: list[Object]) -> None:
+    monitor = chart.one(everything, "ServiceMonitor", "orion")["spec"]
+    scraped = {each["port"] for each in monitor["endpoints"]}
+    service = chart.one(everything, "Service", "orion-metrics")
+    assert scraped == {each["targetPort"] for each in service["spec"]["ports"]}
+    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    offered = {port["name"] for _, each in chart.containers(everything) for port in each.get("ports", ())}
+    assert offered == scraped | {"https"}
+    for policy in chart.of_kind(everything, "NetworkPolicy").values():
+        for rule in policy["spec"].get("ingress", ()):
+            ports = {each["port"] for each in rule["ports"]}
+            assert ports == {"https"} or (ports <= scraped and rule["from"])
+
+
+def test_nobody_reaches_metrics_unless_named() -> None:
+    policies = chart.of_kind(chart.objects(), "NetworkPolicy")
+    assert set(policies) == {"orion-operator", "orion-webhook", "orion-node", "orion-cleanup"}
+    for name, policy in policies.items():
+        ingress = policy["spec"].get("ingress", [])
+        assert ingress == ([{"ports": [{"port": "https"}]}] if name == "orion-webhook" else [])
+        assert policy["spec"]["policyTypes"] == ["Ingress"]
+
+
+def test_the_webhook_answers_only_those_who_are_named_and_the_operator() -> None:
+    server = {"ipBlock": {"cidr": "10.0.0.1/32"}}
+    found = chart.objects({"networkPolicy": {"webhookFrom": [server]}})
+    (rule,) = chart.one(found, "NetworkPolicy", "orion-webhook")["spec"]["ingress"]
+    assert rule["ports"] == [{"port": "https"}]
+    assert rule["from"] == [
+        server,
+        {"podSelector": chart.one(found, "Deployment", "orion-operator")["spec"]["selector"]},
+    ]
+
+
+def test_egress_is_bounded_where_the_api_server_is_named(everything: list[Object]) -> None:
+    for name, policy in chart.of_kind(everything, "NetworkPolicy").items():
+        assert "Egress" in policy["spec"]["policyTypes"]
+        assert ("egress" in policy["spec"]) is (name != "orion-mps")
+
+
+def test_ports_of_pods_may_be_equal_and_those_of_the_one_service_are_not() -> None:
+    monitored = {
+        "operator": {"port": 9435},
+        "monitoring": EVERYTHING["monitoring"],
+        "networkPolicy": {"enabled": False},
+    }
+    ports = chart.one(chart.objects(monitored), "Service", "orion-metrics")["spec"]["ports"]
+    assert len({each["port"] for each in ports}) == len(ports)

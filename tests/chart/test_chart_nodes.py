@@ -1,0 +1,78 @@
+"""The pods on nodes: which nodes, which GPUs, which of the node's files."""
+
+from typing import Any
+
+import pytest
+
+from tests.chart import rendered_chart as chart
+
+pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+
+
+def test_simulated_gpus_need_no_label_and_real_ones_do() -> None:
+    real, simulated = chart.pod_specs(chart.objects()), chart.pod_specs(chart.objects({"simulatedGPUs": 2}))
+    assert real["orion-node"]["nodeSelector"] == {"kubernetes.io/os": "linux", "orion.gpu/enabled": "true"}
+    assert simulated["orion-node"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    everywhere = chart.pod_specs(chart.objects({"node": {"everywhere": True}}))
+    assert everywhere["orion-node"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
+
+
+def test_simulated_gpus_are_one_machine_of_agent_and_plugin() -> None:
+    found = chart.objects({"simulatedGPUs": 3, "node": {"simulatedState": "/run/sim"}})
+    for name in ("agent", "device-plugin"):
+        container = chart.container(found, f"orion-node/{name}")
+        environment = {each["name"]: each.get("value") for each in container["env"]}
+        assert environment["ORION_SIM_STATE"] == "/run/sim"
+        assert "/run/sim" in [each["mountPath"] for each in container["volumeMounts"]]
+        assert "NVIDIA_VISIBLE_DEVICES" not in environment
+
+
+def test_the_agent_of_a_real_gpu_sees_all_and_the_plugin_none() -> None:
+    found = chart.objects()
+    seen = {
+        name: {each["name"]: each.get("value") for each in chart.container(found, f"orion-node/{name}")["env"]}
+        for name in ("agent", "device-plugin")
+    }
+    assert seen["agent"]["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert seen["device-plugin"]["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_without_nvidias_runtime_the_agent_is_privileged_and_has_the_drivers_library() -> None:
+    found = chart.objects({"node": {"gpuAccess": "privileged", "nvml": "/opt/libnvidia-ml.so.1"}})
+    agent = chart.container(found, "orion-node/agent")
+    assert agent["securityContext"]["privileged"]
+    assert "NVIDIA_VISIBLE_DEVICES" not in {each["name"] for each in agent["env"]}
+    volumes = {each["name"]: each for each in chart.pod_specs(found)["orion-node"]["volumes"]}
+    assert volumes["nvml"]["hostPath"]["path"] == "/opt/libnvidia-ml.so.1"
+    assert not chart.container(found, "orion-node/device-plugin")["securityContext"].get("privileged")
+
+
+@pytest.mark.parametrize(
+    ("configuration", "sees"),
+    [
+        ({}, False),
+        ({"deviceListStrategy": "cdi-cri"}, False),
+        ({"deviceListStrategy": "device-nodes"}, True),
+        ({"nodes": {"a": {"deviceListStrategy": "device-nodes"}}}, True),
+    ],
+)
+def test_the_plugin_sees_the_nodes_files_only_where_it_hands_them_over(
+    configuration: dict[str, Any], sees: bool
+) -> None:
+    found = chart.objects({"nodeConfiguration": configuration})
+    plugin = chart.container(found, "orion-node/device-plugin")
+    assert ("--host=/host" in plugin["args"]) is sees
+    assert ("/host" in [each["mountPath"] for each in plugin["volumeMounts"]]) is sees
+    assert all(each["readOnly"] for each in plugin["volumeMounts"] if each["mountPath"] == "/host")
+
+
+def test_a_kubelet_elsewhere_has_its_sockets_there_but_for_those_of_device_plugins() -> None:
+    found = chart.objects({"node": {"kubeletRoot": "/var/lib/k0s/kubelet"}})
+    volumes = {each["name"]: each for each in chart.pod_specs(found)["orion-node"]["volumes"]}
+    assert volumes["pod-resources"]["hostPath"]["path"] == "/var/lib/k0s/kubelet/pod-resources"
+    # Those are in a folder that no option of the kubelet moves.
+    plugin = chart.container(found, "orion-node/device-plugin")
+    assert "--kubelet-folder=/var/lib/kubelet/device-plugins" in plugin["args"]
+    assert "/var/lib/kubelet/device-plugins" in [each["mountPath"] for each in plugin["volumeMounts"]]
+    assert volumes["device-plugins"]["hostPath"]["path"] == "/var/lib/kubelet/device-plugins"
+    assert "--kubelet-root=/var/lib/k0s/kubelet" in chart.container(found, "orion-webhook/webhook")["args"]

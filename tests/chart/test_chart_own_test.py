@@ -1,0 +1,42 @@
+"""The pod of `helm test`: what it asks for, and what it brings."""
+
+import pytest
+
+from orion.crds.share import GPUShare
+from tests.chart import rendered_chart as chart
+
+pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+
+
+@pytest.mark.parametrize(
+    ("slots", "priority"), [({}, "be"), ({"be": 0}, "hp"), ({"hp": 0}, "be"), ({"hp": 4, "be": 1}, "be")]
+)
+def test_its_own_test_asks_for_a_slot_that_there_is(slots: dict[str, int], priority: str) -> None:
+    pod = chart.one(chart.objects({"nodeConfiguration": {"slots": slots}}), "Pod", "orion-test-slot")
+    assert pod["metadata"]["annotations"]["orion/priority"] == priority
+    assert f"orion.gpu/{priority}" in pod["spec"]["containers"][0]["resources"]["limits"]
+
+
+def test_its_logs_are_there_when_it_has_passed() -> None:
+    """`helm test --logs` asks for the logs of a pod by each hook's name, when all is over."""
+    found = chart.objects({"webhook": {"requireShare": True}})
+    for kind in ("Pod", "GPUShare"):
+        ((name, hook),) = chart.of_kind(found, kind).items()
+        assert name in chart.of_kind(found, "Pod")
+        assert hook["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation"
+
+
+def test_its_own_test_brings_a_share_where_every_pod_needs_one() -> None:
+    assert not chart.of_kind(chart.objects(), "GPUShare")
+    values = {"webhook": {"requireShare": True}, "nodeConfiguration": {"slots": {"be": 0}}}
+    found = chart.objects(values)
+    ((name, share),) = chart.of_kind(found, "GPUShare").items()
+    pod = chart.one(found, "Pod", "orion-test-slot")["metadata"]
+    hooks = share["metadata"]["annotations"]
+    assert pod["annotations"]["orion/share"] == name
+    assert share["metadata"]["namespace"] == pod["namespace"]
+    assert GPUShare.read(share, "GPUShare").spec.priority == pod["annotations"]["orion/priority"] == "hp"
+    assert int(hooks["helm.sh/hook-weight"]) < int(pod["annotations"].get("helm.sh/hook-weight", 0))
+    for name in ("helm.sh/hook", "helm.sh/hook-delete-policy"):
+        assert hooks[name] == pod["annotations"][name]
+    assert not chart.of_kind(chart.objects(values | {"tests": {"enabled": False}}), "GPUShare")

@@ -1,0 +1,112 @@
+"""What every pod keeps to: its image, its place, its values, probes and limits."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart import rendered_chart as chart
+from tests.chart.rendered_chart import EVERYTHING, Object
+from tools.cluster import helm
+
+pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+
+WORKLOADS = ("orion-operator", "orion-webhook", "orion-node", "orion-mps", "orion-test-slot", "orion-cleanup")
+DIGEST = "sha256:" + "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ({}, "orion-gpu/orion:0.1.0"),
+        ({"tag": "dev"}, "orion-gpu/orion:dev"),
+        ({"registry": "localhost/", "repository": "orion", "tag": "dev"}, "localhost/orion:dev"),
+        ({"registry": "registry.example.com:5000"}, "registry.example.com:5000/orion-gpu/orion:0.1.0"),
+        ({"tag": "dev", "digest": DIGEST}, f"orion-gpu/orion@{DIGEST}"),
+    ],
+)
+def test_every_container_runs_the_one_image(image: dict[str, str], name: str) -> None:
+    values = EVERYTHING | {"image": {**image, "pullPolicy": "Never"}, "imagePullSecrets": [{"name": "login"}]}
+    found = chart.objects(values)
+    for _, container in chart.containers(found):
+        assert (container["image"], container["imagePullPolicy"]) == (name, "Never")
+    for spec in chart.pod_specs(found).values():
+        assert spec["imagePullSecrets"] == [{"name": "login"}]
+
+
+def test_the_chart_is_of_the_version_of_the_package() -> None:
+    chart_file = yaml.safe_load((helm.CHART / "Chart.yaml").read_text())
+    version = re.search(r'(?m)^version = "(.*)"$', Path(helm.CHART, "../../pyproject.toml").read_text())
+    assert version is not None
+    assert chart_file["appVersion"] == version[1]
+
+
+def test_all_pods_are_here(everything: list[Object]) -> None:
+    assert set(chart.pod_specs(everything)) == set(WORKLOADS)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS[:4])
+def test_every_component_has_what_its_values_say(workload: str) -> None:
+    component = workload.removeprefix("orion-")
+    own: dict[str, Any] = {
+        "podLabels": {"a": "b"},
+        "podAnnotations": {"c": "d"},
+        "priorityClassName": "mine",
+        "terminationGracePeriodSeconds": 7,
+    }
+    placement = {"tolerations": [{"key": "k", "operator": "Exists"}], "affinity": {"nodeAffinity": {}}}
+    placed = "node" if component == "mps" else component
+    values: dict[str, Any] = {"mps": {"enabled": True}}
+    values[component] = values.get(component, {}) | own
+    values[placed] = values.get(placed, {}) | placement
+    found = chart.objects(values)
+    (template,) = [
+        each["spec"]["template"]
+        for each in found
+        if each["kind"] in ("Deployment", "DaemonSet") and each["metadata"]["name"] == workload
+    ]
+    assert template["metadata"]["labels"]["a"] == "b"
+    assert template["metadata"]["annotations"]["c"] == "d"
+    spec = template["spec"]
+    assert (spec["priorityClassName"], spec["terminationGracePeriodSeconds"]) == ("mine", 7)
+    assert (spec["tolerations"], spec["affinity"]) == (placement["tolerations"], placement["affinity"])
+
+
+@pytest.mark.parametrize("name", ["operator", "webhook"])
+def test_replicas_are_apart_and_drains_leave_one(name: str) -> None:
+    found = chart.objects()
+    (spread,) = chart.pod_specs(found)[f"orion-{name}"]["topologySpreadConstraints"]
+    selector = chart.one(found, "Deployment", f"orion-{name}")["spec"]["selector"]
+    assert spread["labelSelector"] == selector
+    budget = chart.one(found, "PodDisruptionBudget", f"orion-{name}")
+    assert budget["spec"]["selector"] == selector
+    alone = chart.objects({name: {"replicas": 1}})
+    assert f"orion-{name}" not in chart.of_kind(alone, "PodDisruptionBudget")  # it would stop every drain
+
+
+def test_runtime_classes_of_the_nodes_pods_and_of_tenants() -> None:
+    values = {"mps": {"enabled": True}, "node": {"runtimeClassName": "a"}, "webhook": {"runtimeClassName": "b"}}
+    found = chart.objects(values)
+    for name, spec in chart.pod_specs(found).items():
+        assert spec.get("runtimeClassName") == ("a" if name in ("orion-node", "orion-mps") else None)
+    assert "--runtime-class=b" in chart.container(found, "orion-webhook/webhook")["args"]
+
+
+def test_an_upgrade_never_ends_an_mps_daemon() -> None:
+    mps = chart.one(chart.objects({"mps": {"enabled": True}}), "DaemonSet", "orion-mps")["spec"]
+    assert mps["updateStrategy"] == {"type": "OnDelete"}
+    (container,) = mps["template"]["spec"]["containers"]
+    assert not {"livenessProbe", "readinessProbe", "startupProbe"} & container.keys()
+    assert "limits" not in container["resources"]
+
+
+def test_every_other_container_that_lasts_is_probed_and_bounded(everything: list[Object]) -> None:
+    for name, container in chart.containers(everything):
+        if name.startswith(("orion-mps", "orion-test", "orion-cleanup")):
+            continue
+        assert {"livenessProbe", "readinessProbe", "startupProbe"} <= container.keys(), name
+        assert "memory" in container["resources"]["limits"], name
+        ports = {each["name"] for each in container["ports"]}
+        assert {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} <= ports, name

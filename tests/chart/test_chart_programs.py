@@ -1,0 +1,112 @@
+"""What the programs are told is what they take: options, and the nodes' configuration."""
+
+from typing import Any
+
+import pytest
+import typer
+
+from orion.cli.main import app
+from orion.crds.node_configuration import (
+    SLOTS_MAX,
+    DeviceListStrategy,
+    NodeSettings,
+    OnNoAgent,
+    Preload,
+    SlotNumbers,
+    parse,
+)
+from orion.node_agent.settings import POLICY_KINDS, AgentSettings, PolicySettings
+from tests.chart import rendered_chart as chart
+from tests.chart.chart_values import DEFAULTS, SCHEMA
+
+pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+
+
+def test_the_opt_in_label_can_be_taken_away() -> None:
+    values = {"node": {"nodeSelector": {"orion.gpu/enabled": None, "gpu": "shared"}}}
+    selector = chart.pod_specs(chart.objects(values))["orion-node"]["nodeSelector"]
+    assert selector == {"kubernetes.io/os": "linux", "gpu": "shared"}
+
+
+def test_containers_are_told_only_options_that_there_are() -> None:
+    values = {
+        "mps": {"enabled": True},
+        "operator": {"verbose": True, "namespaces": ["a"]},
+        "webhook": {"requireShare": True, "runtimeClassName": "a"},
+        "nodeConfiguration": {"deviceListStrategy": "device-nodes"},
+    }
+    commands: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
+    for name, container in chart.containers(chart.objects(values)):
+        if name == "orion-test-slot/tenant":
+            continue
+        command, *options = container["args"]
+        known = {flag for parameter in commands[command].params for flag in parameter.opts}
+        assert {option.partition("=")[0] for option in options} <= known, name
+
+
+def test_large_numbers_are_written_as_programs_read_them() -> None:
+    policy = {"windowMicroseconds": 1000000, "longKernelMicroseconds": 60000000, "overlapSMs": 65535}
+    values = {"node": {"agent": {"policy": policy}}, "operator": {"censusSeconds": 86400000}}
+    found = chart.objects(values)
+    agent = chart.container(found, "orion-node/agent")["args"]
+    assert {"--window-us=1000000", "--long-kernel-us=60000000", "--overlap-sms=65535"} <= set(agent)
+    assert "--census-seconds=86400000" in chart.container(found, "orion-operator/operator")["args"]
+
+
+def test_the_nodes_configuration_is_that_of_the_model() -> None:
+    text = chart.one(chart.objects(), "ConfigMap", "orion-nodes")["data"]["nodes.yaml"]
+    assert parse(text, "values").for_node("any") == NodeSettings()
+    known = {field.alias or name for name, field in NodeSettings.model_fields.items()}
+    assert set(DEFAULTS["nodeConfiguration"]) == known | {"nodes"}
+    assert set(SCHEMA["properties"]["nodeConfiguration"]["properties"]) == known | {"nodes"}
+    assert DEFAULTS["nodeConfiguration"]["slots"] == SlotNumbers().model_dump()
+
+
+def test_the_schema_takes_what_the_programs_take() -> None:
+    taken = SCHEMA["properties"]["nodeConfiguration"]["properties"]
+    for key, words in (("deviceListStrategy", DeviceListStrategy), ("preload", Preload), ("onNoAgent", OnNoAgent)):
+        assert set(taken[key]["enum"]) == {str(each) for each in words}
+    for amount in (taken["slots"]["properties"]["hp"], taken["slotsByGPU"]["items"]["properties"]["be"]):
+        assert (amount["minimum"], amount["maximum"]) == (0, SLOTS_MAX)
+    policy = SCHEMA["properties"]["node"]["properties"]["agent"]["properties"]["policy"]["properties"]
+    assert set(policy["name"]["enum"]) == set(POLICY_KINDS)
+    for key, field in (
+        ("maxSlowdown", "max_slowdown"),
+        ("sharingCost", "sharing_cost"),
+        ("minimumShare", "minimum_share"),
+        ("windowMicroseconds", "window_us"),
+        ("overlapSMs", "overlap_sms"),
+        ("longKernelMicroseconds", "long_kernel_us"),
+    ):
+        bounds = PolicySettings.model_json_schema()["properties"][field]
+        assert (policy[key]["minimum"], policy[key]["maximum"]) == (bounds["minimum"], bounds["maximum"]), key
+
+
+def test_a_nodes_own_settings_arrive() -> None:
+    own = {"slots": {"hp": 2, "be": 3}, "slotsByGPU": [{"gpu": "1", "be": 1}], "gpus": ["0", "1"], "coexist": True}
+    values = {"nodeConfiguration": {"nodes": {"a": own}, "driverRoot": "/run/nvidia/driver"}}
+    text = chart.one(chart.objects(values), "ConfigMap", "orion-nodes")["data"]["nodes.yaml"]
+    settings = parse(text, "values").for_node("a")
+    assert (settings.slots_of("GPU-x", 0), settings.slots_of("GPU-x", 1)) == (
+        SlotNumbers(hp=2, be=3),
+        SlotNumbers(hp=2, be=1),
+    )
+    assert settings.coexist
+    assert settings.driver_root == "/run/nvidia/driver"
+
+
+def test_the_agents_defaults_are_the_agents_own() -> None:
+    agent, policy = DEFAULTS["node"]["agent"], PolicySettings()
+    said = agent["policy"]
+    assert said["name"] == policy.policy
+    assert (said["maxSlowdown"], said["sharingCost"], said["minimumShare"]) == (
+        policy.max_slowdown,
+        policy.sharing_cost,
+        policy.minimum_share,
+    )
+    assert (said["windowMicroseconds"], said["overlapSMs"], said["longKernelMicroseconds"]) == (
+        policy.window_us,
+        policy.overlap_sms,
+        policy.long_kernel_us,
+    )
+    assert agent["recoverySeconds"] == AgentSettings().recovery_seconds

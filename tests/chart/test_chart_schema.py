@@ -1,0 +1,111 @@
+"""The schema takes exactly what there is, and refuses the rest."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.chart import rendered_chart as chart
+from tests.chart.chart_values import DEFAULTS, FREE_MAPS, LEAVES, MPS, SCHEMA, set_at
+from tools.cluster import helm
+
+pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+
+
+def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return what a reference refers to."""
+    name = schema.get("$ref", "").rpartition("/")[2]
+    found: dict[str, Any] = SCHEMA["definitions"][name] if name else schema
+    return found
+
+
+def compare(schema: dict[str, Any], values: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Yield where the schema knows other keys than values.yaml."""
+    properties = resolved(schema).get("properties")
+    if not properties:
+        return
+    if resolved(schema).get("additionalProperties") is not False:
+        yield f"{path or 'the whole'} takes any key"
+    if values and path.rpartition(".")[2] not in FREE_MAPS:
+        yield from (f"{path}.{key} is in one alone" for key in properties.keys() ^ values.keys())
+    for key, value in values.items():
+        if isinstance(value, Mapping) and key in properties:
+            yield from compare(properties[key], value, f"{path}.{key}".strip("."))
+
+
+def test_the_schema_knows_exactly_the_keys_of_values() -> None:
+    whole = DEFAULTS | {"global": {}, "enabled": True}  # what a chart that depends on this one may bring
+    assert list(compare(SCHEMA, whole)) == []
+
+
+def test_an_unknown_key_is_refused_anywhere() -> None:
+    folders = {"", *(path.rpartition(".")[0] for path in LEAVES)}
+    values: dict[str, Any] = {}
+    for folder in folders:
+        values = set_at(values, f"{folder}.misspelt".strip("."), 1)
+    with pytest.raises(helm.Failed) as refused:
+        chart.text(values)
+    said = re.findall(r"at '/?([^']*)': additional properties 'misspelt' not allowed", str(refused.value))
+    assert {place.replace("/", ".") for place in said} == folders
+
+
+def test_a_value_of_another_type_is_refused_anywhere() -> None:
+    values: dict[str, Any] = {}
+    for path in LEAVES:
+        values = set_at(values, path, [[1]])
+    with pytest.raises(helm.Failed) as refused:
+        chart.text(values)
+    said = {place.replace("/", ".") for place in re.findall(r"at '/([^']*)'", str(refused.value))}
+    assert [path for path in LEAVES if not any(f"{place}.".startswith(f"{path}.") for place in said)] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("image.digest", "latest"),
+        ("image.tag", "a b"),
+        ("simulatedGPUs", 17),
+        ("nodeConfiguration.slots.be", 65),
+        ("nodeConfiguration.nodes", {"a": {"slot": 1}}),
+        ("nodeConfiguration.driverRoot", "run"),
+        ("node.kubeletRoot", "/var/lib/kubelet/"),
+        ("node.kubeletRoot", "/"),
+        ("fullnameOverride", "1st"),
+        ("node.maxUnavailable", "0%"),
+        ("node.agent.policy.minimumShare", 0.6),
+        ("node.agent.metricsPort", 65536),
+        ("mps.refreshMilliseconds", 1),
+        ("webhook.timeoutSeconds", 31),
+        ("webhook.replicas", 0),
+        ("certificates.source", "self"),
+        ("certificates.given.caBundle", "no PEM"),
+        ("commonLabels", {"app.kubernetes.io/name": "a"}),
+        ("operator.podLabels", {"app.kubernetes.io/component": "a"}),
+        ("networkPolicy.apiServerCIDRs", ["10.0.0.1"]),
+    ],
+)
+def test_values_that_have_no_meaning_are_refused(path: str, value: Any) -> None:
+    with pytest.raises(helm.Failed, match="don't meet the specifications of the schema"):
+        chart.text(set_at({}, path, value))
+
+
+def test_what_is_free_may_be_taken_away_as_a_whole() -> None:
+    """As `--set node.nodeSelector=null` does."""
+    free = {"podLabels", "podAnnotations", "nodeSelector", "podDisruptionBudget", "annotations", "labels"}
+    paths = {path for path in LEAVES if path.rpartition(".")[2] in free} | {"commonLabels", "commonAnnotations"}
+    paths |= {f"{component}.podDisruptionBudget" for component in ("operator", "webhook")}
+    values: dict[str, Any] = {
+        **MPS,
+        "monitoring": {"serviceMonitor": {"enabled": True}, "dashboard": {"enabled": True}},
+    }
+    values["networkPolicy"] = {"metricsFrom": [{"podSelector": {}}]}
+    for path in paths:
+        values = set_at(values, path, None)
+    found = chart.objects(values)
+    assert chart.pod_specs(found)["orion-node"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    assert not chart.of_kind(found, "PodDisruptionBudget")
+
+
+def test_a_chart_that_depends_on_this_one_may_bring_its_own() -> None:
+    assert chart.text({"global": {"storageClass": "fast"}, "enabled": True}) == chart.text()

@@ -1,0 +1,78 @@
+"""What the chart ships as files is what it renders: rights, policies, definitions."""
+
+import pytest
+
+from tests.chart import rendered_chart as chart
+from tests.chart.rendered_chart import FILES, PEM, Object, shipped
+from tools.cluster import helm
+
+pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+
+
+@pytest.mark.parametrize("name", ["operator-role", "certificates-role", "webhook-role", "agent-role", "cleanup-role"])
+def test_rights_are_those_of_the_files_and_bound_to_their_accounts(name: str) -> None:
+    found = chart.objects()
+    account = f"orion-{'operator' if name == 'certificates-role' else name.removesuffix('-role')}"
+    for role in shipped(f"{name}.yaml"):
+        made = chart.one(found, role["kind"], role["metadata"]["name"])
+        assert made["rules"] == role["rules"]
+        binding = chart.one(found, f"{role['kind']}Binding", role["metadata"]["name"])
+        assert binding["roleRef"]["name"] == role["metadata"]["name"]
+        assert binding["roleRef"]["kind"] == role["kind"]
+        assert [(each["name"], each["namespace"]) for each in binding["subjects"]] == [(account, chart.NAMESPACE)]
+
+
+def test_there_are_no_rights_beside_those_of_the_files(everything: list[Object]) -> None:
+    names = {
+        (role["kind"], role["metadata"]["name"]) for path in FILES.glob("*-role.yaml") for role in shipped(path.name)
+    }
+    for kind in ("Role", "ClusterRole"):
+        bound = {(kind, each["roleRef"]["name"]) for each in chart.of_kind(everything, f"{kind}Binding").values()}
+        assert bound == {each for each in names if each[0] == kind}
+        unbound = {"orion-view", "orion-edit"} if kind == "ClusterRole" else set()  # Kubernetes adds them to its own
+        assert {(kind, name) for name in chart.of_kind(everything, kind).keys() - unbound} == bound
+
+
+def test_people_see_and_change_shares_by_the_roles_that_they_have() -> None:
+    found = chart.objects()
+    for role in shipped("users-roles.yaml"):
+        made = chart.one(found, "ClusterRole", role["metadata"]["name"])
+        assert made["rules"] == role["rules"]
+        assert role["metadata"]["labels"].items() <= made["metadata"]["labels"].items()
+        assert not [name for rule in role["rules"] for name in rule["resources"] if "/" in name]
+    without = chart.of_kind(chart.objects({"userRoles": {"enabled": False}}), "ClusterRole")
+    assert not {"orion-view", "orion-edit"} & without.keys()
+
+
+def test_names_in_rights_follow_the_release() -> None:
+    roles = chart.of_kind(chart.objects(release="gpus"), "Role")
+    named = {name for role in roles.values() for rule in role["rules"] for name in rule.get("resourceNames", ())}
+    assert named == {"gpus-orion-operator", "gpus-orion-webhook-certificate", "gpus-orion-test-slot"}
+
+
+def test_rights_of_certificates_are_given_only_where_they_are_used() -> None:
+    for source in ({"source": "cert-manager"}, {"source": "given", "given": {"secretName": "a", "caBundle": PEM}}):
+        found = chart.objects({"certificates": source})
+        assert not [name for kind in ("Role", "ClusterRole") for name in chart.of_kind(found, kind) if "cert" in name]
+        assert "--certificates=operator" not in chart.container(found, "orion-operator/operator")["args"]
+
+
+def test_policies_and_webhook_are_those_of_the_files() -> None:
+    found = chart.objects()
+    for path in [FILES / "policies.yaml", *FILES.glob("*-policy.yaml")]:
+        for policy in shipped(path.name):
+            assert chart.one(found, policy["kind"], policy["metadata"]["name"])["spec"] == policy["spec"]
+    (file,) = shipped("webhook.yaml")
+    assert chart.one(found, "MutatingWebhookConfiguration", "orion")["webhooks"] == file["webhooks"]
+
+
+def test_definitions_are_those_of_the_files_and_kept() -> None:
+    found = chart.of_kind(chart.objects(), "CustomResourceDefinition")
+    assert len(found) == len(list((FILES / "crds").glob("*.yaml")))
+    for path in (FILES / "crds").glob("*.yaml"):
+        (file,) = shipped(f"crds/{path.name}")
+        made = found[file["metadata"]["name"]]
+        assert made["spec"] == file["spec"]
+        assert made["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert not (helm.CHART / "crds").exists()  # Helm would install what is there, and never upgrade it
+    assert not chart.of_kind(chart.objects({"crds": {"install": False}}), "CustomResourceDefinition")
