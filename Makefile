@@ -10,6 +10,7 @@ BUILD  := $(CACHE)/build-$(shell pwd -P | cksum | cut -d' ' -f1)
 BIN    := $(VENV)/bin
 ROOMS  := operator api_server device_plugin node_agent hook inprocess crds cli bench
 LINKS  := build/import/orion
+TIERS  := quiet host cluster node
 # What the hook and the simulated driver are compiled from.
 SOURCES := hook/CMakeLists.txt $(wildcard hook/include/orion/*.h hook/src/*.[ch] hook/src/generated/*.[ch] \
            hook/src/generated/*.inc hook/src/*.map \
@@ -18,30 +19,35 @@ SOURCES := hook/CMakeLists.txt $(wildcard hook/include/orion/*.h hook/src/*.[ch]
 CUDA = $(shell $(BIN)/python -c "import nvidia.cu13 as n; print(n.__path__[0] + '/include')")
 # Ninja would ask for a place among make's jobs, at a pipe that only makes inherit.
 ALONE := env -u MAKEFLAGS
+# Of all that is installed little is imported: that is compiled then.
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile
 CONFIGURE = $(BIN)/cmake -G Ninja -DPython3_EXECUTABLE=$(abspath $(BIN)/python) -S hook
 
 export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Tests compile their C programs where `make warnings` has: as Release builds with the same sources and options.
 export ORION_TEST_BUILD := $(BUILD)/strict
-export PYTHONDONTWRITEBYTECODE := 1
+# Thousands of short Python processes: their byte code is kept, also from one run of tests to the next, outside the tree.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(BUILD)/bytecode
+export MYPY_CACHE_DIR := $(CACHE)/mypy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check build lint types layers generated warnings pytest sanitizers cluster-tier node-tier bench-hook \
-        cluster cluster-binaries cluster-down crds generate wheel image image-locks clean
+.PHONY: help demo test check build lint types layers generated warnings pytest sanitizers $(TIERS:%=%-tier) node-needs \
+        bench-hook cluster cluster-binaries cluster-down crds generate wheel image image-locks clean
 
 help:  ## Show this help
 	@echo "Targets (the first one that you call sets up $(VENV)):"
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
 
 demo: $(VENV)/built  ## Two processes share a GPU, unmanaged and under Orion; a real GPU where there is one, else simulated
-	$(BIN)/orion demo $(ARGS)
+	@$(BIN)/orion demo $(ARGS)
 
-# The tiers after pytest wait more than they compute, so they run side by side, and each shows its output as it ends.
-test: pytest  ## All tests that this machine can run; the last line says which tiers ran
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target node-tier cluster-tier sanitizers
-	@$(BIN)/python tools/tiers.py --selection='$(ARGS)' --cluster="$$(cat $(BUILD)/cluster-tier)" \
-	  --node="$$(cat $(BUILD)/node-tier)"
+# First what is about time, then all else that needs no cluster, then the tiers with clusters side by side, as they wait
+# more than they compute. Beside them, niced: C tests under sanitizers, and what nodes need. Each shows its output as it ends.
+test: $(VENV)/built  ## All tests that this machine can run; the last line says which tiers ran
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target IN_TURN=yes node-tier cluster-tier sanitizers
+	@$(BIN)/python -m tools.tiers.told --outcomes $(BUILD)/outcomes
 
 check: lint types layers generated warnings  ## Style, types, layers, generated files, C warnings (after set-up: under a minute)
 	@echo "check: all passed"
@@ -76,14 +82,20 @@ warnings: $(VENV)/ready
 pytest: $(VENV)/built
 	$(ALONE) $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-cluster-tier: $(VENV)/built
-	$(ALONE) $(BIN)/python -m tools.cluster.tier cluster --outcome $(BUILD)/cluster-tier $(ARGS)
+$(TIERS:%=%-tier): %-tier: $(VENV)/built
+	$(ALONE) $(BIN)/python -m tools.tiers.run $* --outcomes $(BUILD)/outcomes $(ARGS)
 
-node-tier: $(VENV)/built
-	$(ALONE) $(BIN)/python -m tools.cluster.tier node --outcome $(BUILD)/node-tier $(ARGS)
+ifdef IN_TURN
+host-tier: | quiet-tier
+node-tier cluster-tier: | host-tier
+node-tier: | node-needs
+endif
+
+node-needs: $(VENV)/built
+	$(ALONE) nice -n 19 $(BIN)/python -m tools.tiers.run node --bring-only
 
 sanitizers: $(VENV)/ready
-	$(ALONE) nice $(BIN)/python tools/sanitizers.py --build $(BUILD)
+	$(ALONE) nice -n 19 $(BIN)/python tools/sanitizers.py --build $(BUILD)
 
 cluster: $(VENV)/built  ## Start a real Kubernetes cluster with a node and Orion on it (ARGS=--no-node, --no-orion), and say how to use it
 	$(BIN)/python -m tools.cluster up $(ARGS)
@@ -116,8 +128,8 @@ wheel: $(VENV)/ready  ## A release wheel in dist/ that loads on glibc 2.17 and l
 image: $(VENV)/ready  ## Orion's container image as an archive, by buildah (root), if its sources changed (ARGS=--help)
 	@$(BIN)/python -m tools.image build $(ARGS)
 
-image-locks: $(VENV)/ready  ## Pin what the image downloads from PyPI to the newest versions that pyproject.toml allows
-	$(BIN)/python -m pip install --quiet uv
+image-locks: $(VENV)/ready  ## Renew every pin of the image: PyPI, Debian, the base's digest
+	$(INSTALL) uv
 	$(BIN)/python -m tools.image lock
 
 clean:  ## Drop what builds and tests made, the virtual environment included
@@ -127,19 +139,18 @@ clean:  ## Drop what builds and tests made, the virtual environment included
 
 $(BIN)/python:
 	@echo "setting up $(VENV) (once; about a minute)"
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet "pip>=25.1"
+	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) "pip>=25.1"
 
 # The tools: compilers' helpers, linters, test runners.
 $(VENV)/ready: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --group dev
+	@$(INSTALL) --group dev
 	@touch $@
 
 # Orion itself. Without build isolation: the tools are in the environment, and CMake compiles only what has changed.
 $(VENV)/built: $(VENV)/ready $(SOURCES)
 	@echo "installing orion-gpu into $(VENV), editable"
-	$(ALONE) $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings=build-dir=$(BUILD)/editable \
-	  --editable ".[demo,cluster]"
+	@$(ALONE) $(INSTALL) --no-build-isolation --config-settings=build-dir=$(BUILD)/editable --editable ".[demo,cluster]"
 	@touch $@
 
 # mypy, pyright and editors read files, not import hooks: give them a folder that has the package's name.

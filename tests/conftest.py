@@ -5,6 +5,7 @@ that did not run in its last line.
 """
 
 import fcntl
+import itertools
 import os
 import shutil
 import signal
@@ -32,6 +33,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTSIDE_TIERS = ("cluster", "gpu", "node")
+TIERS = (*OUTSIDE_TIERS, "quiet")
 
 
 class Scenes(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
@@ -52,12 +54,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _look_for_hidden_marks(items)
     if config.getoption("markexpr"):
         return
     left_out = [item for item in items if any(item.get_closest_marker(tier) for tier in OUTSIDE_TIERS)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def _look_for_hidden_marks(items: list[pytest.Item]) -> None:
+    """Refuse a tier's mark that is not written out in the test's file: tools/tiers finds a tier's files by that."""
+    text = {path: path.read_text() for path in {item.path for item in items}}
+    for item, tier in itertools.product(items, TIERS):
+        if item.get_closest_marker(tier) and f"mark.{tier}" not in text[item.path]:
+            raise pytest.UsageError(f"{item.nodeid}: write the mark {tier} into its file: `make test` looks there")
 
 
 def _build_folder() -> Path:

@@ -102,6 +102,7 @@ def has_ended(process_id: int) -> bool:
         return True
 
 
+@pytest.mark.quiet
 def test_the_whole_demo_shows_orion_between_alone_and_unmanaged(tmp_path: Path) -> None:
     process = started(tmp_path / "picture.png", "--json", "--seconds", "1.5")
     out, errors = process.communicate(timeout=100)

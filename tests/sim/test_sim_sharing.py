@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.quiet
+
 HERE = Path(__file__).parent
 SLICE_NS = 2_000_000
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from tools.cluster import binaries, example_image, go_modules, helm, keeping, packages, release
 from tools.cluster.access import Access
 from tools.cluster.binaries import Unavailable
-from tools.cluster.control_plane import Failed
 from tools.cluster.inside import Inside
+from tools.cluster.waiting import Failed
 
 EXAMPLES = """\
 The binaries come from $KUBEBUILDER_ASSETS or PATH where they have the right minor version; what is missing is built

@@ -12,9 +12,10 @@ from types import TracebackType
 
 from tools.cluster import packages
 from tools.cluster.access import Access
-from tools.cluster.control_plane import ControlPlane, Failed
+from tools.cluster.control_plane import ControlPlane
 from tools.cluster.node import Node
 from tools.cluster.place import MOST_NODES, Fabric
+from tools.cluster.waiting import Failed
 
 NODE_LABELS = {"orion.gpu/gpu": "true"}
 

@@ -6,7 +6,6 @@ Tests that break things have one of their own this way; the one that is shared l
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -16,36 +15,7 @@ from tools.cluster.access import Access
 from tools.cluster.place import LOOPBACK, Loopback, Place
 from tools.cluster.ports import Held
 from tools.cluster.process import Process
-
-# Seconds. A start takes 5 on two idle cores; tests that share them with others may see ten times that.
-DEADLINE = 90.0
-POLL = 0.05
-
-
-class Failed(Exception):
-    """A component did not start, or ended; the text says which, why, and where its log is."""
-
-
-def wait_until(condition: Callable[[], bool], otherwise: str, fault: Callable[[], str], logs: Path) -> None:
-    """Return when a condition of what was started is met.
-
-    Args:
-        condition: asked again and again.
-        otherwise: what to say if it is not in time.
-        fault: tells how something of it has ended by itself, or an empty text.
-        logs: where people find out more.
-
-    Raises:
-        Failed: something has ended, or it was not in time.
-    """
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        reason = fault()
-        if not reason and time.monotonic() > deadline:
-            reason = f"{otherwise} within {DEADLINE:.0f} s; logs are in {logs}"
-        if reason:
-            raise Failed(reason)
-        time.sleep(POLL)
+from tools.cluster.waiting import Failed, wait_until
 
 
 class ControlPlane:
@@ -165,4 +135,4 @@ class ControlPlane:
         return self._answers("/api/v1/namespaces/default/serviceaccounts/default")
 
     def _wait(self, otherwise: str, condition: Callable[[], bool]) -> None:
-        wait_until(condition, otherwise, self.fault, self.folder / "logs")
+        wait_until(condition, otherwise, self.fault, f"logs are in {self.folder / 'logs'}")

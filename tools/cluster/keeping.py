@@ -14,8 +14,8 @@ from typing import TextIO
 
 from tools.cluster import place
 from tools.cluster.access import Access
-from tools.cluster.control_plane import Failed
 from tools.cluster.supervisor import lock_path
+from tools.cluster.waiting import Failed
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 20.0  # seconds for a supervisor to end by itself

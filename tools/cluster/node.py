@@ -11,19 +11,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tools.cluster import cgroups, images, namespaces, node_settings
 from tools.cluster.access import Access
-from tools.cluster.control_plane import Failed, wait_until
 from tools.cluster.inside import Inside
 from tools.cluster.namespaces import Network
 from tools.cluster.node_settings import Settings
 from tools.cluster.packages import Runtime
 from tools.cluster.place import Fabric
 from tools.cluster.process import Process, tether
+from tools.cluster.waiting import Failed, wait_until
 
 PATIENCE = 20.0  # seconds until the kernel has killed all that ran on a node
 INIT = Path(__file__).with_name("node_init.py")
@@ -187,11 +186,11 @@ class Node(Inside):
     def _kill(self, init: subprocess.Popen[str]) -> None:
         """Kill process 1 and with it all others; return when none runs."""
         init.kill()
-        deadline = time.monotonic() + PATIENCE
-        while others := [pid for pid in namespaces.living_in(self._processes_in) if pid != init.pid]:
-            if time.monotonic() > deadline:
-                raise Failed(f"node {self.name}: the kernel has not killed the processes {others}")
-            time.sleep(0.01)
+        wait_until(
+            lambda: not set(namespaces.living_in(self._processes_in)) - {init.pid},
+            f"node {self.name}: the kernel has not killed all processes",
+            patience=PATIENCE,
+        )
 
     def _make_components(self) -> None:
         lines = node_settings.command_lines(
@@ -216,4 +215,4 @@ class Node(Inside):
             archive.unlink()
 
     def _wait(self, otherwise: str, condition: Callable[[], bool]) -> None:
-        wait_until(condition, otherwise, self.fault, self.folder / "logs")
+        wait_until(condition, otherwise, self.fault, f"logs are in {self.folder / 'logs'}")

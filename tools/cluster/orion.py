@@ -19,9 +19,9 @@ import yaml
 from tools.cluster import example_image
 from tools.cluster.access import Access
 from tools.cluster.cluster import Cluster
-from tools.cluster.control_plane import Failed, wait_until
 from tools.cluster.node import Node
 from tools.cluster.process import Process
+from tools.cluster.waiting import Failed, wait_until
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "orion"
 NAMESPACE = "orion-system"
@@ -253,4 +253,4 @@ class Orion:
         return done.stdout
 
     def _wait(self, otherwise: str, condition: Callable[[], bool]) -> None:
-        wait_until(condition, otherwise, self.fault, self.cluster.folder / "logs")
+        wait_until(condition, otherwise, self.fault, f"logs are in {self.cluster.folder / 'logs'}")

@@ -14,12 +14,12 @@ import yaml
 from tools.cluster import helm
 from tools.cluster.access import Access
 from tools.cluster.helm import CHART
+from tools.cluster.waiting import wait_until
 
 NAME, NAMESPACE = "orion", "orion-system"
 RESOURCES = ("orion.gpu/hp", "orion.gpu/be")
 PATIENCE = 600.0
 """ Seconds: ten times what an installation may take. """
-POLL = 0.1
 WORKLOADS = ("deployments", "daemonsets")
 
 
@@ -44,9 +44,21 @@ class Release:
 
         Raises:
             helm.Failed: Helm's words.
-            TimeoutError: Helm is content, and something does not get ready.
+            Failed: Helm is content, and something does not get ready.
         """
         return self._ready_after("install", self.name, str(chart), "--create-namespace", *_set(values))
+
+    def begin(self, values: Mapping[str, Any], chart: Path = CHART) -> None:
+        """Install, and wait for nothing: for what will never be ready.
+
+        Raises:
+            helm.Failed: Helm's words.
+        """
+        self._helm("install", self.name, str(chart), "--create-namespace", *_set(values))
+
+    def there(self) -> bool:
+        """Return whether Helm knows of the release, in whatever state."""
+        return bool(self._helm("list", "--all", "--short", f"--filter=^{self.name}$").strip())
 
     def upgrade(self, values: Mapping[str, Any], chart: Path = CHART) -> float:
         """Upgrade, and return the seconds until all is ready; raises as `install`."""
@@ -57,21 +69,25 @@ class Release:
         return self._ready_after("rollback", self.name)
 
     def test(self) -> str:
-        """Run the chart's tests, and return what Helm says of them.
+        """Run the chart's tests, and return what Helm and they say.
 
         Raises:
             helm.Failed: one failed.
         """
-        return self._helm("test", self.name, "--timeout", f"{PATIENCE:.0f}s")
+        return self._helm("test", self.name, "--logs", "--timeout", f"{PATIENCE:.0f}s")
 
-    def uninstall(self) -> float:
+    def uninstall(self, wanted: bool = True) -> float:
         """Uninstall, and return the seconds until all is gone.
+
+        Args:
+            wanted: whether there has to be a release.
 
         Raises:
             helm.Failed: Helm's words.
         """
         began = time.monotonic()
-        self._helm("uninstall", self.name, "--wait", "--timeout", f"{PATIENCE:.0f}s")
+        optional = () if wanted else ("--ignore-not-found",)
+        self._helm("uninstall", self.name, "--wait", "--timeout", f"{PATIENCE:.0f}s", *optional)
         self._until("goes", lambda: not self.pods())
         return time.monotonic() - began
 
@@ -110,11 +126,7 @@ class Release:
         return helm.run(*named, kubeconfig=self._kubeconfig, patience=1.5 * PATIENCE)
 
     def _until(self, what: str, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"not all of {self.name} {what} within {PATIENCE:.0f} s")
-            time.sleep(POLL)
+        wait_until(condition, f"not all of {self.name} {what}", patience=PATIENCE)
 
 
 def _is_ready(workload: Mapping[str, Any]) -> bool:

@@ -23,8 +23,8 @@ if __name__ == "__main__":
 
 from tools.cluster import binaries
 from tools.cluster.cluster import Cluster
-from tools.cluster.control_plane import Failed
 from tools.cluster.orion import Orion
+from tools.cluster.waiting import Failed
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 

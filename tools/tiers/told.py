@@ -6,6 +6,9 @@ A tier that could not run is named with its reason, so that nothing left out rea
 import argparse
 import ctypes
 import sys
+from pathlib import Path
+
+NAMES = {"quiet": "tests about time", "host": "unit and host", "cluster": "cluster", "node": "node"}
 
 
 def gpu() -> str:
@@ -21,12 +24,10 @@ def gpu() -> str:
 def main() -> int:
     """Print the line; `make` comes here only when what it says has passed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--selection", default="", help="what pytest was told to leave out or pick, if anything")
-    parser.add_argument("--cluster", required=True, help="what became of the cluster tier, as cluster/tier.py wrote it")
-    parser.add_argument("--node", required=True, help="the same of the node tier")
-    options = parser.parse_args()
-    ran = f"unit and host only in part ({options.selection})" if options.selection else "unit passed, host passed"
-    print(f"tiers: {ran}, C sanitizers passed; cluster {options.cluster}; node {options.node}; {gpu()}")
+    parser.add_argument("--outcomes", type=Path, required=True, help="folder in which each tier wrote its outcome")
+    outcomes = parser.parse_args().outcomes
+    told = [f"{words} {(outcomes / tier).read_text()}" for tier, words in NAMES.items()]
+    print(f"tiers: {'; '.join(told)}; C sanitizers passed; {gpu()}")
     return 0
 
 
