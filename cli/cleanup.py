@@ -93,6 +93,6 @@ def _lines(cleaned: "Cleaned", dry_run: bool) -> list[str]:
     lines = [f"node {name}: {', '.join(marks)}" for name, marks in sorted(cleaned.nodes.items())]
     lines += [f"GPUDevice {name}: Unknown" for name in sorted(cleaned.gpus)]
     lines += [f"GPUShare {name}: Unknown" for name in sorted(cleaned.shares)]
-    lines += [f"{each}: deleted" for each in cleaned.deleted]
+    lines += [f"{each}: {'to be deleted' if dry_run else 'deleted'}" for each in cleaned.deleted]
     counts = f"{len(cleaned.nodes)} nodes, {len(cleaned.gpus)} GPUs, {len(cleaned.shares)} shares"
     return [*lines, f"{'to be cleaned' if dry_run else 'cleaned'}: {counts}"]

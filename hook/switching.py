@@ -1,11 +1,11 @@
 """A switch of contexts, for what it leaves behind: a GPU that begins small kernels faster.
 
 On an H200 the kernels of a CUDA graph begin 0.5 us after each other in a context that has had the GPU to itself for a
-while, and 0.1 us once another context has had the GPU between, for however short. A decoder takes 17.2 ms in place of
+while, and 0.1 us once another context has had the GPU between, for however short. A decoder takes 17.3 ms in place of
 18.6 from then on, under MPS 18.0 in place of 19.5. Setting a workload up in the same context, or work beside it, ends
-that; another switch (0.3 ms) brings it back. Where contexts take turns it comes by itself. In mode `mps` and among
-threads of one process all work is in one context, and stays in the slower state: there `every` makes it come. What the
-driver or the GPU does differently is not documented (docs/results/context-switch.md has what was tried).
+that; another switch (0.3 ms of the GPU) brings it back. Where contexts take turns it comes by itself. In mode `mps` and
+among threads of one process all work is in one context, and stays in the slower state: there `every` makes it come.
+What the driver or the GPU does differently is not documented (docs/results/context-switch.md has what was tried).
 
     python -m orion.hook.switching      the process with the other context, about 0.5 GiB of GPU memory; lines on its
                                         standard input: "switch", "every MILLISECONDS", "rest"; each gets an answer

@@ -31,7 +31,8 @@ _GRACE_SECONDS = 3.0
 _RETURN_SECONDS = 10.0
 """ After the agent's start; its clients have five to come back, and looks may be late. """
 _OF_MPS = ("nvidia-cuda-mps", switching.NAME)
-""" The server, as the kernel cuts its name, and what refreshes the GPU: they are there on behalf of the clients. """
+""" The server, as the kernel cuts its name, and what refreshes the GPU: they are there on the clients' behalf. Anybody
+can bear such a name, so it excuses only beside the GPU's control daemon. """
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Strangers:
         found = []
         for process in sorted(there, key=lambda each: each.process_id):
             key = (uuid, process.process_id, process.started)
-            if process.process_id in known or self._is_of_mps(process):
+            if process.process_id in known or self._is_of_mps(uuid, process):
                 self._since.pop(key, None)
                 continue
             since = self._since.setdefault(key, now)
@@ -102,15 +103,13 @@ class Strangers:
                 found.append(Found(process, self._state.pod(process.pod_uid) if process.pod_uid else None))
         return tuple(found)
 
-    def _is_of_mps(self, process: Process) -> bool:
-        """Return whether the MPS daemon has started it; a tenant's process may bear such a name, and is a stranger."""
+    def _is_of_mps(self, uuid: str, process: Process) -> bool:
+        """Return whether it is the MPS daemon's: named so, and in the control daemon's pod, or in none as that."""
         if not process.command.startswith(_OF_MPS):
             return False
-        return not process.pod_uid or not any(
-            slot.holder is not None and slot.holder.uid == process.pod_uid
-            for uuid in self._agent.gpus
-            for slot in self._state.of(uuid).held
-        )
+        state = self._agent.modes.folder.state(uuid)
+        control = process_pods.look_up(state.process_id) if state is not None and state.process_id else None
+        return control is not None and control.pod_uid == process.pod_uid
 
     def _name(self, uuid: str, strangers: tuple[Found, ...]) -> None:
         model = self._agent.gpus[uuid].board.gpu.model

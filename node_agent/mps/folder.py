@@ -60,7 +60,7 @@ class State:
     since: float
     """ Seconds since 1970. """
     process_id: int = 0
-    """ Of the control daemon, as its pod counts; 0: there is none. """
+    """ Of the control daemon, as the node counts (its pod has hostPID); 0: there is none. """
     servers: tuple[int, ...] = ()
     """ Its servers, in the same terms; the first comes with the first client. """
     several_users: bool = True

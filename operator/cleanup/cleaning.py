@@ -25,7 +25,7 @@ class Cleaned:
     """What was found and cleaned, by kind, and what could not be."""
 
     nodes: dict[str, list[str]] = field(default_factory=dict)
-    """ Their names, and the labels, annotations and resources that went. """
+    """ Their names, and the labels and resources that went. """
     gpus: list[str] = field(default_factory=list)
     """ GPUDevices whose health is unknown now. """
     shares: list[str] = field(default_factory=list)
@@ -81,9 +81,8 @@ class Cleaning:
 
     async def _delete(self, path: str) -> None:
         with self._refusals():
-            if not self._dry_run:
-                await self._server.delete(path)
-                self.cleaned.deleted.append("/".join(path.split("/")[-2:]))
+            await (self._server.get(path) if self._dry_run else self._server.delete(path))
+            self.cleaned.deleted.append("/".join(path.split("/")[-2:]))
 
     async def _write(self, write: "_Write") -> None:
         with self._refusals():

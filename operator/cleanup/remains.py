@@ -24,15 +24,12 @@ Patch = dict[str, Any]
 
 
 def node_patch(node: Body) -> Patch | None:
-    """Return the merge patch that takes a node's labels and annotations orion/... away; None: it has none.
+    """Return the merge patch that takes a node's labels orion/... away; None: it has none.
 
-    Of every release: an older one may have written others than this one does.
+    Of every release: an older one may have written others than this one does. None has written annotations of nodes.
     """
-    kept = {}
-    for field in ("labels", "annotations"):
-        if ours := {name: None for name in node["metadata"].get(field) or {} if name.startswith(PREFIX)}:
-            kept[field] = ours
-    return {"metadata": kept} if kept else None
+    ours = {name: None for name in node["metadata"].get("labels") or {} if name.startswith(PREFIX)}
+    return {"metadata": {"labels": ours}} if ours else None
 
 
 def capacity_patch(node: Body) -> Patch | None:

@@ -19,12 +19,30 @@ def hooks(found: list[Object], moment: str) -> dict[tuple[str, str], Object]:
 def test_it_comes_with_its_own_rights_when_all_else_has_gone(everything: list[Object]) -> None:
     found = hooks(everything, "post-delete")
     kinds = {"Job", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "NetworkPolicy"}
-    assert found.keys() == {(kind, "orion-cleanup") for kind in kinds}
+    policies = {f"ValidatingAdmissionPolicy{half}" for half in ("", "Binding")}
+    named = {(kind, "orion-cleanup") for kind in kinds} | {(kind, "orion-cleanup-labels-nodes") for kind in policies}
+    assert found.keys() == named
     weights = {kind: int(marks["helm.sh/hook-weight"]) for (kind, _), marks in found.items()}
-    assert all(weight < weights["Job"] for kind, weight in weights.items() if kind != "Job")
+    assert {kind for kind, weight in weights.items() if weight == -2} == policies
+    assert {kind for kind, weight in weights.items() if weight == 0} == {"Job"}
 
 
-def test_none_of_it_stays_whatever_becomes_of_it(everything: list[Object]) -> None:
+def test_its_account_is_bound_to_labels_of_nodes_by_the_operators_own_rules() -> None:
+    for release, named in (("orion", "orion"), ("gpus", "gpus-orion")):
+        found = chart.objects(release=release)
+        policy, operators = (
+            chart.one(found, "ValidatingAdmissionPolicy", f"{named}-{whose}-labels-nodes")["spec"]
+            for whose in ("cleanup", "operator")
+        )
+        account = f"system:serviceaccount:{chart.NAMESPACE}:{named}-cleanup"
+        (whom,) = policy.pop("matchConditions")
+        assert whom["expression"] == f"request.userInfo.username == '{account}'"
+        assert policy == {name: value for name, value in operators.items() if name != "matchConditions"}
+        binding = chart.one(found, "ValidatingAdmissionPolicyBinding", f"{named}-cleanup-labels-nodes")["spec"]
+        assert binding == {"policyName": f"{named}-cleanup-labels-nodes", "validationActions": ["Deny"]}
+
+
+def test_none_of_it_stays_behind_a_job_done_or_failed(everything: list[Object]) -> None:
     for marks in hooks(everything, "post-delete").values():
         policies = set(marks["helm.sh/hook-delete-policy"].split(","))
         assert policies == {"before-hook-creation", "hook-succeeded", "hook-failed"}
@@ -52,11 +70,20 @@ def test_it_runs_where_the_operator_ran() -> None:
         "tolerations": [{"key": "k", "operator": "Exists"}],
         "affinity": {"nodeAffinity": {}},
         "priorityClassName": "mine",
+        "podLabels": {"sidecar.istio.io/inject": "false"},
+        "podAnnotations": {"c": "d"},
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": ""}],
     }
-    found = chart.pod_specs(chart.objects({"operator": placed, "imagePullSecrets": [{"name": "login"}]}))
+    objects = chart.objects({"operator": placed, "imagePullSecrets": [{"name": "login"}]})
+    found = chart.pod_specs(objects)
     same = ("nodeSelector", "tolerations", "affinity", "priorityClassName", "imagePullSecrets", "securityContext")
     for field in same:
         assert found["orion-cleanup"][field] == found["orion-operator"][field], field
+    meta = chart.one(objects, "Job", "orion-cleanup")["spec"]["template"]["metadata"]
+    assert meta["labels"].items() >= placed["podLabels"].items()
+    assert meta["labels"]["app.kubernetes.io/component"] == "cleanup"
+    assert meta["annotations"] == placed["podAnnotations"]
+    assert found["orion-cleanup"]["containers"][0]["env"] == placed["extraEnv"]
 
 
 def test_it_deletes_what_the_releases_own_test_has_left() -> None:

@@ -26,7 +26,7 @@ SETS: dict[str, dict[str, Any]] = {
         "nodeConfiguration": {"driverRoot": "/run/nvidia/driver", "deviceListStrategy": "cdi-cri", "coexist": True},
         "node": {"runtimeClassName": "nvidia", "gpuAccess": "volume-mounts"},
         "webhook": {"runtimeClassName": "nvidia", "requireShare": True},
-        "mps": {"enabled": True},
+        "mps": {"enabled": True, "refreshMilliseconds": 40},
         "certificates": {"source": "cert-manager"},
     },
     "no-runtime": {

@@ -44,6 +44,14 @@ def test_containers_are_told_only_options_that_there_are() -> None:
         assert {option.partition("=")[0] for option in options} <= known, name
 
 
+@pytest.mark.parametrize("milliseconds", [0, None], ids=["never", "of-a-release-before-it"])
+def test_an_mps_daemon_is_told_to_refresh_only_if_it_is_to(milliseconds: int | None) -> None:
+    for value, told in ((milliseconds, set[str]()), (40, {"--refresh-ms=40"}), (60000, {"--refresh-ms=60000"})):
+        found = chart.objects({"mps": {"enabled": True, "refreshMilliseconds": value}})
+        arguments = chart.container(found, "orion-mps/mps-daemon")["args"]
+        assert {each for each in arguments if each.startswith("--refresh-ms")} == told
+
+
 def test_large_numbers_are_written_as_programs_read_them() -> None:
     policy = {"windowMicroseconds": 1000000, "longKernelMicroseconds": 60000000, "overlapSMs": 65535}
     values = {"node": {"agent": {"policy": policy}}, "operator": {"censusSeconds": 86400000}}

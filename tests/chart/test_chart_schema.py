@@ -107,5 +107,39 @@ def test_what_is_free_may_be_taken_away_as_a_whole() -> None:
     assert not chart.of_kind(found, "PodDisruptionBudget")
 
 
+def sections(schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Yield what has to be there, as those parts of the values which templates look into without asking."""
+    for key in schema.get("required", ()):
+        yield path + key
+        yield from sections(schema["properties"][key], f"{path}{key}.")
+
+
+def mappings(values: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield path + key
+            yield from mappings(value, f"{path}{key}.")
+
+
+def test_a_section_cannot_be_taken_away_and_all_else_can() -> None:
+    """As `--set uninstall=null` would; behind a section that is away its own are not looked at."""
+    needed = set(sections(SCHEMA))
+    assert {key for key in DEFAULTS if "properties" in resolved(SCHEMA["properties"][key])} <= needed
+    for depth in {path.count(".") for path in needed}:
+        paths, values = [path for path in needed if path.count(".") == depth], dict[str, Any]()
+        for path in paths:
+            values = set_at(values, path, None)
+        with pytest.raises(helm.Failed) as refused:
+            chart.text(values)
+        said = re.findall(r"at '/?([^']*)': missing propert(?:y|ies) (.*)", str(refused.value))
+        missing = {f"{place.replace('/', '.')}.{key}".strip(".") for place, keys in said
+                   for key in re.findall(r"'([^']+)'", keys)}  # fmt: skip
+        assert missing == set(paths)
+    free: dict[str, Any] = {}
+    for path in sorted(set(mappings(DEFAULTS)) - needed, reverse=True):  # what is in one before it
+        free = set_at(free, path, None)
+    assert chart.objects(free)
+
+
 def test_a_chart_that_depends_on_this_one_may_bring_its_own() -> None:
     assert chart.text({"global": {"storageClass": "fast"}, "enabled": True}) == chart.text()

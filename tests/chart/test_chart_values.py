@@ -48,6 +48,7 @@ CHANGED: dict[str, Any] = {
     "node.maxUnavailable": 3,
     "node.agent.policy.name": "gate",
     "mps.securityContext": {"capabilities": {"add": ["KILL"]}},
+    "mps.refreshMilliseconds": 40,
     "node.agent.metricsPort": 1234,
     "networkPolicy.webhookFrom": [{"ipBlock": {"cidr": "10.0.0.1/32"}}],
     "networkPolicy.metricsFrom": [{"podSelector": {}}],

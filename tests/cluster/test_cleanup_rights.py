@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes import client
 
+from tests.chart import rendered_chart as chart
 from tests.cluster import api_types
 from tests.cluster.audited_plane import AuditedPlane, audited_plane, bind, granted
 from tests.cluster.conftest import client_for
@@ -24,6 +26,7 @@ ROLE = FILES / "cleanup-role.yaml"
 USER = "system:serviceaccount:default:orion-cleanup"
 GROUP, VERSION, GPU, TEST = "orion.gpu", "v1alpha1", "gpu-00000000-0000-4000-8000-000000000000", "orion-test-slot"
 ASKED_BY_POLICY = {(GROUP, "gpudevices", "release")}
+TAINT = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
 LABELS = {"orion/gpus": "1", "orion/mode": "timeslice", "orion.gpu/enabled": "true"}
 
 
@@ -34,10 +37,20 @@ def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
         api_types.establish(plane.api)
         for path in FILES.glob("*-policy.yaml"):
             apply(plane.plane.access.kubeconfig, path)
+        apply(plane.plane.access.kubeconfig, own_policy(tmp_path))
         bind(plane.api, ROLE, USER, "default")
         leave_what_orion_leaves(plane.api)
         until_policies_hold(plane.api)
         yield plane
+
+
+def own_policy(folder: Path) -> Path:
+    """Write the policy that the chart makes of the operator's for the Job, in this test's namespace."""
+    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    found = [chart.one(chart.objects(), kind, "orion-cleanup-labels-nodes") for kind in kinds]
+    path = folder / "policy.yaml"
+    path.write_text(yaml.safe_dump_all(found).replace(f":{chart.NAMESPACE}:", ":default:"))
+    return path
 
 
 def leave_what_orion_leaves(api: client.ApiClient) -> None:
@@ -61,17 +74,21 @@ def leave_what_orion_leaves(api: client.ApiClient) -> None:
 
 
 def until_policies_hold(api: client.ApiClient) -> None:
-    """Return when what RBAC would allow to say of a GPU is refused, for the policy keeps agents to their node."""
-    somebody = client.CustomObjectsApi(client.ApiClient(api.configuration, "Impersonate-User", USER))
+    """Return when what RBAC would allow is refused: to say how a GPU is, and to taint a node."""
+    somebody = client.ApiClient(api.configuration, "Impersonate-User", USER)
+    objects, core = client.CustomObjectsApi(somebody), client.CoreV1Api(somebody)
+    status: dict[str, Any] = {"status": {"index": 1}}
 
-    def refused() -> bool:
+    def refused(why: str, call: Callable[..., object], *arguments: object) -> bool:
         try:
-            somebody.patch_cluster_custom_object_status(GROUP, VERSION, "gpudevices", GPU, {"status": {"index": 1}})
+            call(*arguments, dry_run="All")
         except client.ApiException as refusal:
-            return "whose token says the node" in refusal.body
+            return why in refusal.body
         return False
 
-    eventually(refused)
+    of_gpu = (objects.patch_cluster_custom_object_status, GROUP, VERSION, "gpudevices", GPU, status)
+    eventually(lambda: refused("whose token says the node", *of_gpu))
+    eventually(lambda: refused("changes labels orion/... of nodes", core.patch_node, "node", TAINT))
 
 
 def cleanup(kubeconfig: Path, *options: str) -> dict[str, Any]:
@@ -120,6 +137,9 @@ def test_what_it_may_not_do_it_cannot(audited: AuditedPlane) -> None:
             (core.delete_namespaced_pod, (TEST, "kube-system")),
             (core.patch_node_status, ("node", {"status": {"capacity": {"cpu": "1"}}})),
             (core.delete_node, ("node",)),
+            (core.patch_node, ("node", TAINT)),
+            (core.patch_node, ("node", {"spec": {"unschedulable": True}})),
+            (core.patch_node, ("node", {"metadata": {"labels": {"orion.gpu/enabled": None}}})),
             (objects.patch_cluster_custom_object, (GROUP, VERSION, "gpudevices", GPU, {"spec": {"cordon": False}})),
             (objects.delete_cluster_custom_object, (GROUP, VERSION, "gpudevices", GPU)),
             # Its one right on GPUs' statuses holds for letting go of them alone, as long as the policy is there.

@@ -72,7 +72,11 @@ def test_a_lock_is_what_was_written() -> None:
     assert Lock.read(str(_lock(NOW))) == _lock(NOW)
 
 
-@pytest.mark.parametrize("text", ["", "# words\n", "moment 20260131T120000Z\namd64 libone 1.0\n", "moment today\n"])
+MOMENT = "moment 20260131T120000Z\n"
+OF_ANOTHER = f"{MOMENT}mips libone 1.0 sha256:{_digest('1.0')}\n"
+
+
+@pytest.mark.parametrize("text", ["", "# words\n", f"{MOMENT}amd64 libone 1.0\n", "moment today\n", OF_ANOTHER])
 def test_what_is_no_lock_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"debian\.lock says"):
         Lock.read(text)

@@ -82,7 +82,7 @@ def refreshes(daemon: MpsDaemon) -> int:
 
 
 def test_it_begins_and_ends_with_the_mode(served: MpsDaemon, gpu: str) -> None:
-    served.start()
+    served.start("--refresh-ms", "40")
     served.folder.want(gpu, Wanted())
     served.until(Phase.RUNNING, gpu)
     process_id = refreshes(served)
@@ -102,8 +102,9 @@ def test_it_ends_with_the_mps_daemon(served: MpsDaemon, gpu: str, number: signal
     assert "Traceback" not in served.log
 
 
-def test_with_0_and_for_a_simulated_gpu_there_is_none(served: MpsDaemon, gpu: str) -> None:
-    for options, wanted in ((["--refresh-ms", "0"], Wanted()), ([], Wanted(simulated=True))):
+def test_unless_it_is_asked_for_and_for_a_simulated_gpu_there_is_none(served: MpsDaemon, gpu: str) -> None:
+    asked = ["--refresh-ms", "40"]
+    for options, wanted in (([], Wanted()), (["--refresh-ms", "0"], Wanted()), (asked, Wanted(simulated=True))):
         served.start(*options)
         served.folder.want(gpu, wanted)
         served.until(Phase.RUNNING, gpu)
@@ -113,7 +114,7 @@ def test_with_0_and_for_a_simulated_gpu_there_is_none(served: MpsDaemon, gpu: st
 
 def test_without_a_driver_it_says_so_and_the_control_daemon_runs_on(daemon: MpsDaemon, gpu: str) -> None:
     daemon.write_program(SERVES)
-    daemon.start()
+    daemon.start("--refresh-ms", "40")
     daemon.folder.want(gpu, Wanted())
     before = daemon.until(Phase.RUNNING, gpu)
     eventually(lambda: "is not refreshed" in daemon.log, daemon.log)

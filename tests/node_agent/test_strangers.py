@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from orion.crds.policy import Priority
 from orion.node_agent.cluster import process_pods, strangers
 from orion.node_agent.cluster.events import Subject
 from orion.node_agent.cluster.process_pods import Process, look_up, pod_uid
-from orion.node_agent.cluster.state import HeldSlot
 from orion.node_agent.cluster.strangers import Strangers, rows
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.holders import Holder
+from orion.node_agent.mps.folder import Phase, State
 
 UUID = "GPU-00000000-0000-4000-8000-000000000000"
 POD = "5e4f6a2c-0d1b-4c3a-9f8e-7b6a5d4c3b2a"
@@ -62,18 +61,16 @@ class World:
         self.here: dict[int, Process] = {}
         self.clients: dict[int, SimpleNamespace] = {}
         self.pods = {POD: Holder("team", "train-0", "", POD)}
-        self.held: tuple[HeldSlot, ...] = ()
+        self.control: State | None = None
         self.said: list[tuple[str, str, str]] = []
         self.changes = 0
         board = SimpleNamespace(gpu=Gpu(UUID, 0, "NVIDIA H200", 1), clients=self.clients)
         self.gpus = {UUID: SimpleNamespace(board=board)}
+        self.modes = SimpleNamespace(folder=SimpleNamespace(state=lambda uuid: self.control))
         self.source = SimpleNamespace(process_ids=lambda gpu: list(self.here))
 
     def pod(self, uid: str) -> Holder | None:
         return self.pods.get(uid)
-
-    def of(self, uuid: str) -> SimpleNamespace:
-        return SimpleNamespace(held=self.held)
 
     def say(self, about: Subject, reason: str, note: str, **more: Any) -> None:
         self.said.append((about.kind, about.name, reason))
@@ -126,9 +123,15 @@ def test_a_process_has_time_to_join_and_changes_are_told_once(world: World) -> N
 
 
 @pytest.mark.parametrize("name", ["nvidia-cuda-mps", "orion-switching"])
-def test_the_mps_server_is_nobodys_stranger_but_its_name_excuses_no_tenant(world: World, name: str) -> None:
-    world.here[5] = Process(5, 1, name, "")
-    world.here[6] = Process(6, 1, name, POD)
-    assert look(world) == []
-    world.held = (HeldSlot(UUID, "be-0", Priority.BE, world.pods[POD]),)
-    assert [row["processId"] for row in look(world)] == [6]
+@pytest.mark.parametrize(("of_daemon", "others"), [("the-daemons", [6, 7]), ("", [5, 6])], ids=["in-a-pod", "in-none"])
+def test_what_is_of_the_mps_daemon_is_nobodys_stranger_but_its_name_excuses_nobody_else(
+    world: World, name: str, of_daemon: str, others: list[int]
+) -> None:
+    for number, uid in ((5, "the-daemons"), (6, POD), (7, "")):
+        world.here[number] = Process(number, 1, name, uid)
+    assert [row["processId"] for row in look(world)] == [5, 6, 7]
+    world.here[4] = Process(4, 1, "nvidia-cuda-mps", of_daemon)
+    world.control = State(Phase.RUNNING, 1.0, process_id=4)
+    assert [row["processId"] for row in look(world)] == others
+    world.control = State(Phase.FAILED, 2.0)
+    assert [row["processId"] for row in look(world)] == [4, 5, 6, 7]

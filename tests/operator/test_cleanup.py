@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orion.api_server.requests import ApiError, ApiServer
+from orion.cli.cleanup import _lines
 from orion.cli.main import main
 from orion.crds.conditions import ConditionType
 from orion.crds.device import GPUDeviceStatus
@@ -89,9 +91,9 @@ def merged(before: Any, patch: Any) -> Any:
 @given(NODES)
 def test_a_node_loses_our_marks_and_nothing_else(node: Body) -> None:
     after = merged(copy.deepcopy(node), remains.node_patch(node) or {})
-    for field in ("labels", "annotations"):
-        before = node["metadata"].get(field, {})
-        assert after["metadata"].get(field, {}) == {k: v for k, v in before.items() if not k.startswith("orion/")}
+    before = node["metadata"].get("labels", {})
+    assert after["metadata"].get("labels", {}) == {k: v for k, v in before.items() if not k.startswith("orion/")}
+    assert after["metadata"].get("annotations") == node["metadata"].get("annotations")
     assert after["status"] == node["status"]
     assert remains.node_patch(after) is None
 
@@ -158,6 +160,10 @@ class FakeServer:
         for page in (found[:1], found[1:]):
             yield {"items": page, "metadata": {}}
 
+    async def get(self, path: str) -> Body:
+        self._refuse(path)
+        return {}
+
     async def patch(self, path: str, patch: Body) -> None:
         self._refuse(path)
         self.asked.append(("PATCH", path))
@@ -198,9 +204,13 @@ def test_all_that_says_anything_is_written_once() -> None:
 
 
 def test_a_look_writes_nothing() -> None:
-    server = FakeServer(LISTS, {})
-    assert clean(server, dry_run=True, test=Named("n", "t")) == OF_ALL
+    server = FakeServer(LISTS, {"/api/v1/namespaces/n/pods/t": 404})
+    cleaned = clean(server, dry_run=True, test=Named("n", "t"))
+    assert cleaned == replace(OF_ALL, deleted=["gpushares/t"])
     assert server.asked == []
+    lines = _lines(cleaned, dry_run=True)
+    assert "gpushares/t: to be deleted" in lines
+    assert lines[-1].startswith("to be cleaned: 2 nodes")
 
 
 def test_capacity_is_touched_only_where_asked() -> None:

@@ -22,12 +22,15 @@ from tools.image.programs import Programs, folder
 SUITE = "bookworm"
 ARCHITECTURES = ("amd64", "arm64")
 LOCK = Path(__file__).with_name("debian.lock")
+_PACKAGE = re.compile(r"(\w+) (\S+) (\S+) sha256:([0-9a-f]{64})")
 _PAST = "http://snapshot.debian.org/archive"
-_HEADER = (
-    "# Made by `python -m tools.image lock`: the packages in the base of `make image`, and when they were current."
-)
 # An archive of the past is some hours behind, and somebody who locks does so because of an update that just came out.
 _LATE = timedelta(hours=12)
+_HEADER = (
+    "# Made by `python -m tools.image lock`: the packages in the base of `make image`, and the moment at which the\n"
+    f"# archive of Debian's past has them. It is {_LATE.seconds // 3600} h after the lock was made, on purpose:\n"
+    "# that archive is some hours behind."
+)
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,11 @@ class Lock:
         for line in text.splitlines():
             if found := re.fullmatch(r"moment (\d{8}T\d{6}Z)", line):
                 moment = found[1]
-            elif found := re.fullmatch(r"(\w+) (\S+) (\S+) sha256:([0-9a-f]{64})", line):
+            elif (found := _PACKAGE.fullmatch(line)) and found[1] in ARCHITECTURES:
                 pins[found[1]][found[2]] = Pin(found[3], found[4])
             elif not line.startswith("#"):
-                raise ValueError(f"{LOCK.name} says {line!r}, which is neither a moment nor a package")
+                known = " or ".join(ARCHITECTURES)
+                raise ValueError(f"{LOCK.name} says {line!r}, which is neither a moment nor a package for {known}")
         if not moment:
             raise ValueError(f"{LOCK.name} says no moment")
         return cls(moment, pins)

@@ -1,18 +1,23 @@
-"""Uninstalls that cannot clean up: each ends in time, says why, and leaves nothing of its own; a person cleans then.
+"""Uninstalls that cannot clean up: each ends in time and says why; a person cleans then.
+
+Nothing of its own stays, but where its Job is refused.
 
 Each test finds a cluster without Orion, and leaves it so.
 """
 
 import json
+import re
+import shlex
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orion.cli.main import main
-from tests.chart.on_cluster.remains import marks_of_nodes, nothing_is_claimed, nothing_is_left
+from tests.chart.on_cluster.remains import left, marks_of_nodes, nothing_is_claimed, nothing_is_left
 from tests.cluster.conftest import Kubectl
 from tests.cluster.waiting import eventually
 from tools.cluster import helm
@@ -27,7 +32,8 @@ SIMULATED: dict[str, Any] = {"simulatedGPUs": 1, "uninstall.deadlineSeconds": DE
 MORE_SECONDS = 90.0
 """ What Helm does around the Job takes some 5 s. """
 CLEANUP = "system:serviceaccount:orion-system:orion-cleanup"
-POLICY = "nobody-cleans-nodes"
+POLICY, QUOTA = "nobody-cleans-nodes", "no-jobs"
+DOCS = Path(__file__).parents[3] / "docs" / "uninstalling.md"
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +78,40 @@ def test_what_cannot_be_cleaned_is_said_and_all_else_is_clean(
     eventually(lambda: _may_clean(kubectl))
     assert main(["cleanup", "--kubeconfig", str(control_plane.kubeconfig)]) == 0
     nothing_is_left(kubectl, release)
+
+
+def test_rights_that_stay_where_the_job_is_refused_go_by_the_command_of_the_docs(
+    release: Release, kubectl: Kubectl
+) -> None:
+    release.begin({**SIMULATED, "image.tag": "absent"})
+    forbid_jobs(kubectl, release.namespace)
+    with pytest.raises(helm.Failed, match="exceeded quota"):
+        release.uninstall()
+    assert not release.there()
+    assert "clusterrolebinding.rbac.authorization.k8s.io/orion-cleanup" in left(kubectl, release)
+    kubectl(*removal_of_rights())
+    kubectl("delete", "quota", QUOTA, f"--namespace={release.namespace}")
+    nothing_is_left(kubectl, release)
+
+
+def removal_of_rights() -> list[str]:
+    """Return the arguments of kubectl by which people remove what has stayed."""
+    (command,) = re.findall(r"^    kubectl (delete clusterrolebinding.*)$", DOCS.read_text(), re.MULTILINE)
+    return shlex.split(command)
+
+
+def forbid_jobs(kubectl: Kubectl, namespace: str) -> None:
+    """Let the API server refuse Jobs of a namespace; return when it does."""
+    kubectl("create", "quota", QUOTA, "--hard=count/jobs.batch=0", f"--namespace={namespace}")
+
+    def forbidden() -> bool:
+        try:
+            kubectl("create", "job", "tried", "--image=none", "--dry-run=server", f"--namespace={namespace}")
+        except subprocess.CalledProcessError:
+            return True
+        return False
+
+    eventually(forbidden)
 
 
 def forbid_cleaning_of_nodes(kubectl: Kubectl) -> None:
