@@ -32,7 +32,7 @@ def test_a_gated_be_client_uses_next_to_no_cpu(pair: Pair, machine: Machine, wai
     share = (be.cpu_seconds() - cpu) / (time.monotonic() - began)
     assert not be.heard_something(0)
     figure(f"CPU of a be client gated in {waiting!r}", [100 * share], "% of a core")
-    assert share < 0.25  # ten times what it is with nothing else to do, 2 to 4 %; who waits without sleeping has all of it
+    assert share < 0.25  # ten times the normal 2 to 4 %; who waits without sleeping has all of it
     assert hp.answer().result > 0
     assert be.answer().result >= 0
 
