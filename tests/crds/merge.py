@@ -1,4 +1,4 @@
-"""Merge patches (RFC 7386), which the table of invalid shares is written in."""
+"""Merge patches (RFC 7386): the table of invalid shares is written in them, and `orion cleanup` sends them."""
 
 from typing import Any
 

@@ -18,6 +18,7 @@ from orion.crds.share_status import GPUShareStatus
 from orion.operator.cleanup import remains
 from orion.operator.cleanup.cleaning import Cleaned, Cleaning
 from orion.operator.reconciler.records import NODE_LABELS, Named
+from tests.crds.merge import patched
 from tests.operator.fake_cluster import NOW
 
 Body = dict[str, Any]
@@ -75,22 +76,9 @@ NODES = st.fixed_dictionaries({
 })  # fmt: skip
 
 
-def merged(before: Any, patch: Any) -> Any:
-    """Return what a JSON merge patch makes (RFC 7396)."""
-    if not isinstance(patch, dict):
-        return patch
-    after = dict(before) if isinstance(before, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            after.pop(key, None)
-        else:
-            after[key] = merged(after.get(key), value)
-    return after
-
-
 @given(NODES)
 def test_a_node_loses_our_marks_and_nothing_else(node: Body) -> None:
-    after = merged(copy.deepcopy(node), remains.node_patch(node) or {})
+    after = patched(copy.deepcopy(node), remains.node_patch(node) or {})
     before = node["metadata"].get("labels", {})
     assert after["metadata"].get("labels", {}) == {k: v for k, v in before.items() if not k.startswith("orion/")}
     assert after["metadata"].get("annotations") == node["metadata"].get("annotations")
@@ -101,7 +89,7 @@ def test_a_node_loses_our_marks_and_nothing_else(node: Body) -> None:
 @given(NODES)
 def test_resources_go_only_from_a_node_that_has_none_left(node: Body) -> None:
     patch = remains.capacity_patch(node)
-    after = merged(copy.deepcopy(node), patch or {})["status"]
+    after = patched(copy.deepcopy(node), patch or {})["status"]
     for field, amounts in node["status"].items():
         for name, amount in amounts.items():
             ours = name.startswith("orion.gpu/")
@@ -112,7 +100,7 @@ def test_resources_go_only_from_a_node_that_has_none_left(node: Body) -> None:
 
 @given(objects(DEVICE_STATUS))
 def test_a_gpu_says_that_nothing_is_known_and_keeps_what_people_wrote(device: Body) -> None:
-    after = merged(copy.deepcopy(device), remains.device_patch(device, NOW) or {})
+    after = patched(copy.deepcopy(device), remains.device_patch(device, NOW) or {})
     assert_unknown(device, after)
     if device.get("status"):
         assert after["status"]["health"] == "Unknown"
@@ -122,7 +110,7 @@ def test_a_gpu_says_that_nothing_is_known_and_keeps_what_people_wrote(device: Bo
 
 @given(objects(SHARE_STATUS))
 def test_a_share_says_that_nothing_is_known_and_keeps_what_people_wrote(share: Body) -> None:
-    after = merged(copy.deepcopy(share), remains.share_patch(share, NOW) or {})
+    after = patched(copy.deepcopy(share), remains.share_patch(share, NOW) or {})
     assert_unknown(share, after)
     if share.get("status"):
         assert GPUShareStatus.read(after["status"]).pods is None
