@@ -36,8 +36,9 @@ def test_it_names_every_standard_system_and_scenario() -> None:
 def test_its_options_exist(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     shown = ""
-    for command in ("colocation", "report", "pack", "workloads", "threads"):
-        main(["bench", command, "--help"])
+    commands = [["bench", name] for name in ("colocation", "report", "pack", "workloads", "threads")]
+    for command in (*commands, ["mps-daemon"]):
+        main([*command, "--help"])
         shown += capsys.readouterr().out
     for option in set(re.findall(r"--[a-z][a-z-]+", PAGE)):
         assert option in shown, option
