@@ -98,7 +98,6 @@ class Controller:
                 _LOG.exception("%s %s: a fault in Orion; again in %.1f s", key.kind, "/".join(key.at), delay)
             else:
                 self.queue.done(key)
-            self._metrics.waiting.set(len(self.queue))
 
     async def _reconcile(self, key: Key) -> None:
         self._metrics.reconciled.labels(key.kind).inc()

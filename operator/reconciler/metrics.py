@@ -20,7 +20,9 @@ class Metrics:
         self.failures = Counter(
             "orion_operator_failures", "Objects put back for a failed write.", ["kind"], registry=self.registry
         )
-        self.waiting = Gauge("orion_operator_waiting", "Objects that wait to be looked at.", registry=self.registry)
+        self.waiting = Gauge(
+            "orion_operator_waiting", "Objects that wait to be looked at, or are.", registry=self.registry
+        )
         self.leader = Gauge("orion_operator_leader", "1 while this process may write.", registry=self.registry)
         self.ready = Gauge(
             "orion_operator_ready", "1 once all objects of the first count are known.", registry=self.registry

@@ -27,12 +27,8 @@ class WorkQueue(Generic[K]):
         self._wake = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._due)
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing waits and no worker has anything."""
-        return not self._due and not self._taken
+        """Return how many objects wait, or are in a worker's hands."""
+        return len(self._due.keys() | self._taken)
 
     def add(self, keys: Iterable[K], delay: float = 0) -> None:
         """Have objects looked at, `delay` seconds from now at the latest."""

@@ -82,7 +82,15 @@ class OperatorProcess:
 
     def writes(self) -> float:
         """Return how many writes it has made, the Lease's left out."""
-        return sum(value for name, value in self.metrics().items() if name.startswith("orion_operator_writes_total"))
+        return sum(self._writes().values())
+
+    def writes_in_namespaces(self) -> float:
+        """Return the same without nodes and GPUs: those of other tests on the same control plane are its as well."""
+        return sum(count for name, count in self._writes().items() if not re.search("PatchNode|PatchDevice", name))
+
+    def _writes(self) -> dict[str, float]:
+        made = self.metrics()
+        return {name: count for name, count in made.items() if name.startswith("orion_operator_writes_total")}
 
     def at_rest(self) -> bool:
         """Return whether nothing waits to be looked at."""
@@ -225,6 +233,11 @@ class World:
         found = self._objects.get_cluster_custom_object(GROUP, VERSION, "gpudevices", uuid.lower())
         status: dict[str, Any] = found["status"]
         return status
+
+    def device_version(self, uuid: str) -> str:
+        """Return the version of a GPU's object; every write to it is a new one."""
+        found = self._objects.get_cluster_custom_object(GROUP, VERSION, "gpudevices", uuid.lower())
+        return str(found["metadata"]["resourceVersion"])
 
     def delete_device(self, uuid: str) -> None:
         """Delete a GPUDevice."""

@@ -25,7 +25,7 @@ async def test_an_object_named_often_comes_once() -> None:
     queue.add(["a"])
     assert await taken(queue) == "a"
     queue.done("a")
-    assert queue.idle
+    assert len(queue) == 0
     assert await nothing_to_take(queue)
 
 
@@ -37,6 +37,7 @@ async def test_an_object_named_while_a_worker_has_it_comes_again_after_that() ->
     assert await nothing_to_take(queue)
     queue.done("a")
     assert await taken(queue) == "a"
+    assert len(queue) == 1  # it is not at rest while a worker has something
 
 
 async def test_of_two_times_the_earlier_counts() -> None:
