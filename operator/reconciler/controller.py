@@ -1,13 +1,17 @@
 """Carries out what `decisions` decide: takes objects from the queue, writes, and takes in what the API server answers.
 
 The answer of a write goes into the state at once, so the object is not written again while the watch has not told of
-it. What fails is looked at again, with the state as it is then; nothing is remembered of what was to be written.
+it. It also tells what others wrote just before, and the watch's word of that is old news then: an object that others
+have changed is looked at again, unless the write was bound to the version that was decided upon. What came of our own
+write is not, or somebody who undoes it would have a quarrel with us as fast as both can write. What fails is looked at
+again, with the state as it is then; nothing is remembered of what was to be written.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -76,7 +80,8 @@ class Controller:
     def begin(self) -> None:
         """Let work begin: all objects are known, so what is not there is not there."""
         self._begun.set()
-        self.queue.add(self.state.everything())
+        # Each in its time: kinds are watched apart, and that of nodes may be behind that of GPUs on them.
+        self.changed(self.state.everything())
 
     async def work(self) -> None:
         """Look at one object after the other, while this process may write, until cancelled."""
@@ -129,13 +134,13 @@ class Controller:
     async def _write(self, key: Key, write: Write) -> None:
         if isinstance(write, PatchPod):
             path = f"/api/v1/namespaces/{write.at.namespace}/pods/{write.at.name}/status"
-            self._take_pod(await self._api.patch(path, write.patch, STRATEGIC_PATCH))
+            self._take_pod(records.pod_record(await self._api.patch(path, write.patch, STRATEGIC_PATCH)))
         elif isinstance(write, PatchShare):
             path = f"/apis/{API_VERSION}/namespaces/{write.at.namespace}/gpushares/{write.at.name}/status"
             self._take_share(await self._api.patch(path, write.patch))
         elif isinstance(write, PatchNode):
-            body = await self._api.patch(f"/api/v1/nodes/{write.at.name}", write.patch)
-            self.state.put_node(records.node_record(body))
+            answer = await self._api.patch(f"/api/v1/nodes/{write.at.name}", write.patch)
+            self._take_node(records.node_record(answer), write.patch["metadata"]["labels"])
         elif isinstance(write, PatchDevice):
             body = await self._api.patch(f"{DEVICES}/{write.at.name}/status", write.patch)
             self.changed(key for key in self.state.put_device(records.device_record(body)) if key.kind is Kind.SHARE)
@@ -144,9 +149,17 @@ class Controller:
         elif isinstance(write, EvictPod):
             await self._evict(key, write)
 
-    def _take_pod(self, body: dict[str, Any]) -> None:
-        keys = self.state.put_pod(records.pod_record(body))
-        self.changed(key for key in keys if key.kind is Kind.SHARE)
+    def _take_pod(self, new: records.PodRecord) -> None:
+        old = self.state.pod(new.at)
+        ours = old is not None and replace(new, version=old.version, grant=old.grant, complaint=old.complaint) == old
+        self.changed(key for key in self.state.put_pod(new) if not ours or key.kind is Kind.SHARE)
+
+    def _take_node(self, new: records.NodeRecord, written: Mapping[str, str | None]) -> None:
+        old = self.state.nodes.get(new.name)
+        expected = {**(old.labels if old else {}), **written}
+        keys = self.state.put_node(new)
+        if new.labels != {name: value for name, value in expected.items() if value is not None}:
+            self.changed(keys)
 
     def _take_share(self, body: dict[str, Any]) -> None:
         record = records.share_record(body)

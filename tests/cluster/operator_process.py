@@ -234,11 +234,6 @@ class World:
         status: dict[str, Any] = found["status"]
         return status
 
-    def device_version(self, uuid: str) -> str:
-        """Return the version of a GPU's object; every write to it is a new one."""
-        found = self._objects.get_cluster_custom_object(GROUP, VERSION, "gpudevices", uuid.lower())
-        return str(found["metadata"]["resourceVersion"])
-
     def delete_device(self, uuid: str) -> None:
         """Delete a GPUDevice."""
         self._objects.delete_cluster_custom_object(GROUP, VERSION, "gpudevices", uuid.lower())

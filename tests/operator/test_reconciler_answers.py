@@ -1,0 +1,108 @@
+"""An answer to a write also tells what others have written before it: no event comes of that, so it is looked at."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from orion.api_server.requests import ApiServer
+from orion.operator.reconciler.controller import Controller
+from orion.operator.reconciler.metrics import Metrics
+from orion.operator.reconciler.records import Named
+from orion.operator.reconciler.writes import PatchNode, PatchPod, PatchShare
+from tests.operator.fake_cluster import Body, FakeCluster, state_of
+from tests.waiting import DEADLINE
+
+UUID = "GPU-00000000-0000-4000-8000-000000000001"
+NODE: Body = {"kind": "Node", "metadata": {"name": "node", "labels": {"orion/mode": "timeslice"}}}
+SHARE: Body = {
+    "kind": "GPUShare",
+    "metadata": {"namespace": "n", "name": "s"},
+    "spec": {"priority": "be", "selector": {"matchLabels": {"app": "s"}}, "failClosed": True},
+}
+POD: Body = {
+    "kind": "Pod",
+    "metadata": {"namespace": "n", "name": "p", "labels": {"app": "s"}, "annotations": {"orion/priority": "be"}},
+    "spec": {"nodeName": "node", "containers": [{"name": "main", "resources": {"limits": {"orion.gpu/be": "1"}}}]},
+    "status": {"phase": "Pending"},
+}
+STRANGER = {"processId": 9, "command": "miner", "pod": {"namespace": "n", "name": "p"}}
+DEVICE: Body = {
+    "kind": "GPUDevice",
+    "metadata": {"name": UUID.lower()},
+    "spec": {},
+    "status": {"node": "node", "uuid": UUID, "model": "NVIDIA H200", "mode": "timeslice", "strangers": [STRANGER]},
+}
+
+
+class FakeApi:
+    """Takes patches; just before the first one somebody else changes something."""
+
+    def __init__(self, cluster: FakeCluster, somebody: Callable[[], object]) -> None:
+        self.cluster, self.somebody = cluster, somebody
+        self.undone = ""
+        self.posted: list[str] = []
+        self.patched: list[str] = []
+
+    async def patch(self, path: str, body: Mapping[str, Any], kind: str = "") -> Body:
+        self.patched.append(path)
+        somebody, self.somebody = self.somebody, lambda: None
+        somebody()
+        if "/nodes/" in path:
+            answer = self.cluster.carry_out(PatchNode(Named("", "node"), body))
+        elif "/pods/" in path:
+            answer = self.cluster.carry_out(PatchPod(Named("n", "p"), body))
+        else:
+            answer = self.cluster.carry_out(PatchShare(Named("n", "s"), body))
+        assert answer is not None, path
+        answer["metadata"].get("annotations", {}).pop(self.undone, None)
+        return answer
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Body:
+        self.posted.append(path)
+        return {}
+
+
+class Alone:
+    """The leader, as there is no other."""
+
+    def __init__(self) -> None:
+        self.taken = asyncio.Event()
+        self.taken.set()
+
+    def mine(self) -> bool:
+        return True
+
+
+async def work_until(api: FakeApi, condition: Callable[[], object]) -> None:
+    controller = Controller(state_of(api.cluster), cast("ApiServer", api), Alone(), Metrics(), "test")
+    controller.begin()
+    worker = asyncio.create_task(controller.work())
+    async with asyncio.timeout(DEADLINE):
+        while not condition():
+            await asyncio.sleep(0.01)
+    worker.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await worker
+
+
+async def test_a_pod_that_begins_to_run_while_it_gets_its_grant_is_judged_as_one_that_runs() -> None:
+    cluster = FakeCluster([NODE, SHARE, POD, DEVICE])
+    api = FakeApi(cluster, lambda: cluster.put({**cluster.objects["Pod", "n", "p"], "status": {"phase": "Running"}}))
+    await work_until(api, lambda: "/api/v1/namespaces/n/pods/p/eviction" in api.posted)
+
+
+async def test_somebody_who_undoes_what_is_written_is_not_quarrelled_with() -> None:
+    cluster = FakeCluster([NODE, SHARE, POD])
+    api = FakeApi(cluster, lambda: None)
+    api.undone = "orion/grant"
+    await work_until(api, lambda: cluster.objects["GPUShare", "n", "s"].get("status"))
+    assert api.patched.count("/api/v1/namespaces/n/pods/p/status") == 1
+
+
+async def test_a_label_that_somebody_takes_away_while_others_are_set_comes_back() -> None:
+    cluster = FakeCluster([NODE, DEVICE])
+    without = {"name": "node", "labels": {}, "uid": cluster.objects["Node", "", "node"]["metadata"]["uid"]}
+    api = FakeApi(cluster, lambda: cluster.put({"kind": "Node", "metadata": without}))
+    labels = {"orion/gpus": "1", "orion/gpu-model": "NVIDIA-H200", "orion/mode": "timeslice"}
+    await work_until(api, lambda: cluster.objects["Node", "", "node"]["metadata"]["labels"] == labels)
