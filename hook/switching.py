@@ -20,6 +20,7 @@ import os
 import select
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -119,9 +120,14 @@ class Switcher:
         process = self._process
         assert process is not None
         assert process.stdout is not None
-        descriptor = process.stdout.fileno()
-        if select.select([descriptor], [], [], seconds)[0] and os.read(descriptor, 64):
-            return
+        descriptor, end, answer = process.stdout.fileno(), time.monotonic() + seconds, b""
+        while select.select([descriptor], [], [], max(0, end - time.monotonic()))[0]:
+            read = os.read(descriptor, 64)
+            if not read:
+                break
+            answer += read
+            if answer.endswith(b"\n"):  # all of it: what is left of one would be taken for the next one
+                return
         process.kill()
         said = process.communicate()[1].decode(errors="replace").strip().splitlines() or ["it said nothing"]
         raise SwitchingError(f"the process that switches contexts gave no answer: {said[-1]}")

@@ -1,10 +1,12 @@
 """The process that switches contexts: it answers, its end is told, and nothing of it stays."""
 
 import os
+import sys
 
 import pytest
 
 from orion.bench.managed import machine
+from orion.hook import switching
 from orion.hook.switching import Switcher, SwitchingError
 
 
@@ -45,6 +47,23 @@ def test_without_a_gpu_the_error_says_which_call_failed() -> None:
     refused = pytest.raises(SwitchingError, match=r"cu(Init|DeviceGet): CUDA error 10[01]")
     with machine(simulated=True) as environment, refused:
         Switcher("no such GPU", environment).__enter__()
+
+
+IN_PIECES = """
+import array, fcntl, termios
+print("ready", end="", flush=True)
+unread = array.array("i", [1])
+while unread[0]:
+    fcntl.ioctl(1, termios.FIONREAD, unread)
+print(flush=True)
+input()
+"""
+
+
+def test_an_answer_in_two_pieces_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(switching, "COMMAND", (sys.executable, "-c", IN_PIECES))
+    with Switcher("") as switcher, pytest.raises(SwitchingError, match="gave no answer"):
+        switcher.switch()
 
 
 def test_its_death_is_told() -> None:
