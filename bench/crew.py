@@ -22,6 +22,7 @@ Tick = Callable[[], None]
 TICK_SECONDS = 0.1
 END_SECONDS = 0.5  # that a worker whose commands have ended gets to end
 START_SECONDS = 120.0  # torch's import and a model's warm-up on a slow disk
+COMMAND_SECONDS = 10.0  # that a worker gets to read a command: it waits for it
 
 
 class WorkerError(RuntimeError):
@@ -42,6 +43,15 @@ class _Process:
         assert self.running.stdout is not None
         self.commands, self.out = self.running.stdin, self.running.stdout
         os.set_blocking(self.out.fileno(), False)
+        os.set_blocking(self.commands.fileno(), False)
+
+    def tell(self, line: bytes) -> None:
+        """Hand a command over; an OSError if the process has ended, or does not read it in time."""
+        deadline, left = time.monotonic() + COMMAND_SECONDS, memoryview(line)
+        while left:
+            if not select.select([], [self.commands], [], max(0.0, deadline - time.monotonic()))[1]:
+                raise TimeoutError("it reads none")
+            left = left[os.write(self.commands.fileno(), left) :]
 
     def hear(self) -> bool:
         """Take in what has come; False if the process has closed its side."""
@@ -51,9 +61,10 @@ class _Process:
             return True
         *lines, self._unread = (self._unread + piece).split(b"\n")
         for line in lines:
-            if line.startswith(b"{"):  # what a preload of somebody else prints there is no reply
-                reply: dict[str, Any] = json.loads(line)
-                self._replies.setdefault(reply.get("client"), deque()).append(reply)
+            with contextlib.suppress(ValueError):  # what a prefix or preload of somebody else prints there is no reply
+                reply = json.loads(line)
+                if isinstance(reply, dict):
+                    self._replies.setdefault(reply.get("client"), deque()).append(reply)
         return bool(piece)
 
     def reply(self, client: int | None) -> dict[str, Any] | None:
@@ -101,8 +112,7 @@ class Worker:
         if self._client is not None:
             command["client"] = self._client
         try:
-            self.process.commands.write(json.dumps(command).encode() + b"\n")
-            self.process.commands.flush()
+            self.process.tell(json.dumps(command).encode() + b"\n")
         except OSError as error:
             raise self.failure(f"cannot be commanded: {error}") from error
 

@@ -9,6 +9,7 @@ import json
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ from orion.inprocess import Figures, Scheduler, SchedulerError
 SWITCH_SECONDS = 50e-6  # how long a thread may keep Python's lock from another
 PIPED_WIDTH = 140  # where no terminal says how wide it is
 _POLICIES = ("orion", "gate", "none", "streams", "reef", "ticktock", "orion-2024")
+
+
+class ClientError(RuntimeError):
+    """A client failed; the text is a sentence that names it, the cause is what it failed with."""
 
 
 class _Thread(threading.Thread):
@@ -107,7 +112,7 @@ def run_jobs(jobs: list[Job], policy: str, max_slowdown: float, simulated: bool)
 
     Raises:
         SchedulerError: the hook is not there, or refuses.
-        Exception: what a client failed with.
+        ClientError: a client failed.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
     with Scheduler([job.role for job in jobs], policy, max_slowdown) as scheduler:
@@ -120,10 +125,15 @@ def run_jobs(jobs: list[Job], policy: str, max_slowdown: float, simulated: bool)
         crew.begun.set()
         for thread in threads:
             thread.join()
-        for thread in threads:
+        for index, thread in enumerate(threads):
             if thread.error is not None:
-                raise thread.error
+                raise ClientError(_failure(index, thread.job, thread.error)) from thread.error
         return [thread.figures(did) for thread, did in zip(threads, scheduler.snapshot(), strict=True)]
+
+
+def _failure(index: int, job: Job, error: BaseException) -> str:
+    said = next((line for line in str(error).splitlines() if line.strip()), "")
+    return f"client {index}, {job.name} ({job.role}, {job.kind}), failed: {type(error).__name__}: {said}"
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
@@ -150,7 +160,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         rows = run_jobs(read_jobs(options.file, options.seed), options.policy, options.max_slowdown, options.simulated)
-    except (JobFileError, SchedulerError, ValueError) as error:
+    except (JobFileError, SchedulerError, ClientError, ValueError) as error:
+        if isinstance(error, ClientError) and error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
         print(f"orion: {error}", file=sys.stderr)
         return 1
     if options.json:

@@ -152,7 +152,12 @@ class ManagedGPU:
             if self._agent.poll() is not None or time.monotonic() > deadline:
                 raise AgentError(f"the node agent did not start; it said:\n{self._said()}")
             time.sleep(0.02)
-        gpus = self._stub.GetSnapshot(agent_pb2.SnapshotRequest(), timeout=CALL_SECONDS, wait_for_ready=True).gpus
+        try:
+            answer = self._stub.GetSnapshot(agent_pb2.SnapshotRequest(), timeout=CALL_SECONDS, wait_for_ready=True)
+        except grpc.RpcError as error:
+            why = f"the node agent does not answer ({error.code().name}); it said:\n{self._said()}"
+            raise AgentError(why) from error
+        gpus = answer.gpus
         chosen = [gpu for gpu in gpus if self._uuid in ("", gpu.uuid)]
         if not chosen:
             raise AgentError(f"the node agent found no GPU {self._uuid}; it said:\n{self._said()}")

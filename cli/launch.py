@@ -4,6 +4,7 @@ The command checks the file, then becomes the process that runs it (exec), with 
 before CUDA is.
 """
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -37,9 +38,12 @@ def launch(
     from orion.cli import launching
 
     try:
-        read_jobs(file, seed)
+        jobs = read_jobs(file, seed)
     except JobFileError as error:
         raise Refused(str(error)) from error
+    on_a_gpu = not simulated and any(not job.kind.startswith("simulated-") for job in jobs)
+    if on_a_gpu and importlib.util.find_spec("torch") is None:
+        raise Refused("torch is not installed, and the clients work with it; --simulated runs stand-ins without it")
     driver = hook.simulated_driver() if simulated else None
     environment = launching.preloading_environment(os.environ, hook.library(), driver)
     command = [sys.executable, "-m", "orion.bench.job_run", str(file), "--policy", policy]

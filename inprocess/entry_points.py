@@ -57,9 +57,14 @@ def _process() -> ctypes.CDLL:
     return symbols
 
 
+def _error() -> SchedulerError:
+    """Return why the calling thread's last call failed."""
+    return SchedulerError((_process().orion_scheduler_error() or b"").decode(errors="replace"))
+
+
 def _checked(result: int) -> None:
     if result != 0:
-        raise SchedulerError((_process().orion_scheduler_error() or b"").decode(errors="replace"))
+        raise _error()
 
 
 def start(clients: int) -> None:
@@ -88,8 +93,11 @@ def bind(client: int) -> None:
 
 
 def stream(client: int) -> int:
-    """Return the CUstream of a client in the current context; 0: there is none."""
-    return int(_process().orion_client_stream(client) or 0)
+    """Return the CUstream of a client in the current context."""
+    handle: int | None = _process().orion_client_stream(client)
+    if handle is None:
+        raise _error()
+    return handle
 
 
 def figures(client: int) -> FiguresOfClient:

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from orion.inprocess import entry_points
-from orion.inprocess.entry_points import SchedulerError
 
 _ROLES = {"hp": entry_points.HP, "be": entry_points.BE}
 _NS = 1e-9
@@ -78,15 +77,10 @@ class Client:
         For ``torch.cuda.ExternalStream(client.stream)``, and for whatever else takes a handle.
 
         Raises:
-            SchedulerError: the thread has no context, or one on another GPU than the scheduler's.
+            SchedulerError: the thread has no context, or one on another GPU than the scheduler's; or that has stopped.
         """
         _make_torch_current()
-        handle = entry_points.stream(self.index)
-        if handle == 0:
-            raise SchedulerError(
-                "the calling thread has no CUDA context on the scheduler's GPU; use the GPU in it first"
-            )
-        return handle
+        return entry_points.stream(self.index)
 
 
 class Scheduler:

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from orion import hook
 from orion.bench.colocation import gpus
 from orion.bench.colocation import scenario as scenarios
@@ -23,10 +25,12 @@ from orion.bench.colocation.plan import Plan, PlannedRun
 from orion.bench.colocation.posts import posts_of
 from orion.bench.colocation.progress import minutes
 from orion.bench.colocation.results import Results
+from orion.bench.colocation.runner import FAILURES
 from orion.bench.colocation.scenario import Scenario, ScenarioError
 from orion.bench.colocation.shared_gpu import known_policies
 from orion.bench.colocation.systems import Orion
 from orion.bench.workloads import WorkloadError
+from orion.node_agent.settings import PolicySettings
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,8 @@ def run(options: Options) -> int:
     """Measure; progress on standard error, the outcome on standard output.
 
     Returns:
-        An exit status: 0; 1 if a run failed, with the list on standard error; 2 if nothing could begin; 130 after
-        Ctrl-C.
+        An exit status: 0; 1 if a run failed, with the list on standard error, or the measurement could not go on; 2 if
+        nothing could begin; 130 after Ctrl-C.
     """
     try:
         scenario, plan, results, devices = _prepared(options)
@@ -67,13 +71,17 @@ def run(options: Options) -> int:
     with _interruptible():
         try:
             outcome = measurement.run()
-        except KeyboardInterrupt:
+        except ScenarioError as error:
+            print(f"orion bench: {error}", file=sys.stderr)
+            return 2
+        except (KeyboardInterrupt, *FAILURES) as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
             print(
-                f"orion bench: interrupted; everything it started has ended, and what was measured is in "
-                f"{results.folder}: the same command goes on from there",
+                f"orion bench: {'interrupted' if interrupted else _said(error)}; everything it started has ended, and "
+                f"what was measured is in {results.folder}: the same command goes on from there",
                 file=sys.stderr,
             )
-            return 130
+            return 130 if interrupted else 1
     return _concluded(outcome, options)
 
 
@@ -106,6 +114,14 @@ def _check(run: PlannedRun, simulated: bool) -> None:
             f"systems.{run.system}.policy: there is no policy {run.spec.policy!r}; there are "
             f"{', '.join(known_policies())}"
         )
+    try:
+        PolicySettings.model_validate(run.spec.policy_fields())
+    except ValidationError as error:
+        first = error.errors()[0]
+        field, told = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+        given = f", not {first['input']!r}" if field else ""
+        where = f"systems.{run.system}{'.' * bool(field)}{field}"
+        raise ScenarioError(f"{where}: {told.replace('Input should be', 'it must be')}{given}") from error
     hook.library()
 
 
@@ -149,6 +165,13 @@ def _concluded(outcome: Outcome, options: Options) -> int:
         for sentence in outcome.failed.values():
             print(f"  {' '.join(sentence.split())}", file=sys.stderr)
     return 1 if outcome.failed or told else 0
+
+
+def _said(error: BaseException) -> str:
+    """Say in one line what ended a measurement: a full disk, a GPU that cannot be used."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.strerror}: {error.filename}"
+    return " ".join(str(error).split())
 
 
 def _report(output: Path) -> str | None:

@@ -82,7 +82,9 @@ class Measurement:
         """Measure what is missing.
 
         Raises:
+            ScenarioError: The folder cannot be written.
             KeyboardInterrupt: After everything that was started has ended.
+            runner.FAILURES: One that no run can be blamed for, such as a full disk; likewise.
         """
         self.results.open(self._scenario, self._devices, self._simulated)
         self._deadline = time.monotonic() + self._stop_after

@@ -53,11 +53,18 @@ class Results:
             )
 
     def open(self, scenario: Scenario, devices: list[Device], simulated: bool) -> None:
-        """Make the folder and say in it what is measured on what."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        _replace(self.folder / "scenario.yaml", scenarios.write(scenario).encode())
+        """Make the folder and say in it what is measured on what.
+
+        Raises:
+            ScenarioError: One sentence.
+        """
         machine = json.dumps(describe(devices, simulated), indent=2) + "\n"
-        _replace(self.folder / "machine.json", machine.encode())
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _replace(self.folder / "scenario.yaml", scenarios.write(scenario).encode())
+            _replace(self.folder / "machine.json", machine.encode())
+        except OSError as error:
+            raise ScenarioError(f"--output {self.folder} cannot be written: {error.strerror}") from error
 
     def read(self, path: str) -> dict[str, Any] | None:
         """Return a run that was measured; None if it was not, or failed, or is damaged."""

@@ -171,7 +171,7 @@ class _Service:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(SERVICE_SECONDS)
             self._errors.seek(0)
-            said = self._errors.read().decode(errors="replace").strip()[-500:]
+            said = self._errors.read().decode(errors="replace").strip()[-500:] or "(nothing)"
             raise WorkerError(f"service {command[0]} ended with status {self._process.returncode}; it said: {said}")
 
     def end(self) -> None:

@@ -4,6 +4,7 @@ Read strictly: a field that does not exist is refused by its name, in one senten
 """
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -21,7 +22,7 @@ class ScenarioError(ValueError):
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Load(_Strict):
@@ -82,8 +83,8 @@ class Trace(_OpenLoop):
     def _one_source(self) -> Self:
         if bool(self.file) == bool(self.gaps):
             raise ValueError("either file or gaps has to be given")
-        if self.gaps and sum(self.gaps) <= 0:
-            raise ValueError("gaps that are all 0 are no trace")
+        if self.gaps and not 0 < sum(self.gaps) < math.inf:
+            raise ValueError(f"gaps that add up to {sum(self.gaps):g} seconds are no trace")
         if self.load is not None and self.rate is not None:
             raise ValueError("load and rate exclude each other")
         return self

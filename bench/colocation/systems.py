@@ -14,7 +14,7 @@ Mode = Literal["timeslice", "mps", "threads"]
 class Side(BaseModel):
     """What a system adds to the start of one side's processes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     prefix: list[str] = []
     """ Words before the worker's own command. """
@@ -24,7 +24,7 @@ class Side(BaseModel):
 
 
 class _System(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     rounds: int | None = Field(default=None, ge=1)
     """ In the first so many rounds only; None: in all. """
@@ -122,6 +122,7 @@ _DEFINED: dict[str, dict[str, Any]] = {
     "reef": {"kind": "orion", "policy": "reef"},
     "ticktock": {"kind": "orion", "policy": "ticktock"},
     "orion-2024": {"kind": "orion", "policy": "orion-2024"},
+    "none-in-mps": {"kind": "orion", "mode": "mps", "policy": "none"},
     "gate-in-mps": {"kind": "orion", "mode": "mps", "policy": "gate"},
     "orion-in-mps": {"kind": "orion", "mode": "mps", "policy": "orion"},
     "streams-in-mps": {"kind": "orion", "mode": "mps", "policy": "streams"},

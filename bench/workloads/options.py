@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 class Options(BaseModel):
     """What every workload knows."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     stream_priority: Literal["normal", "high"] = Field(
         default="normal", description="high: everything runs on a stream of the highest priority"

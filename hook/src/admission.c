@@ -55,13 +55,14 @@ static bool enter_by_turns(struct orion_process *process, struct orion_lane *lan
 }
 
 /* Until hp is idle, or a busy period begins in which the launch may run beside it. */
-static void wait_for_leave(struct orion_process *process, struct orion_board *board, const struct orion_work *work,
+static void wait_for_leave(struct orion_process *process, struct orion_lane *lane, const struct orion_work *work,
                            uint64_t expected)
 {
+    struct orion_board *board = lane->board;
     uint64_t began = orion_now();
     orion_thread_revive(board);
     atomic_store_explicit(&board->record->waiting_since_ns, began, memory_order_relaxed);
-    while (orion_gate_closed(board) && !orion_overlap_allows(process, board, work, expected))
+    while (orion_gate_closed(board) && !orion_overlap_allows(process, lane, work, expected))
         orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);
     atomic_store_explicit(&board->record->waiting_since_ns, 0, memory_order_relaxed);
     orion_gate_note(board, orion_now() - began);
@@ -75,9 +76,9 @@ static bool enter_beside(struct orion_process *process, struct orion_lane *lane,
     uint64_t share = orion_window_share(board);
     if (work->collective != 0) orion_collective_wait(process, board, work->collective); /* it runs beside no hp */
     bool busy = is_held(process, board, work);
-    if (busy && (work->collective != 0 || !orion_overlap_allows(process, board, work, expected))) {
+    if (busy && (work->collective != 0 || !orion_overlap_allows(process, lane, work, expected))) {
         if (work->collective != 0) return false;
-        wait_for_leave(process, board, work, expected);
+        wait_for_leave(process, lane, work, expected);
         return false;
     }
     uint64_t cost = expected != 0 ? expected : ORION_WINDOW_ALONE;
@@ -85,7 +86,7 @@ static bool enter_beside(struct orion_process *process, struct orion_lane *lane,
     if (!orion_window_enter(process, lane, cost, limit_of(process, board, work, limit))) return false;
     if (!busy && is_held(process, board, work)) {
         busy = true; /* hp came during the wait for the window */
-        if (work->collective != 0 || !orion_overlap_allows(process, board, work, expected)) {
+        if (work->collective != 0 || !orion_overlap_allows(process, lane, work, expected)) {
             orion_window_leave(board, cost);
             return false;
         }

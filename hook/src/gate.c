@@ -44,14 +44,46 @@ static bool is_stopped(const struct orion_board *board, const struct orion_busy_
     return beat_is_stale(page, now);
 }
 
-/* The floor for be: however long hp stays busy, be runs at the end of each cycle. Counted from where hp's busy period
- * began, so an hp that pauses by itself pays nothing. */
-static bool floor_is_open(const struct orion_policy *policy, const struct orion_busy_page *page)
+/* Whether this hp client alone would be reason enough to wait. */
+static bool counts(const struct orion_board *board, const struct orion_policy *policy, const struct orion_busy_page *page,
+                   uint32_t place)
+{
+    uint32_t state = atomic_load(&page->state);
+    if (state == ORION_IDLE || (state == ORION_LINGER && orion_policy_is_baseline(policy))) return false;
+    if (is_dead(page) || was_given_up_on(board, page, place)) return false;
+    return !is_stopped(board, page, place, orion_now());
+}
+
+/* Of each cycle, how long be has no floor; without one at all: the whole cycle. */
+static uint64_t floorless_ns(const struct orion_policy *policy)
 {
     uint64_t share = policy->minimum_share_milli < 1000 ? policy->minimum_share_milli : 1000;
-    if (share == 0 || !orion_policy_gates(policy)) return false;
-    uint64_t since = atomic_load_explicit(&page->busy_since_ns, memory_order_relaxed), now = orion_now();
-    return since != 0 && now > since && (now - since) % FLOOR_CYCLE_NS >= FLOOR_CYCLE_NS / 1000 * (1000 - share);
+    return orion_policy_gates(policy) ? FLOOR_CYCLE_NS / 1000 * (1000 - share) : FLOOR_CYCLE_NS;
+}
+
+/* The floor for be: however long hp stays busy, be runs at the end of each cycle. Cycles are the clock's own, which is one
+ * for all processes and GPUs: counted from each hp client's busy period, floors beside several would not fall together.
+ * Some hp client has to have been busy for the rest of a cycle, so hp that pauses by itself pays nothing. */
+static bool floor_is_open(const struct orion_board *board, const struct orion_policy *policy)
+{
+    uint64_t floorless = floorless_ns(policy);
+    if (__builtin_expect(floorless == FLOOR_CYCLE_NS, 1)) return false;
+    uint64_t now = orion_now();
+    if (now % FLOOR_CYCLE_NS < floorless) return false;
+    for (uint32_t i = 0, count = orion_board_neighbours(board); i < count; i++) {
+        uint32_t place;
+        const struct orion_busy_page *page = neighbour(board, i, &place);
+        uint64_t since = atomic_load_explicit(&page->busy_since_ns, memory_order_relaxed);
+        if (since != 0 && now > since && now - since >= floorless && counts(board, policy, page, place)) return true;
+    }
+    return false;
+}
+
+/* Nobody wakes a waiter then. */
+static uint64_t floor_opens_in(const struct orion_policy *policy, uint64_t now)
+{
+    uint64_t floorless = floorless_ns(policy), phase = now % FLOOR_CYCLE_NS;
+    return floorless < FLOOR_CYCLE_NS && phase < floorless ? floorless - phase : UINT64_MAX;
 }
 
 /* The state that has to be waited through, or ORION_IDLE. */
@@ -60,11 +92,8 @@ static uint32_t state_to_wait_for(const struct orion_board *board, const struct 
     uint32_t state = atomic_load(&page->state);
     if (__builtin_expect(state == ORION_IDLE, 1)) return ORION_IDLE;
     const struct orion_policy *policy = orion_board_policy(board);
-    if (!orion_policy_admits(policy) || floor_is_open(policy, page)) return ORION_IDLE; /* changed while somebody waits */
-    if (state == ORION_LINGER && orion_policy_is_baseline(policy)) return ORION_IDLE;
-    if (is_dead(page) || was_given_up_on(board, page, place)) return ORION_IDLE;
-    if (is_stopped(board, page, place, orion_now())) return ORION_IDLE;
-    return state;
+    if (!orion_policy_admits(policy) || floor_is_open(board, policy)) return ORION_IDLE; /* changed while somebody waits */
+    return counts(board, policy, page, place) ? state : ORION_IDLE;
 }
 
 /* A hold ends by itself, should the agent die meanwhile. */
@@ -141,6 +170,8 @@ void orion_gate_sleep(struct orion_process *process, struct orion_board *board, 
         }
         bool stale = beat_is_stale(page, now);
         if (stale) orion_suspect_tell(board, place, now);
+        uint64_t opens = floor_opens_in(orion_board_policy(board), now);
+        if (most_ns > opens) most_ns = opens;
         if (stale && most_ns > LOOK_AT_SUSPECT_NS) most_ns = LOOK_AT_SUSPECT_NS;
         orion_futex_wait(&page->state, state, most_ns, true);
         /* Idle: standing still is counted from the next busy period on. */

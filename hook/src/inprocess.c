@@ -63,6 +63,18 @@ bool orion_inprocess_has(struct orion_process *process, int client)
     return client >= 0 && (uint32_t)client < atomic_load(&process->inprocess.clients);
 }
 
+struct orion_process *orion_inprocess_with(int client)
+{
+    struct orion_process *process = orion_process_started();
+    if (process == NULL || !orion_inprocess_runs(process)) {
+        orion_inprocess_fail("no scheduler runs; orion_start_scheduler() starts it");
+        return NULL;
+    }
+    if (orion_inprocess_has(process, client)) return process;
+    orion_inprocess_fail("there is no client %d; the scheduler has %u", client, atomic_load(&process->inprocess.clients));
+    return NULL;
+}
+
 /* -- Whose work it is ------------------------------------------------------------------------------------------------ */
 
 bool orion_inprocess_is_on_its_gpu(struct orion_process *process, CUdevice device)
@@ -211,7 +223,9 @@ EXPORTED int orion_stop_scheduler(void)
 
 static void unbind(struct orion_process *process)
 {
-    if (orion_binding.generation == atomic_load(&process->inprocess.generation) && orion_binding.stream != NULL)
+    bool is_current = orion_binding.generation == atomic_load(&process->inprocess.generation);
+    /* Nobody's if its context has ended meanwhile. */
+    if (is_current && orion_owner_of(process, orion_binding.stream) == orion_binding.client)
         orion_hand_over(orion_binding.stream, ORION_AHEAD_OF_LEGACY);
     orion_binding = (struct orion_binding){0};
     atomic_fetch_add(&process->lane_epoch, 1); /* what this thread remembers of streams it was bound for */
@@ -237,13 +251,13 @@ EXPORTED int orion_set_client_idx(int client)
 
 EXPORTED void *orion_client_stream(int client)
 {
-    struct orion_process *process = orion_process_started();
-    if (process == NULL || !orion_inprocess_runs(process) || !orion_inprocess_has(process, client)) {
-        orion_inprocess_fail("there is no client %d", client);
-        return NULL;
-    }
-    if (orion_driver.cuCtxGetCurrent == NULL) return NULL;
-    return orion_stream_of_client(process, (uint32_t)client);
+    struct orion_process *process = orion_inprocess_with(client);
+    if (process == NULL) return NULL;
+    CUstream stream = NULL;
+    if (orion_driver.cuCtxGetCurrent != NULL) stream = orion_stream_of_client(process, (uint32_t)client);
+    if (stream == NULL)
+        orion_inprocess_fail("the calling thread has no CUDA context on the scheduler's GPU; use the GPU in it first");
+    return stream;
 }
 
 EXPORTED const char *orion_scheduler_error(void) { return last_error; }

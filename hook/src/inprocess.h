@@ -59,6 +59,9 @@ struct orion_board *orion_inprocess_board(struct orion_process *process, CUstrea
 
 bool orion_inprocess_has(struct orion_process *process, int client);
 
+/* The process, if its scheduler runs and has that client; NULL: a sentence says which it is not. */
+struct orion_process *orion_inprocess_with(int client);
+
 /* Keeps and logs the sentence of a failed call; -1. */
 __attribute__((format(printf, 1, 2))) int orion_inprocess_fail(const char *format, ...);
 

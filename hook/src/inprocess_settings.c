@@ -59,9 +59,8 @@ static uint64_t launches_of(struct orion_process *process, const struct orion_bo
 
 EXPORTED int orion_client_figures(int client, struct orion_client_figures *figures, size_t size)
 {
-    struct orion_process *process = orion_process_started();
-    if (process == NULL || !orion_inprocess_runs(process) || !orion_inprocess_has(process, client))
-        return orion_inprocess_fail("there is no client %d", client);
+    struct orion_process *process = orion_inprocess_with(client);
+    if (process == NULL) return -1;
     struct orion_board *board = process->inprocess.boards[client];
     struct orion_record_page *record = board->record;
     const struct orion_client_figures now = {

@@ -4,6 +4,8 @@
 #include "core.h"
 #include "facts.h"
 #include "gate.h"
+#include "lanes.h"
+#include "partition.h"
 #include "policy.h"
 #include "process.h"
 #include "system.h"
@@ -31,15 +33,16 @@ static bool every_hp_gives_leave(const struct orion_board *board, uint32_t be_cl
     return true;
 }
 
-bool orion_overlap_allows(struct orion_process *process, struct orion_board *board, const struct orion_work *work,
+bool orion_overlap_allows(struct orion_process *process, struct orion_lane *lane, const struct orion_work *work,
                           uint64_t expected_ns)
 {
     struct orion_kernel_facts facts;
+    struct orion_board *board = lane->board;
     if (expected_ns == 0 || orion_gate_held(board)) return false;
-    bool kernel = work->movable && work->launch.graph == NULL;
-    if (!kernel && expected_ns > orion_window_share(board)) return false;
     orion_kernel_facts(&process->durations, work->identity, &facts);
-    return every_hp_gives_leave(board, facts.kernel_class);
+    if (!every_hp_gives_leave(board, facts.kernel_class)) return false;
+    if (expected_ns <= orion_window_share(board)) return true;
+    return work->movable && work->launch.graph == NULL && orion_partition_can(process, lane);
 }
 
 bool orion_overlap_gives_leave(const struct orion_board *board)

@@ -2,8 +2,9 @@
  *
  * hp's owner has granted a budget, and hp gives leave by it (budget.h). Within that leave the launch has to be of a kind
  * that pays: of known duration; not short of memory bandwidth when hp's own kernels are; and not something that would
- * fill the GPU: kernels run on a part of the SMs (partition.h), a graph or a copy only if it is shorter than the window
- * (a graph's kernels ignore the stream's partition: measured on an H200). */
+ * fill the GPU: kernels run on a part of the SMs (partition.h); what cannot be moved there (a graph, whose kernels ignore the
+ * stream's partition: measured on an H200; a copy; a kernel of a context that is not the primary one) only if it is shorter
+ * than the window. */
 #ifndef ORION_OVERLAP_H
 #define ORION_OVERLAP_H
 
@@ -11,11 +12,12 @@
 #include <stdint.h>
 
 struct orion_board;
+struct orion_lane;
 struct orion_process;
 struct orion_work;
 
 /* Whether the launch, of that expected time on the whole GPU (0: unknown), may run beside the hp clients that are busy. */
-bool orion_overlap_allows(struct orion_process *process, struct orion_board *board, const struct orion_work *work,
+bool orion_overlap_allows(struct orion_process *process, struct orion_lane *lane, const struct orion_work *work,
                           uint64_t expected_ns);
 
 /* Whether any be work at all may run beside the hp clients that are busy: hp's owner has granted a budget, and they give leave. */

@@ -109,12 +109,27 @@ static bool lane_ready(struct orion_process *process, struct orion_lane *lane)
     return is_ready;
 }
 
+/* Counted as moving before the look at what is ending, which looks the other way round. */
+static bool begin(struct orion_process *process, struct orion_lane *lane)
+{
+    atomic_fetch_add(&lane->board->moving, 1);
+    return atomic_load(&process->untouchable) == 0 && lane_ready(process, lane);
+}
+
+bool orion_partition_can(struct orion_process *process, struct orion_lane *lane)
+{
+    struct orion_relaxed relaxed = orion_capture_relax();
+    bool can = begin(process, lane);
+    atomic_fetch_sub(&lane->board->moving, 1);
+    orion_capture_unrelax(&relaxed);
+    return can;
+}
+
 CUstream orion_partition_fork(struct orion_process *process, struct orion_lane *lane)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
     CUstream stream = NULL;
-    atomic_fetch_add(&lane->board->moving, 1); /* and then the look at what is ending, which looks the other way round */
-    if (atomic_load(&process->untouchable) == 0 && lane_ready(process, lane) && orion_driver.cuEventRecord(lane->partition.fork, orion_lane_handle(lane)) == CUDA_SUCCESS &&
+    if (begin(process, lane) && orion_driver.cuEventRecord(lane->partition.fork, orion_lane_handle(lane)) == CUDA_SUCCESS &&
         orion_driver.cuStreamWaitEvent(lane->partition.stream, lane->partition.fork, 0) == CUDA_SUCCESS)
         stream = lane->partition.stream;
     if (stream == NULL) atomic_fetch_sub(&lane->board->moving, 1);

@@ -40,6 +40,9 @@ struct orion_partition_lane { /* of a lane; made under the ledger, then used wit
     bool refused;             /* not a stream of the primary context */
 };
 
+/* Whether the lane's kernels can be moved now; makes what they need. */
+bool orion_partition_can(struct orion_process *process, struct orion_lane *lane);
+
 /* The stream to launch on, ordered behind all that the lane's stream holds, and there until the join; NULL: it cannot be
  * had. */
 CUstream orion_partition_fork(struct orion_process *process, struct orion_lane *lane);

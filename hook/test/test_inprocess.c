@@ -26,7 +26,13 @@ static CUresult CUDAAPI create_stream(CUstream *stream, unsigned flags, int prio
 }
 static CUresult CUDAAPI priorities(int *least, int *greatest) { *least = 0, *greatest = -5; return CUDA_SUCCESS; }
 static CUresult CUDAAPI done_stream(CUstream stream) { (void)stream; return CUDA_SUCCESS; }
-static CUresult CUDAAPI record(CUevent event, CUstream stream) { (void)event, (void)stream; return CUDA_SUCCESS; }
+static CUstream ended; /* with its context */
+static CUresult CUDAAPI record(CUevent event, CUstream stream)
+{
+    (void)event;
+    CHECK(ended == NULL || stream != ended);
+    return CUDA_SUCCESS;
+}
 static CUresult CUDAAPI wait(CUstream stream, CUevent event, unsigned flags) { (void)event, (void)stream, (void)flags; return CUDA_SUCCESS; }
 static CUresult CUDAAPI elapsed(float *milliseconds, CUevent from, CUevent to) { (void)from, (void)to; *milliseconds = 0; return CUDA_SUCCESS; }
 
@@ -104,6 +110,20 @@ static void run_scheduler(void)
     CHECK(atomic_load(&orion_the_process->managed) == 0);
 }
 
+/* A thread that is still bound when its context ends has a stream that is none any more: to name it may end the process. */
+static void end_a_context_under_a_bound_thread(void)
+{
+    CHECK(orion_start_scheduler(CLIENTS) == 0);
+    CHECK(orion_set_client_idx(0) == 0);
+    ended = orion_redirected(NULL);
+    CHECK(ended != NULL);
+    orion_context_ending(FAKE_CONTEXT);
+    orion_context_ended();
+    CHECK(orion_set_client_idx(-1) == 0);
+    CHECK(orion_stop_scheduler() == 0);
+    ended = NULL;
+}
+
 int main(void)
 {
     fake_threads_driver();
@@ -114,5 +134,6 @@ int main(void)
     run_scheduler();
     CHECK(atomic_load(&created) == first); /* the streams are used again */
     for (unsigned i = 0; i < CLIENTS; i++) CHECK(atomic_load(&launched[i]) == UINT64_C(2) * ROUNDS * THREADS / CLIENTS);
+    end_a_context_under_a_bound_thread();
     return 0;
 }

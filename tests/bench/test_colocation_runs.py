@@ -1,5 +1,6 @@
 """Whole measurements on the simulated GPU, with real processes, hook and agents: results, faults, going on."""
 
+import errno
 import gzip
 import json
 import os
@@ -15,7 +16,7 @@ import pytest
 import yaml
 
 from orion.bench import crew
-from orion.bench.colocation import gpus, measure, measurement, mps, runner, shared_gpu
+from orion.bench.colocation import gpus, measure, measurement, mps, results, runner, shared_gpu
 from orion.bench.colocation import scenario as scenarios
 from orion.bench.colocation.plan import PlannedRun
 
@@ -135,6 +136,43 @@ def test_nothing_is_begun_that_would_not_end_in_time_and_the_same_command_goes_o
     assert measured(path, tmp_path / "out", as_json=True) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["runs"], told["reused"], told["left"]) == (2, 2, 0)
+
+
+@pytest.mark.timeout(200)
+def test_where_there_is_no_time_for_hps_closed_loop_what_needs_it_is_left_and_not_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measurement.Measurement, "_worth_starting", lambda self, unit: True)
+    monkeypatch.setattr(measurement.Measurement, "_in_time", lambda self, run, starting: not run.closed)
+    path = scenario(tmp_path, ["timeslice"])
+    assert measured(path, tmp_path / "out", stop_after=2.0, no_report=True, as_json=True) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["runs"], told["left"], told["failed"]) == (0, 4, {})
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert measured(scenario(tmp_path, ["timeslice"]), Path("/proc/no/out")) == 2
+    said = capsys.readouterr().err
+    assert said == "orion bench: --output /proc/no/out cannot be written: No such file or directory\n"
+
+
+@pytest.mark.timeout(200)
+def test_a_disk_that_fills_up_ends_the_measurement_in_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = results.Results.write
+
+    def full(self: results.Results, path: str, run: dict[str, Any]) -> None:
+        if run["system"] == "alone":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        write(self, path, run)
+
+    monkeypatch.setattr(results.Results, "write", full)
+    assert measured(scenario(tmp_path, ["timeslice"]), tmp_path / "out") == 1
+    said = capsys.readouterr().err
+    assert "orion bench: No space left on device: " in said
+    assert "the same command goes on from there" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.timeout(200)
@@ -263,6 +301,22 @@ def test_an_unknown_policy_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     path = scenario(tmp_path, ["best"], {"best": {"kind": "orion", "policy": "best"}})
     assert measured(path, tmp_path / "out") == 2
     assert "systems.best.policy: there is no policy 'best'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"minimum_share": 0.7}, "systems.mine.minimum_share: it must be less than or equal to 0.5, not 0.7"),
+        ({"window_us": 9}, "systems.mine.window_us: it must be greater than or equal to 50, not 9"),
+        ({"linger_floor_us": 9000}, "systems.mine: linger_floor_us 9000 must not exceed linger_ceiling_us 2000"),
+    ],
+)
+def test_what_the_agent_would_refuse_is_refused_before_anything_starts(
+    fields: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = scenario(tmp_path, ["mine"], {"mine": {"kind": "orion", "policy": "orion", **fields}})
+    assert measured(path, tmp_path / "out") == 2
+    assert capsys.readouterr().err == f"orion bench: {said}\n"
 
 
 def test_where_no_gpu_can_be_found_it_says_so(

@@ -1,5 +1,6 @@
 """Scenario files: what is taken, and the one sentence that refuses the rest."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import yaml
 from orion.bench.colocation import scenario as scenarios
 from orion.bench.colocation.plan import Plan
 from orion.bench.colocation.scenario import Scenario, ScenarioError, Trace
-from orion.bench.colocation.systems import Orion
+from orion.bench.colocation.shared_gpu import known_policies
+from orion.bench.colocation.systems import STANDARD, Orion
 
 SCENARIOS = Path(scenarios.__file__).resolve().parent.parent / "scenarios"
 
@@ -70,6 +72,13 @@ def test_a_resolved_scenario_survives_its_file(tmp_path: Path) -> None:
         pytest.param({"rounds": 0}, "rounds: it must be greater than or equal to 1, not 0", id="no rounds"),
         pytest.param({"systems": {"t": {"kind": "orion", "mode": "threads", "window_us": 9}}},
                      "in mode threads there is policy and max_slowdown, not window_us", id="threads"),
+        pytest.param({"lead_seconds": math.inf}, "lead_seconds: it must be a finite number, not inf", id="without end"),
+        pytest.param({"systems": {"t": {"kind": "orion", "max_slowdown": math.inf}}},
+                     "systems.t.max_slowdown: it must be a finite number", id="a budget without end"),
+        pytest.param({"arrivals": {"kind": "trace", "gaps": [0.1, math.inf]}},
+                     "arrivals.gaps[1]: it must be a finite number", id="a gap without end"),
+        pytest.param({"arrivals": {"kind": "trace", "gaps": [1.5e308, 1.5e308]}},
+                     "gaps that add up to inf seconds are no trace", id="gaps without end"),
     ],
 )  # fmt: skip
 def test_a_wrong_field_is_named_in_one_sentence(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -116,6 +125,20 @@ def test_times_that_go_back_are_no_trace(tmp_path: Path) -> None:
     (tmp_path / "trace").write_text("1.0 0.5")
     with pytest.raises(ScenarioError, match=r"experiments\[0\].arrivals.file: .*trace.*values: times"):
         read(tmp_path, arrivals={"kind": "trace", "file": "trace"})
+
+
+def test_a_trace_that_has_no_end_is_refused_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / "trace").write_text("1.0 inf")
+    with pytest.raises(ScenarioError, match=r"experiments\[0\].arrivals.file: .*trace: gaps\[1\]: it must be a finite"):
+        read(tmp_path, arrivals={"kind": "trace", "file": "trace"})
+
+
+def test_every_policy_is_a_standard_system_in_every_mode() -> None:
+    suffixes = {"timeslice": "", "mps": "-in-mps", "threads": "-in-threads"}
+    missing = {f"{policy}{suffix}" for policy in known_policies() for suffix in suffixes.values()} - set(STANDARD)
+    assert missing == set()
+    orions = {name: each for name, each in STANDARD.items() if isinstance(each, Orion)}
+    assert all(name == f"{each.policy}{suffixes[each.mode]}" for name, each in orions.items())
 
 
 def test_the_agent_is_told_what_is_named_and_nothing_else() -> None:

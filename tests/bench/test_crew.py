@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from orion.bench import crew as crews
+from orion.bench import managed
 from orion.bench.crew import Crew, Worker, WorkerError
-from orion.bench.managed import machine
+from orion.bench.managed import AgentError, ManagedGPU, machine
 
 INFERENCE = {"kernel_us": 500, "kernels": 2}
 TRAINING = {"kernel_us": 200, "kernels": 5}
@@ -73,6 +75,43 @@ def test_a_late_answer_is_an_error(crew: Crew, simulated: dict[str, str]) -> Non
     worker.command(do="serve", begin=time.monotonic() + 60, arrivals=[0.0])
     with pytest.raises(WorkerError, match="gave no answer"):
         crew.gather(worker, seconds=0.2)
+
+
+def test_what_a_prefix_prints_is_no_reply(crew: Crew, simulated: dict[str, str]) -> None:
+    prefix = ["sh", "-c", 'echo "{not: json"; echo "[1]"; exec "$@"', "sh"]
+    worker = crew.hire("inference", "simulated-inference", INFERENCE, simulated, prefix)
+    crew.ready(worker)
+    assert worker.about["unit"] == "requests"
+
+
+def test_a_worker_that_reads_no_commands_is_an_error(
+    crew: Crew, simulated: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crews, "COMMAND_SECONDS", 0.3)
+    worker = hired(crew, simulated, "inference", **INFERENCE)
+    os.kill(worker.process_id, signal.SIGSTOP)
+    arrivals = [number / 1e3 for number in range(50_000)]  # more than a pipe holds
+    with pytest.raises(WorkerError, match="cannot be commanded: it reads none"):
+        worker.command(do="serve", begin=time.monotonic(), arrivals=arrivals)
+
+
+def test_a_long_command_arrives_whole(crew: Crew, simulated: dict[str, str]) -> None:
+    worker = hired(crew, simulated, "inference", **INFERENCE)
+    begin = time.monotonic() + 0.1
+    worker.command(do="loop", begin=begin, end=begin + 0.05, note="x" * 1_000_000)
+    (reply,) = crew.gather(worker, seconds=30)
+    assert reply["ends"]
+
+
+def test_an_agent_that_does_not_answer_is_an_error(simulated: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    deaf = (
+        "import socket, sys, time; heard = socket.socket(socket.AF_UNIX);"
+        "heard.bind(sys.argv[sys.argv.index('--root') + 1] + '/agent.sock'); heard.listen(); time.sleep(60)"
+    )
+    monkeypatch.setattr(managed, "AGENT", deaf)
+    monkeypatch.setattr(managed, "CALL_SECONDS", 0.3)
+    with pytest.raises(AgentError, match="does not answer"), ManagedGPU(simulated, simulated=True):
+        pass
 
 
 def test_leaving_the_block_ends_workers_in_the_middle_of_work(simulated: dict[str, str]) -> None:

@@ -56,3 +56,17 @@ def test_what_stands_behind_the_valve_goes_when_a_budget_is_granted(shared: Mach
     ran, flooded = be.answer(), hp.answer()
     assert ran.result == 0
     assert ran.ended < flooded.ended
+
+
+def test_a_long_kernel_that_cannot_be_moved_waits_for_hp(shared: Machine) -> None:
+    """It would have all SMs, for longer than the window, where hp granted a part of them."""
+    shared.agent.set_policy(shared.uuids[0], policy="orion", max_slowdown=1)
+    hp, be = shared.start("hp-0"), shared.start("be-0")
+    be.must("run 10 20000 1")
+    shared.agent.set_policy(shared.uuids[0], max_slowdown=100)
+    hp.send("flood 12 1000")  # never idle: overlap begins in the middle of it
+    shared.until(hp, "busy")
+    assert moves(be, "run 1 20000 1")
+    elsewhere = be.must("context 20000")  # a green context is of the primary one
+    flooded = hp.answer()
+    assert elsewhere.ended > flooded.ended

@@ -31,6 +31,8 @@ def test_errors_are_sentences(preloaded: dict[str, str]) -> None:
     assert "a scheduler has 1 to 12 clients, not 99" in told
     assert "a scheduler runs already; orion_stop_scheduler() ends it" in told
     assert "there is no client 2; the scheduler has 2" in told
+    assert "the calling thread has no CUDA context on the scheduler's GPU; use the GPU in it first" in told
+    assert told.count("no scheduler runs; orion_start_scheduler() starts it") == 4  # whatever is asked of a stopped one
 
 
 def test_without_the_hook_the_error_names_the_remedy(bare_machine: Machine) -> None:

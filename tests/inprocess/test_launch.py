@@ -1,5 +1,6 @@
 """`orion launch`: Orion's job files, read and run with stand-ins on the simulated GPU."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from orion.bench.job_file import JobFileError, read_jobs
+from orion.cli.errors import Refused
+from orion.cli.launch import launch
 from tests.hook.harness import Machine
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "threads" / "jobs.json"
@@ -144,3 +147,21 @@ def test_the_command_refuses_a_bad_file(tmp_path: Path) -> None:
     done = subprocess.run(command, env=os.environ, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "there is no network 'vgg19'" in done.stderr
+
+
+def test_a_client_that_fails_is_named(tmp_path: Path, preloaded: dict[str, str]) -> None:
+    (tmp_path / "torch.py").write_text("raise RuntimeError('there is no CUDA here')")
+    path = written(tmp_path, client(model_name="gemm"), client())
+    command = [sys.executable, "-m", "orion.bench.job_run", str(path)]
+    environment = preloaded | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1
+    failed = "orion: client 0, gemm (be, gemm), failed: RuntimeError: there is no CUDA here"
+    assert done.stderr.splitlines()[-1] == failed
+    assert "torch.py" in done.stderr  # where it failed
+
+
+def test_without_torch_it_says_so_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(Refused, match="torch is not installed"):
+        launch(written(tmp_path, client()))

@@ -172,6 +172,13 @@ def wrong_arguments() -> None:
             (ValueError, lambda: scheduler.set_policy(policy="")),
         ]
         all_refuse(refused)
+    stopped: Refusals = [
+        (SchedulerError, scheduler.snapshot),
+        (SchedulerError, lambda: Client(0, "be").stream),
+        (SchedulerError, lambda: scheduler.client(0).__enter__()),
+        (SchedulerError, lambda: scheduler.set_policy(policy="gate")),
+    ]
+    all_refuse(stopped)
     with Scheduler(clients=["hp"]):
         pass
 
