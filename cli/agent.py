@@ -8,7 +8,7 @@ import typer
 
 from orion.cli import policy_options as options
 from orion.cli import roots
-from orion.cli.errors import Refused
+from orion.cli.errors import Refused, wrong_value
 
 
 class Gpus(StrEnum):
@@ -101,9 +101,7 @@ def _run(told: dict[str, Any]) -> None:
     try:
         settings = AgentSettings.model_validate(told)
     except ValidationError as error:
-        first = error.errors()[0]
-        flag = f"--{str(first['loc'][-1]).replace('_', '-')}"
-        raise Refused(f"{flag} cannot be {first['input']!r}: {first['msg']}", status=2) from error
+        raise wrong_value(error) from error
     try:
         run(settings)
     except (AgentError, OSError) as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orion.cli.errors import Refused
+from orion.cli.errors import Refused, wrong_value
 
 if TYPE_CHECKING:
     from orion.operator.certificates.api import Api
@@ -80,7 +80,11 @@ def show(
     configuration: Configurations = None,
     replica: Replicas = None,
 ) -> None:
-    """Show the certificates, who trusts them, and which replica shows which. No key is shown."""
+    """Show the certificates, who trusts them, and which replica shows which. No key is shown.
+
+    The defaults are the names of a release called orion in orion-system; [bold]orion certificates rotate --help[/bold]
+    has those of others. The last lines need a way to the pods' network: on a node, or in a pod.
+    """
     settings = _settings(
         namespace=namespace, secret=secret, service=service, configurations=configuration, replicas=replica
     )
@@ -103,7 +107,11 @@ def rotate(
     service: Service = None,
     configuration: Configurations = None,
 ) -> None:
-    """Begin a rotation now: a new authority is made, and the operator does the rest, in its order."""
+    """Begin a rotation now: a new authority is made, and the operator does the rest, in its order.
+
+    The defaults are the names of a release called orion in orion-system. Of another one, NAME being how its objects
+    begin: --secret NAME-webhook-certificate --service NAME-webhook --configuration MutatingWebhookConfiguration/NAME.
+    """
     settings = _settings(namespace=namespace, secret=secret, service=service, configurations=configuration)
 
     async def work(api: "Api") -> None:
@@ -164,15 +172,14 @@ def _settings(**told: Any) -> "CertificateSettings":
             {name: value for name, value in told.items() if value not in (None, [])}
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        what = str(first["loc"][0]).replace("_", "-").removesuffix("s") if first["loc"] else "the settings"
-        raise Refused(f"--{what} cannot be {first['input']!r}: {first['msg']}", status=2) from error
+        raise wrong_value(error) from error
 
 
 def _run(kubeconfig: Path | None, work: "Callable[[Api], Awaitable[None]]") -> None:
     from orion.api_server.credentials import NoCluster
     from orion.operator.certificates.api import ApiError
     from orion.operator.certificates.connecting import connected
+    from orion.operator.certificates.rotating import NothingToRotate
 
     if kubeconfig is not None and not kubeconfig.is_file():
         raise Refused(f"--kubeconfig: there is no file {kubeconfig}", status=2)
@@ -183,5 +190,5 @@ def _run(kubeconfig: Path | None, work: "Callable[[Api], Awaitable[None]]") -> N
 
     try:
         asyncio.run(main())
-    except (ApiError, NoCluster, OSError) as error:
+    except (ApiError, NoCluster, NothingToRotate, OSError) as error:
         raise Refused(str(error)) from error

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orion.cli.errors import Refused
+from orion.cli.errors import Refused, wrong_value
 
 
 def device_plugin(
@@ -76,9 +76,7 @@ def _run(told: dict[str, Any]) -> None:
     try:
         settings = PluginSettings.model_validate(told)
     except ValidationError as error:
-        first = error.errors()[0]
-        flag = f"--{str(first['loc'][-1]).replace('_', '-')}"
-        raise Refused(f"{flag} cannot be {first['input']!r}: {first['msg']}", status=2) from error
+        raise wrong_value(error) from error
     try:
         run(settings)
     except (HostRefused, OSError, Unreadable, VersionMismatch) as error:

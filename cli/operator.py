@@ -2,14 +2,11 @@
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from orion.cli.errors import Refused
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
+from orion.cli.errors import Refused, wrong_value
 
 
 def operator(
@@ -98,21 +95,15 @@ def _run(told: dict[str, object], webhook: dict[str, object] | None) -> None:
     try:
         settings = ReconcilerSettings.model_validate(told)
     except ValidationError as error:
-        raise _refused(error, "--") from error
+        raise wrong_value(error) from error
     beside = []
     if webhook is not None:
         own = {"namespace": settings.lease_namespace} | webhook
         try:
             beside.append(rotating.part(CertificateSettings.model_validate(own)))
         except ValidationError as error:
-            raise _refused(error, "--webhook-") from error
+            raise wrong_value(error, "--webhook-") from error
     try:
         run(settings, beside)
     except (NoCluster, Stopped, OSError) as error:
         raise Refused(str(error)) from error
-
-
-def _refused(error: "ValidationError", flags: str) -> Refused:
-    first = error.errors()[0]
-    flag = f"{flags}{str(first['loc'][0]).replace('_', '-').replace('configurations', 'configuration')}"
-    return Refused(f"{flag} cannot be {first['input']!r}: {first['msg'].removeprefix('Value error, ')}", status=2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orion.cli.errors import Refused
+from orion.cli.errors import Refused, wrong_value
 
 if TYPE_CHECKING:
     from orion.operator.webhook.defaults import Defaults
@@ -65,9 +65,7 @@ def installation(**told: object) -> "Defaults":
     try:
         return Defaults.model_validate(told)
     except ValidationError as error:
-        first = error.errors()[0]
-        flag = f"--{str(first['loc'][0]).replace('_', '-')}"
-        raise Refused(f"{flag} cannot be {first['input']!r}: {first['msg']}", status=2) from error
+        raise wrong_value(error) from error
 
 
 def _run(

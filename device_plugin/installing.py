@@ -52,9 +52,15 @@ class HookFolder:
         """Make this version's files be there, whole.
 
         Raises:
-            HostRefused: the node's disk does not take them.
+            HostRefused: the node's disk does not take them, or no container could load them from there.
         """
         self._fill(self.current, check_content=True)
+        if os.statvfs(self.current).f_flag & os.ST_NOEXEC:
+            # A bind mount keeps it: every program would say that the library cannot be preloaded, and run unmanaged.
+            raise HostRefused(
+                f"{self.base} is mounted noexec, so no container can load the hook from there: let the node mount it "
+                f"with exec (mount --bind {self.base} {self.base}, then mount -o remount,exec {self.base})"
+            )
 
     def ensure(self) -> None:
         """The same, trusting files that are there in their full length: for the path of an allocation.

@@ -158,5 +158,5 @@ class AgentSettings(BaseModel):
     def _host_and_port(cls, address: str) -> str:
         _, _, port = address.rpartition(":")
         if address and not (port.isascii() and port.isdigit() and int(port) < 65_536 and ":" in address):
-            raise ValueError(f"HOST:PORT, with a port below 65536, or empty for no metrics; not {address!r}")
+            raise ValueError("it must be HOST:PORT, with a port below 65536, or empty for no metrics")
         return address

@@ -30,6 +30,10 @@ _MOST_STEPS = 8
 _LOG = logging.getLogger(__name__)
 
 
+class NothingToRotate(Exception):
+    """There is no Secret of these settings; the text is a sentence for the person who asked for a rotation."""
+
+
 @dataclass
 class _Since:
     """Since when something has been the same, by this process's own clock."""
@@ -159,11 +163,19 @@ class Rotation:
 
         Raises:
             ApiError: the API server cannot be asked, forbids it, or somebody wrote at the same time.
+            NothingToRotate: there is no Secret. A person meant another one, or certificates that are not ours: to make
+                one here would be a key that the API server may come to trust, and no replica would show its leaf.
         """
         view = await self._read()
         others, sentence = await cert_manager.looks_after(self._api, self._settings, view.configurations)
         if others:
             return sentence
+        if view.secret is None:
+            raise NothingToRotate(
+                f"there is no Secret {self._settings.namespace}/{self._settings.secret}, so nothing is rotated: name "
+                "the release's own by --namespace, --secret, --service and --configuration; given certificates "
+                "are renewed by whoever gives them"
+            )
         now = self._clocks.now()
         if not view.state.serves(now):
             return (await self.look()).why

@@ -27,6 +27,7 @@ NO_DEVICES = ("", "void", "none")
 
 _DEVICES = "devices of the node"
 _RUNTIME = "the container runtime, which can start anything"
+_FILES = "the files of other containers"
 _KUBELET = "the kubelet's sockets and the volumes of other pods"
 _DISTRIBUTION = "the kubelet and the container runtime of the node"
 FORBIDDEN_PATHS = {
@@ -37,6 +38,7 @@ FORBIDDEN_PATHS = {
     "/proc": "processes of the node",
     "/sys/fs/cgroup": "the rights of containers to devices",
     "/run/nvidia": "the driver and its MPS servers",
+    "/var/lib/orion": "the hook that every pod with slots loads",
     "/var/lib/kubelet": _KUBELET,  # its device plugins' sockets, wherever its --root-dir is
     "/etc/kubernetes": "the kubelet's own pods",
     "/run/containerd": _RUNTIME,
@@ -44,6 +46,9 @@ FORBIDDEN_PATHS = {
     "/run/podman": _RUNTIME,
     "/run/k3s": _RUNTIME,
     "/run/k0s": _RUNTIME,
+    "/var/lib/containerd": _FILES,
+    "/var/lib/containers": _FILES,
+    "/var/lib/docker": _FILES,
     "/var/lib/rancher": _DISTRIBUTION,
     "/var/lib/k0s": _DISTRIBUTION,
     "/var/snap/microk8s": _DISTRIBUTION,

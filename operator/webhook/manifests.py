@@ -43,7 +43,6 @@ TIMEOUT_S = 5
 GRANTS = "grants"
 """ The resource that the policies ask RBAC about: who may update it may change orion/grant. """
 
-_MARKS = ", ".join(f"'{name}'" for name in (PRIORITY, SHARE, CONTAINERS))
 _ANNOTATIONS = "object.metadata.?annotations.orValue({})"
 _CONTAINERS = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
 
@@ -55,7 +54,8 @@ def _asks(container: str) -> str:
 
 
 ASKS_FOR_SLOTS = f"{_CONTAINERS}.exists(c, {_asks('c')})"
-CONCERNS_ORION = f"{_ANNOTATIONS}.exists(name, name in [{_MARKS}]) || {ASKS_FOR_SLOTS}"
+_IS_MARKED = (f"'{name}' in {_ANNOTATIONS}" for name in (PRIORITY, SHARE, CONTAINERS))
+CONCERNS_ORION = " || ".join((*_IS_MARKED, ASKS_FOR_SLOTS))
 
 
 def webhook(
@@ -159,23 +159,36 @@ def _through_the_webhook(hook: str) -> dict[str, Any]:
 
 
 def _marks_stay() -> dict[str, Any]:
-    def equal(of: str) -> str:
-        both = [f"{each}.metadata.?{of}.orValue({{}})" for each in ("object", "oldObject")]
+    """Return the policy that every write of every pod's status goes by.
+
+    A pod may have some 40 000 annotations, whoever made it. So maps are read once, into variables (where they are read
+    inside of a loop, an API server takes half a minute for it), and looped over only where they have changed.
+    """
+    read = {
+        "annotations": "object.metadata.?annotations.orValue({})",
+        "oldAnnotations": "oldObject.metadata.?annotations.orValue({})",
+        "labels": "object.metadata.?labels.orValue({})",
+        "oldLabels": "oldObject.metadata.?labels.orValue({})",
+    }
+
+    def equal(new: str, old: str) -> str:
+        both = f"variables.{new}", f"variables.{old}"
         same = f"(name in {both[0]}) && (name in {both[1]}) && {both[0]}[name] == {both[1]}[name]"
         ours = f"name.startsWith('{PREFIX}') && name != '{GRANT}'"
-        return " && ".join(f"{each}.all(name, !({ours}) || ({same}))" for each in both)
+        marks = " && ".join(f"{each}.all(name, !({ours}) || ({same}))" for each in both)
+        return f"({both[0]} == {both[1]} || ({marks}))"
 
-    now, before = (f"{each}.metadata.?annotations[?'{GRANT}'].orValue('')" for each in ("object", "oldObject"))
-    was = "oldObject.metadata.?annotations.orValue({})"
-    labels = [f"{each}.metadata.?labels.orValue({{}})" for each in ("object", "oldObject")]
+    now, before = (f"variables.{each}[?'{GRANT}'].orValue('')" for each in ("annotations", "oldAnnotations"))
+    was = "variables.oldAnnotations"
     may = f"authorizer.group('{GROUP}').resource('{GRANTS}').check('update').allowed()"
     resources = ["pods", "pods/status", "pods/ephemeralcontainers", "pods/resize"]
     return {
         "name": "pods-keep-their-marks",
         "matchConstraints": {"resourceRules": [_rule(["UPDATE"], resources)]},
+        "variables": [{"name": name, "expression": expression} for name, expression in read.items()],
         "validations": [
             {
-                "expression": f"{equal('annotations')} && {equal('labels')}",
+                "expression": f"{equal('annotations', 'oldAnnotations')} && {equal('labels', 'oldLabels')}",
                 "message": f"annotations and labels {PREFIX}... of a pod cannot be changed once it exists; make "
                 "the pod anew",
                 "reason": "Forbidden",
@@ -186,7 +199,8 @@ def _marks_stay() -> dict[str, Any]:
                 "reason": "Forbidden",
             },
             {
-                "expression": f"!('{GRANT}' in {was}) || '{SHARE}' in {was} || {labels[0]} == {labels[1]} || {may}",
+                "expression": f"!('{GRANT}' in {was}) || '{SHARE}' in {was} "
+                f"|| variables.labels == variables.oldLabels || {may}",
                 "message": "labels of a pod that shares a GPU say which GPUShare governs it, so they stay as they were "
                 f"made; make the pod anew, and name its share in annotation {SHARE} to have its labels free",
                 "reason": "Forbidden",

@@ -1,5 +1,6 @@
 """Names and labels of all objects, and which pods their selectors find."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -81,6 +82,36 @@ def test_a_long_release_name_is_cut_where_labels_end() -> None:
     for each in chart.objects(EVERYTHING, "o" * 53):
         assert each["kind"] == "CustomResourceDefinition" or len(each["metadata"]["name"]) <= 80
         assert all(len(text) <= 63 for text in each["metadata"]["labels"].values())
+
+
+TEXTS = ("name", "namespace", "serviceAccountName", "priorityClassName", "runtimeClassName", "secretName")
+MAPS_OF_TEXTS = ("labels", "annotations", "matchLabels", "nodeSelector")
+
+
+def other_than_text(value: Any, path: str) -> Iterator[str]:
+    """Yield the places where a name, or a label, is a number or a truth."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            texts = {key: inner} if key in TEXTS else inner if key in MAPS_OF_TEXTS and isinstance(inner, dict) else {}
+            yield from (f"{path}.{name}: {text!r}" for name, text in texts.items() if not isinstance(text, str))
+            yield from other_than_text(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from other_than_text(inner, f"{path}[{index}]")
+
+
+@pytest.mark.parametrize(("word", "full"), [("no", "no"), ("123", "orion")])
+def test_names_that_yaml_takes_for_something_else_stay_names(word: str, full: str) -> None:
+    values = EVERYTHING | {
+        "crds": {"install": False},
+        "fullnameOverride": full,
+        "nameOverride": word,
+        "node": {"runtimeClassName": word, "priorityClassName": word, "serviceAccount": {"name": word}},
+        "operator": {"priorityClassName": word, "serviceAccount": {"create": False, "name": word}},
+        "certificates": {"source": "given", "given": {"secretName": word, "caBundle": chart.PEM}},
+    }
+    made = yaml.safe_load_all(chart.text(values, word, "--namespace", word))
+    assert [place for each in made if each for place in other_than_text(each, each["kind"])] == []
 
 
 def test_selectors_hold_only_what_never_changes(everything: list[Object]) -> None:

@@ -56,3 +56,9 @@ def test_ports_of_pods_may_be_equal_and_those_of_the_one_service_are_not() -> No
     }
     ports = chart.one(chart.objects(monitored), "Service", "orion-metrics")["spec"]["ports"]
     assert len({each["port"] for each in ports}) == len(ports)
+
+
+def test_an_api_server_may_have_any_address_of_ipv6() -> None:
+    values = {"networkPolicy": {"apiServerCIDRs": ["::/0", "fd00::1/128"]}}
+    rules = chart.one(chart.objects(values), "NetworkPolicy", "orion-operator")["spec"]["egress"]
+    assert [each["ipBlock"]["cidr"] for each in rules[0]["to"]] == ["::/0", "fd00::1/128"]

@@ -76,3 +76,16 @@ def test_a_kubelet_elsewhere_has_its_sockets_there_but_for_those_of_device_plugi
     assert "/var/lib/kubelet/device-plugins" in [each["mountPath"] for each in plugin["volumeMounts"]]
     assert volumes["device-plugins"]["hostPath"]["path"] == "/var/lib/kubelet/device-plugins"
     assert "--kubelet-root=/var/lib/k0s/kubelet" in chart.container(found, "orion-webhook/webhook")["args"]
+
+
+def test_folders_of_the_node_may_have_names_that_mean_something_in_yaml() -> None:
+    odd = "/a, b}/c"
+    simulated = chart.objects({"simulatedGPUs": 1, "node": {"simulatedState": odd, "kubeletRoot": "/a,b}"}})
+    volumes = {each["name"]: each["hostPath"]["path"] for each in chart.pod_specs(simulated)["orion-node"]["volumes"]
+               if "hostPath" in each}  # fmt: skip
+    assert (volumes["simulated"], volumes["pod-resources"]) == (odd, "/a,b}/pod-resources")
+    for name in ("agent", "device-plugin"):
+        mounts = chart.container(simulated, f"orion-node/{name}")["volumeMounts"]
+        assert odd in [each["mountPath"] for each in mounts]
+    real = chart.pod_specs(chart.objects({"node": {"gpuAccess": "privileged", "nvml": odd}}))["orion-node"]
+    assert odd in [each["hostPath"]["path"] for each in real["volumes"] if "hostPath" in each]

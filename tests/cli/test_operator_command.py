@@ -1,4 +1,4 @@
-"""`orion operator` and `orion webhook` say in one sentence what is wrong with what they were given."""
+"""`orion operator`, `webhook`, `agent` and `device-plugin` say in one sentence which value cannot be."""
 
 from pathlib import Path
 
@@ -16,6 +16,9 @@ from orion.operator.reconciler import serving
         (["operator", "--kubeconfig", "/nonexistent"], "there is no file /nonexistent"),
         (["operator", "--address", "localhost"], "--address cannot be 'localhost': it must be HOST:PORT"),
         (["operator", "--address", "0.0.0.0:65536"], "--address cannot be '0.0.0.0:65536'"),
+        (["agent", "--metrics-address", "x"], "--metrics-address cannot be 'x': it must be HOST:PORT"),
+        (["agent", "--recovery-seconds", "-1"], "--recovery-seconds cannot be -1.0: it must be greater"),
+        (["device-plugin", "--metrics-address", "x"], "--metrics-address cannot be 'x': it must match"),
         (["operator", "--lease-name", "A B"], "--lease-name cannot be 'A B'"),
         (["operator", "--certificates", "operator", "--webhook-service", "A B"], "--webhook-service cannot be 'A B'"),
         (["operator", "--certificates", "operator", "--webhook-secret", "/"], "--webhook-secret cannot be '/'"),

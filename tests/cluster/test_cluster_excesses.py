@@ -41,6 +41,7 @@ EXCESSES: dict[str, dict[str, Any]] = {
     "a huge mark": pod("mark", annotations={"orion/priority": "x" * ANNOTATIONS_BYTES}),
     "a huge share": pod("share", annotations={"orion/priority": "be", "orion/share": "é" * (ANNOTATIONS_BYTES // 2)}),
     "a thousand annotations": pod("many", "be", annotations=many(1000), labels=many(1000)),
+    "as many annotations as there may be": pod("most", annotations=many(40_000)),
     "the longest name": pod("n" * LONGEST_NAME, "be"),
     "unicode": pod("unicode", annotations={"orion/priority": "be", "orion/containers": "mαin,\u202e\u0000x"}),
 }

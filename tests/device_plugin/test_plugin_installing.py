@@ -4,6 +4,8 @@ import base64
 import contextlib
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -105,6 +107,15 @@ def test_a_disk_that_refuses_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "hook").write_text("in the way")
     with pytest.raises(HostRefused, match="cannot be put into"):
         HookFolder(tmp_path / "hook").install()
+
+
+def test_a_file_system_from_which_no_container_could_load_the_hook_is_a_sentence(tmp_path: Path) -> None:
+    program = f"from orion.device_plugin.installing import *; HookFolder(Path({str(tmp_path / 'hook')!r})).install()"
+    mounted = 'mount -t tmpfs -o noexec none "$0" && exec "$@"'  # in a mount namespace, which ends with the program
+    command = ["unshare", "--mount", "sh", "-c", mounted, str(tmp_path), sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "HostRefused: " in done.stderr
+    assert "is mounted noexec" in done.stderr
 
 
 # -- Sweeping ----------------------------------------------------------------------------------------------------------

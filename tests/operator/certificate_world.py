@@ -15,7 +15,7 @@ from typing import Any
 from orion.operator.certificates.api import ApiError
 from orion.operator.certificates.bundles import Configuration, path_of
 from orion.operator.certificates.issuing import Certificate
-from orion.operator.certificates.rotating import Clocks, Look, Rotation
+from orion.operator.certificates.rotating import Clocks, Look, NothingToRotate, Rotation
 from orion.operator.certificates.settings import CertificateSettings
 from orion.operator.certificates.state import State, read_state
 
@@ -183,6 +183,8 @@ class Rotator:
         except ApiError as error:
             if error.status != 409:
                 raise
+            self.work = None
+        except NothingToRotate:  # somebody has deleted the Secret; the next look makes it
             self.work = None
         return False
 

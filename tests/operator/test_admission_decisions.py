@@ -240,7 +240,8 @@ REFUSED: dict[str, tuple[dict[str, Any], Reason, str]] = {
         "/", "/dev", "/dev/nvidia0", "/dev/nvidia-uvm", "/dev/dri/card0", "/run", "/run/orion", "/run/orion/slots/x",
         "/var/run/orion", "/var/../run/./orion", "//run//orion", "/var/lib/kubelet/pod-resources/kubelet.sock", "/var",
         "/proc/1/root", "/sys/fs/cgroup", "/run/containerd/containerd.sock", "/var/run/docker.sock",
-        "/run/k3s/containerd/containerd.sock", "/var/lib/k0s/kubelet", "/var/snap",
+        "/run/k3s/containerd/containerd.sock", "/var/lib/k0s/kubelet", "/var/snap", "/var/lib/orion/hook",
+        "/var/lib/orion/hook/0.1.0-0123456789ab/liborion_hook.so", "/var/lib/containerd", "/var/lib/docker/overlay2",
     )},
 }  # fmt: skip
 

@@ -1,12 +1,16 @@
 """The whole rotation in a world of its own: years, faults, and what people change by hand."""
 
 import asyncio
+import contextlib
+from collections.abc import Coroutine
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from orion.operator.certificates.bundles import path_of
 from orion.operator.certificates.deciding import Phase, phase
+from orion.operator.certificates.rotating import NothingToRotate
 from tests.operator.certificate_world import EPOCH, NAMES, SECRET, SETTINGS, Rotator, World, installed
 
 
@@ -17,6 +21,13 @@ def run(world: World, rotator: Rotator, seconds: int) -> Phase | None:
         rotator.look()
         assert world.refused() == []
     return rotator.look().phase
+
+
+def to_its_end(work: Coroutine[Any, Any, Any]) -> None:
+    """Let something happen that nothing comes between."""
+    with contextlib.suppress(StopIteration):
+        while True:
+            work.send(None)
 
 
 def test_from_nothing_in_one_pass() -> None:
@@ -108,6 +119,15 @@ def test_others_keys_of_the_secret_stay() -> None:
     rotator.look()
     assert world.objects[SECRET]["data"]["theirs"] == "eA=="
     assert world.state.coming is not None
+
+
+def test_a_person_who_names_another_secret_hears_of_it_and_no_key_is_made() -> None:
+    world, _ = installed()
+    before = dict(world.objects)
+    elsewhere = Rotator(world, SETTINGS.model_copy(update={"secret": "misspelt"})).rotation
+    with pytest.raises(NothingToRotate, match=r"there is no Secret \S+/misspelt, .* --secret"):
+        to_its_end(elsewhere.rotate("a test asked for it"))
+    assert world.objects == before
 
 
 def test_a_configuration_that_does_not_exist_stops_no_start_but_every_exchange() -> None:

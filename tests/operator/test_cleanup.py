@@ -146,7 +146,7 @@ class FakeServer:
         self._refuse(path)
         found = self._lists.get(path, [])
         for page in (found[:1], found[1:]):
-            yield {"items": page, "metadata": {}}
+            yield {"items": page or None, "metadata": {}}  # as API servers answer where only metadata are asked for
 
     async def get(self, path: str) -> Body:
         self._refuse(path)
@@ -217,6 +217,10 @@ def test_what_a_test_has_left_is_deleted_and_need_not_be_there() -> None:
 def test_definitions_and_objects_that_are_gone_are_clean() -> None:
     cleaned = clean(FakeServer(LISTS, {GPUS: 404, SHARES: 404, "/api/v1/nodes/one": 404}))
     assert cleaned == Cleaned(nodes={"two": ["orion/gpus"]})
+
+
+def test_a_cluster_without_anything_is_clean() -> None:
+    assert clean(FakeServer({}, {}), capacity=True) == Cleaned()
 
 
 def test_one_refusal_keeps_nothing_else_from_being_clean() -> None:

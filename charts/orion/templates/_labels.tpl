@@ -6,8 +6,8 @@ three that never change.
 {{/* Argument: (list root component); an empty component: of the whole. */}}
 {{- define "orion.selectorLabels" -}}
 {{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ include "orion.name" $root }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/name: {{ include "orion.name" $root | quote }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 {{- with index . 1 }}
 app.kubernetes.io/component: {{ . }}
 {{- end }}
@@ -44,7 +44,7 @@ Argument: (list root component own).
 {{- define "orion.metadata" -}}
 {{- $root := index . 0 -}}
 name: {{ include "orion.fullname" $root }}{{ with index . 2 }}-{{ . }}{{ end }}
-namespace: {{ $root.Release.Namespace }}
+namespace: {{ $root.Release.Namespace | quote }}
 labels:
   {{- include "orion.labels" (list $root (index . 1)) | nindent 2 }}
 {{- with include "orion.annotations" (list $root (index . 1) dict) | fromYaml }}

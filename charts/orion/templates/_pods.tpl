@@ -10,7 +10,7 @@ automountServiceAccountToken: false # the token is mounted by name, where it is 
 enableServiceLinks: false
 terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
 {{- with $values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets:

@@ -49,7 +49,7 @@ kind: {{ .kind }}Binding
 metadata:
   name: {{ .metadata.name }}
   {{- if eq .kind "Role" }}
-  namespace: {{ $root.Release.Namespace }}
+  namespace: {{ $root.Release.Namespace | quote }}
   {{- end }}
   labels:
     {{- include "orion.labels" (list $root $component) | nindent 4 }}
@@ -63,8 +63,8 @@ roleRef:
   name: {{ .metadata.name }}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "orion.serviceAccount" (list $root $component) }}
-    namespace: {{ $root.Release.Namespace }}
+    name: {{ include "orion.serviceAccount" (list $root $component) | quote }}
+    namespace: {{ $root.Release.Namespace | quote }}
 {{- end }}
 {{- end }}
 
@@ -76,8 +76,8 @@ subjects:
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ include "orion.serviceAccount" . }}
-  namespace: {{ $root.Release.Namespace }}
+  name: {{ include "orion.serviceAccount" . | quote }}
+  namespace: {{ $root.Release.Namespace | quote }}
   labels:
     {{- include "orion.labels" . | nindent 4 }}
   {{- $own := (default dict (default dict (index $root.Values $component)).serviceAccount).annotations }}

@@ -1,0 +1,33 @@
+"""What a former release has left, or a running one has to keep: Helm is refused before anything is made.
+
+Against a real API server, without nodes. A control plane of its own, for what is left belongs to the whole cluster.
+"""
+
+import pytest
+
+from tests.chart.rendered_chart import NAMESPACE
+from tests.chart.test_chart_beside_a_cluster import Installation, installation  # noqa: F401 - fixtures
+from tests.cluster.conftest import own_control_plane, programs  # noqa: F401 - fixtures
+from tests.cluster.waiting import eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first one builds Helm where it is not
+
+
+def test_a_release_that_went_with_its_namespace_can_be_taken_away(installation: Installation) -> None:  # noqa: F811
+    installation.helm("install", "orion", "--create-namespace", values={})
+    # Labels of pods that run, though all names stay: selectors cannot change, and a Service's would.
+    for values in ({"nameOverride": "rio"}, {"nameOverride": "share", "fullnameOverride": "orion"}):
+        renamed = installation.refused(values, command="upgrade")
+        assert f"labelled app.kubernetes.io/name=orion and would be labelled {values['nameOverride']}" in renamed
+    installation.upgradable({"fullnameOverride": "orion"})
+
+    installation.core.delete_namespace(NAMESPACE)
+    eventually(lambda: NAMESPACE not in [each.metadata.name for each in installation.core.list_namespace().items])
+    refused = installation.refused({}, release="another")
+    assert f'release "orion" of Orion was in namespace "{NAMESPACE}" and has gone with that' in refused
+    again = f"helm install orion charts/orion -n {NAMESPACE} --create-namespace"
+    assert again in refused
+
+    installation.helm("install", "orion", "--create-namespace", values={"crds": {"keep": False}})
+    installation.helm("uninstall", "orion", "--no-hooks")
+    assert not installation.admission.list_mutating_webhook_configuration().items
