@@ -9,10 +9,6 @@
 #define SURPRISES 3u             /* samples of such a run */
 #define HEARSAY_LEAST_100NS 200u /* unmeasured hearsay counts for no less: it may be wrong, and many launches follow */
 #define TURNS_UP 256u            /* by so little of the difference a sample taken by turns raises what is expected */
-#define CLASS_SAMPLES 3u         /* on fewer SMs, before they say what the kernel is short of */
-/* Of the time that fewer SMs could cost at most; on half of them: 1.3 and 1.6 times as long. */
-#define MEMORY_MOST_MILLI 300u
-#define COMPUTE_LEAST_MILLI 600u
 
 /* The lowest bits of an identity say what it is; see identity.h. */
 static struct orion_duration *place(struct orion_durations *durations, uint64_t identity, uint32_t step)
@@ -48,7 +44,6 @@ static void begin_anew(struct orion_duration *entry, uint64_t identity, uint32_t
     atomic_store_explicit(&entry->launches, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->expected_100ns, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->facts, 0, memory_order_relaxed);
-    atomic_store_explicit(&entry->partitioned, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->surprises, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->told_100ns, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->told_facts, 0, memory_order_relaxed);
@@ -184,37 +179,4 @@ void orion_duration_forget(struct orion_durations *durations, uint64_t identity)
     atomic_store_explicit(&entry->samples, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->expected_100ns, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->facts, 0, memory_order_relaxed);
-    atomic_store_explicit(&entry->partitioned, 0, memory_order_relaxed);
-}
-
-/* -- What a kernel is short of --------------------------------------------------------------------------------------- */
-
-/* A grid that fits into the part loses nothing by it, whatever it is short of. */
-static bool says_nothing(const struct orion_durations *durations, uint32_t facts, uint32_t share_milli)
-{
-    uint64_t all = atomic_load_explicit(&durations->multiprocessors, memory_order_relaxed);
-    return all == 0 || orion_facts_sms(facts) == 0 || (uint64_t)orion_facts_sms(facts) * 1000 <= all * share_milli;
-}
-
-void orion_duration_learn_partitioned(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns, uint32_t share_milli)
-{
-    struct orion_duration *entry = orion_duration_find(durations, identity);
-    if (entry == NULL || share_milli == 0 || share_milli >= 1000) return;
-    uint32_t facts = atomic_load_explicit(&entry->facts, memory_order_relaxed);
-    uint64_t whole = (uint64_t)atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed) * 100;
-    if (whole == 0 || atomic_load_explicit(&entry->samples, memory_order_relaxed) == 0) return;
-    if ((orion_facts_flags(facts) & ORION_FACTS_CLASS_GIVEN) || says_nothing(durations, facts, share_milli)) return;
-    /* Of the time that it would lose if it only computed, how much it does lose. */
-    uint64_t lost = measured_ns > whole ? measured_ns - whole : 0;
-    uint64_t most = whole * (1000 - share_milli) / share_milli;
-    uint64_t milli = most == 0 || lost >= 2 * most ? 2000 : lost * 1000 / most;
-    uint32_t before = atomic_load_explicit(&entry->partitioned, memory_order_relaxed), samples = before >> 16, mean = before & 0xffff;
-    mean = samples == 0 ? (uint32_t)milli : (uint32_t)((mean * 3 + milli) / 4);
-    if (samples < 0xffff) samples++;
-    atomic_store_explicit(&entry->partitioned, samples << 16 | mean, memory_order_relaxed);
-    if (samples < CLASS_SAMPLES) return;
-    uint32_t learnt = mean <= MEMORY_MOST_MILLI ? ORION_CLASS_MEMORY : mean >= COMPUTE_LEAST_MILLI ? ORION_CLASS_COMPUTE : ORION_CLASS_UNKNOWN;
-    if (learnt == orion_facts_class(facts)) return;
-    orion_facts_set_class(entry, learnt);
-    atomic_fetch_add_explicit(&durations->changes, 1, memory_order_relaxed);
 }

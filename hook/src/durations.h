@@ -1,5 +1,6 @@
 /* What is known of identities: how long work of one takes, how many SMs it fills, what it is short of. For all GPUs of
- * the process together.
+ * the process together. What it is short of is a profile's word alone: no launch says it without hardware counters (refused:
+ * to time be's kernels on a part of the SMs, which tells it of be, where it counts only beside what is known of hp).
  *
  * A fixed open-addressed table, read without locks on every be launch and written when a sample comes in. Bounded: a full
  * neighbourhood gives up its least recently used entry. An identity that has no entry counts as long (it goes alone).
@@ -20,7 +21,7 @@
 
 enum { /* flags in orion_duration.facts */
     ORION_FACTS_NOTED = 1u,       /* orion_kernel_note has been here */
-    ORION_FACTS_CLASS_GIVEN = 2u, /* the class is a profile's: what is learnt does not change it */
+    ORION_FACTS_CLASS_GIVEN = 2u, /* the class is a profile's, and goes with it */
     ORION_FACTS_HEARSAY = 4u,     /* the duration was not measured by this process */
     ORION_FACTS_PROFILE = 8u,     /* a profile's row, under its plain identity */
 };
@@ -32,7 +33,6 @@ struct orion_duration {
     _Atomic uint32_t samples;
     _Atomic uint32_t used;        /* the clock when it was last looked up */
     _Atomic uint32_t facts;       /* SMs in the low 16 bits, class in the next 8, flags in the top 8 */
-    _Atomic uint32_t partitioned; /* samples on fewer SMs in the top 16 bits; what they cost of what they could: the rest */
     _Atomic uint32_t surprises;   /* samples in a row of more than four times what was expected */
     _Atomic uint32_t told_100ns, told_facts; /* what the agent knows; the hook's thread's own */
     _Atomic uint64_t name;        /* of the kernel, or of a graph's largest: see orion_kernel_text; 0: unknown */
@@ -41,7 +41,6 @@ struct orion_duration {
 struct orion_durations {
     _Atomic uint32_t known, clock;         /* entries in use; grows with every new one */
     _Atomic uint32_t changes;              /* grows when there is something to tell the agent */
-    _Atomic uint32_t multiprocessors;      /* of the GPU; 0: not yet known */
     struct orion_duration entry[ORION_DURATIONS];
 };
 
@@ -53,10 +52,6 @@ uint64_t orion_duration_expect(struct orion_durations *durations, uint64_t ident
 enum orion_sample { ORION_SAMPLE_CLEAN, ORION_SAMPLE_BY_TURNS };
 void orion_duration_learn(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns, enum orion_sample sample);
 void orion_duration_forget(struct orion_durations *durations, uint64_t identity);
-
-/* A sample taken while the kernel had only that share of the SMs, in thousandths: says what the kernel is short of. One
- * whose time hardly changes waits for memory, one whose time grows as the SMs get fewer computes. */
-void orion_duration_learn_partitioned(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns, uint32_t share_milli);
 
 struct orion_kernel_facts {
     uint64_t expected_ns; /* 0: unknown */

@@ -54,8 +54,6 @@ bool orion_kernel_note(struct orion_process *process, uint64_t identity, const s
     orion_facts_set_flags(entry, ORION_FACTS_NOTED); /* first: another thread need not find out as well */
     bool expects = false;
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (atomic_load_explicit(&durations->multiprocessors, memory_order_relaxed) == 0)
-        atomic_store_explicit(&durations->multiprocessors, orion_kernel_multiprocessors(), memory_order_relaxed);
     if (launch->function != NULL) expects = note_kernel(process, entry, identity, launch);
     else if (launch->graph != NULL) note_graph(process, entry, launch);
     orion_capture_unrelax(&relaxed);

@@ -142,7 +142,8 @@ bool orion_kernel_text(struct orion_kernels *kernels, uint64_t name, char *text,
 
 /* -- SMs ------------------------------------------------------------------------------------------------------------- */
 
-uint32_t orion_kernel_multiprocessors(void)
+/* Of the current context's device; 0: there is none. */
+static uint32_t multiprocessors(void)
 {
     CUdevice device;
     int count = 0;
@@ -155,7 +156,7 @@ uint32_t orion_kernel_multiprocessors(void)
 uint32_t orion_kernel_need(const void *function, uint64_t blocks, uint32_t threads, uint32_t shared_bytes)
 {
     int each = 0;
-    uint32_t most = orion_kernel_multiprocessors();
+    uint32_t most = multiprocessors();
     if (function == NULL || threads == 0 || threads > 1024 || most == 0 ||
         orion_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor == NULL)
         return 0;

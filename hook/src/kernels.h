@@ -90,6 +90,5 @@ bool orion_kernel_text(struct orion_kernels *kernels, uint64_t name, char *text,
 /* How many SMs a grid fills: its blocks over those that one SM holds at once, at most as many as the current context's
  * device has; 0: cannot be told. */
 uint32_t orion_kernel_need(const void *function, uint64_t blocks, uint32_t threads, uint32_t shared_bytes);
-uint32_t orion_kernel_multiprocessors(void); /* of that device; 0: no context is current */
 
 #endif

@@ -104,46 +104,6 @@ static void hearsay_does_not_stay_where_work_goes_by_turns(void)
     CHECK(expected_of(identity) >= 195000 && expected_of(identity) < 400000);
 }
 
-static uint32_t class_after(uint64_t whole_ns, uint64_t partitioned_ns, uint32_t share_milli, uint32_t sms)
-{
-    static uint64_t next = 6 << 20;
-    uint64_t identity = kernel(next++);
-    struct orion_kernel_facts facts;
-    CHECK(!orion_kernel_facts(&durations, identity, &facts) && facts.expected_ns == 0);
-    orion_duration_learn(&durations, identity, whole_ns, ORION_SAMPLE_CLEAN);
-    orion_facts_set_sms(orion_duration_find(&durations, identity), sms);
-    for (int i = 0; i < 3; i++) {
-        CHECK(orion_kernel_facts(&durations, identity, &facts) == false && facts.kernel_class == ORION_CLASS_UNKNOWN);
-        orion_duration_learn_partitioned(&durations, identity, partitioned_ns, share_milli);
-    }
-    orion_kernel_facts(&durations, identity, &facts);
-    CHECK(facts.sms == sms && facts.samples == 1);
-    return facts.kernel_class;
-}
-
-static void a_class_is_learnt_on_fewer_sms(void)
-{
-    durations = empty;
-    atomic_store(&durations.multiprocessors, 132);
-    CHECK(class_after(1000000, 1100000, 500, 132) == ORION_CLASS_MEMORY);
-    CHECK(class_after(1000000, 1900000, 500, 132) == ORION_CLASS_COMPUTE);
-    CHECK(class_after(1000000, 1450000, 500, 132) == ORION_CLASS_UNKNOWN);
-    CHECK(class_after(1000000, 1500000, 250, 132) == ORION_CLASS_MEMORY);  /* of 4 times at most */
-    CHECK(class_after(1000000, 3500000, 250, 132) == ORION_CLASS_COMPUTE);
-    CHECK(class_after(1000000, 1000000, 500, 60) == ORION_CLASS_UNKNOWN);  /* fits into the half: loses nothing anyway */
-    CHECK(class_after(1000000, UINT64_MAX, 1, 132) == ORION_CLASS_COMPUTE);
-    uint64_t identity = kernel(7 << 20);
-    struct orion_kernel_facts facts;
-    orion_duration_learn(&durations, identity, 1000000, ORION_SAMPLE_CLEAN);
-    struct orion_duration *entry = orion_duration_find(&durations, identity);
-    orion_facts_set_sms(entry, 132);
-    orion_facts_set_class(entry, ORION_CLASS_COMPUTE);
-    orion_facts_set_flags(entry, ORION_FACTS_CLASS_GIVEN);
-    for (int i = 0; i < 10; i++) orion_duration_learn_partitioned(&durations, identity, 1000000, 500);
-    orion_kernel_facts(&durations, identity, &facts);
-    CHECK(facts.kernel_class == ORION_CLASS_COMPUTE);
-}
-
 /* Every thread its own identities and some shared ones: what is read was written for that identity, or is unknown. */
 static void *hammer(void *argument)
 {
@@ -190,7 +150,6 @@ int main(void)
     the_least_recently_used_makes_room();
     hearsay_gives_way();
     hearsay_does_not_stay_where_work_goes_by_turns();
-    a_class_is_learnt_on_fewer_sms();
     threads_do_no_harm();
     identities_say_what_they_are();
     puts("durations: ok");
