@@ -12,9 +12,8 @@ ROOMS  := operator api_server device_plugin node_agent hook inprocess crds cli b
 LINKS  := build/import/orion
 TIERS  := quiet host cluster node
 # What the hook and the simulated driver are compiled from.
-SOURCES := hook/CMakeLists.txt $(wildcard hook/include/orion/*.h hook/src/*.[ch] hook/src/generated/*.[ch] \
-           hook/src/generated/*.inc hook/src/*.map \
-           hook/sim/*.[ch] hook/sim/*.inc hook/sim/*.map)
+SOURCES := hook/CMakeLists.txt $(wildcard hook/include/orion/*.h hook/src/*.[ch] hook/src/*/*.[ch] hook/src/*/*.inc \
+           hook/src/*.map hook/sim/*.[ch] hook/sim/*.inc hook/sim/*.map)
 # cuda.h of PyPI's nvidia-cuda-runtime, which the generated files are made from.
 CUDA = $(shell $(BIN)/python -c "import nvidia.cu13 as n; print(n.__path__[0] + '/include')")
 # Ninja would ask for a place among make's jobs, at a pipe that only makes inherit.
@@ -107,7 +106,7 @@ cluster-binaries: $(VENV)/ready  ## Only build and download its programs (5 to 9
 	$(BIN)/python -m tools.cluster build $(ARGS)
 
 bench-hook: $(VENV)/built  ## What the hook costs a launch: in instructions here, in time on a GPU
-	$(BIN)/python -m orion.bench.hook_cost $(ARGS)
+	$(BIN)/python -m orion.bench.overhead.hook_cost $(ARGS)
 
 crds: $(VENV)/ready $(LINKS)  ## Write the definitions of the API types that the chart ships, from the models in crds/
 	PYTHONPATH=build/import $(BIN)/python -m orion.crds.generate

@@ -23,10 +23,10 @@ from rich.table import Table
 
 from orion.bench import demo_phases
 from orion.bench.commandline import OneSentenceParser
-from orion.bench.crew import WorkerError
 from orion.bench.demo_phases import Experiment, Outcome, Phase
 from orion.bench.estimates import percentile
 from orion.bench.managed import AgentError
+from orion.bench.workers.crew import WorkerError
 
 SIMULATED_RATE = 85.0  # of 4 ms requests: 34 % of the GPU
 FEWEST_REQUESTS = 100  # below, a 99th percentile is one request's luck

@@ -134,7 +134,7 @@ def threads(
     if importlib.util.find_spec("torch") is None:
         raise Refused("torch is not installed, and the threads work with it")
     environment = preloading_environment(os.environ, hook.library(), None)
-    command = [sys.executable, "-m", "orion.bench.threads_cost", "--rounds", str(rounds), "--dtypes", dtypes]
+    command = [sys.executable, "-m", "orion.bench.overhead.threads_cost", "--rounds", str(rounds), "--dtypes", dtypes]
     command += ["--output", str(output)] * (output is not None) + ["--json"] * as_json
     sys.stdout.flush()
     os.execve(sys.executable, command, environment)

@@ -1,8 +1,8 @@
 """The hook's identities of kernels, made of what a profile knows of them.
 
-A mirror of `hook/src/identity.h`, which says what identities are; `tests/hook/test_identity.py` compares the two. Only
-plain identities are made here: the hook mixes in a mark of the kernel's code, which no profile has, and finds the plain
-one again by taking the mark off.
+A mirror of `hook/src/learning/identity.h`, which says what identities are; `tests/hook/test_identity.py` compares the
+two. Only plain identities are made here: the hook mixes in a mark of the kernel's code, which no profile has, and finds
+the plain one again by taking the mark off.
 """
 
 _WORD = 2**64 - 1

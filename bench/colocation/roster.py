@@ -15,7 +15,7 @@ from typing import Self
 
 from orion.bench.colocation.posts import Post
 from orion.bench.colocation.shared_gpu import Environment, SharedGPU
-from orion.bench.crew import Crew, Worker, WorkerError
+from orion.bench.workers.crew import Crew, Worker, WorkerError
 
 SERVICE_SECONDS = 1.0  # that a service has to get ready; one that ends within is a failure
 TRIES = 3  # a post whose process failed to start so often is given up

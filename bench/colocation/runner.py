@@ -25,9 +25,9 @@ from orion.bench.colocation.scenario import Scenario
 from orion.bench.colocation.schedule import Schedule, TooFast, rate_of, schedule
 from orion.bench.colocation.shared_gpu import SharedGPU
 from orion.bench.colocation.systems import Orion
-from orion.bench.crew import Crew, Tick, Worker, WorkerError
 from orion.bench.estimates import completed_between
 from orion.bench.managed import AgentError
+from orion.bench.workers.crew import Crew, Tick, Worker, WorkerError
 from orion.hook.switching import Switcher, SwitchingError
 
 PAUSE = 0.3  # seconds between the command and its begin: all workers have read it by then

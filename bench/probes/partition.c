@@ -1,5 +1,5 @@
 /* What moving a kernel to fewer SMs costs, and what keeps to them: the facts that overlap rests on
- * (hook/src/partition.h). On a machine with an NVIDIA GPU:
+ * (hook/src/be/partition.h). On a machine with an NVIDIA GPU:
  *
  *   gcc -O2 -I/usr/local/cuda/include bench/probes/partition.c -o /tmp/partition \
  *       -L/usr/local/cuda/lib64/stubs -lcuda && /tmp/partition */

@@ -1,5 +1,5 @@
 /* What a wait on a word costs a stream, and what a blocked one costs another process: the facts that the hook's valve
- * rests on (hook/src/valve.h). On a machine with an NVIDIA GPU:
+ * rests on (hook/src/be/valve.h). On a machine with an NVIDIA GPU:
  *
  *   gcc -O2 -I/usr/local/cuda/include bench/probes/stream_wait.c -o /tmp/stream_wait \
  *       -L/usr/local/cuda/lib64/stubs -lcuda && /tmp/stream_wait */

@@ -1,9 +1,9 @@
 #include "faults.h"
 
-#include "board.h"
-#include "busy.h"
-#include "lanes.h"
 #include "process.h"
+#include "agent/board.h"
+#include "hp/busy.h"
+#include "streams/lanes.h"
 
 bool orion_fault_is_final(CUresult result)
 {

@@ -3,9 +3,9 @@
 #include <stddef.h>
 
 #include "core.h"
-#include "identity.h"
 #include "process.h"
 #include "system.h"
+#include "learning/identity.h"
 
 #define NEIGHBOURHOOD 64u
 

@@ -2,8 +2,8 @@
 
 #include <sys/mman.h>
 
-#include "generated/driver.h"
 #include "process.h"
+#include "generated/driver.h"
 
 #define BYTES 4096u
 

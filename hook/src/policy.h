@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#include "board.h"
+#include "agent/board.h"
 
 /* Whether work of several contexts runs together on this GPU: under MPS, and between the threads of one process. */
 enum orion_sharing { ORION_SHARING_UNKNOWN = 0, ORION_SHARING_BY_TURNS = 1, ORION_SHARING_TOGETHER = 2 };

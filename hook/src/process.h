@@ -9,15 +9,15 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "board.h"
-#include "collective.h"
-#include "durations.h"
-#include "graphs.h"
-#include "kernels.h"
-#include "inprocess.h"
-#include "lanes.h"
 #include "memory.h"
-#include "recordings.h"
+#include "agent/board.h"
+#include "be/collective.h"
+#include "learning/durations.h"
+#include "learning/graphs.h"
+#include "learning/kernels.h"
+#include "streams/lanes.h"
+#include "streams/recordings.h"
+#include "threads/inprocess.h"
 
 struct orion_process {
     _Atomic uint32_t started;        /* 0: not, or a forked child; 1: by some thread right now; 2: yes */

@@ -9,12 +9,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "alive.h"
-#include "busy.h"
-#include "membership.h"
 #include "process.h"
 #include "report.h"
 #include "system.h"
+#include "agent/alive.h"
+#include "agent/membership.h"
+#include "hp/busy.h"
 
 #define STACK_BYTES (1024u << 10)                 /* room for the host program's thread-local storage */
 #define HP_SOCKET_LOOK_NS (250 * ORION_MILLISECOND) /* hp gets no news but an agent's restart */

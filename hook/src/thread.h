@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "board.h"
+#include "agent/board.h"
 
 struct orion_process;
 

@@ -3,9 +3,9 @@
 #ifndef ORION_TEST_FAKE_DRIVER_H
 #define ORION_TEST_FAKE_DRIVER_H
 
-#include "board.h"
-#include "generated/driver.h"
 #include "process.h"
+#include "agent/board.h"
+#include "generated/driver.h"
 
 #define FAKE_CONTEXT ((CUcontext)0x1000)
 

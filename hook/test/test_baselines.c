@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "baselines.h"
+#include "be/baselines.h"
 
 #define US UINT64_C(1000)
 #define ROUNDS 200000

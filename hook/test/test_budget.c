@@ -3,11 +3,11 @@
 
 #include <math.h>
 
-#include "budget.h"
 #include "core.h"
 #include "fake_driver.h"
 #include "policy.h"
 #include "system.h"
+#include "hp/budget.h"
 
 #define MS ORION_MILLISECOND
 

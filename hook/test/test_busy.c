@@ -6,9 +6,9 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "busy.h"
 #include "core.h"
 #include "system.h"
+#include "hp/busy.h"
 
 #define STREAMS 2
 #define THREADS 4

@@ -1,13 +1,13 @@
 /* Launches of several threads on one stream: a sample lasts from the begin to the end of the launch that it times. */
 #include "check.h"
 
-#include "admission.h"
-#include "chunks.h"
 #include "core.h"
-#include "durations.h"
 #include "fake_driver.h"
-#include "lanes.h"
 #include "system.h"
+#include "be/admission.h"
+#include "be/chunks.h"
+#include "learning/durations.h"
+#include "streams/lanes.h"
 
 static unsigned timed_ends;
 static CUresult CUDAAPI fake_record_in(CUevent event, CUstream stream) { (void)event, (void)stream; timed_ends++; return CUDA_SUCCESS; }

@@ -3,11 +3,11 @@
 
 #include <stdlib.h>
 
-#include "capture.h"
-#include "collective.h"
 #include "fake_driver.h"
-#include "lanes.h"
 #include "system.h"
+#include "be/collective.h"
+#include "streams/capture.h"
+#include "streams/lanes.h"
 
 #define GPUS 3
 #define ROUNDS 20000

@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
-#include "durations.h"
-#include "identity.h"
+#include "learning/durations.h"
+#include "learning/identity.h"
 
 static struct orion_durations durations;
 static const struct orion_durations empty;

@@ -4,7 +4,7 @@
 #include "core.h"
 #include "fake_driver.h"
 #include "faults.h"
-#include "lanes.h"
+#include "streams/lanes.h"
 
 static void launch(struct orion_work *work, CUresult result)
 {

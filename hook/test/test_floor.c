@@ -3,10 +3,10 @@
 
 #include <linux/futex.h>
 
-#include "board.h"
 #include "fake_driver.h"
-#include "gate.h"
 #include "system.h"
+#include "agent/board.h"
+#include "be/gate.h"
 
 #define CYCLE_NS (200 * ORION_MILLISECOND) /* as in gate.c */
 

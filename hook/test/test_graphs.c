@@ -6,11 +6,11 @@
 #include <time.h>
 
 #include "core.h"
-#include "durations.h"
-#include "facts.h"
-#include "generated/driver.h"
-#include "launched.h"
 #include "process.h"
+#include "generated/driver.h"
+#include "interposition/launched.h"
+#include "learning/durations.h"
+#include "learning/facts.h"
 
 #define MUST(call) CHECK((call) == CUDA_SUCCESS)
 

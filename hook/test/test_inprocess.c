@@ -7,9 +7,9 @@
 #include <pthread.h>
 
 #include "core.h"
-#include "inprocess.h"
-#include "redirect.h"
 #include "system.h"
+#include "threads/inprocess.h"
+#include "threads/redirect.h"
 
 #define CLIENTS 3
 #define THREADS 6

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "core.h"
-#include "durations.h"
-#include "facts.h"
 #include "fake_driver.h"
-#include "kernels.h"
 #include "process.h"
+#include "learning/durations.h"
+#include "learning/facts.h"
+#include "learning/kernels.h"
 
 /* The fake driver's kernels: a CUfunction is 0x1000000 + 64 i, the CUkernel of the same code 0x8000000 + 64 i. */
 #define FUNCTIONS UINT64_C(0x1000000)

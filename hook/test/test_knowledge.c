@@ -6,9 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "identity.h"
-#include "knowledge.h"
 #include "system.h"
+#include "agent/knowledge.h"
+#include "learning/identity.h"
 
 static struct orion_durations durations;
 static const struct orion_durations empty;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "linger.h"
+#include "hp/linger.h"
 
 #define US UINT64_C(1000)
 #define FLOOR (50 * US)

@@ -3,8 +3,8 @@
 
 #include "core.h"
 #include "fake_driver.h"
-#include "lanes.h"
-#include "partition.h"
+#include "be/partition.h"
+#include "streams/lanes.h"
 
 static int contexts, streams;
 static uintptr_t handle = 0x100;

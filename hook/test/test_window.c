@@ -1,10 +1,10 @@
 /* The window is as narrow as the shortest of hp's busy periods ask for, and no narrower than its waits are worth. */
 #include "check.h"
 
-#include "board.h"
 #include "fake_driver.h"
 #include "system.h"
-#include "window.h"
+#include "agent/board.h"
+#include "be/window.h"
 
 #define US ORION_MICROSECOND
 

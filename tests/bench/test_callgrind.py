@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orion.bench.callgrind import command, instructions_by_object
+from orion.bench.overhead.callgrind import command, instructions_by_object
 
 PROFILE = """\
 # callgrind format

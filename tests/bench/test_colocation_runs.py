@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from orion.bench import crew
 from orion.bench.colocation import gpus, measure, measurement, mps, results, runner, shared_gpu
 from orion.bench.colocation import scenario as scenarios
 from orion.bench.colocation.plan import PlannedRun
+from orion.bench.workers import crew
 
 SMOKE = Path(scenarios.__file__).resolve().parent.parent / "scenarios" / "smoke.yaml"
 QUICK = {"rounds": 1, "requests": 40, "lead_seconds": 0.1, "closed_loop_seconds": 0.4, "be_alone_seconds": 0.4}

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from orion.bench import crew as crews
 from orion.bench import managed
-from orion.bench.crew import Crew, Worker, WorkerError
 from orion.bench.managed import AgentError, ManagedGPU, machine
+from orion.bench.workers import crew as crews
+from orion.bench.workers.crew import Crew, Worker, WorkerError
 
 INFERENCE = {"kernel_us": 500, "kernels": 2}
 TRAINING = {"kernel_us": 200, "kernels": 5}

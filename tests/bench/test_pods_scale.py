@@ -2,7 +2,7 @@
 
 import pytest
 
-from orion.bench import pods_scale
+from orion.bench.cluster import pods_scale
 
 
 def raw(plain: list[float], slots: list[float], joined: list[float]) -> dict[str, object]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from orion.bench import raw_data, report
+from orion.bench import raw_data
+from orion.bench.overhead import report
 
 
 def solo_overhead() -> dict[str, Any]:

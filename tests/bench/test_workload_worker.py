@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from orion.bench import worker_threads
 from orion.bench.managed import machine
+from orion.bench.workers import threads as worker_threads
 from orion.bench.workload import NoTrace, Place
 
 CLIENT = {"kind": "simulated-inference", "options": {"kernel_us": 500, "kernels": 2}}
@@ -29,7 +29,7 @@ def simulated() -> Iterator[dict[str, str]]:
 
 @contextmanager
 def worker(environment: dict[str, str], *words: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "orion.bench.worker", *words]
+    command = [sys.executable, "-m", "orion.bench.workers.worker", *words]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
         try:
@@ -204,7 +204,7 @@ def test_each_thread_is_a_client_of_the_scheduler(monkeypatch: pytest.MonkeyPatc
 def test_replies_are_whole_lines() -> None:
     program = """
 import threading
-from orion.bench.worker_process import Replies
+from orion.bench.workers.process import Replies
 replies = Replies()
 threads = [threading.Thread(target=lambda: [replies.send({"x": "y" * 5000}) for _ in range(50)]) for _ in range(4)]
 [thread.start() for thread in threads]

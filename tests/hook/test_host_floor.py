@@ -10,7 +10,7 @@ from tests.hook.scripted_client import MILLISECOND, Client, eventually, warm
 pytestmark = pytest.mark.quiet
 
 CYCLE = 200 * MILLISECOND
-""" As in hook/src/gate.c. """
+""" As in hook/src/be/gate.c. """
 
 SHARE = 0.2
 LINGER = {"linger_floor_us": 20_000, "linger_ceiling_us": 20_000}

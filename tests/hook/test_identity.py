@@ -1,4 +1,4 @@
-"""`hook/identity.py` makes the identities that `hook/src/identity.h` makes."""
+"""`hook/identity.py` makes the identities that `hook/src/learning/identity.h` makes."""
 
 import random
 import subprocess

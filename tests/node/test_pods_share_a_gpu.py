@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
-from orion.bench.pods_latency import past_orion
+from orion.bench.cluster.pods_latency import past_orion
 from tests.cluster.waiting import eventually
 from tests.node.gpu_tenants import (
     GpuNode,

@@ -5,7 +5,7 @@
  *                     NEIGHBOURS, and again when administrators changed the slot's profile
  *
  * So a process that is started again begins warm, and so do its siblings. Nobody has to believe it: the agent takes what
- * is plausible, and a client measures what it was told at the first launches. Identities are those of hook/src/identity.h
+ * is plausible, and a client measures what it was told at the first launches. Identities are those of hook/src/learning/identity.h
  * and hook/identity.py, never ones that are made of handles.
  *
  * A table is a header and `count` entries; all little-endian. Refused: a table in memory that a client writes and the

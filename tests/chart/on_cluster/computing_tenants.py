@@ -8,7 +8,7 @@ from typing import Any
 
 from kubernetes import client
 
-from orion.bench.chart_disturbance import Disturbance, Seat, Seats, Watch
+from orion.bench.cluster.chart_disturbance import Disturbance, Seat, Seats, Watch
 from orion.node_agent.api.client import NoAgent
 from tests.cluster.waiting import eventually
 from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, main_container, serving, share, training

@@ -1,0 +1,1 @@
+"""What the hook costs a program that shares its GPU with nobody."""

@@ -1,0 +1,1 @@
+"""The processes that run workloads on command, and their parent's side."""

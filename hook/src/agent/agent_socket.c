@@ -1,0 +1,59 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* O_PATH */
+#endif
+
+#include "agent/agent_socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define ROOT "/run/orion"
+#define PATH_LONGEST 4096
+
+/* A path too long for an address is reached through its opened directory; thread-self, since the calling thread may
+ * have a descriptor table of its own. */
+static int connect_through_directory(int socket_fd, const char *directory)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int folder = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return -1;
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/thread-self/fd/%d/agent.sock", folder);
+    int result = connect(socket_fd, (struct sockaddr *)&address, sizeof address);
+    int kept = errno;
+    close(folder);
+    errno = kept;
+    return result;
+}
+
+int orion_agent_connect(const char *gpu)
+{
+    char directory[PATH_LONGEST];
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *root = getenv("ORION_ROOT");
+    int length = snprintf(directory, sizeof directory, "%s/slots/%s", root != NULL && root[0] != '\0' ? root : ROOT, gpu);
+    if (length < 0 || (size_t)length >= sizeof directory) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return -1;
+    int result;
+    if ((size_t)length + sizeof "/agent.sock" <= sizeof address.sun_path) {
+        memcpy(address.sun_path, directory, (size_t)length);
+        memcpy(address.sun_path + length, "/agent.sock", sizeof "/agent.sock");
+        result = connect(fd, (struct sockaddr *)&address, sizeof address);
+    } else {
+        result = connect_through_directory(fd, directory);
+    }
+    if (result == 0) return fd;
+    int kept = errno;
+    close(fd);
+    errno = kept;
+    return -1;
+}

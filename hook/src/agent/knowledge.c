@@ -1,0 +1,170 @@
+#include "agent/knowledge.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "system.h"
+#include "learning/identity.h"
+
+#define ENTRIES_AT_ONCE 256u
+#define TELL_FIRST_NS (250 * ORION_MILLISECOND)
+#define TELL_LATER_NS (2 * ORION_SECOND)
+
+_Static_assert(ORION_DURATIONS <= UINT16_MAX + 1u, "news name entries in 16 bits");
+
+/* -- Taking ---------------------------------------------------------------------------------------------------------- */
+
+static bool take_entry(struct orion_durations *durations, const struct orion_knowledge_entry *told)
+{
+    bool is_row = (told->flags & ORION_KNOWN_PROFILE) != 0;
+    if (!(told->identity & 1) || orion_identity_is_local(told->identity) || told->kernel_class > ORION_CLASS_MEMORY) return false;
+    struct orion_duration *entry = orion_duration_claim_for_hearsay(durations, told->identity);
+    if (entry == NULL) return false;
+    uint32_t facts = atomic_load_explicit(&entry->facts, memory_order_relaxed);
+    bool given = (orion_facts_flags(facts) & ORION_FACTS_CLASS_GIVEN) != 0;
+    if (atomic_load_explicit(&entry->samples, memory_order_relaxed) == 0 && told->expected_100ns != 0) {
+        atomic_store_explicit(&entry->expected_100ns, told->expected_100ns, memory_order_relaxed);
+        orion_facts_set_flags(entry, ORION_FACTS_HEARSAY);
+    }
+    if (told->sms != 0 && orion_facts_sms(facts) == 0) orion_facts_set_sms(entry, told->sms);
+    if (told->kernel_class != ORION_CLASS_UNKNOWN && (is_row || (!given && orion_facts_class(facts) == ORION_CLASS_UNKNOWN)))
+        orion_facts_set_class(entry, told->kernel_class);
+    if (is_row) orion_facts_set_flags(entry, ORION_FACTS_PROFILE | (told->kernel_class != ORION_CLASS_UNKNOWN ? ORION_FACTS_CLASS_GIVEN : 0));
+    /* The agent knows it. */
+    atomic_store_explicit(&entry->told_100ns, told->expected_100ns, memory_order_relaxed);
+    atomic_store_explicit(&entry->told_facts, atomic_load_explicit(&entry->facts, memory_order_relaxed) & 0xffffff, memory_order_relaxed);
+    return true;
+}
+
+/* A table's rows are all that count: those of an earlier profile end, with the classes that they gave. */
+static bool withdraw_rows(struct orion_durations *durations)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < ORION_DURATIONS; i++) {
+        struct orion_duration *entry = &durations->entry[i];
+        uint32_t flags = orion_facts_flags(atomic_load_explicit(&entry->facts, memory_order_relaxed));
+        if (!(flags & (ORION_FACTS_PROFILE | ORION_FACTS_CLASS_GIVEN))) continue;
+        if (flags & ORION_FACTS_CLASS_GIVEN) orion_facts_set_class(entry, ORION_CLASS_UNKNOWN);
+        orion_facts_clear_flags(entry, ORION_FACTS_PROFILE | ORION_FACTS_CLASS_GIVEN);
+        any = true;
+    }
+    return any;
+}
+
+/* Rows are looked for when a kernel is noted: those that were noted before the rows came are to be once more. */
+static void note_all_again(struct orion_durations *durations)
+{
+    for (uint32_t i = 0; i < ORION_DURATIONS; i++)
+        if (atomic_load_explicit(&durations->entry[i].identity, memory_order_acquire) != 0)
+            orion_facts_clear_flags(&durations->entry[i], ORION_FACTS_NOTED);
+}
+
+uint32_t orion_knowledge_take(struct orion_durations *durations, int table)
+{
+    struct orion_knowledge_header header;
+    struct orion_knowledge_entry part[ENTRIES_AT_ONCE];
+    uint32_t taken = 0;
+    if (pread(table, &header, sizeof header, 0) != (ssize_t)sizeof header) return 0;
+    if (header.magic != ORION_KNOWLEDGE_MAGIC || header.layout != ORION_KNOWLEDGE_LAYOUT || header.count > ORION_KNOWLEDGE_ENTRIES) return 0;
+    bool rows = withdraw_rows(durations);
+    for (uint32_t first = 0; first < header.count; first += ENTRIES_AT_ONCE) {
+        uint32_t count = header.count - first < ENTRIES_AT_ONCE ? header.count - first : ENTRIES_AT_ONCE;
+        ssize_t bytes = (ssize_t)(count * sizeof *part);
+        if (pread(table, part, (size_t)bytes, (off_t)(sizeof header + first * sizeof *part)) != bytes) break;
+        for (uint32_t i = 0; i < count; i++) {
+            bool used = take_entry(durations, &part[i]);
+            taken += used;
+            rows |= used && (part[i].flags & ORION_KNOWN_PROFILE) != 0;
+        }
+    }
+    if (rows) note_all_again(durations);
+    return taken;
+}
+
+/* -- Giving ---------------------------------------------------------------------------------------------------------- */
+
+/* What is told of an entry's facts: SMs, and the class unless it is an administrators' own. */
+static uint32_t facts_to_tell(const struct orion_duration *entry)
+{
+    uint32_t facts = atomic_load_explicit(&entry->facts, memory_order_relaxed);
+    return orion_facts_flags(facts) & ORION_FACTS_CLASS_GIVEN ? orion_facts_sms(facts) : facts & 0xffffff;
+}
+
+static bool is_news(const struct orion_duration *entry, uint64_t identity)
+{
+    if (identity == 0 || orion_identity_is_local(identity)) return false;
+    if (atomic_load_explicit(&entry->samples, memory_order_relaxed) == 0) return false;
+    uint64_t expected = atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed);
+    uint64_t told = atomic_load_explicit(&entry->told_100ns, memory_order_relaxed);
+    if ((expected > told ? expected - told : told - expected) * 8 > told) return true;
+    return facts_to_tell(entry) != atomic_load_explicit(&entry->told_facts, memory_order_relaxed);
+}
+
+uint32_t orion_knowledge_news(struct orion_durations *durations, uint32_t *cursor, struct orion_knowledge_news *news)
+{
+    uint32_t count = 0;
+    for (uint32_t looked = 0; looked < ORION_DURATIONS && count < ORION_LEARNT_ENTRIES; looked++) {
+        uint32_t index = (*cursor)++ & (ORION_DURATIONS - 1);
+        struct orion_duration *entry = &durations->entry[index];
+        uint64_t identity = atomic_load_explicit(&entry->identity, memory_order_acquire);
+        if (!is_news(entry, identity)) continue;
+        uint32_t facts = facts_to_tell(entry);
+        news->entries[count] = (struct orion_knowledge_entry){
+            .identity = identity,
+            .expected_100ns = atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed),
+            .sms = (uint16_t)orion_facts_sms(facts),
+            .kernel_class = (uint8_t)orion_facts_class(facts),
+        };
+        news->of[count++] = (uint16_t)index;
+    }
+    return count;
+}
+
+void orion_knowledge_told(struct orion_durations *durations, const struct orion_knowledge_news *news, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct orion_duration *entry = &durations->entry[news->of[i]];
+        if (atomic_load_explicit(&entry->identity, memory_order_acquire) != news->entries[i].identity) continue;
+        atomic_store_explicit(&entry->told_100ns, news->entries[i].expected_100ns, memory_order_relaxed);
+        atomic_store_explicit(&entry->told_facts, news->entries[i].sms | (uint32_t)news->entries[i].kernel_class << 16, memory_order_relaxed);
+    }
+}
+
+/* Another agent: it has to be told everything. */
+static void untell(struct orion_durations *durations)
+{
+    for (uint32_t i = 0; i < ORION_DURATIONS; i++) {
+        if (atomic_load_explicit(&durations->entry[i].identity, memory_order_acquire) == 0) continue;
+        atomic_store_explicit(&durations->entry[i].told_100ns, 0, memory_order_relaxed);
+        atomic_store_explicit(&durations->entry[i].told_facts, 0, memory_order_relaxed);
+    }
+}
+
+void orion_telling_begin(struct orion_telling *telling, struct orion_durations *durations, const struct orion_welcome *welcome, uint64_t now)
+{
+    bool listens = (welcome->offers & ORION_OFFERS_KNOWLEDGE) != 0;
+    *telling = (struct orion_telling){.at_ns = listens ? now + TELL_FIRST_NS : UINT64_MAX, .pause_ns = TELL_FIRST_NS};
+    if (!listens || !welcome->returned) return;
+    untell(durations);
+    atomic_fetch_add_explicit(&durations->changes, 1, memory_order_relaxed);
+}
+
+/* At most a message each time: the agent reads ten a second of a client. */
+void orion_telling_attend(struct orion_telling *telling, struct orion_durations *durations, int socket, uint64_t now)
+{
+    if (now < telling->at_ns) return;
+    struct orion_knowledge_news news;
+    struct orion_learnt learnt = {.head = {ORION_MESSAGE_MAGIC, ORION_LEARNT}};
+    uint32_t changes = atomic_load_explicit(&durations->changes, memory_order_relaxed);
+    if (changes != telling->changes) {
+        learnt.count = orion_knowledge_news(durations, &telling->cursor, &news);
+        memcpy(learnt.entries, news.entries, learnt.count * sizeof news.entries[0]);
+    }
+    bool sent = learnt.count == 0 || send(socket, &learnt, sizeof learnt, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof learnt;
+    if (sent) orion_knowledge_told(durations, &news, learnt.count);
+    bool all = sent && learnt.count < ORION_LEARNT_ENTRIES;
+    if (all) telling->changes = changes;
+    telling->at_ns = now + telling->pause_ns;
+    if (all && telling->pause_ns < TELL_LATER_NS) telling->pause_ns *= 2;
+}

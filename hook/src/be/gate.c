@@ -1,0 +1,203 @@
+#include "be/gate.h"
+
+#include <linux/futex.h>
+
+#include "policy.h"
+#include "process.h"
+#include "report.h"
+#include "system.h"
+#include "thread.h"
+#include "agent/suspect.h"
+
+#define LOOK_AT_SUSPECT_NS ORION_MILLISECOND
+#define FLOOR_CYCLE_NS (200 * ORION_MILLISECOND)
+#define HELD_LOOK_NS ORION_MILLISECOND
+#define BEAT_STALE_NS (3 * ORION_MILLISECOND) /* a thread that attends beats every 2 ms while busy */
+
+static const struct orion_busy_page *neighbour(const struct orion_board *board, uint32_t i, uint32_t *place)
+{
+    *place = orion_board_neighbour_place(board, i);
+    return &board->neighbours[*place];
+}
+
+static bool is_dead(const struct orion_busy_page *page)
+{
+    return atomic_load_explicit(&page->alive, memory_order_relaxed) & FUTEX_OWNER_DIED;
+}
+
+static bool beat_is_stale(const struct orion_busy_page *page, uint64_t now)
+{
+    uint64_t beat = atomic_load_explicit(&page->beat_ns, memory_order_relaxed);
+    return now > beat && now - beat > BEAT_STALE_NS;
+}
+
+static bool was_given_up_on(const struct orion_board *board, const struct orion_busy_page *page, uint32_t place)
+{
+    uint64_t given_up = atomic_load_explicit(&board->given_up_on[place], memory_order_relaxed);
+    return given_up != 0 && given_up == atomic_load_explicit(&page->progress, memory_order_relaxed) + 1;
+}
+
+static bool is_stopped(const struct orion_board *board, const struct orion_busy_page *page, uint32_t place, uint64_t now)
+{
+    uint32_t stopped = atomic_load_explicit(&board->policy->stopped[place], memory_order_relaxed);
+    if (stopped == 0 || stopped != atomic_load_explicit(&board->hp_generation[place], memory_order_relaxed)) return false;
+    return beat_is_stale(page, now);
+}
+
+/* Whether this hp client alone would be reason enough to wait. */
+static bool counts(const struct orion_board *board, const struct orion_policy *policy, const struct orion_busy_page *page,
+                   uint32_t place)
+{
+    uint32_t state = atomic_load(&page->state);
+    if (state == ORION_IDLE || (state == ORION_LINGER && orion_policy_is_baseline(policy))) return false;
+    if (is_dead(page) || was_given_up_on(board, page, place)) return false;
+    return !is_stopped(board, page, place, orion_now());
+}
+
+/* Of each cycle, how long be has no floor; without one at all: the whole cycle. */
+static uint64_t floorless_ns(const struct orion_policy *policy)
+{
+    uint64_t share = policy->minimum_share_milli < 1000 ? policy->minimum_share_milli : 1000;
+    return orion_policy_gates(policy) ? FLOOR_CYCLE_NS / 1000 * (1000 - share) : FLOOR_CYCLE_NS;
+}
+
+/* The floor for be: however long hp stays busy, be runs at the end of each cycle. Cycles are the clock's own, which is one
+ * for all processes and GPUs: counted from each hp client's busy period, floors beside several would not fall together.
+ * Some hp client has to have been busy for the rest of a cycle, so hp that pauses by itself pays nothing. */
+static bool floor_is_open(const struct orion_board *board, const struct orion_policy *policy)
+{
+    uint64_t floorless = floorless_ns(policy);
+    if (__builtin_expect(floorless == FLOOR_CYCLE_NS, 1)) return false;
+    uint64_t now = orion_now();
+    if (now % FLOOR_CYCLE_NS < floorless) return false;
+    for (uint32_t i = 0, count = orion_board_neighbours(board); i < count; i++) {
+        uint32_t place;
+        const struct orion_busy_page *page = neighbour(board, i, &place);
+        uint64_t since = atomic_load_explicit(&page->busy_since_ns, memory_order_relaxed);
+        if (since != 0 && now > since && now - since >= floorless && counts(board, policy, page, place)) return true;
+    }
+    return false;
+}
+
+/* Nobody wakes a waiter then. */
+static uint64_t floor_opens_in(const struct orion_policy *policy, uint64_t now)
+{
+    uint64_t floorless = floorless_ns(policy), phase = now % FLOOR_CYCLE_NS;
+    return floorless < FLOOR_CYCLE_NS && phase < floorless ? floorless - phase : UINT64_MAX;
+}
+
+/* The state that has to be waited through, or ORION_IDLE. */
+static uint32_t state_to_wait_for(const struct orion_board *board, const struct orion_busy_page *page, uint32_t place)
+{
+    uint32_t state = atomic_load(&page->state);
+    if (__builtin_expect(state == ORION_IDLE, 1)) return ORION_IDLE;
+    const struct orion_policy *policy = orion_board_policy(board);
+    if (!orion_policy_admits(policy) || floor_is_open(board, policy)) return ORION_IDLE; /* changed while somebody waits */
+    return counts(board, policy, page, place) ? state : ORION_IDLE;
+}
+
+/* A hold ends by itself, should the agent die meanwhile. */
+bool orion_gate_held(const struct orion_board *board)
+{
+    uint32_t until_ms = orion_board_grant(board)->held;
+    if (__builtin_expect(until_ms == 0, 1) || !orion_policy_gates(orion_board_policy(board))) return false;
+    return (int32_t)(until_ms - (uint32_t)(orion_now() / ORION_MILLISECOND)) > 0;
+}
+
+bool orion_gate_hp_works(const struct orion_board *board)
+{
+    uint32_t count = orion_board_neighbours(board);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t place;
+        const struct orion_busy_page *page = neighbour(board, i, &place);
+        if (state_to_wait_for(board, page, place) != ORION_IDLE) return true;
+    }
+    return false;
+}
+
+bool orion_gate_closed(const struct orion_board *board)
+{
+    return orion_gate_held(board) || (orion_gate_hp_works(board) && orion_policy_gates(orion_board_policy(board)));
+}
+
+bool orion_gate_touched_since(const struct orion_board *board, uint64_t since_ns)
+{
+    uint32_t count = orion_board_neighbours(board);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t place;
+        const struct orion_busy_page *page = neighbour(board, i, &place);
+        if (atomic_load(&page->state) != ORION_IDLE) return true;
+        if (atomic_load_explicit(&page->drained_ns, memory_order_relaxed) >= since_ns) return true;
+    }
+    return false;
+}
+
+/* Notes how far a waited-for hp client has come; whether it has stood still for longer than the policy allows. */
+static bool stands_still(struct orion_board *board, const struct orion_busy_page *page, uint32_t place, uint64_t now,
+                         uint64_t *judged)
+{
+    uint64_t stall = orion_board_policy(board)->stall_ns;
+    uint64_t progress = atomic_load_explicit(&page->progress, memory_order_relaxed) + 1;
+    /* The time first: a second waiter that sees the progress sees its time, too. */
+    if (atomic_load_explicit(&board->seen_progress[place], memory_order_acquire) != progress) {
+        atomic_store_explicit(&board->progressed_ns[place], now, memory_order_relaxed);
+        atomic_store_explicit(&board->seen_progress[place], progress, memory_order_release);
+    }
+    *judged = progress;
+    uint64_t since = atomic_load_explicit(&board->progressed_ns[place], memory_order_relaxed);
+    return stall != 0 && now > since && now - since > stall;
+}
+
+static void give_up_on(struct orion_process *process, struct orion_board *board, uint32_t place, uint64_t progress)
+{
+    if (atomic_exchange_explicit(&board->given_up_on[place], progress, memory_order_relaxed) == progress) return;
+    atomic_fetch_add_explicit(&board->record->given_up, 1, memory_order_relaxed);
+    orion_say_once(process, ORION_SAY_GIVEN_UP);
+}
+
+void orion_gate_sleep(struct orion_process *process, struct orion_board *board, uint64_t most_ns)
+{
+    uint32_t count = orion_board_neighbours(board);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t place;
+        const struct orion_busy_page *page = neighbour(board, i, &place);
+        uint32_t state = state_to_wait_for(board, page, place);
+        if (state == ORION_IDLE) continue;
+        uint64_t now = orion_now(), judged;
+        if (stands_still(board, page, place, now, &judged)) {
+            give_up_on(process, board, place, judged);
+            continue;
+        }
+        bool stale = beat_is_stale(page, now);
+        if (stale) orion_suspect_tell(board, place, now);
+        uint64_t opens = floor_opens_in(orion_board_policy(board), now);
+        if (most_ns > opens) most_ns = opens;
+        if (stale && most_ns > LOOK_AT_SUSPECT_NS) most_ns = LOOK_AT_SUSPECT_NS;
+        orion_futex_wait(&page->state, state, most_ns, true);
+        /* Idle: standing still is counted from the next busy period on. */
+        if (atomic_load(&page->state) == ORION_IDLE) atomic_store_explicit(&board->seen_progress[place], 0, memory_order_relaxed);
+        return;
+    }
+    if (orion_gate_held(board)) orion_sleep_precisely(HELD_LOOK_NS);
+}
+
+void orion_gate_note(struct orion_board *board, uint64_t waited_ns)
+{
+    struct orion_record_page *record = board->record;
+    uint64_t microseconds = waited_ns / ORION_MICROSECOND;
+    unsigned bucket = microseconds == 0 ? 0 : 64u - (unsigned)__builtin_clzll(microseconds);
+    if (bucket >= ORION_WAIT_BUCKETS) bucket = ORION_WAIT_BUCKETS - 1;
+    atomic_fetch_add_explicit(&record->wait_bucket[bucket], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&record->gated_launches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&record->gated_ns, waited_ns, memory_order_relaxed);
+}
+
+void orion_gate_wait(struct orion_process *process, struct orion_board *board)
+{
+    uint64_t began = orion_now();
+    orion_thread_revive(board);
+    atomic_store_explicit(&board->record->waiting_since_ns, began, memory_order_relaxed);
+    while (orion_gate_closed(board) && !orion_policy_overlaps(board)) orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);
+    atomic_store_explicit(&board->record->waiting_since_ns, 0, memory_order_relaxed);
+    orion_gate_note(board, orion_now() - began);
+}

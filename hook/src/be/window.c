@@ -1,0 +1,215 @@
+#include "be/window.h"
+
+#include "policy.h"
+#include "process.h"
+#include "system.h"
+#include "agent/board.h"
+#include "be/accounts.h"
+#include "be/chunks.h"
+#include "be/collective.h"
+#include "be/gate.h"
+#include "streams/capture.h"
+#include "streams/lanes.h"
+
+#define CHUNKS_A_WINDOW 8u
+#define CHUNK_LEAST_NS (20 * ORION_MICROSECOND)
+#define SHARE_LEAST_NS (20 * ORION_MICROSECOND)
+#define NEW_WAIT_NS (10 * ORION_MILLISECOND)   /* so long without waiting: what is waited for is something new */
+#define OF_HP_TIME 40u                         /* 2.5 % of what hp has to do anyway: Orion's own test */
+#define NARROW_LEAST_NS (75 * ORION_MICROSECOND) /* a wait at the valve costs 2.4 us: 3.2 % of so much work */
+#define FORGET_TRIES 1000u
+#define STUCK_NS ORION_SECOND                  /* work that waits for what only the next launch brings */
+#define WAKE_BEFORE_NS (30 * ORION_MICROSECOND)
+#define DRY_NS (100 * ORION_MICROSECOND)       /* less queued than this, and a late waker leaves the GPU idle */
+#define SLEEP_LEAST_NS (20 * ORION_MICROSECOND)
+#define SLEEP_MOST_NS ORION_MILLISECOND        /* for work that goes alone: hp's state is looked at between sleeps */
+#define SLEEP_MOST_OF_LIMIT 4u                 /* else at most so much of the window: expectations may be too long */
+#define LATE_SLEEP_NS (50 * ORION_MICROSECOND)
+
+uint64_t orion_window_share(const struct orion_board *board)
+{
+    uint64_t share = orion_board_grant(board)->window_share_ns;
+    return share < SHARE_LEAST_NS ? SHARE_LEAST_NS : share;
+}
+
+uint64_t orion_window_narrowed(const struct orion_board *board)
+{
+    uint64_t share = orion_window_share(board), whole = orion_board_policy(board)->window_ns, bearable = whole;
+    for (uint32_t i = 0, count = orion_board_neighbours(board); i < count; i++) {
+        uint64_t typical = atomic_load_explicit(&orion_board_neighbour(board, i)->typical_ns, memory_order_relaxed);
+        if (typical != 0 && typical / OF_HP_TIME < bearable) bearable = typical / OF_HP_TIME;
+    }
+    if (bearable < NARROW_LEAST_NS) bearable = NARROW_LEAST_NS;
+    if (bearable >= whole || whole > ORION_SECOND) return share;
+    uint64_t narrowed = share * bearable / whole; /* the window is divided among clients: so is what is left of it */
+    return narrowed < SHARE_LEAST_NS ? SHARE_LEAST_NS : narrowed;
+}
+
+void orion_window_leave(struct orion_board *board, uint64_t expected_ns) { orion_ledger_take_off(board, expected_ns); }
+
+/* -- Waiting for the window ------------------------------------------------------------------------------------------ */
+
+/* Looks at every lane of the board and retires what is done. Returns how many chunks. */
+static unsigned look(struct orion_process *process, struct orion_board *board, uint64_t now)
+{
+    unsigned retired = 0;
+    uint32_t at_work = 0;
+    uint64_t head = UINT64_MAX;
+    bool held = orion_gate_closed(board);
+    uint32_t used = atomic_load(&process->lanes.high_water);
+    for (uint32_t i = orion_lanes_begin(process); i < used; i++) {
+        struct orion_lane *lane = &process->lanes.lane[i];
+        if (lane->board != board) continue;
+        struct orion_chunks *chunks = &lane->chunks;
+        retired += orion_chunks_reap(process, lane);
+        at_work += chunks->count > 0 || chunks->open_ns > 0;
+        if (chunks->count > 0) {
+            if (chunks->ring[chunks->first].begun_ns < head) head = chunks->ring[chunks->first].begun_ns;
+        } else if (chunks->open_ns > 0 && held) {
+            chunks->open_since_ns = now; /* it may stand behind the valve: that time is not its own */
+        } else if (chunks->open_ns > 0 && now - chunks->open_since_ns > 4 * ORION_RUN_AHEAD * orion_window_share(board)) {
+            orion_chunks_drop(lane); /* a tail without an event, long over by all that is known */
+            retired++;
+        }
+    }
+    if (head != UINT64_MAX && head > board->head_ns) board->head_ns = head;
+    board->lanes_at_work = at_work;
+    return retired;
+}
+
+/* Sleeps until the work in flight should have shrunk enough: to half of the window, so that the GPU is kept busy by the
+ * other half while this thread wakes up and refills; to nothing for work that goes alone. Only where the GPU might run
+ * dry meanwhile does it wake early and look without sleeping. */
+static void wait_for_room(const struct orion_board *board, uint64_t expected_ns, uint64_t limit, uint64_t now)
+{
+    uint64_t held = atomic_load(&board->in_flight_ns);
+    uint64_t target = expected_ns > limit ? 0 : limit - expected_ns < limit / 2 ? limit - expected_ns : limit / 2;
+    bool dry = target < DRY_NS;
+    uint64_t needed = held > target && held < ORION_WINDOW_ALONE ? held - target : 0; /* an unknown: it may end at once */
+    uint64_t spent = now > board->head_ns ? now - board->head_ns : 0;
+    uint64_t early = dry ? WAKE_BEFORE_NS : 0;
+    uint64_t most = expected_ns > limit ? SLEEP_MOST_NS : limit / SLEEP_MOST_OF_LIMIT;
+    if (most > SLEEP_MOST_NS) most = SLEEP_MOST_NS;
+    if (needed > spent + early) {
+        uint64_t sleep = needed - spent - early < most ? needed - spent - early : most;
+        orion_sleep_precisely(sleep < SLEEP_LEAST_NS ? SLEEP_LEAST_NS : sleep);
+    } else if (dry && (needed > spent || spent - needed < WAKE_BEFORE_NS)) {
+        for (unsigned i = 0; i < 64; i++) orion_pause();
+    } else {
+        uint64_t late = spent > needed ? (spent - needed) / 4 : 0;
+        orion_sleep_precisely(late < SLEEP_LEAST_NS ? SLEEP_LEAST_NS : late < LATE_SLEEP_NS ? late : LATE_SLEEP_NS);
+    }
+}
+
+static void forget_all(struct orion_process *process, struct orion_board *board)
+{
+    uint32_t used = atomic_load(&process->lanes.high_water);
+    for (uint32_t i = orion_lanes_begin(process); i < used; i++)
+        if (process->lanes.lane[i].board == board) orion_chunks_drop(&process->lanes.lane[i]);
+    atomic_store(&board->in_flight_ns, 0);
+}
+
+static void wait_once(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t limit)
+{
+    struct orion_board *board = lane->board;
+    uint64_t now = orion_now();
+    if (!orion_ledger_take(board)) {
+        orion_sleep_precisely(SLEEP_LEAST_NS);
+        return;
+    }
+    struct orion_relaxed relaxed = orion_capture_relax();
+    unsigned retired = look(process, board, now);
+    if (retired == 0 && lane->chunks.open_ns > 0) orion_chunks_close(process, lane);
+    if (retired > 0 || now > board->waited_ns + NEW_WAIT_NS || orion_gate_closed(board) ||
+        orion_collective_stands(process, board) != NULL)
+        board->moved_ns = now;
+    board->waited_ns = now;
+    if (now > board->moved_ns + STUCK_NS) forget_all(process, board), retired = 1;
+    orion_capture_unrelax(&relaxed);
+    orion_ledger_give(board);
+    if (retired == 0) wait_for_room(board, expected_ns, limit, now);
+}
+
+bool orion_window_enter(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t limit_ns)
+{
+    struct orion_board *board = lane->board;
+    uint64_t held = atomic_load(&board->in_flight_ns);
+    while (held == 0 || held + expected_ns <= limit_ns)
+        if (atomic_compare_exchange_weak(&board->in_flight_ns, &held, held + expected_ns)) return true;
+    uint64_t began = orion_now();
+    wait_once(process, lane, expected_ns, limit_ns);
+    atomic_store_explicit(&board->record->window_share_ns, orion_window_narrowed(board), memory_order_relaxed);
+    atomic_fetch_add_explicit(&board->record->window_wait_ns, orion_now() - began, memory_order_relaxed);
+    return false;
+}
+
+/* -- Around a launch ------------------------------------------------------------------------------------------------- */
+
+bool orion_window_launching(struct orion_process *process, struct orion_lane *lane, uint64_t identity)
+{
+    if (orion_lane_is_shared(process, lane) || !orion_ledger_take(lane->board)) return false;
+    bool timed = orion_chunks_sample(lane, identity);
+    orion_ledger_give(lane->board);
+    return timed;
+}
+
+void orion_window_launched(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, bool timed)
+{
+    struct orion_board *board = lane->board;
+    if (!orion_ledger_take(board)) {
+        orion_ledger_take_off(board, expected_ns);
+        return;
+    }
+    struct orion_chunks *chunks = &lane->chunks;
+    if (chunks->open_ns == 0) chunks->open_since_ns = orion_now();
+    chunks->open_ns += expected_ns;
+    /* While running ahead, a chunk is a whole window; else an eighth of one. */
+    uint64_t share = orion_window_share(board);
+    bool ahead = atomic_load_explicit(&board->valve.in_use, memory_order_relaxed) ||
+                 atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) == 0;
+    uint64_t enough = ahead ? share : share / CHUNKS_A_WINDOW;
+    if (enough < CHUNK_LEAST_NS) enough = CHUNK_LEAST_NS;
+    if (orion_policy_is_baseline(orion_board_policy(board))) enough = 0; /* drains wait for every lane's last launch */
+    bool ended = timed && orion_chunks_sampled(lane); /* its chunk, with it */
+    if (!ended && chunks->open_ns >= enough) orion_chunks_close(process, lane);
+    orion_ledger_give(board);
+}
+
+/* -- Ends ------------------------------------------------------------------------------------------------------------ */
+
+void orion_window_reap(struct orion_process *process, struct orion_board *board)
+{
+    if (atomic_load(&process->untouchable) > 0 || !orion_ledger_take(board)) return;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    if (atomic_load(&process->untouchable) == 0) look(process, board, orion_now());
+    orion_capture_unrelax(&relaxed);
+    orion_ledger_give(board);
+}
+
+void orion_window_drained(struct orion_process *process, struct orion_lane *lane)
+{
+    if (!orion_ledger_take(lane->board)) return;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    orion_chunks_reap(process, lane);
+    orion_capture_unrelax(&relaxed);
+    bool empty = atomic_load(&lane->drained) == atomic_load(&lane->begun);
+    if (empty && !lane->chunks.sampling) {
+        if (lane->chunks.open_ns > 0)
+            orion_account_gpu_time(lane->board, lane->chunks.open_ns, orion_now() - lane->chunks.open_since_ns);
+        orion_chunks_drop(lane);
+    }
+    orion_ledger_give(lane->board);
+}
+
+void orion_window_forget(struct orion_lane *lane, bool context_lives)
+{
+    /* Not the launch path, and events that outlive their context must not be met again: wait for the ledger, boundedly. */
+    unsigned tries = 0;
+    while (!orion_ledger_take(lane->board)) {
+        if (++tries == FORGET_TRIES) return;
+        orion_sleep_precisely(ORION_MILLISECOND);
+    }
+    orion_chunks_forget(lane, context_lives);
+    orion_partition_forget(lane, context_lives);
+    orion_ledger_give(lane->board);
+}

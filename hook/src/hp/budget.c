@@ -1,0 +1,143 @@
+#include "hp/budget.h"
+
+#include "policy.h"
+#include "system.h"
+#include "agent/board.h"
+
+#define FADE 16u                               /* a sum forgets a sixteenth with each period */
+#define CONTROLS_TO_TRUST 4u
+#define CONTROLS_AT_FIRST 16u
+#define CONTROL_ONE_IN_AT_FIRST 4u
+#define CONTROL_ONE_IN 12u
+#define SLICE_NS (200 * ORION_MILLISECOND)
+#define ENDLESS_NS (2 * ORION_SECOND)          /* a period this long is cut into slices ... */
+#define ENDLESS_OF_TYPICAL 20u                 /* ... unless periods usually are long */
+#define OVERLAP_LEAST_NS (50 * ORION_MICROSECOND)
+
+static bool take(struct orion_budget *budget) { return !atomic_exchange_explicit(&budget->turn, 1, memory_order_acquire); }
+static void give(struct orion_budget *budget) { atomic_store_explicit(&budget->turn, 0, memory_order_release); }
+
+static void add(struct orion_budget_sum *sum, uint64_t busy_ns, uint64_t work)
+{
+    sum->busy_ns += busy_ns - sum->busy_ns / FADE;
+    sum->work += work - sum->work / FADE;
+    if (sum->periods < UINT32_MAX) sum->periods++;
+}
+
+/* Time for each launch in overlapped periods over that in control periods, in thousandths; 0: not known yet. */
+static uint64_t slowdown(const struct orion_budget *budget)
+{
+    const struct orion_budget_sum *control = &budget->control, *overlapped = &budget->overlapped;
+    if (control->periods < CONTROLS_TO_TRUST || control->work == 0 || overlapped->work == 0) return 0;
+    double alone = (double)control->busy_ns / (double)control->work;
+    double beside = (double)overlapped->busy_ns / (double)overlapped->work;
+    return alone > 0 ? (uint64_t)(beside / alone * 1000.0 + 0.5) : 0;
+}
+
+static void adjust(struct orion_board *board, struct orion_budget *budget)
+{
+    uint64_t room = orion_policy_budget(orion_board_policy(board)) - 1000, measured = slowdown(budget);
+    uint64_t over = measured > 1000 ? measured - 1000 : 0, allowed = budget->overlap_ns;
+    if (measured == 0) return;
+    if (over > room + room / 2) allowed /= 2;
+    else if (over > room) allowed -= allowed / 4;
+    else if (over < room - room / 8) allowed += allowed / 8 + budget->longest_ns / 32;
+    /* Beyond the longest period a larger age changes nothing now, and would take long to come down from. */
+    if (allowed > budget->longest_ns) allowed = budget->longest_ns;
+    budget->overlap_ns = allowed < OVERLAP_LEAST_NS ? OVERLAP_LEAST_NS : allowed;
+}
+
+static void finish_period(struct orion_board *board, struct orion_budget *budget)
+{
+    if (!budget->open || budget->work == 0) return;
+    budget->longest_ns -= budget->longest_ns / 64;
+    if (budget->busy_ns > budget->longest_ns) budget->longest_ns = budget->busy_ns;
+    add(budget->is_control ? &budget->control : &budget->overlapped, budget->busy_ns, budget->work);
+    bool beside_somebody = atomic_load_explicit(&board->policy->be_clients, memory_order_relaxed) > 0;
+    if (!budget->is_control && beside_somebody) adjust(board, budget);
+    if (budget->is_control) atomic_fetch_add_explicit(&board->record->control_periods, 1, memory_order_relaxed);
+    atomic_store_explicit(&board->record->slowdown_milli, slowdown(budget), memory_order_relaxed);
+    atomic_store_explicit(&board->record->overlap_ns, budget->overlap_ns, memory_order_relaxed);
+}
+
+/* At random, so that no rhythm of hp's or be's meets the control periods' own. */
+static bool draw_control(struct orion_budget *budget)
+{
+    budget->random = budget->random * 1664525u + 1013904223u;
+    uint32_t one_in = budget->control.periods < CONTROLS_AT_FIRST ? CONTROL_ONE_IN_AT_FIRST : CONTROL_ONE_IN;
+    return (budget->random >> 16) % one_in == 0;
+}
+
+static void begin_part(struct orion_budget *budget, uint64_t now, uint64_t work)
+{
+    budget->part_began_ns = now;
+    budget->part_began_work = work;
+}
+
+static void end_part(struct orion_budget *budget, uint64_t now, uint64_t work)
+{
+    if (now > budget->part_began_ns) budget->busy_ns += now - budget->part_began_ns;
+    if (work > budget->part_began_work) budget->work += work - budget->part_began_work;
+    begin_part(budget, now, work);
+}
+
+static void begin_period(struct orion_board *board, struct orion_budget *budget, uint64_t now, uint64_t work)
+{
+    budget->busy_ns = budget->work = 0;
+    budget->open = true;
+    budget->began_ns = now;
+    budget->is_control = draw_control(budget);
+    if (budget->overlap_ns == 0) budget->overlap_ns = OVERLAP_LEAST_NS;
+    begin_part(budget, now, work);
+    /* Until when first: who sees the new period's begin sees its own leave. */
+    atomic_store_explicit(&board->busy->overlap_until_ns, budget->is_control ? 0 : now + budget->overlap_ns, memory_order_relaxed);
+}
+
+void orion_budget_opened(struct orion_board *board, uint64_t now, uint64_t work)
+{
+    struct orion_budget *budget = &board->budget;
+    if (!take(budget)) return;
+    if (orion_policy_overlaps(board)) {
+        finish_period(board, budget);
+        begin_period(board, budget, now, work);
+    } else if (budget->open) { /* a changed policy: from anew when it changes back */
+        budget->open = false;
+        budget->control = budget->overlapped = (struct orion_budget_sum){0};
+        budget->overlap_ns = 0;
+        atomic_store_explicit(&board->busy->overlap_until_ns, 0, memory_order_relaxed);
+    }
+    give(budget);
+}
+
+void orion_budget_resumed(struct orion_board *board, uint64_t now, uint64_t work)
+{
+    struct orion_budget *budget = &board->budget;
+    if (!take(budget)) return;
+    if (budget->open) begin_part(budget, now, work);
+    give(budget);
+}
+
+void orion_budget_paused(struct orion_board *board, uint64_t now, uint64_t work)
+{
+    struct orion_budget *budget = &board->budget;
+    if (!take(budget)) return;
+    if (budget->open) end_part(budget, now, work);
+    give(budget);
+}
+
+void orion_budget_attend(struct orion_board *board, uint64_t now, uint64_t work)
+{
+    struct orion_budget *budget = &board->budget;
+    uint64_t since = atomic_load_explicit(&board->busy->busy_since_ns, memory_order_relaxed);
+    uint64_t typical = atomic_load_explicit(&board->typical_busy_ns, memory_order_relaxed) * ENDLESS_OF_TYPICAL;
+    if (since == 0 || now < since + (typical > ENDLESS_NS ? typical : ENDLESS_NS) || !orion_policy_overlaps(board)) return;
+    if (!take(budget)) return;
+    if (!budget->open || now > budget->began_ns + SLICE_NS) {
+        if (budget->open) {
+            end_part(budget, now, work);
+            finish_period(board, budget);
+        }
+        begin_period(board, budget, now, work);
+    }
+    give(budget);
+}

@@ -1,0 +1,71 @@
+#include "hp/linger.h"
+
+#define MICROSECOND UINT64_C(1000)
+#define CLEARLY 4u       /* a longer linger has to cost less than four fifths */
+#define CLEARLY_OF 5u
+#define GAPS_TO_TRUST 8u /* fewer say nothing yet */
+
+/* Upper edges of the buckets, microseconds: half octaves from 12 us to 8 ms. */
+static const uint32_t edge_us[ORION_LINGER_BUCKETS] = {12,  16,  24,  32,   48,   64,   96,   128,  192,  256,
+                                                       384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192};
+
+static unsigned bucket_of(uint64_t gap_ns)
+{
+    unsigned bucket = 0;
+    while (bucket < ORION_LINGER_BUCKETS && gap_ns >= edge_us[bucket] * MICROSECOND) bucket++;
+    return bucket;
+}
+
+/* What a linger costs for one gap after another: the gaps that it waits through, and for each longer one the linger itself
+ * and a return of hp to a GPU in other hands. */
+static void weigh(const struct orion_linger *linger, uint64_t floor_ns, uint64_t ceiling_ns, uint64_t cost[ORION_LINGER_BUCKETS + 1])
+{
+    uint64_t longer = 0, covered_ns = 0;
+    for (unsigned i = 0; i <= ORION_LINGER_BUCKETS; i++) longer += linger->weight[i];
+    cost[0] = longer * (floor_ns + ceiling_ns);
+    for (unsigned i = 0; i < ORION_LINGER_BUCKETS; i++) {
+        uint64_t linger_ns = edge_us[i] * MICROSECOND;
+        longer -= linger->weight[i];
+        covered_ns += linger->weight[i] * (linger_ns + (i > 0 ? edge_us[i - 1] * MICROSECOND : 0)) / 2; /* on average */
+        cost[i + 1] = linger_ns > ceiling_ns ? UINT64_MAX : covered_ns + longer * (linger_ns + ceiling_ns);
+    }
+}
+
+/* The shortest linger that no longer one clearly undercuts: memoryless arrivals have gaps of all lengths and cost about the
+ * same whatever the linger, so that be would lose a part of every gap to chance. Many of hp's gaps are both, a mode of
+ * short ones between queued requests and such a tail: the mode is covered, the tail is not. */
+static uint64_t cheapest(const struct orion_linger *linger, uint64_t floor_ns, uint64_t ceiling_ns)
+{
+    uint64_t cost[ORION_LINGER_BUCKETS + 1], least = UINT64_MAX;
+    weigh(linger, floor_ns, ceiling_ns, cost);
+    for (unsigned i = 0; i <= ORION_LINGER_BUCKETS; i++)
+        if (cost[i] < least) least = cost[i];
+    unsigned chosen = 0;
+    while (cost[chosen] / CLEARLY_OF * CLEARLY > least) chosen++;
+    if (chosen == 0) return floor_ns;
+    /* A quarter more than the gaps that it should cover: the edge of a bucket is not the end of its distribution. */
+    uint64_t best = edge_us[chosen - 1] * MICROSECOND;
+    if (best > floor_ns) best += best / 4;
+    return best < floor_ns ? floor_ns : best > ceiling_ns ? ceiling_ns : best;
+}
+
+void orion_linger_learn(struct orion_linger *linger, uint64_t gap_ns, uint64_t floor_ns, uint64_t ceiling_ns)
+{
+    if (atomic_exchange_explicit(&linger->learning, 1, memory_order_acquire)) return;
+    linger->weight[bucket_of(gap_ns)] += 16;
+    if (linger->known < UINT32_MAX) linger->known++;
+    if (++linger->seen >= ORION_LINGER_FADE) {
+        linger->seen = 0;
+        for (unsigned i = 0; i <= ORION_LINGER_BUCKETS; i++) linger->weight[i] /= 2;
+    }
+    if (linger->known >= GAPS_TO_TRUST && linger->known % 8 == 0)
+        atomic_store_explicit(&linger->chosen_ns, cheapest(linger, floor_ns, ceiling_ns), memory_order_relaxed);
+    atomic_store_explicit(&linger->learning, 0, memory_order_release);
+}
+
+uint64_t orion_linger_now(const struct orion_linger *linger, uint64_t floor_ns, uint64_t ceiling_ns)
+{
+    uint64_t chosen = atomic_load_explicit(&linger->chosen_ns, memory_order_relaxed);
+    if (chosen == 0) chosen = 200 * MICROSECOND; /* a token loop's gap, before anything is known */
+    return chosen < floor_ns ? floor_ns : chosen > ceiling_ns ? ceiling_ns : chosen;
+}

@@ -1,0 +1,58 @@
+/* The identities of launches, for the wrappers: what stands for the handles that a call names. */
+#ifndef ORION_LAUNCHED_H
+#define ORION_LAUNCHED_H
+
+#include <cuda.h>
+
+#include "process.h"
+#include "interposition/extent.h"
+#include "learning/graphs.h"
+#include "learning/identity.h"
+#include "learning/kernels.h"
+
+#define ORION_IDENTITY_UNMANAGED UINT64_C(1) /* of no use: the core leaves at once */
+
+static inline uint64_t orion_identity_kernel(const void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                             unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (__builtin_expect(process == NULL, 0)) return ORION_IDENTITY_UNMANAGED;
+    struct orion_kernel_key key = orion_kernel_key(&process->kernels, function);
+    return orion_identity_shape(key.name, key.mark, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes);
+}
+
+/* Whether a launch by attributes could do with fewer SMs: not if all its blocks have to run at a time. */
+static inline bool orion_may_move(const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; config->attrs != NULL && i < config->numAttrs; i++)
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && config->attrs[i].value.cooperative) return false;
+    return true;
+}
+
+static inline uint64_t orion_identity_graph(const void *executable)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (__builtin_expect(process == NULL, 0)) return ORION_IDENTITY_UNMANAGED;
+    return orion_graph_identity(&process->graphs, executable);
+}
+
+/* What a node of a graph does by its new parameters; a macro, since the structures of two ABIs have the same members. */
+#define orion_identity_kernel_node(node, kernel_function) \
+    orion_identity_kernel((kernel_function), (node)->gridDimX, (node)->gridDimY, (node)->gridDimZ, (node)->blockDimX, \
+                          (node)->blockDimY, (node)->blockDimZ, (node)->sharedMemBytes)
+
+/* Nodes without GPU time worth telling apart: ORION_IDENTITY_NONE. */
+static inline uint64_t orion_identity_node(const CUgraphNodeParams *node)
+{
+    const void *function;
+    switch ((int)node->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        function = node->kernel.func != NULL ? (const void *)node->kernel.func : (const void *)node->kernel.kern;
+        return orion_identity_kernel_node(&node->kernel, function);
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return orion_copy_3d(&node->memcpy.copyParams);
+    case CU_GRAPH_NODE_TYPE_MEMSET: return orion_identity_memset_node(&node->memset);
+    default: return ORION_IDENTITY_NONE;
+    }
+}
+
+#endif

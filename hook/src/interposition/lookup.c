@@ -1,0 +1,204 @@
+#include "interposition/lookup.h"
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "core.h"
+#include "interposition/elf_symbols.h"
+#include "interposition/intercept.h"
+#include "interposition/resolve.h"
+
+/* What dlsym and dlvsym do: go on in the C library as if it had been called itself, or answer. Two words, so it comes
+ * back in registers. */
+struct decision {
+    void *forward; /* jump there, everything as the caller left it; NULL: answer */
+    void *answer;
+};
+
+struct query {
+    void *handle;
+    const char *name;
+    const char *version; /* NULL: dlsym */
+};
+
+/* Exported; defined in look_up_trampolines below. */
+extern void *orion_exported_dlsym(void *, const char *);
+extern void *orion_exported_dlvsym(void *, const char *, const char *);
+
+/* strcmp's, but nobody else's: a sanitizer's run time looks up what it intercepts before its own strcmp is ready. */
+static int order_of(const char *a, const char *b)
+{
+    while (*a != '\0' && *a == *b) a++, b++;
+    return (unsigned char)*a - (unsigned char)*b;
+}
+
+static const struct orion_function *function_of(const char *name)
+{
+    size_t low = 0, high = orion_function_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        int order = order_of(name, orion_functions[middle].name);
+        if (order == 0) return &orion_functions[middle];
+        if (order < 0) high = middle;
+        else low = middle + 1;
+    }
+    return NULL;
+}
+
+static void *real_of(const struct orion_function *function)
+{
+    return __atomic_load_n(&orion_real[function - orion_functions], __ATOMIC_ACQUIRE);
+}
+
+static void *ask(const struct query *query, void *handle)
+{
+    if (query->version == NULL) return orion_real_dlsym()(handle, query->name);
+    return orion_real_dlvsym()(handle, query->name, query->version);
+}
+
+static struct decision answered(void *answer) { return (struct decision){NULL, answer}; }
+static struct decision forwarded(const struct query *query)
+{
+    return (struct decision){query->version == NULL ? (void *)orion_real_dlsym() : (void *)orion_real_dlvsym(), NULL};
+}
+
+/* For a function of the driver. A name that nobody but us defines is not found, as it would not be without us. */
+static struct decision decide_function(const struct query *query, const struct orion_function *function,
+                                       const void *caller)
+{
+    orion_resolve_if_loaded();
+    void *found, *next = NULL;
+    if (query->handle == RTLD_NEXT) {
+        /* The C library counts from the caller's place, and would now count from ours. */
+        found = orion_elf_next_function(caller, query->name);
+        next = ask(query, RTLD_NEXT);
+        if (found == NULL || (next == NULL && found != function->wrapper)) return forwarded(query);
+    } else {
+        found = ask(query, query->handle);
+        if (found == NULL) return forwarded(query);
+        if (found == function->wrapper) next = ask(query, RTLD_NEXT);
+    }
+    if (found == function->wrapper) return answered(next == NULL ? NULL : found);
+    return found == real_of(function) ? answered(function->wrapper) : forwarded(query);
+}
+
+/* For dlsym and dlvsym themselves: whoever looks them up gets ours, so what he finds with them is ours as well. */
+static struct decision decide_look_up(const struct query *query)
+{
+    void *found = ask(query, query->handle);
+    if (found != NULL && found == (void *)orion_real_dlsym()) return answered((void *)orion_exported_dlsym);
+    if (found != NULL && found == (void *)orion_real_dlvsym()) return answered((void *)orion_exported_dlvsym);
+    return forwarded(query);
+}
+
+/* Allocates nothing and takes no lock for names that are not ours. */
+__attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(void *handle, const char *name,
+                                                                                const char *version, const void *caller)
+{
+    struct query query = {handle, name, version};
+    struct decision forward = forwarded(&query);
+    if (forward.forward == NULL || name == NULL) return forward;
+    if (order_of(name, "dlsym") == 0 || order_of(name, "dlvsym") == 0) return decide_look_up(&query);
+    if (name[0] != 'c' || name[1] != 'u') return forward;
+    const struct orion_function *function = function_of(name);
+    return function == NULL || function->wrapper == NULL ? forward : decide_function(&query, function, caller);
+}
+
+/* dlsym and dlvsym: keep the arguments, ask orion_lookup_decide, and leave either by a tail jump, the stack and the
+ * return address as they were (RTLD_NEXT and RTLD_DEFAULT depend on who called), or with its answer. */
+#if defined(__x86_64__)
+#define TRAMPOLINE(name, version)                                                                          \
+    ".globl " name "\n.type " name ", @function\n.p2align 4\n" name ":\n"                                  \
+    ".globl orion_exported_" name "\n.hidden orion_exported_" name "\norion_exported_" name ":\n"          \
+    ".cfi_startproc\n"                                                                                     \
+    "endbr64\n"                                                                                            \
+    "pushq %rdi\n.cfi_adjust_cfa_offset 8\n"                                                               \
+    "pushq %rsi\n.cfi_adjust_cfa_offset 8\n"                                                               \
+    "pushq %rdx\n.cfi_adjust_cfa_offset 8\n"                                                               \
+    version "movq 24(%rsp), %rcx\n"                                                                        \
+    "call orion_lookup_decide\n"                                                                           \
+    "movq %rdx, %r8\n"                                                                                     \
+    "popq %rdx\n.cfi_adjust_cfa_offset -8\n"                                                               \
+    "popq %rsi\n.cfi_adjust_cfa_offset -8\n"                                                               \
+    "popq %rdi\n.cfi_adjust_cfa_offset -8\n"                                                               \
+    "testq %rax, %rax\nje 1f\n"                                                                            \
+    "jmp *%rax\n"                                                                                          \
+    "1: movq %r8, %rax\nret\n"                                                                             \
+    ".cfi_endproc\n.size " name ", . - " name "\n"
+#define NO_VERSION "xorl %edx, %edx\n"
+#elif defined(__aarch64__)
+#define TRAMPOLINE(name, version)                                                                          \
+    ".globl " name "\n.type " name ", %function\n.p2align 4\n" name ":\n"                                  \
+    ".globl orion_exported_" name "\n.hidden orion_exported_" name "\norion_exported_" name ":\n"          \
+    ".cfi_startproc\n"                                                                                     \
+    "hint 34\n" /* bti c */                                                                                \
+    "stp x29, x30, [sp, -48]!\n.cfi_def_cfa_offset 48\n.cfi_offset 29, -48\n.cfi_offset 30, -40\n"         \
+    "stp x0, x1, [sp, 16]\n"                                                                               \
+    "str x2, [sp, 32]\n"                                                                                   \
+    "mov x29, sp\n"                                                                                        \
+    version "mov x3, x30\n"                                                                                \
+    "bl orion_lookup_decide\n"                                                                             \
+    "mov x16, x0\nmov x17, x1\n"                                                                           \
+    "ldp x0, x1, [sp, 16]\n"                                                                               \
+    "ldr x2, [sp, 32]\n"                                                                                   \
+    "ldp x29, x30, [sp], 48\n.cfi_restore 29\n.cfi_restore 30\n.cfi_def_cfa_offset 0\n"                    \
+    "cbz x16, 1f\n"                                                                                        \
+    "br x16\n"                                                                                             \
+    "1: mov x0, x17\nret\n"                                                                                \
+    ".cfi_endproc\n.size " name ", . - " name "\n"
+#define NO_VERSION "mov x2, xzr\n"
+#else
+#error "no trampoline for this architecture; CUDA has drivers for x86-64 and aarch64"
+#endif
+__asm__(".text\n" TRAMPOLINE("dlsym", NO_VERSION) TRAMPOLINE("dlvsym", ""));
+
+/* Whether `name` is `symbol` under one of its ABIs: symbol, symbol_v2, symbol_ptsz, symbol_v2_ptds. */
+static bool is_variant(const char *name, const char *symbol)
+{
+    size_t length = strlen(symbol);
+    if (strncmp(name, symbol, length) != 0) return false;
+    name += length;
+    if (name[0] == '_' && name[1] == 'v' && name[2] >= '0' && name[2] <= '9') name += 3;
+    return *name == '\0' || strcmp(name, "_ptsz") == 0 || strcmp(name, "_ptds") == 0;
+}
+
+/* The driver answers with the addresses of its exported functions, so the address says which variant was meant: no
+ * list of versions and flags to keep. Where one address has several names, those of `symbol` come first, and among
+ * them the one that fits the flags. */
+static const struct orion_function *variant_at(const void *found, const char *symbol, bool per_thread)
+{
+    const struct orion_function *best = NULL;
+    int best_score = -1;
+    for (size_t row = 0; row < orion_function_count; row++) {
+        const struct orion_function *function = &orion_functions[row];
+        if (real_of(function) != found) continue;
+        int score = 2 * is_variant(function->name, symbol) + (function->per_thread == per_thread);
+        if (score > best_score) best = function, best_score = score;
+    }
+    return best;
+}
+
+static bool is_wrapper(const void *found)
+{
+    for (size_t row = 0; row < orion_function_count; row++)
+        if (orion_functions[row].wrapper == found) return true;
+    return false;
+}
+
+void *orion_lookup_procedure(const char *symbol, void *found, int version, uint64_t flags)
+{
+    static atomic_bool reported;
+    if (found == NULL || symbol == NULL || function_of(symbol) == NULL) return found;
+    bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+    const struct orion_function *function = variant_at(found, symbol, per_thread);
+    if (function != NULL) return function->wrapper != NULL ? function->wrapper : found;
+    if (!is_wrapper(found) && !atomic_exchange(&reported, true)) orion_unknown_function(symbol, version);
+    return found;
+}
+
+bool orion_lookup_interposes(void)
+{
+    return orion_real_dlsym() != NULL && orion_real_dlsym()(RTLD_DEFAULT, "dlsym") == (void *)orion_exported_dlsym;
+}

@@ -1,0 +1,61 @@
+#include "interposition/resolve.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+
+#include "generated/driver.h"
+#include "interposition/elf_symbols.h"
+#include "interposition/intercept.h"
+
+#define DRIVER "libcuda.so.1"
+
+static _Atomic(void *) real_dlsym, real_dlvsym;
+static atomic_bool resolved;
+
+/* Threads that come here together find the same. */
+static void *c_library_function(_Atomic(void *) *known, const char *name)
+{
+    void *found = atomic_load_explicit(known, memory_order_relaxed);
+    if (__builtin_expect(found == NULL, 0)) {
+        found = orion_elf_libc_function(name);
+        atomic_store_explicit(known, found, memory_order_relaxed);
+    }
+    return found;
+}
+
+void *(*orion_real_dlsym(void))(void *, const char *)
+{
+    return (void *(*)(void *, const char *))c_library_function(&real_dlsym, "dlsym");
+}
+
+void *(*orion_real_dlvsym(void))(void *, const char *, const char *)
+{
+    return (void *(*)(void *, const char *, const char *))c_library_function(&real_dlvsym, "dlvsym");
+}
+
+static void *find(void *where, const char *name) { return orion_real_dlsym()(where, name); }
+
+/* The driver is kept for ever: its functions stay callable, however often somebody closes it. The core's functions
+ * are filled in first: whoever sees a function of orion_real may call the core. */
+static bool resolve(int mode)
+{
+    if (atomic_load_explicit(&resolved, memory_order_acquire)) return true;
+    void *driver = orion_real_dlsym() == NULL ? NULL : dlopen(DRIVER, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE | mode);
+    if (driver == NULL) return false;
+    orion_driver_fill(find, driver);
+    /* Drivers before 12.8 and 11.4 have these under their first names only, with the same arguments. */
+    if (orion_driver.cuEventElapsedTime_v2 == NULL) *(void **)&orion_driver.cuEventElapsedTime_v2 = find(driver, "cuEventElapsedTime");
+    if (orion_driver.cuDeviceGetUuid_v2 == NULL) *(void **)&orion_driver.cuDeviceGetUuid_v2 = find(driver, "cuDeviceGetUuid");
+    for (size_t row = 0; row < orion_function_count; row++)
+        __atomic_store_n(&orion_real[row], find(driver, orion_functions[row].name), __ATOMIC_RELEASE);
+    atomic_store_explicit(&resolved, true, memory_order_release);
+    return true;
+}
+
+bool orion_resolve_if_loaded(void) { return resolve(RTLD_NOLOAD); }
+
+void *orion_resolve_row(size_t row)
+{
+    if (!resolve(RTLD_NOLOAD) && !resolve(0)) return NULL;
+    return __atomic_load_n(&orion_real[row], __ATOMIC_ACQUIRE);
+}

@@ -1,0 +1,182 @@
+#include "learning/durations.h"
+
+#include <stddef.h>
+
+#define NEIGHBOURHOOD 8u
+#define SAMPLED_AT_FIRST 4u      /* launches of a new identity that are all timed */
+#define SAMPLED_LATER 128u       /* then at powers of two, then one in so many: two timed events cost a microsecond */
+#define DISAGREES 4u             /* times: a run of samples that are so long begins anew */
+#define SURPRISES 3u             /* samples of such a run */
+#define HEARSAY_LEAST_100NS 200u /* unmeasured hearsay counts for no less: it may be wrong, and many launches follow */
+#define TURNS_UP 256u            /* by so little of the difference a sample taken by turns raises what is expected */
+
+/* The lowest bits of an identity say what it is; see identity.h. */
+static struct orion_duration *place(struct orion_durations *durations, uint64_t identity, uint32_t step)
+{
+    return &durations->entry[((identity >> 8) + step) & (ORION_DURATIONS - 1)];
+}
+
+struct orion_duration *orion_duration_find(struct orion_durations *durations, uint64_t identity)
+{
+    for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
+        struct orion_duration *entry = place(durations, identity, i);
+        uint64_t held = atomic_load_explicit(&entry->identity, memory_order_acquire);
+        if (held == identity) return entry;
+        if (held == 0) return NULL;
+    }
+    return NULL;
+}
+
+/* -- Making room ----------------------------------------------------------------------------------------------------- */
+
+/* Of two entries, whether the first was used less recently, or as recently and less often. */
+static bool is_less_used(const struct orion_duration *one, const struct orion_duration *other, uint32_t clock)
+{
+    uint32_t age = clock - atomic_load_explicit(&one->used, memory_order_relaxed);
+    uint32_t others = clock - atomic_load_explicit(&other->used, memory_order_relaxed);
+    if (age != others) return age > others;
+    return atomic_load_explicit(&one->launches, memory_order_relaxed) < atomic_load_explicit(&other->launches, memory_order_relaxed);
+}
+
+static void begin_anew(struct orion_duration *entry, uint64_t identity, uint32_t clock)
+{
+    atomic_store_explicit(&entry->samples, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->launches, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->expected_100ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->facts, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->surprises, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->told_100ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->told_facts, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->name, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->used, clock, memory_order_relaxed);
+    atomic_store_explicit(&entry->identity, identity, memory_order_release);
+}
+
+/* A thread that still holds the entry for its former identity may write one sample of that: the next ones correct it. */
+static struct orion_duration *claim(struct orion_durations *durations, uint64_t identity, bool may_forget_measured)
+{
+    struct orion_duration *least = NULL;
+    uint32_t clock = atomic_load_explicit(&durations->clock, memory_order_relaxed);
+    for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
+        struct orion_duration *entry = place(durations, identity, i);
+        uint64_t held = 0;
+        if (atomic_compare_exchange_strong(&entry->identity, &held, identity)) {
+            atomic_store_explicit(&entry->used, atomic_fetch_add(&durations->clock, 1) + 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&durations->known, 1, memory_order_relaxed);
+            return entry;
+        }
+        if (held == identity) return entry;
+        if (!may_forget_measured && atomic_load_explicit(&entry->samples, memory_order_relaxed) != 0) continue;
+        if (least == NULL || is_less_used(entry, least, clock)) least = entry;
+    }
+    if (least != NULL) begin_anew(least, identity, atomic_fetch_add(&durations->clock, 1) + 1);
+    return least;
+}
+
+struct orion_duration *orion_duration_claim(struct orion_durations *durations, uint64_t identity)
+{
+    return claim(durations, identity, true);
+}
+
+struct orion_duration *orion_duration_claim_for_hearsay(struct orion_durations *durations, uint64_t identity)
+{
+    return claim(durations, identity, false);
+}
+
+/* -- Facts ----------------------------------------------------------------------------------------------------------- */
+
+static void change_facts(struct orion_duration *entry, uint32_t cleared, uint32_t set)
+{
+    uint32_t facts = atomic_load_explicit(&entry->facts, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&entry->facts, &facts, (facts & ~cleared) | set, memory_order_relaxed, memory_order_relaxed)) {}
+}
+
+void orion_facts_set_sms(struct orion_duration *entry, uint32_t sms) { change_facts(entry, 0xffff, sms > 0xffff ? 0xffff : sms); }
+void orion_facts_set_class(struct orion_duration *entry, uint32_t kernel_class) { change_facts(entry, 0xff0000, (kernel_class & 0xff) << 16); }
+void orion_facts_set_flags(struct orion_duration *entry, uint32_t flags) { change_facts(entry, 0, flags << 24); }
+void orion_facts_clear_flags(struct orion_duration *entry, uint32_t flags) { change_facts(entry, flags << 24, 0); }
+
+bool orion_kernel_facts(struct orion_durations *durations, uint64_t identity, struct orion_kernel_facts *out)
+{
+    struct orion_duration *entry = orion_duration_find(durations, identity);
+    *out = (struct orion_kernel_facts){0};
+    if (entry == NULL) return false;
+    uint32_t facts = atomic_load_explicit(&entry->facts, memory_order_relaxed), kernel_class = orion_facts_class(facts);
+    out->expected_ns = (uint64_t)atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed) * 100;
+    out->sms = orion_facts_sms(facts);
+    out->kernel_class = kernel_class <= ORION_CLASS_MEMORY ? (enum orion_kernel_class)kernel_class : ORION_CLASS_UNKNOWN;
+    out->samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
+    uint32_t clock = atomic_load_explicit(&durations->clock, memory_order_relaxed);
+    if (atomic_load_explicit(&entry->used, memory_order_relaxed) != clock)
+        atomic_store_explicit(&entry->used, clock, memory_order_relaxed);
+    return (orion_facts_flags(facts) & ORION_FACTS_NOTED) != 0;
+}
+
+/* -- Durations ------------------------------------------------------------------------------------------------------- */
+
+uint64_t orion_duration_expect(struct orion_durations *durations, uint64_t identity, bool *sample)
+{
+    struct orion_duration *entry = orion_duration_find(durations, identity);
+    *sample = true;
+    if (entry == NULL) return 0;
+    uint32_t clock = atomic_load_explicit(&durations->clock, memory_order_relaxed);
+    if (atomic_load_explicit(&entry->used, memory_order_relaxed) != clock)
+        atomic_store_explicit(&entry->used, clock, memory_order_relaxed);
+    /* Lost updates between threads only shift which launch is timed. */
+    uint32_t launches = atomic_load_explicit(&entry->launches, memory_order_relaxed) + 1;
+    atomic_store_explicit(&entry->launches, launches ? launches : SAMPLED_LATER, memory_order_relaxed);
+    uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
+    *sample = launches % SAMPLED_LATER == 0 || (launches < SAMPLED_LATER && (launches & (launches - 1)) == 0) ||
+              samples < SAMPLED_AT_FIRST;
+    uint64_t expected = atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed);
+    if (__builtin_expect(samples == 0, 0) && expected != 0 && expected < HEARSAY_LEAST_100NS) expected = HEARSAY_LEAST_100NS;
+    return expected * 100;
+}
+
+static void note_change(struct orion_durations *durations, const struct orion_duration *entry, uint64_t expected)
+{
+    uint64_t told = atomic_load_explicit(&entry->told_100ns, memory_order_relaxed);
+    uint64_t apart = expected > told ? expected - told : told - expected;
+    if (apart * 8 > told) atomic_fetch_add_explicit(&durations->changes, 1, memory_order_relaxed);
+}
+
+/* Down fast, up slowly: what inflates a sample (another context's time slice, a GPU that had to be woken, a launch gap)
+ * is more common than what deflates it. Only a run of long samples is believed at once: other code under one identity. */
+static uint64_t blended(struct orion_duration *entry, uint64_t expected, uint64_t measured, enum orion_sample sample)
+{
+    uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
+    bool is_surprise = measured > DISAGREES * expected && sample == ORION_SAMPLE_CLEAN;
+    uint32_t surprises = is_surprise ? atomic_load_explicit(&entry->surprises, memory_order_relaxed) + 1 : 0;
+    bool again = surprises >= SURPRISES;
+    atomic_store_explicit(&entry->surprises, again ? 0 : surprises, memory_order_relaxed);
+    if (again) return measured;
+    if (measured < expected) return expected - (expected - measured + 1) / 2;
+    if (sample == ORION_SAMPLE_BY_TURNS) return expected + (measured - expected) / TURNS_UP; /* nearly the least seen */
+    return expected + (measured - expected) / (samples < 16 ? 4 : 16);
+}
+
+void orion_duration_learn(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns, enum orion_sample sample)
+{
+    struct orion_duration *entry = orion_duration_find(durations, identity);
+    if (entry == NULL) entry = orion_duration_claim(durations, identity);
+    uint64_t measured = measured_ns / 100 + 1;
+    if (measured > UINT32_MAX) measured = UINT32_MAX;
+    uint64_t expected = atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed);
+    uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
+    /* Hearsay is no start to blend from: with samples taken by turns, one of half the time would stay for ever. */
+    expected = samples == 0 ? measured : blended(entry, expected, measured, sample);
+    if (samples == 0) orion_facts_clear_flags(entry, ORION_FACTS_HEARSAY);
+    atomic_store_explicit(&entry->expected_100ns, (uint32_t)expected, memory_order_relaxed);
+    if (samples < UINT32_MAX) atomic_store_explicit(&entry->samples, samples + 1, memory_order_relaxed);
+    note_change(durations, entry, expected);
+}
+
+/* The entry stays as an unsampled one: taking it out would break the search of its neighbours. */
+void orion_duration_forget(struct orion_durations *durations, uint64_t identity)
+{
+    struct orion_duration *entry = orion_duration_find(durations, identity);
+    if (entry == NULL) return;
+    atomic_store_explicit(&entry->samples, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->expected_100ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->facts, 0, memory_order_relaxed);
+}

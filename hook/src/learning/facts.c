@@ -1,0 +1,68 @@
+#include "learning/facts.h"
+
+#include "core.h"
+#include "process.h"
+#include "learning/durations.h"
+#include "learning/graphs.h"
+#include "learning/kernels.h"
+#include "streams/capture.h"
+
+/* The administrators' row for a kernel, which knows its shape and not its code. */
+static bool apply_profile(struct orion_durations *durations, struct orion_duration *entry, uint64_t plain)
+{
+    struct orion_duration *row = orion_duration_find(durations, plain);
+    if (row == NULL || row == entry) return false;
+    uint32_t facts = atomic_load_explicit(&row->facts, memory_order_relaxed);
+    if (!(orion_facts_flags(facts) & ORION_FACTS_PROFILE)) return false;
+    atomic_store_explicit(&row->used, atomic_load_explicit(&durations->clock, memory_order_relaxed), memory_order_relaxed);
+    if (orion_facts_class(facts) != ORION_CLASS_UNKNOWN) {
+        orion_facts_set_class(entry, orion_facts_class(facts));
+        orion_facts_set_flags(entry, ORION_FACTS_CLASS_GIVEN);
+    }
+    if (orion_facts_sms(atomic_load_explicit(&entry->facts, memory_order_relaxed)) == 0) orion_facts_set_sms(entry, orion_facts_sms(facts));
+    uint32_t expected = atomic_load_explicit(&row->expected_100ns, memory_order_relaxed);
+    if (expected == 0 || atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed) != 0) return false;
+    atomic_store_explicit(&entry->expected_100ns, expected, memory_order_relaxed);
+    orion_facts_set_flags(entry, ORION_FACTS_HEARSAY);
+    return true;
+}
+
+static bool note_kernel(struct orion_process *process, struct orion_duration *entry, uint64_t identity, const struct orion_launch *launch)
+{
+    struct orion_kernel_key key = orion_kernel_key(&process->kernels, launch->function);
+    atomic_store_explicit(&entry->name, orion_identity_is_local(identity) ? 0 : key.name, memory_order_relaxed);
+    uint32_t need = orion_kernel_need(launch->function, launch->blocks, launch->threads, launch->shared_bytes);
+    if (need != 0) orion_facts_set_sms(entry, need);
+    return apply_profile(&process->durations, entry, identity ^ key.mark);
+}
+
+static void note_graph(struct orion_process *process, struct orion_duration *entry, const struct orion_launch *launch)
+{
+    struct orion_graph_facts facts;
+    if (!orion_graph_facts(&process->graphs, launch->graph, &facts)) return;
+    atomic_store_explicit(&entry->name, facts.name, memory_order_relaxed);
+    orion_facts_set_sms(entry, facts.sms);
+    if (facts.kernel_class != ORION_CLASS_UNKNOWN) orion_facts_set_class(entry, facts.kernel_class);
+}
+
+bool orion_kernel_note(struct orion_process *process, uint64_t identity, const struct orion_launch *launch)
+{
+    struct orion_durations *durations = &process->durations;
+    struct orion_duration *entry = orion_duration_find(durations, identity);
+    if (entry != NULL && (orion_facts_flags(atomic_load_explicit(&entry->facts, memory_order_relaxed)) & ORION_FACTS_NOTED)) return false;
+    if (entry == NULL) entry = orion_duration_claim(durations, identity);
+    orion_facts_set_flags(entry, ORION_FACTS_NOTED); /* first: another thread need not find out as well */
+    bool expects = false;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    if (launch->function != NULL) expects = note_kernel(process, entry, identity, launch);
+    else if (launch->graph != NULL) note_graph(process, entry, launch);
+    orion_capture_unrelax(&relaxed);
+    return expects;
+}
+
+bool orion_kernel_name(struct orion_process *process, uint64_t identity, char *text, size_t size)
+{
+    struct orion_duration *entry = orion_duration_find(&process->durations, identity);
+    uint64_t name = entry != NULL ? atomic_load_explicit(&entry->name, memory_order_relaxed) : 0;
+    return name != 0 && orion_kernel_text(&process->kernels, name, text, size);
+}

@@ -1,0 +1,127 @@
+#include "learning/graph_walk.h"
+
+#include <stdlib.h>
+
+#include "process.h"
+#include "generated/driver.h"
+#include "interposition/extent.h"
+#include "learning/durations.h"
+#include "learning/kernels.h"
+
+#define DEPTH_MOST 8u             /* of child graphs in child graphs */
+#define NODES_MOST (1u << 20)
+#define OCCUPANCIES 64u           /* of one walk, remembered: most graphs have few kernels and many nodes */
+
+struct occupancy { const void *function; uint32_t threads, shared_bytes; uint64_t blocks; uint32_t need; };
+struct walker {
+    struct orion_process *process;
+    struct orion_graph_walk *walk;
+    struct occupancy occupancy[OCCUPANCIES];
+};
+
+uint64_t orion_graph_part(uint64_t identity)
+{
+    return orion_mix(identity * UINT64_C(0x9e3779b97f4a7c15) + ORION_WORK_GRAPH);
+}
+
+static uint32_t need_of(struct walker *walker, const void *function, uint64_t blocks, uint32_t threads, uint32_t shared_bytes)
+{
+    uint64_t hash = orion_mix((uint64_t)(uintptr_t)function + blocks * UINT64_C(0x9e3779b97f4a7c15) + threads);
+    struct occupancy *known = &walker->occupancy[(hash >> 20) % OCCUPANCIES];
+    if (known->function != function || known->blocks != blocks || known->threads != threads || known->shared_bytes != shared_bytes)
+        *known = (struct occupancy){function, threads, shared_bytes, blocks, orion_kernel_need(function, blocks, threads, shared_bytes)};
+    return known->need;
+}
+
+static uint32_t class_of(struct orion_process *process, uint64_t identity, uint64_t mark)
+{
+    struct orion_kernel_facts facts;
+    orion_kernel_facts(&process->durations, identity, &facts);
+    if (facts.kernel_class == ORION_CLASS_UNKNOWN) orion_kernel_facts(&process->durations, identity ^ mark, &facts);
+    return facts.kernel_class;
+}
+
+static bool add_kernel(struct walker *walker, CUgraphNode node)
+{
+    CUDA_KERNEL_NODE_PARAMS kernel;
+    struct orion_graph_walk *walk = walker->walk;
+    if (orion_driver.cuGraphKernelNodeGetParams_v2 == NULL) return false;
+    if (orion_driver.cuGraphKernelNodeGetParams_v2(node, &kernel) != CUDA_SUCCESS) return false;
+    const void *function = kernel.func != NULL ? (const void *)kernel.func : (const void *)kernel.kern;
+    struct orion_kernel_key key = orion_kernel_key(&walker->process->kernels, function);
+    uint64_t identity = orion_identity_shape(key.name, key.mark, kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ, kernel.blockDimX,
+                                             kernel.blockDimY, kernel.blockDimZ, kernel.sharedMemBytes);
+    uint64_t blocks = (uint64_t)kernel.gridDimX * kernel.gridDimY * kernel.gridDimZ;
+    uint32_t threads = kernel.blockDimX * kernel.blockDimY * kernel.blockDimZ;
+    walk->sum += orion_graph_part(identity);
+    walk->local |= orion_identity_is_local(identity);
+    walk->collective |= orion_kernel_is_collective(&walker->process->kernels, function);
+    walk->kernels++;
+    walk->needs += need_of(walker, function, blocks, threads, kernel.sharedMemBytes);
+    walk->of_class[class_of(walker->process, identity, key.mark)]++;
+    if (blocks * threads > walk->largest) walk->largest = blocks * threads, walk->name = key.name;
+    return true;
+}
+
+static void add_graph(struct walker *walker, CUgraph graph, unsigned depth);
+
+/* Host functions, events and the rest: that they are there. */
+static bool add_node(struct walker *walker, CUgraphNode node, unsigned depth)
+{
+    CUgraphNodeType type;
+    CUDA_MEMCPY3D box;
+    CUDA_MEMSET_NODE_PARAMS set;
+    CUgraph child;
+    if (orion_driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) return false;
+    switch ((int)type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL: return add_kernel(walker, node);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        if (orion_driver.cuGraphMemcpyNodeGetParams == NULL || orion_driver.cuGraphMemcpyNodeGetParams(node, &box) != CUDA_SUCCESS) break;
+        walker->walk->sum += orion_graph_part(orion_copy_3d(&box));
+        return true;
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        if (orion_driver.cuGraphMemsetNodeGetParams == NULL || orion_driver.cuGraphMemsetNodeGetParams(node, &set) != CUDA_SUCCESS) break;
+        walker->walk->sum += orion_graph_part(orion_identity_memset_node(&set));
+        return true;
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        if (orion_driver.cuGraphChildGraphNodeGetGraph == NULL || orion_driver.cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS)
+            return false;
+        add_graph(walker, child, depth + 1);
+        return true;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: return false;
+    }
+    walker->walk->sum += orion_graph_part((uint64_t)type + 2);
+    return true;
+}
+
+static void add_graph(struct walker *walker, CUgraph graph, unsigned depth)
+{
+    struct orion_graph_walk *walk = walker->walk;
+    size_t count = 0, edges = 0;
+    if (depth >= DEPTH_MOST || orion_driver.cuGraphGetNodes == NULL || orion_driver.cuGraphNodeGetType == NULL ||
+        orion_driver.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count > NODES_MOST) {
+        walk->whole = false;
+        return;
+    }
+    CUgraphNode *nodes = count > 0 ? malloc(count * sizeof *nodes) : NULL;
+    if (count > 0 && (nodes == NULL || orion_driver.cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS)) walk->whole = false, count = 0;
+    for (size_t i = 0; i < count && walk->whole; i++)
+        if (!add_node(walker, nodes[i], depth)) walk->whole = false;
+    free(nodes);
+    if (orion_driver.cuGraphGetEdges_v2 != NULL && orion_driver.cuGraphGetEdges_v2(graph, NULL, NULL, NULL, &edges) == CUDA_SUCCESS)
+        walk->sum += edges * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+void orion_graph_walk(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk)
+{
+    struct walker walker = {.process = process, .walk = walk};
+    *walk = (struct orion_graph_walk){.whole = true};
+    add_graph(&walker, graph, 0);
+}
+
+void orion_graph_walk_node(struct orion_process *process, CUgraphNode node, struct orion_graph_walk *walk)
+{
+    struct walker walker = {.process = process, .walk = walk};
+    *walk = (struct orion_graph_walk){.whole = true};
+    if (orion_driver.cuGraphNodeGetType == NULL || !add_node(&walker, node, 0)) walk->whole = false;
+}

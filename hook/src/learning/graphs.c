@@ -1,0 +1,212 @@
+#include "learning/graphs.h"
+
+#include <sched.h>
+
+#include "core.h"
+#include "process.h"
+#include "system.h"
+#include "generated/driver.h"
+#include "learning/durations.h"
+#include "learning/graph_walk.h"
+#include "streams/capture.h"
+
+#define NEIGHBOURHOOD 8u
+#define LOCK_TRIES 100000u
+#define DEVICE_LAUNCHES 4u /* CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH */
+
+static uint64_t word_of(const void *handle) { return (uint64_t)(uintptr_t)handle; }
+
+static uint64_t identity_by_handle(uint64_t exec)
+{
+    return orion_identity_of_hash(orion_mix(exec * UINT64_C(0x9e3779b97f4a7c15) + ORION_WORK_GRAPH), true);
+}
+
+static struct orion_graph *find(struct orion_graphs *graphs, uint64_t exec)
+{
+    uint64_t home = orion_mix(exec) >> 20;
+    for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
+        struct orion_graph *entry = &graphs->entry[(home + i) & (ORION_GRAPHS - 1)];
+        if (atomic_load_explicit(&entry->exec, memory_order_acquire) == exec) return entry;
+    }
+    return NULL;
+}
+
+uint64_t orion_graph_identity(struct orion_graphs *graphs, const void *exec)
+{
+    struct orion_graph *entry = find(graphs, word_of(exec));
+    if (entry == NULL) return identity_by_handle(word_of(exec));
+    uint64_t identity = atomic_load_explicit(&entry->identity, memory_order_acquire);
+    bool same = atomic_load_explicit(&entry->exec, memory_order_relaxed) == word_of(exec);
+    return __builtin_expect(same, 1) ? identity : identity_by_handle(word_of(exec));
+}
+
+bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec)
+{
+    struct orion_graph *entry = find(graphs, word_of(exec));
+    return entry != NULL && atomic_load_explicit(&entry->collective, memory_order_relaxed);
+}
+
+/* -- Changes, under the lock ----------------------------------------------------------------------------------------- */
+
+static bool take_lock(struct orion_graphs *graphs)
+{
+    for (uint32_t i = 0; i < LOCK_TRIES; i++) {
+        if (!atomic_exchange_explicit(&graphs->lock, 1, memory_order_acquire)) return true;
+        if (i % 64 == 63) sched_yield();
+        else orion_pause();
+    }
+    return false;
+}
+
+static void give_lock(struct orion_graphs *graphs) { atomic_store_explicit(&graphs->lock, 0, memory_order_release); }
+
+bool orion_graph_facts(struct orion_graphs *graphs, const void *exec, struct orion_graph_facts *facts)
+{
+    if (!take_lock(graphs)) return false;
+    struct orion_graph *entry = find(graphs, word_of(exec));
+    bool known = entry != NULL && entry->whole;
+    if (known) *facts = (struct orion_graph_facts){entry->name, entry->sms, entry->kernel_class};
+    give_lock(graphs);
+    return known;
+}
+
+/* The graph's own entry, else a free one, else the one that was made first. */
+static struct orion_graph *room_for(struct orion_graphs *graphs, uint64_t exec)
+{
+    struct orion_graph *found = find(graphs, exec);
+    uint64_t home = orion_mix(exec) >> 20;
+    for (uint32_t i = 0; i < NEIGHBOURHOOD && found == NULL; i++) {
+        struct orion_graph *entry = &graphs->entry[(home + i) & (ORION_GRAPHS - 1)];
+        if (atomic_load_explicit(&entry->exec, memory_order_relaxed) == 0) found = entry;
+    }
+    if (found != NULL) return found;
+    for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
+        struct orion_graph *entry = &graphs->entry[(home + i) & (ORION_GRAPHS - 1)];
+        if (found == NULL || graphs->clock - entry->made > graphs->clock - found->made) found = entry;
+    }
+    return found;
+}
+
+static void renew_identity(struct orion_graph *entry, uint64_t exec)
+{
+    uint64_t hash = orion_mix(entry->sum + ORION_WORK_GRAPH);
+    uint64_t identity = entry->whole ? orion_identity_of_hash(hash, entry->local) : identity_by_handle(exec);
+    atomic_store_explicit(&entry->identity, identity, memory_order_release);
+}
+
+static void forget_nodes(struct orion_graphs *graphs, uint64_t exec)
+{
+    for (uint32_t i = 0; i < ORION_GRAPH_NODES && graphs->nodes_changed; i++)
+        if (graphs->changed[i].exec == exec) graphs->changed[i].exec = 0;
+}
+
+static void enter(struct orion_graphs *graphs, uint64_t exec, const struct orion_graph_walk *walk)
+{
+    struct orion_graph *entry = room_for(graphs, exec);
+    atomic_store_explicit(&entry->exec, 0, memory_order_relaxed); /* a reader that sees the new identity sees this */
+    entry->sum = walk->sum;
+    entry->whole = walk->whole;
+    entry->local = walk->local;
+    entry->collective = walk->collective;
+    entry->name = walk->name;
+    entry->sms = walk->kernels > 0 ? (uint32_t)((walk->needs + walk->kernels / 2) / walk->kernels) : 0;
+    entry->kernel_class = walk->of_class[ORION_CLASS_COMPUTE] * 2 > walk->kernels  ? ORION_CLASS_COMPUTE
+                          : walk->of_class[ORION_CLASS_MEMORY] * 2 > walk->kernels ? ORION_CLASS_MEMORY
+                                                                                   : ORION_CLASS_UNKNOWN;
+    entry->made = ++graphs->clock;
+    renew_identity(entry, exec);
+    atomic_store_explicit(&entry->exec, exec, memory_order_release);
+}
+
+/* -- What the wrappers tell ------------------------------------------------------------------------------------------ */
+
+static bool device_may_launch(CUgraphExec exec)
+{
+    cuuint64_t flags = 0;
+    return orion_driver.cuGraphExecGetFlags != NULL && orion_driver.cuGraphExecGetFlags(exec, &flags) == CUDA_SUCCESS &&
+           (flags & DEVICE_LAUNCHES) != 0;
+}
+
+void orion_graph_made(CUgraphExec exec, CUgraph graph)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL) return;
+    struct orion_graph_walk walk;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    orion_graph_walk(process, graph, &walk);
+    if (device_may_launch(exec)) walk.whole = false;
+    orion_capture_unrelax(&relaxed);
+    orion_duration_forget(&process->durations, identity_by_handle(word_of(exec)));
+    if (!take_lock(&process->graphs)) return;
+    forget_nodes(&process->graphs, word_of(exec));
+    enter(&process->graphs, word_of(exec), &walk);
+    give_lock(&process->graphs);
+}
+
+void orion_graph_ending(CUgraphExec exec)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL || !take_lock(&process->graphs)) return;
+    struct orion_graph *entry = find(&process->graphs, word_of(exec));
+    forget_nodes(&process->graphs, word_of(exec));
+    if (entry != NULL) atomic_store_explicit(&entry->exec, 0, memory_order_release);
+    give_lock(&process->graphs);
+    orion_duration_forget(&process->durations, identity_by_handle(word_of(exec)));
+}
+
+/* The node's record, made of what it was instantiated from if there is none. A node that loses its record to another
+ * counts as unchanged again: the identity is then another one, and learnt anew. */
+static struct orion_graph_node *record_of(struct orion_graphs *graphs, uint64_t exec, uint64_t node, uint64_t original)
+{
+    struct orion_graph_node *record = &graphs->changed[(orion_mix(exec * 3 + node) >> 20) & (ORION_GRAPH_NODES - 1)];
+    if (record->exec != exec || record->node != node) *record = (struct orion_graph_node){exec, node, original, true};
+    graphs->nodes_changed = true;
+    return record;
+}
+
+/* `part`: what the node adds from now on, where it was set; else it is enabled or disabled. */
+static void change_node(struct orion_process *process, CUgraphExec exec, CUgraphNode node, const uint64_t *part, bool enabled, bool local)
+{
+    struct orion_graphs *graphs = &process->graphs;
+    struct orion_graph_walk walk;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    orion_graph_walk_node(process, node, &walk);
+    orion_capture_unrelax(&relaxed);
+    if (!take_lock(graphs)) return;
+    struct orion_graph *entry = find(graphs, word_of(exec));
+    if (entry != NULL) {
+        struct orion_graph_node *record = record_of(graphs, word_of(exec), word_of(node), walk.sum);
+        entry->sum -= record->enabled ? record->part : 0;
+        if (part != NULL) record->part = *part;
+        else record->enabled = enabled;
+        entry->sum += record->enabled ? record->part : 0;
+        entry->local |= local;
+        entry->whole &= walk.whole;
+        renew_identity(entry, word_of(exec));
+    }
+    give_lock(graphs);
+    orion_duration_forget(&process->durations, identity_by_handle(word_of(exec)));
+}
+
+void orion_graph_node_set(CUgraphExec exec, CUgraphNode node, uint64_t identity)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL || identity == ORION_IDENTITY_NONE) return;
+    uint64_t part = orion_graph_part(identity);
+    change_node(process, exec, node, &part, true, orion_identity_is_local(identity));
+}
+
+void orion_graph_child_set(CUgraphExec exec, CUgraphNode node, CUgraph child)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL) return;
+    struct orion_graph_walk walk;
+    orion_graph_walk(process, child, &walk);
+    change_node(process, exec, node, &walk.sum, true, walk.local);
+}
+
+void orion_graph_node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process != NULL) change_node(process, exec, node, NULL, enabled, false);
+}

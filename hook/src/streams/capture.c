@@ -1,0 +1,86 @@
+#include "streams/capture.h"
+
+#include <sched.h>
+
+#include "core.h"
+#include "process.h"
+#include "system.h"
+#include "generated/driver.h"
+
+#define TOUCH_SPINS 100000u /* the drain thread holds a context for about a microsecond */
+
+bool orion_capture_records(struct orion_process *process, struct orion_stream_name stream)
+{
+    if (__builtin_expect(atomic_load_explicit(&process->captures, memory_order_acquire) == 0, 1)) return false;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUstream handle = stream.handle != NULL ? stream.handle : stream.per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+    /* The legacy stream cannot be captured, and asking for it spoils captures of streams that it synchronises with. */
+    if (handle == CU_STREAM_LEGACY) return false;
+    if (orion_driver.cuStreamIsCapturing(handle, &status) != CUDA_SUCCESS) return true; /* leave it alone */
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void orion_capture_stream_ending(struct orion_process *process, struct orion_stream_name stream)
+{
+    if (atomic_load(&process->captures) > 0 && orion_capture_records(process, stream)) atomic_fetch_sub(&process->captures, 1);
+}
+
+struct orion_relaxed orion_capture_relax(void)
+{
+    struct orion_relaxed relaxed = {CU_STREAM_CAPTURE_MODE_RELAXED, false};
+    /* Always: a capture may begin between a look at the count and the call that would spoil it. */
+    relaxed.changed = orion_driver.cuThreadExchangeStreamCaptureMode(&relaxed.before) == CUDA_SUCCESS;
+    return relaxed;
+}
+
+void orion_capture_unrelax(struct orion_relaxed *relaxed)
+{
+    if (relaxed->changed) orion_driver.cuThreadExchangeStreamCaptureMode(&relaxed->before);
+}
+
+bool orion_touch(struct orion_process *process)
+{
+    atomic_fetch_add(&process->touching, 1);
+    if (atomic_load(&process->captures) == 0 && atomic_load(&process->untouchable) == 0) return true;
+    atomic_fetch_sub(&process->touching, 1);
+    return false;
+}
+
+void orion_touched(struct orion_process *process) { atomic_fetch_sub(&process->touching, 1); }
+
+void orion_forbid_touch(struct orion_process *process)
+{
+    atomic_fetch_add(&process->untouchable, 1);
+    for (uint32_t i = 0; atomic_load(&process->touching) && i < TOUCH_SPINS; i++) {
+        if (i % 64 == 63) sched_yield();
+        else orion_pause();
+    }
+}
+
+void orion_allow_touch(struct orion_process *process) { atomic_fetch_sub(&process->untouchable, 1); }
+
+/* Captures are counted whether or not the process is managed yet: it may join while one lives. */
+void orion_capture_changing(void)
+{
+    struct orion_process *process = orion_process_started();
+    if (process != NULL) orion_forbid_touch(process);
+}
+
+/* Results of cuStreamEndCapture after which the capture goes on, or there was none. */
+static bool still_captures(CUresult result)
+{
+    return result == CUDA_ERROR_ILLEGAL_STATE || result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED ||
+           result == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD || result == CUDA_ERROR_INVALID_VALUE ||
+           result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
+           result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_DEINITIALIZED;
+}
+
+void orion_capture_changed(enum orion_capture_change change, CUresult result)
+{
+    struct orion_process *process = orion_process_started();
+    if (process == NULL) return;
+    if (change == ORION_CAPTURE_BEGUN && result == CUDA_SUCCESS) atomic_fetch_add(&process->captures, 1);
+    if (change == ORION_CAPTURE_ENDED && !still_captures(result) && atomic_load(&process->captures) > 0)
+        atomic_fetch_sub(&process->captures, 1);
+    orion_allow_touch(process);
+}

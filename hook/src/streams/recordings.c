@@ -1,0 +1,56 @@
+#include "streams/recordings.h"
+
+#include <stddef.h>
+
+#include "learning/identity.h"
+
+#define NEIGHBOURHOOD 16u
+#define GIVEN_UP 1u
+#define COUNT_BITS 48u
+#define COUNT_MASK ((UINT64_C(1) << COUNT_BITS) - 1)
+
+static struct orion_recording_entry *find(struct orion_recordings *recordings, uint64_t event, bool claim)
+{
+    uint64_t home = orion_mix(event);
+    struct orion_recording_entry *free_entry = NULL;
+    for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
+        struct orion_recording_entry *entry = &recordings->entry[(home + i) & (ORION_RECORDINGS - 1)];
+        uint64_t held = atomic_load_explicit(&entry->event, memory_order_acquire);
+        if (held == event) return entry;
+        if (held <= GIVEN_UP && free_entry == NULL) free_entry = entry;
+        if (held == 0) break;
+    }
+    if (!claim || free_entry == NULL) return NULL;
+    uint64_t held = atomic_load_explicit(&free_entry->event, memory_order_relaxed);
+    /* Two threads that claim for the same event at once may leave two entries; the first one found counts, and an
+     * entry that is not found proves less, never more. */
+    if (held > GIVEN_UP || !atomic_compare_exchange_strong(&free_entry->event, &held, event)) return NULL;
+    return free_entry;
+}
+
+void orion_recordings_set(struct orion_recordings *recordings, CUevent event, uint32_t lane_index, uint64_t returned)
+{
+    struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, true);
+    if (entry == NULL) return;
+    uint64_t word = ((uint64_t)(lane_index + 1) << COUNT_BITS) | (returned & COUNT_MASK);
+    atomic_store_explicit(&entry->word, word, memory_order_seq_cst);
+}
+
+bool orion_recordings_get(struct orion_recordings *recordings, CUevent event, uint32_t *lane_index, uint64_t *returned)
+{
+    struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, false);
+    if (entry == NULL) return false;
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_seq_cst);
+    if (word == 0) return false;
+    *lane_index = (uint32_t)(word >> COUNT_BITS) - 1;
+    *returned = word & COUNT_MASK;
+    return true;
+}
+
+void orion_recordings_forget(struct orion_recordings *recordings, CUevent event)
+{
+    struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, false);
+    if (entry == NULL) return;
+    atomic_store_explicit(&entry->word, 0, memory_order_seq_cst);
+    atomic_store_explicit(&entry->event, GIVEN_UP, memory_order_release);
+}

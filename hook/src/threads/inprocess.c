@@ -1,0 +1,263 @@
+#include "threads/inprocess.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "process.h"
+#include "system.h"
+#include "be/window.h"
+#include "generated/driver.h"
+#include "interposition/lookup.h"
+#include "threads/log.h"
+#include "threads/redirect.h"
+#include "threads/virtual_board.h"
+
+#define EXPORTED __attribute__((visibility("default")))
+#define LOCK_SLEEP_NS (20 * ORION_MICROSECOND)
+
+_Thread_local struct orion_binding orion_binding;
+static _Thread_local char last_error[192];
+
+/* -- Small things ---------------------------------------------------------------------------------------------------- */
+
+int orion_inprocess_fail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(last_error, sizeof last_error, format, arguments);
+    va_end(arguments);
+    orion_log(ORION_LOG_ERROR, "%s", last_error);
+    return -1;
+}
+
+void orion_inprocess_lock(struct orion_process *process)
+{
+    while (atomic_exchange_explicit(&process->inprocess.lock, 1, memory_order_acquire)) orion_sleep_precisely(LOCK_SLEEP_NS);
+}
+
+void orion_inprocess_unlock(struct orion_process *process)
+{
+    atomic_store_explicit(&process->inprocess.lock, 0, memory_order_release);
+}
+
+bool orion_inprocess_runs(struct orion_process *process)
+{
+    return atomic_load_explicit(&process->inprocess.generation, memory_order_acquire) != 0;
+}
+
+struct orion_process *orion_inprocess_locked(void)
+{
+    struct orion_process *process = orion_process_started();
+    if (process == NULL) return NULL;
+    orion_inprocess_lock(process);
+    if (orion_inprocess_runs(process)) return process;
+    orion_inprocess_unlock(process);
+    return NULL;
+}
+
+bool orion_inprocess_has(struct orion_process *process, int client)
+{
+    return client >= 0 && (uint32_t)client < atomic_load(&process->inprocess.clients);
+}
+
+struct orion_process *orion_inprocess_with(int client)
+{
+    struct orion_process *process = orion_process_started();
+    if (process == NULL || !orion_inprocess_runs(process)) {
+        orion_inprocess_fail("no scheduler runs; orion_start_scheduler() starts it");
+        return NULL;
+    }
+    if (orion_inprocess_has(process, client)) return process;
+    orion_inprocess_fail("there is no client %d; the scheduler has %u", client, atomic_load(&process->inprocess.clients));
+    return NULL;
+}
+
+/* -- Whose work it is ------------------------------------------------------------------------------------------------ */
+
+bool orion_inprocess_is_on_its_gpu(struct orion_process *process, CUdevice device)
+{
+    struct orion_inprocess *scheduler = &process->inprocess;
+    int32_t ours = atomic_load(&scheduler->device);
+    if (ours == 0) {
+        orion_inprocess_lock(process);
+        if ((ours = atomic_load(&scheduler->device)) == 0) {
+            for (uint32_t i = 0; i < ORION_CLIENTS_MOST; i++)
+                if (scheduler->boards[i] != NULL) scheduler->boards[i]->device = device;
+            atomic_store(&scheduler->device, ours = device + 1);
+        }
+        orion_inprocess_unlock(process);
+    }
+    return ours == device + 1;
+}
+
+struct orion_board *orion_inprocess_board(struct orion_process *process, CUstream stream, CUdevice device)
+{
+    uint32_t client = orion_owner_of(process, stream);
+    bool is_bound = orion_binding.generation == atomic_load(&process->inprocess.generation);
+    if (client == 0 && is_bound) client = orion_binding.client;
+    if (client == 0) return NULL;
+    if (orion_inprocess_is_on_its_gpu(process, device)) return process->inprocess.boards[client - 1];
+    orion_log(ORION_LOG_DEBUG, "client %u uses GPU %d, which this scheduler does not manage", client - 1, device);
+    return NULL;
+}
+
+/* -- Start and stop -------------------------------------------------------------------------------------------------- */
+
+static bool is_managed_by_an_agent(struct orion_process *process)
+{
+    for (uint32_t i = 0; i < atomic_load(&process->board_count) && i < ORION_BOARDS; i++) {
+        struct orion_board *board = &process->boards[i];
+        if (board->client != 0) continue;
+        orion_board_await_join(board);
+        if (atomic_load(&board->role) != ORION_ROLE_NONE) return true;
+    }
+    return false;
+}
+
+/* The hp client by number: the last one, unless the environment says otherwise. -1: it says something else. */
+static int choose_hp(int clients)
+{
+    const char *text = getenv("ORION_HP_CLIENT");
+    if (text == NULL || text[0] == '\0') return clients - 1;
+    char *end;
+    long chosen = strtol(text, &end, 10);
+    return *end == '\0' && chosen >= 0 && chosen < clients ? (int)chosen : -1;
+}
+
+static void forget_figures(struct orion_record_page *record)
+{
+    char *first = (char *)&record->launches, *end = (char *)&record->shares_context;
+    memset(first, 0, (size_t)(end - first));
+}
+
+static int start(struct orion_process *process, int clients, int hp)
+{
+    struct orion_inprocess *scheduler = &process->inprocess;
+    if (orion_inprocess_runs(process)) return orion_inprocess_fail("a scheduler runs already; orion_stop_scheduler() ends it");
+    if (is_managed_by_an_agent(process))
+        return orion_inprocess_fail("this process is a node agent's client; start it without ORION_ROOT to schedule its threads");
+    if (orion_virtual_boards_make(process, (uint32_t)clients) != 0)
+        return orion_inprocess_fail("no memory for %d clients, or too many GPUs in use", clients);
+    for (int i = 0; i < clients; i++) {
+        scheduler->roles[i] = i == hp ? ORION_ROLE_HP : ORION_ROLE_BE;
+        forget_figures(&scheduler->pages->record[i]);
+    }
+    orion_virtual_boards_set_policy(process, ORION_POLICY_ORION, 1000);
+    atomic_store(&scheduler->clients, (uint32_t)clients);
+    orion_virtual_boards_seat(process, scheduler->roles, (uint32_t)clients);
+    /* Never that of a parent's scheduler, whose bindings a forked child's threads remember. */
+    uint32_t generation = (uint32_t)getpid() << 8 | (++scheduler->starts & 0xff);
+    atomic_fetch_add(&process->lane_epoch, 1);
+    atomic_store_explicit(&scheduler->generation, generation != 0 ? generation : 1, memory_order_release);
+    orion_log(ORION_LOG_INFO, "scheduler of %d clients started; client %d is hp", clients, hp);
+    return 0;
+}
+
+EXPORTED int orion_start_scheduler(int clients)
+{
+    struct orion_process *process = orion_process_started();
+    orion_log_begin();
+    if (process == NULL) return orion_inprocess_fail("no memory for the scheduler");
+    if (orion_lookup_interposes != NULL && !orion_lookup_interposes())
+        return orion_inprocess_fail("the hook does not see this process's CUDA calls; start it with LD_PRELOAD or `orion launch`");
+    if (clients < 1 || clients > ORION_CLIENTS_MOST)
+        return orion_inprocess_fail("a scheduler has 1 to %d clients, not %d", ORION_CLIENTS_MOST, clients);
+    int hp = choose_hp(clients);
+    if (hp < 0) return orion_inprocess_fail("ORION_HP_CLIENT must be the number of a client, 0 to %d", clients - 1);
+    orion_inprocess_lock(process);
+    int result = start(process, clients, hp);
+    orion_inprocess_unlock(process);
+    return result;
+}
+
+/* The lane's work has completed, and nothing of it is kept. */
+static void end_lane(struct orion_lane *lane, bool is_shared)
+{
+    uint32_t ready = ORION_LANE_READY;
+    orion_window_forget(lane, true);
+    orion_lane_prove(lane, atomic_load(&lane->returned));
+    if (!is_shared) atomic_compare_exchange_strong(&lane->state, &ready, ORION_LANE_ENDED);
+}
+
+/* Waits for the work of all clients, each in its context. */
+static void drain(struct orion_process *process)
+{
+    uint32_t used = atomic_load(&process->lanes.high_water);
+    for (uint32_t i = orion_lanes_begin(process); i < used; i++) {
+        struct orion_lane *lane = &process->lanes.lane[i];
+        struct orion_board *board = lane->board;
+        CUcontext popped;
+        if (board == NULL || board->client == 0) continue;
+        lane->begun_before = atomic_load(&lane->begun); /* the next scheduler counts from here */
+        if (atomic_load(&lane->state) != ORION_LANE_READY) continue;
+        if (orion_driver.cuCtxPushCurrent_v2(lane->context) != CUDA_SUCCESS) continue;
+        bool is_shared = orion_lane_is_shared(process, lane);
+        if (is_shared) orion_driver.cuCtxSynchronize();
+        else orion_driver.cuStreamSynchronize(orion_lane_handle(lane));
+        end_lane(lane, is_shared);
+        orion_driver.cuCtxPopCurrent_v2(&popped);
+    }
+}
+
+EXPORTED int orion_stop_scheduler(void)
+{
+    struct orion_process *process = orion_inprocess_locked();
+    if (process == NULL) return 0;
+    orion_virtual_boards_set_policy(process, ORION_POLICY_NONE, 1000); /* who waits, goes */
+    drain(process);
+    atomic_store(&process->inprocess.generation, 0);
+    atomic_store(&process->inprocess.clients, 0);
+    atomic_store(&process->inprocess.device, 0);
+    orion_virtual_boards_leave(process);
+    atomic_fetch_add(&process->lane_epoch, 1);
+    orion_inprocess_unlock(process);
+    orion_binding = (struct orion_binding){0};
+    orion_log(ORION_LOG_INFO, "scheduler stopped");
+    return 0;
+}
+
+/* -- Binding --------------------------------------------------------------------------------------------------------- */
+
+static void unbind(struct orion_process *process)
+{
+    bool is_current = orion_binding.generation == atomic_load(&process->inprocess.generation);
+    /* Nobody's if its context has ended meanwhile. */
+    if (is_current && orion_owner_of(process, orion_binding.stream) == orion_binding.client)
+        orion_hand_over(orion_binding.stream, ORION_AHEAD_OF_LEGACY);
+    orion_binding = (struct orion_binding){0};
+    atomic_fetch_add(&process->lane_epoch, 1); /* what this thread remembers of streams it was bound for */
+}
+
+EXPORTED int orion_set_client_idx(int client)
+{
+    struct orion_process *process = orion_process_started();
+    if (process == NULL) return orion_inprocess_fail("no memory for the scheduler");
+    if (client >= 0 && !orion_inprocess_runs(process)) return orion_inprocess_fail("no scheduler runs; orion_start_scheduler() starts it");
+    if (client < -1 || (client >= 0 && !orion_inprocess_has(process, client)))
+        return orion_inprocess_fail("there is no client %d; the scheduler has %u", client, atomic_load(&process->inprocess.clients));
+    if (orion_binding.client != 0) unbind(process);
+    if (client == -1) return 0;
+    uint32_t generation = atomic_load(&process->inprocess.generation);
+    orion_binding = (struct orion_binding){.client = (uint32_t)client + 1, .generation = generation};
+    atomic_fetch_add(&process->lane_epoch, 1);
+    orion_log(ORION_LOG_INFO, "a thread is bound to client %d", client);
+    /* Behind what stands in the legacy stream now; without a context yet, at the first use of one. */
+    if (orion_driver.cuCtxGetCurrent != NULL) orion_own_stream(NULL);
+    return 0;
+}
+
+EXPORTED void *orion_client_stream(int client)
+{
+    struct orion_process *process = orion_inprocess_with(client);
+    if (process == NULL) return NULL;
+    CUstream stream = NULL;
+    if (orion_driver.cuCtxGetCurrent != NULL) stream = orion_stream_of_client(process, (uint32_t)client);
+    if (stream == NULL)
+        orion_inprocess_fail("the calling thread has no CUDA context on the scheduler's GPU; use the GPU in it first");
+    return stream;
+}
+
+EXPORTED const char *orion_scheduler_error(void) { return last_error; }

@@ -1,0 +1,162 @@
+#include "threads/redirect.h"
+
+#include "core.h"
+#include "process.h"
+#include "generated/driver.h"
+#include "streams/capture.h"
+#include "threads/log.h"
+
+/* -- Own streams ----------------------------------------------------------------------------------------------------- */
+
+uint32_t orion_owner_of(struct orion_process *process, CUstream stream)
+{
+    if ((uintptr_t)stream <= 2) return 0;
+    for (uint32_t i = 0; i < ORION_OWN_STREAMS; i++) {
+        struct orion_own_stream *own = &process->inprocess.own[i];
+        if (atomic_load_explicit(&own->stream, memory_order_acquire) == stream) return own->client + 1;
+    }
+    return 0;
+}
+
+static CUstream create(uint32_t role)
+{
+    CUstream stream = NULL;
+    int least = 0, greatest = 0;
+    if (orion_driver.cuCtxGetStreamPriorityRange == NULL || orion_driver.cuStreamCreateWithPriority == NULL) return NULL;
+    orion_driver.cuCtxGetStreamPriorityRange(&least, &greatest);
+    struct orion_relaxed relaxed = orion_capture_relax();
+    CUresult result = orion_driver.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, role == ORION_ROLE_HP ? greatest : least);
+    orion_capture_unrelax(&relaxed);
+    return result == CUDA_SUCCESS ? stream : NULL;
+}
+
+/* Under the lock. */
+static CUstream find_or_create(struct orion_inprocess *scheduler, uint32_t client, CUcontext context)
+{
+    struct orion_own_stream *open = NULL;
+    uint32_t role = scheduler->roles[client];
+    for (uint32_t i = 0; i < ORION_OWN_STREAMS; i++) {
+        struct orion_own_stream *own = &scheduler->own[i];
+        CUstream stream = atomic_load(&own->stream);
+        if (stream == NULL) open = open != NULL ? open : own;
+        else if (own->client == client && own->role == role && own->context == context) return stream;
+    }
+    CUstream stream = open != NULL ? create(role) : NULL;
+    if (stream == NULL) {
+        orion_log(ORION_LOG_WARNING, "no stream can be had for client %u; its default stream is the process's", client);
+        return NULL;
+    }
+    open->client = client;
+    open->role = role;
+    open->context = context;
+    atomic_store_explicit(&open->stream, stream, memory_order_release);
+    orion_log(ORION_LOG_INFO, "client %u (%s) has stream %p", client, role == ORION_ROLE_HP ? "hp" : "be", (void *)stream);
+    return stream;
+}
+
+/* Whether the current context lies on the scheduler's GPU. */
+static bool is_ours(struct orion_process *process)
+{
+    CUdevice device;
+    return orion_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS && orion_inprocess_is_on_its_gpu(process, device);
+}
+
+CUstream orion_stream_of_client(struct orion_process *process, uint32_t client)
+{
+    CUcontext context = NULL;
+    if (orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL || !is_ours(process)) return NULL;
+    orion_inprocess_lock(process);
+    CUstream stream = find_or_create(&process->inprocess, client, context);
+    orion_inprocess_unlock(process);
+    return stream;
+}
+
+CUstream orion_own_stream(CUstream instead_of)
+{
+    struct orion_process *process = orion_the_process;
+    struct orion_binding *binding = &orion_binding;
+    if (process == NULL || binding->generation != atomic_load_explicit(&process->inprocess.generation, memory_order_relaxed))
+        return instead_of;
+    CUcontext context = NULL;
+    if (orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL) return instead_of;
+    uint32_t epoch = atomic_load_explicit(&process->context_epoch, memory_order_acquire);
+    if (__builtin_expect(binding->context != context || binding->context_epoch != epoch, 0)) {
+        binding->stream = orion_stream_of_client(process, binding->client - 1);
+        binding->context = context;
+        binding->context_epoch = epoch;
+        if (binding->stream != NULL) orion_hand_over(binding->stream, ORION_BEHIND_LEGACY);
+    }
+    return binding->stream != NULL ? binding->stream : instead_of;
+}
+
+void orion_own_streams_end(CUcontext context)
+{
+    struct orion_process *process = orion_the_process;
+    if (process == NULL) return;
+    for (uint32_t i = 0; i < ORION_OWN_STREAMS; i++) {
+        struct orion_own_stream *own = &process->inprocess.own[i];
+        if (atomic_load(&own->stream) != NULL && (context == NULL || own->context == context)) atomic_store(&own->stream, NULL);
+    }
+}
+
+void orion_hand_over(CUstream own, enum orion_handover direction)
+{
+    CUevent event;
+    struct orion_process *process = orion_the_process;
+    CUstream from = direction == ORION_BEHIND_LEGACY ? CU_STREAM_LEGACY : own;
+    CUstream to = direction == ORION_BEHIND_LEGACY ? own : CU_STREAM_LEGACY;
+    if (process == NULL || atomic_load(&process->captures) > 0) return;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    if (orion_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
+        if (orion_driver.cuEventRecord(event, from) == CUDA_SUCCESS) orion_driver.cuStreamWaitEvent(to, event, 0);
+        orion_driver.cuEventDestroy_v2(event);
+    }
+    orion_capture_unrelax(&relaxed);
+}
+
+/* -- Context-wide synchronises --------------------------------------------------------------------------------------- */
+
+static CUresult synchronise(struct orion_process *process, CUstream stream)
+{
+    struct orion_proof proof = {.scope = ORION_PROOF_STREAM, .blocks = true, .stream = {stream, false}};
+    if (orion_capture_records(process, proof.stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* as the driver would */
+    orion_proof_begin(&proof);
+    CUresult result = orion_driver.cuStreamSynchronize(stream);
+    orion_proof_end(&proof, result);
+    return result;
+}
+
+CUresult orion_finished(CUstream own, CUresult submitted)
+{
+    return submitted != CUDA_SUCCESS ? submitted : synchronise(orion_the_process, own);
+}
+
+void orion_before_legacy(void)
+{
+    CUstream own = orion_redirected(NULL);
+    if (own != NULL) synchronise(orion_the_process, own);
+}
+
+void orion_after_legacy(void)
+{
+    if (orion_redirected(NULL) != NULL) orion_driver.cuStreamSynchronize(CU_STREAM_LEGACY);
+}
+
+/* A stream that the program destroys while it synchronises its context is the program's race, as it is without us. */
+bool orion_synchronised_client(CUcontext context, CUresult *result)
+{
+    CUstream own = orion_redirected(NULL);
+    if (own == NULL) return false;
+    struct orion_process *process = orion_the_process;
+    if (context == NULL) context = orion_binding.context;
+    const struct orion_board *board = process->inprocess.boards[orion_binding.client - 1];
+    *result = synchronise(process, own);
+    uint32_t used = atomic_load(&process->lanes.high_water);
+    for (uint32_t i = orion_lanes_begin(process); i < used && *result == CUDA_SUCCESS; i++) {
+        struct orion_lane *lane = &process->lanes.lane[i];
+        if (atomic_load(&lane->state) != ORION_LANE_READY || lane->board != board || lane->context != context) continue;
+        if (orion_lane_is_shared(process, lane)) return false; /* streams beyond counting: the whole context, then */
+        if (orion_lane_handle(lane) != own) *result = synchronise(process, orion_lane_handle(lane));
+    }
+    return true;
+}
