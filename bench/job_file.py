@@ -19,6 +19,9 @@ from orion.bench.workloads import KINDS, WorkloadError, check
 DROPPED = 10
 """Iterations of each client that do not count, as in Orion."""
 
+_LEAST_RPS = 1e-6
+"""One in eleven days; no clock sleeps for as long as the least number says."""
+
 _NETWORKS = {
     "resnet50": "resnet50",
     "rnet": "resnet50",
@@ -43,6 +46,7 @@ class Arguments(BaseModel):
     model_name: str = ""
     batchsize: int = Field(default=1, ge=1)
     rps: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """ Requests a second; 0: one after the other. """
     uniform: bool = False
     dummy_data: bool = True
     train: bool = False
@@ -144,6 +148,8 @@ def _gaps(path: Path, entry: Entry, draw: random.Random) -> list[float]:
         return _trace(path.parent / entry.args.input_file, entry.num_iters)
     if entry.args.rps == 0:
         return []
+    if entry.args.rps < _LEAST_RPS:
+        raise JobFileError(f"{path}: rps {entry.args.rps:g} is none: give {_LEAST_RPS:g} or more, or 0 for no pauses")
     if entry.args.uniform:
         return [1 / entry.args.rps] * entry.num_iters
     return [draw.expovariate(entry.args.rps) for _ in range(entry.num_iters)]

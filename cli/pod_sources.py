@@ -170,6 +170,14 @@ class _Connection:
         try:
             return dict(question())
         except self._errors as error:
-            body = getattr(error, "body", None)
-            reason = json.loads(body).get("message") if body else str(error)
-            raise Refused(f"{what} cannot be read: {reason}") from error
+            raise Refused(f"{what} cannot be read: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return why a question was refused; a proxy in the API server's place says it in any form."""
+    try:
+        said = json.loads(getattr(error, "body", None) or "null")
+    except ValueError:
+        said = None
+    message = said.get("message") if isinstance(said, dict) else None
+    return message or " ".join(str(error).split())[:200]

@@ -94,6 +94,25 @@ static void an_exceeded_budget_is_left_within_a_few_periods(struct orion_board *
     CHECK(totals.spent_ns / totals.alone_ns < 1.25);
 }
 
+/* Kernels so long that the first one costs more than the budget, however early it has to come. */
+static void where_any_overlap_is_too_much_there_is_next_to_none(struct orion_board *board)
+{
+    double alone = 0, spent = 0;
+    grant(board, 1050);
+    for (int i = 0; i < 2000; i++) {
+        orion_budget_opened(board, now, work);
+        uint64_t costs = atomic_load(&board->busy->overlap_until_ns) > now && i < 1500 ? 10 * MS : 0;
+        now += 31 * MS + costs;
+        work += 32;
+        orion_budget_paused(board, now, work);
+        if (i >= 100 && i < 1500) alone += 31, spent += 31 + (double)costs / MS;
+        now += 5 * MS;
+    }
+    CHECK(spent / alone < 1.02);
+    CHECK(spent / alone > 1.00); /* it is tried again and again */
+    CHECK(board->budget.overlap_ns > 25 * MS); /* and was found out when it cost nothing any more */
+}
+
 static void what_sharing_costs_comes_off_the_budget(struct orion_board *board)
 {
     struct orion_policy_page *page = (struct orion_policy_page *)(uintptr_t)board->policy;
@@ -171,6 +190,7 @@ int main(void)
     slowdown_settles_under_the_budget(board);
     a_large_budget_lets_everything_overlap(board);
     an_exceeded_budget_is_left_within_a_few_periods(board);
+    where_any_overlap_is_too_much_there_is_next_to_none(board);
     what_sharing_costs_comes_off_the_budget(board);
     a_period_without_end_is_cut_into_slices(board);
     a_period_of_short_parts_without_end_is_cut_into_slices(board);

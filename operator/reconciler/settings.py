@@ -9,6 +9,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from orion.api_server.credentials import SERVICE_ACCOUNT
 
+_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+Namespace = Annotated[str, Field(pattern=_LABEL, max_length=63)]
+
 
 class ReconcilerSettings(BaseModel):
     """All of it; durations in seconds."""
@@ -18,13 +21,13 @@ class ReconcilerSettings(BaseModel):
     kubeconfig: Path | None = None
     """ None: the service account of the pod, else $KUBECONFIG, else ~/.kube/config. """
 
-    namespaces: tuple[str, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
     """ Whose pods and shares are looked after; none named: all. """
 
-    lease_namespace: str = Field(default_factory=lambda: own_namespace())
+    lease_namespace: Namespace = Field(default_factory=lambda: own_namespace())
     """ Where the Lease is that lets one of several processes write. """
 
-    lease_name: Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")] = "orion-operator"
+    lease_name: Annotated[str, Field(pattern=_LABEL)] = "orion-operator"
 
     lease_seconds: Annotated[float, Field(ge=3, le=300)] = 10
     """ After how long without renewal another process takes over; it is renewed three times in that time. """

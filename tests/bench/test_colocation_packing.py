@@ -57,6 +57,9 @@ def test_what_cannot_be_packed_or_unpacked_is_told_in_a_sentence(folder: Path, t
     (tmp_path / "broken.tgz").write_bytes(b"no archive")
     with pytest.raises(packing.PackingError, match="nothing that `orion bench pack` wrote"):
         packing.unpack(tmp_path / "broken.tgz", tmp_path / "x")
+    (tmp_path / "log").write_bytes(b"no archive")
+    with pytest.raises(packing.PackingError, match="log is nothing that"):
+        packing.unpack(tmp_path / "log", tmp_path / "log")  # the folder that `orion bench report log` would unpack into
 
 
 def figure(median: float) -> dict[str, float]:

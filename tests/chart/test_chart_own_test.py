@@ -1,5 +1,7 @@
 """The pod of `helm test`: what it asks for, and what it brings."""
 
+from typing import Any
+
 import pytest
 
 from orion.crds.share import GPUShare
@@ -15,6 +17,15 @@ def test_its_own_test_asks_for_a_slot_that_there_is(slots: dict[str, int], prior
     pod = chart.one(chart.objects({"nodeConfiguration": {"slots": slots}}), "Pod", "orion-test-slot")
     assert pod["metadata"]["annotations"]["orion/priority"] == priority
     assert f"orion.gpu/{priority}" in pod["spec"]["containers"][0]["resources"]["limits"]
+
+
+@pytest.mark.parametrize(
+    ("by_gpu", "priority"), [([{"gpu": "0", "hp": 1}], "hp"), ([{"gpu": "0", "hp": 1}, {"gpu": "1", "be": 2}], "be")]
+)
+def test_its_own_test_asks_for_a_slot_that_some_gpu_has(by_gpu: list[dict[str, Any]], priority: str) -> None:
+    configuration = {"slots": {"hp": 0, "be": 0}, "slotsByGPU": by_gpu}
+    pod = chart.one(chart.objects({"nodeConfiguration": configuration}), "Pod", "orion-test-slot")
+    assert pod["metadata"]["annotations"]["orion/priority"] == priority
 
 
 def test_its_logs_are_there_when_it_has_passed() -> None:

@@ -1,9 +1,11 @@
-"""`orion explain pod`: from files, without a cluster."""
+"""`orion explain pod`: from files, without a cluster; and what it says where one cannot be asked."""
 
 import json
 import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,9 @@ SHARE = {
 }  # fmt: skip
 
 
-def explain(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def explain(*arguments: str | Path, kubeconfig: Path = Path("/nowhere")) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "orion.cli", "explain", "pod", *map(str, arguments)]
-    environment = {**os.environ, "KUBECONFIG": "/nowhere", "HOME": "/nowhere"}
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": "/nowhere", "no_proxy": "127.0.0.1"}
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
 
 
@@ -106,16 +108,44 @@ def test_files_that_hold_no_pod(tmp_path: Path, text: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
+class _Proxy(BaseHTTPRequestHandler):
+    """Answers in the API server's place."""
+
+    def do_GET(self) -> None:
+        self.send_response(502)
+        self.end_headers()
+        self.wfile.write(b"<html>\nno API server behind this\n</html>")
+
+    def log_message(self, *_: object) -> None:
+        """Keep the test's output clean."""
+
+
+def test_what_a_proxy_says_is_one_sentence(tmp_path: Path) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Proxy) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        done = explain("some", kubeconfig=_kubeconfig(tmp_path, f"http://127.0.0.1:{proxy.server_port}"))
+        proxy.shutdown()
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "pod some in namespace default cannot be read: " in done.stderr
+    assert "no API server behind this" in done.stderr
+
+
+def _kubeconfig(folder: Path, server: str) -> Path:
+    path = folder / "kubeconfig"
+    entries = {"clusters": [{"name": "c", "cluster": {"server": server}}]}
+    entries |= {"contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]}
+    path.write_text(json.dumps({**entries, "current-context": "c", "users": [{"name": "c", "user": {}}]}))
+    return path
+
+
 def test_a_webhook_without_cluster_or_certificate_is_one_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "orion.cli", "webhook", "--certificates", str(tmp_path), "--kubeconfig"]
     done = subprocess.run([*command, "/nowhere"], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "no API server is known" in done.stderr
-    kubeconfig = tmp_path / "kubeconfig"
-    entries = {"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}]}
-    entries |= {"contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]}
-    kubeconfig.write_text(json.dumps({**entries, "current-context": "c", "users": [{"name": "c", "user": {}}]}))
-    done = subprocess.run([*command, str(kubeconfig)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [*command, str(_kubeconfig(tmp_path, "http://127.0.0.1:9"))], capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "tls.crt cannot be read" in done.stderr
 

@@ -20,6 +20,7 @@ from orion.operator.reconciler import serving
         (["agent", "--recovery-seconds", "-1"], "--recovery-seconds cannot be -1.0: it must be greater"),
         (["device-plugin", "--metrics-address", "x"], "--metrics-address cannot be 'x': it must match"),
         (["operator", "--lease-name", "A B"], "--lease-name cannot be 'A B'"),
+        (["operator", "--namespace", "ok", "--namespace", "A B"], "--namespace cannot be 'A B'"),
         (["operator", "--certificates", "operator", "--webhook-service", "A B"], "--webhook-service cannot be 'A B'"),
         (["operator", "--certificates", "operator", "--webhook-secret", "/"], "--webhook-secret cannot be '/'"),
         (["operator", "--certificates", "operator", "--webhook-namespace", "-"], "--webhook-namespace cannot be '-'"),

@@ -82,6 +82,7 @@ def test_arrivals(tmp_path: Path) -> None:
         ([client(model_name="mobilenetv2", train=True)], "cannot be trained here; bert, gpt, resnet50 can"),
         ([client(num_iters=10)], "greater than 10"),
         ([client(batchsize=0)], "client 0.args.batchsize: "),
+        ([client(rps=1e-310)], "rps 1e-310 is none: give 1e-06 or more, or 0"),
         ([client(input_file="none.json")], "none.json cannot be read"),
         ([], "at least 1"),
         ([client()] * 13, "at most 12"),

@@ -9,6 +9,7 @@
 #define CONTROLS_AT_FIRST 16u
 #define CONTROL_ONE_IN_AT_FIRST 4u
 #define CONTROL_ONE_IN 12u
+#define TRY_ONE_IN 24u                         /* where the least overlap has been too much */
 #define SLICE_NS (200 * ORION_MILLISECOND)
 #define ENDLESS_NS (2 * ORION_SECOND)          /* a period this long is cut into slices ... */
 #define ENDLESS_OF_TYPICAL 20u                 /* ... unless periods usually are long */
@@ -45,6 +46,7 @@ static void adjust(struct orion_board *board, struct orion_budget *budget)
     /* Beyond the longest period a larger age changes nothing now, and would take long to come down from. */
     if (allowed > budget->longest_ns) allowed = budget->longest_ns;
     budget->overlap_ns = allowed < OVERLAP_LEAST_NS ? OVERLAP_LEAST_NS : allowed;
+    budget->too_dear = over > room && budget->overlap_ns == OVERLAP_LEAST_NS;
 }
 
 static void finish_period(struct orion_board *board, struct orion_budget *budget)
@@ -64,6 +66,7 @@ static void finish_period(struct orion_board *board, struct orion_budget *budget
 static bool draw_control(struct orion_budget *budget)
 {
     budget->random = budget->random * 1664525u + 1013904223u;
+    if (budget->too_dear) return (budget->random >> 16) % TRY_ONE_IN != 0;
     uint32_t one_in = budget->control.periods < CONTROLS_AT_FIRST ? CONTROL_ONE_IN_AT_FIRST : CONTROL_ONE_IN;
     return (budget->random >> 16) % one_in == 0;
 }
@@ -104,6 +107,7 @@ void orion_budget_opened(struct orion_board *board, uint64_t now, uint64_t work)
         budget->open = false;
         budget->control = budget->overlapped = (struct orion_budget_sum){0};
         budget->overlap_ns = 0;
+        budget->too_dear = false;
         atomic_store_explicit(&board->busy->overlap_until_ns, 0, memory_order_relaxed);
     }
     give(budget);

@@ -7,9 +7,11 @@
  *
  * Feedback: some periods are control periods, without overlap. The time that the same amount of work (launches) takes in
  * the others, over that in the control periods, is the slowdown; the age up to which overlap is allowed grows while it is
- * under the budget and shrinks, faster, while it is over. A period that never ends (training, a saturated server) is cut
- * into slices that count as periods. Refused: comparing periods' lengths, which queueing changes more than overlap does;
- * asking the agent to do it, which sees hp's periods a hundred milliseconds late. */
+ * under the budget and shrinks, faster, while it is over. Where the least is too much, as beside kernels of which one costs
+ * more than the budget, all periods but one in two dozen, which tries again, are control periods. A period that never ends
+ * (training, a saturated server) is cut into slices that count as periods. Refused: comparing periods' lengths, which
+ * queueing changes more than overlap does; asking the agent to do it, which sees hp's periods a hundred milliseconds late.
+ */
 #ifndef ORION_BUDGET_H
 #define ORION_BUDGET_H
 
@@ -25,6 +27,7 @@ struct orion_budget {
     _Atomic uint32_t turn;             /* taken for what follows; who cannot have it at once leaves the period uncounted */
     struct orion_budget_sum control, overlapped;
     bool is_control, open;             /* the period under way */
+    bool too_dear;                     /* even the least overlap exceeds the budget */
     uint64_t busy_ns, work;            /* of the period under way, its closed parts */
     uint64_t began_ns;                 /* of the period under way, or of its slice */
     uint64_t part_began_ns, part_began_work; /* of the part that is being measured */
