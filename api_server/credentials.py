@@ -1,21 +1,27 @@
 """Finds the way to the API server: a kubeconfig that is named, else the pod's service account, else $KUBECONFIG.
 
-A kubeconfig that logs in by a program is refused: what runs here runs as a service, where there is nobody to log in.
+Users of a kubeconfig log in by a token, a certificate, or a program that gives them one. Their `auth-provider` is
+refused: Kubernetes itself has given it up.
 """
 
 import base64
 import os
 import ssl
-import tempfile
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
+from pydantic import ValidationError
 
-from orion.api_server.access import Access
+from orion.api_server.access import Access, load_pair
+from orion.api_server.credential_programs import CredentialProgram
+from orion.api_server.exec_credentials import ProgramEntry
+from orion.api_server.kubeconfigs import Entry, Kubeconfigs, Unusable
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_FOR_PROGRAMS = "client.authentication.k8s.io/exec"
+""" The extension of a cluster that is there for its users' programs. """
 
 
 class NoCluster(Exception):
@@ -50,69 +56,75 @@ def _in_cluster() -> Access:
 
 
 def _read_kubeconfig(files: Sequence[Path]) -> Access:
-    """Return what the current context says; of several files the first that names something counts, as for kubectl."""
-    there = [file for file in files if file.exists()] or files[:1]
-    told = " and ".join(map(str, there))
     try:
-        return _of_context([(file.parent, yaml.safe_load(file.read_text())) for file in there])
-    except _ByProgram as error:
-        raise NoCluster(
-            f"{told} logs in by a program ({error}), which is not supported here; use one with a token or certificate"
-        ) from error
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, ssl.SSLError) as error:
-        raise NoCluster(f"{told} is no kubeconfig that can be used here ({error!r})") from error
-    except OSError as error:
-        raise NoCluster(f"no API server is known: {error.filename} cannot be read ({error.strerror})") from error
+        return _of_context(Kubeconfigs(files))
+    except Unusable as error:
+        raise NoCluster(str(error)) from error
 
 
-class _ByProgram(Exception):
-    """A user logs in by a program; the text is the field that says so."""
-
-
-_Config = tuple[Path, Mapping[str, Any]]
-""" A kubeconfig, and the folder that its relative paths begin at. """
-
-
-def _of_context(configs: Sequence[_Config]) -> Access:
-    current = next((config["current-context"] for _, config in configs if config.get("current-context")), "")
-    _, context = _named(configs, "context", current)
-    place, cluster = _named(configs, "cluster", context["cluster"])
-    folder, user = _named(configs, "user", context["user"])
-    for field in ("exec", "auth-provider"):
-        if field in user:
-            raise _ByProgram(field)
+def _of_context(configs: Kubeconfigs) -> Access:
+    context = configs.current()
+    cluster = configs.named("cluster", context.needed("cluster"), context)
+    user = configs.named("user", context.needed("user"), context)
+    server, token, token_file = cluster.needed("server").rstrip("/"), user.text("token"), user.text("tokenFile")
     return Access(
-        cluster["server"].rstrip("/"),
-        _tls(place, cluster, folder, user) if cluster["server"].startswith("https:") else None,
-        token=user.get("token", ""),
-        token_file=folder / user["tokenFile"] if user.get("tokenFile") else None,
-        proxy=cluster.get("proxy-url"),
+        server,
+        _tls(cluster, user) if server.startswith("https:") else None,
+        token=token,
+        token_file=user.file.parent / token_file if token_file else None,
+        proxy=cluster.text("proxy-url") or None,
+        log_in=None if token or token_file else _program(cluster, user),
     )
 
 
-def _named(configs: Sequence[_Config], what: str, name: str) -> tuple[Path, Mapping[str, Any]]:
-    for folder, config in configs:
-        for entry in config.get(f"{what}s") or ():
-            if entry["name"] == name:
-                return folder, entry.get(what) or {}
-    raise KeyError(f"{what} {name}")
-
-
-def _tls(place: Path, cluster: Mapping[str, Any], folder: Path, user: Mapping[str, Any]) -> ssl.SSLContext:
-    authority = _content(place, cluster, "certificate-authority")
-    context = ssl.create_default_context(cadata=authority.decode() if authority else None)
-    if cluster.get("insecure-skip-tls-verify"):
+def _tls(cluster: Entry, user: Entry) -> ssl.SSLContext:
+    authority = cluster.content("certificate-authority")
+    try:
+        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+    except (ssl.SSLError, ValueError) as error:
+        raise Unusable(f"certificate-authority of {cluster} is no certificate in PEM") from error
+    if cluster.fields.get("insecure-skip-tls-verify"):
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    certificate, key = _content(folder, user, "client-certificate"), _content(folder, user, "client-key")
-    if certificate and key:
-        with tempfile.NamedTemporaryFile(prefix="orion-") as both:  # OpenSSL reads files; this one is gone at once
-            both.write(certificate + b"\n" + key)
-            both.flush()
-            context.load_cert_chain(both.name)
+    certificate, key = user.content("client-certificate"), user.content("client-key")
+    if bool(certificate) != bool(key):
+        raise Unusable(f"{user} has only one of client-certificate and client-key")
+    if certificate:
+        try:
+            load_pair(context, certificate, key)
+        except ssl.SSLError as error:
+            raise Unusable(f"client-certificate and client-key of {user} are no pair in PEM") from error
     return context
 
 
-def _content(folder: Path, entry: Mapping[str, Any], name: str) -> bytes | None:
-    if f"{name}-data" in entry:
-        return base64.b64decode(entry[f"{name}-data"])
-    return (folder / entry[name]).read_bytes() if name in entry else None
+def _program(cluster: Entry, user: Entry) -> CredentialProgram | None:
+    if "auth-provider" in user.fields:
+        raise Unusable(
+            f"{user} logs in by an auth-provider, which Kubernetes does not know any more: write the kubeconfig "
+            "anew by the command that made it"
+        )
+    if not user.fields.get("exec"):
+        return None
+    try:
+        entry = ProgramEntry.model_validate(user.fields["exec"])
+    except ValidationError as error:
+        place = ".".join(map(str, ("exec", *error.errors()[0]["loc"])))
+        raise Unusable(
+            f"{place} of {user} cannot be used here: write the kubeconfig anew by the command that made it"
+        ) from error
+    terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+    if entry.interactive_mode == "Always" and not terminal:
+        raise Unusable(f"{entry.command}, which logs in {user}, asks for a terminal (interactiveMode): run this in one")
+    told = _cluster_info(cluster) if entry.provide_cluster_info else None
+    return CredentialProgram(entry, str(user), user.file.parent, told, terminal)
+
+
+def _cluster_info(cluster: Entry) -> dict[str, Any]:
+    """Return what a program is told of its cluster: the kubeconfig's fields, the authority always in place."""
+    copied = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression")
+    info = {field: cluster.fields[field] for field in copied if cluster.fields.get(field)}
+    if authority := cluster.content("certificate-authority"):
+        info["certificate-authority-data"] = base64.b64encode(authority).decode()
+    for each in cluster.fields.get("extensions") or ():
+        if isinstance(each, dict) and each.get("name") == _FOR_PROGRAMS:
+            info["config"] = each.get("extension")
+    return info

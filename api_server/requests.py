@@ -1,7 +1,8 @@
 """Requests to the API server, and which answers mean trying again.
 
 An answer 429 or 5xx is tried again, after as long as the server says (Retry-After); all else is the caller's. One gate
-bounds how many requests are under way; watches, which last, are outside of it.
+bounds how many requests are under way; watches, which last, are outside of it. A program that never logged us in raises
+NoCluster from any request: there is nothing to be tried again, or to go on with.
 """
 
 import asyncio
@@ -12,6 +13,8 @@ from typing import Any
 import aiohttp
 
 from orion.api_server.access import Access
+from orion.api_server.credentials import NoCluster
+from orion.api_server.exec_credentials import LogInFailed
 from orion.api_server.metrics import RequestMetrics
 
 JSON = "application/json"
@@ -65,6 +68,9 @@ class ApiServer:
         self._metrics = metrics or RequestMetrics()
         self._gate = asyncio.Semaphore(concurrency)
         self._timeout = aiohttp.ClientTimeout(total=attempt_s)
+        if access.log_in is not None:  # which runs within a request, and more slowly than any answer comes
+            total = attempt_s + access.log_in.limit_s
+            self._timeout = aiohttp.ClientTimeout(total=total, connect=attempt_s, sock_read=attempt_s)
         self._session: aiohttp.ClientSession | None = None
 
     async def get(self, path: str, accept: str = JSON, **query: str) -> dict[str, Any]:
@@ -144,6 +150,8 @@ class ApiServer:
                     for line in lines:
                         if line:
                             yield json.loads(line)
+        except LogInFailed as error:
+            raise self._without(error) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ApiError(0, f"{what}: {str(error) or type(error).__name__}") from error
 
@@ -156,6 +164,10 @@ class ApiServer:
         if self._session is None:
             self._session = self._access.session(self._program)
         return self._session
+
+    def _without(self, error: LogInFailed) -> Exception:
+        """Return what a failed log-in is: an API server out of reach for now, or one that there never was a way to."""
+        return ApiError(0, str(error)) if self._access.logged_in else NoCluster(str(error))
 
     async def _request(
         self, method: str, path: str, body: Mapping[str, Any] | None, headers: dict[str, str], query: dict[str, str]
@@ -187,6 +199,8 @@ class ApiServer:
                 ) as response,
             ):
                 return response.status, _wait(response), await response.text()
+        except LogInFailed as error:
+            raise self._without(error) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ApiError(0, f"{method} {path}: {str(error) or type(error).__name__}") from error
 

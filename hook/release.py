@@ -31,7 +31,7 @@ def command(output: Path, architecture: str) -> list[str]:
         *("-ftls-model=initial-exec", "-fno-stack-protector", "-fno-sanitize=all", "-D_GNU_SOURCE"),
         *(f'-DORION_VERSION="{version}"', f"-I{source}", f"-I{HERE / 'include'}"),
         *("-isystem", str(cuda_header.find().parent)),
-        *map(str, sorted([*source.glob("*.c"), *(source / "generated").glob("*.c")])),
+        *map(str, sorted(source.rglob("*.c"))),
         f"-Wl,--version-script={source / 'exports.map'},-z,nodelete,-z,now,-z,relro,-s",
         *("-ldl", "-lpthread", "-o", str(output)),
     ]

@@ -2,7 +2,8 @@
 
 import base64
 import json
-from collections.abc import AsyncIterator, Callable
+import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -122,10 +123,8 @@ def test_certificates_by_file_and_in_place(tmp_path: Path) -> None:
     by_file = {"client-certificate": "client.crt", "client-key": "client.key"}
     there = {"server": "https://127.0.0.1:9", "certificate-authority": str(authority)}
     assert find_access(kubeconfig(tmp_path / "k", by_file, **there)).tls is not None
-    in_place = {
-        f"{name}-data": base64.b64encode((tmp_path / file).read_bytes()).decode() for name, file in by_file.items()
-    }
-    there = {**there, "certificate-authority-data": base64.b64encode(authority.read_bytes()).decode()}
+    in_place = {f"{name}-data": inline(tmp_path / file) for name, file in by_file.items()}
+    there = {**there, "certificate-authority-data": inline(authority)}
     assert find_access(kubeconfig(tmp_path / "k", in_place, **there)).tls is not None
 
 
@@ -153,38 +152,93 @@ def test_in_a_pod_its_account_counts_before_the_environment_and_after_a_named_fi
     assert find_access(tmp_path / "k").url == "http://127.0.0.1:9"
 
 
-def _exec(path: Path) -> None:
-    kubeconfig(path, {"exec": {"command": "cloud-login"}})
-
-
-def _no_user(path: Path) -> None:
-    kubeconfig(path, {})
-    path.write_text(path.read_text().replace('"name": "u"', '"name": "somebody"'))
+IN_TLS = {"server": "https://x"}
+PAIR = {"client-certificate-data": "QQ==", "client-key-data": "QQ=="}
+NOT_USABLE = "K is no kubeconfig that can be used here: "
 
 
 @pytest.mark.parametrize(
-    ("write", "sentence"),
+    ("user", "cluster", "sentence"),
     [
-        (lambda path: None, "no API server is known: .*k cannot be read"),
-        (lambda path: path.write_text(""), "no kubeconfig that can be used here"),
-        (lambda path: path.write_text("[}"), "no kubeconfig that can be used here"),
-        (_exec, r"logs in by a program \(exec\), which is not supported here; use one with a token or certificate"),
-        (_no_user, "user u"),
+        ({}, {"server": ""}, "cluster c in K has no server"),
+        ({}, {"server": 1}, "server of cluster c in K is no text"),
         (
-            lambda path: kubeconfig(path, {}, server="https://x", **{"certificate-authority-data": "QQ=="}),
-            "no kubeconfig that can be used here",
+            {},
+            {**IN_TLS, "certificate-authority-data": "Q!"},
+            "certificate-authority-data of cluster c in K is no base64",
         ),
         (
-            lambda path: kubeconfig(path, {}, server="https://x", **{"certificate-authority": "gone.crt"}),
-            "gone.crt cannot be read",
+            {},
+            {**IN_TLS, "certificate-authority-data": "QQ=="},
+            "certificate-authority of cluster c in K is no certificate in PEM",
+        ),
+        (
+            {},
+            {**IN_TLS, "certificate-authority": "gone.crt"},
+            "certificate-authority of cluster c in K names a file that cannot be read: F/gone.crt "
+            "(No such file or directory)",
+        ),
+        (
+            {"client-certificate": "gone.crt"},
+            IN_TLS,
+            "client-certificate of user u in K names a file that cannot be read: F/gone.crt "
+            "(No such file or directory)",
+        ),
+        ({"client-key-data": "Q"}, IN_TLS, "client-key-data of user u in K is no base64"),
+        ({"client-key-data": "QQ=="}, IN_TLS, "user u in K has only one of client-certificate and client-key"),
+        (PAIR, IN_TLS, "client-certificate and client-key of user u in K are no pair in PEM"),
+        ({"token": ["t"]}, {}, "token of user u in K is no text"),
+        (
+            {"auth-provider": {"name": "gcp"}},
+            {},
+            "user u in K logs in by an auth-provider, which Kubernetes does not know any more: write the kubeconfig "
+            "anew by the command that made it",
         ),
     ],
-    ids=["absent", "empty", "no YAML", "exec", "no user", "bad authority", "no authority"],
 )
-def test_what_cannot_be_used_is_said_in_a_sentence(tmp_path: Path, write: Callable[[Path], Any], sentence: str) -> None:
-    write(tmp_path / "k")
-    with pytest.raises(NoCluster, match=sentence):
-        find_access(tmp_path / "k")
+def test_an_entry_that_cannot_be_used_is_said_with_its_file(
+    tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], sentence: str
+) -> None:
+    said_of(kubeconfig(tmp_path / "k", user, **cluster), sentence)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            None,
+            "no API server is known: K cannot be read (No such file or directory); name a kubeconfig with --kubeconfig "
+            "or $KUBECONFIG",
+        ),
+        ("", NOT_USABLE + "it has no lists of clusters, contexts and users"),
+        ("[}", NOT_USABLE + "it is no YAML (line 1, column 2)"),
+        ("\0", NOT_USABLE + "it is no YAML"),
+        ("users: u", NOT_USABLE + "it has no lists of clusters, contexts and users"),
+        ("users: []", "K names no current context: choose one with `kubectl config use-context`"),
+        ("current-context: x", "K has no context x, which current-context names"),
+        ("{current-context: x, contexts: [1, {name: x}]}", "context x in K has no cluster"),
+        ("{current-context: x, contexts: [{name: x, context: [1]}]}", "context x in K has no fields"),
+        (
+            "{current-context: x, contexts: [{name: x, context: {cluster: c}}]}",
+            "K has no cluster c, which context x in K names",
+        ),
+        (
+            "{current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}], clusters: [{name: c}]}",
+            "K has no user u, which context x in K names",
+        ),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_said(tmp_path: Path, text: str | None, sentence: str) -> None:
+    if text is not None:
+        (tmp_path / "k").write_text(text)
+    said_of(tmp_path / "k", sentence)
+
+
+def said_of(file: Path, sentence: str) -> None:
+    """Expect a sentence about a kubeconfig, which is K in it, and its folder F."""
+    with pytest.raises(NoCluster) as error:
+        find_access(file)
+    assert str(error.value) == re.sub(r"\bK\b", str(file), re.sub(r"\bF\b", str(file.parent), sentence))
 
 
 def test_a_pod_without_an_account_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

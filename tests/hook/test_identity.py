@@ -11,7 +11,7 @@ SOURCES = Path(__file__).parents[2] / "hook" / "src"
 PROGRAM = r"""
 #include <stdio.h>
 #include <stdlib.h>
-#include "identity.h"
+#include "learning/identity.h"
 int main(void)
 {
     static char name[20000];

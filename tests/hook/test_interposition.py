@@ -107,7 +107,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
     driver = compile_c(folder / "libcuda.so.1", "-shared", "-Wl,-soname,libcuda.so.1,-Bsymbolic", folder / "stub.c")
     (folder / "static.c").write_text('#include <stdio.h>\nint main(void) { puts("static\\tfine\\t-"); return 0; }\n')
     test, source = HOOK / "test", HOOK / "src"
-    sources: list[Path] = [*source.glob("*.c"), *(source / "generated").glob("*.c")]
+    sources = sorted(source.rglob("*.c"))
     included: list[str | Path] = [
         f"-I{source}",
         f"-I{HOOK / 'include'}",

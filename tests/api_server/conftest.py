@@ -1,0 +1,23 @@
+"""What tests of programs that log in share."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.api_server.log_in_program import Guarded, Plugin
+from tests.operator.scripted_api import ScriptedApi
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Plugin:
+    return Plugin(tmp_path)
+
+
+@pytest.fixture
+async def guarded(plugin: Plugin) -> AsyncIterator[Guarded]:
+    script = await ScriptedApi().start()
+    found = Guarded(script, plugin)
+    yield found
+    await found.close()
+    await script.stop()
