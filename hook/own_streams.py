@@ -1,6 +1,7 @@
-"""The part of a wrapper that gives a thread's client its own stream in the place of a default one (src/redirect.h).
+"""The part of a wrapper that gives a thread's client its own stream in the place of a default one.
 
-For a thread that is bound to no client each of these costs the wrapper one thread-local load.
+See `src/threads/redirect.h`. For a thread that is bound to no client each of these costs the wrapper one thread-local
+load.
 """
 
 from orion.hook.cuda_header import Function
