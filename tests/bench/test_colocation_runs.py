@@ -15,35 +15,18 @@ from typing import Any
 import pytest
 import yaml
 
-from orion.bench.colocation import gpus, measure, measurement, mps, results, runner, shared_gpu
+from orion.bench.colocation import gpus, measurement, mps, results, runner, shared_gpu
 from orion.bench.colocation import scenario as scenarios
 from orion.bench.colocation.plan import PlannedRun
 from orion.bench.workers import crew
+from tests.bench.small_scenario import BE, HP, PAIR, measured, scenario
 
 SMOKE = Path(scenarios.__file__).resolve().parent.parent / "scenarios" / "smoke.yaml"
-QUICK = {"rounds": 1, "requests": 40, "lead_seconds": 0.1, "closed_loop_seconds": 0.4, "be_alone_seconds": 0.4}
-HP = {"workload": "simulated-inference", "options": {"kernel_us": 500, "kernels": 8}}
-BE = {"workload": "simulated-training"}
-PAIR = "runs/simulated-inference-kernel-us-500-kernels-8-poisson-0.3/0"
-
-
-def scenario(folder: Path, systems: list[str], defined: dict[str, Any] | None = None, **changes: Any) -> Path:
-    experiment = {"hp": HP, "arrivals": {"kind": "poisson", "load": 0.3}, "be": [BE], "systems": systems}
-    experiment |= {name: changes.pop(name) for name in ("hp", "arrivals", "be") if name in changes}
-    path = folder / "scenario.yaml"
-    path.write_text(yaml.safe_dump({
-        "name": "tried", **QUICK, **changes, "systems": defined or {}, "experiments": [experiment],
-    }))  # fmt: skip
-    return path
 
 
 def read(path: Path) -> dict[str, Any]:
     run: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
     return run
-
-
-def measured(path: Path, output: Path, **options: Any) -> int:
-    return measure.run(measure.Options(path, output, simulated=True, **options))
 
 
 @pytest.mark.timeout(200)
@@ -276,72 +259,6 @@ def test_a_rate_above_capacity_fails_with_both_figures(tmp_path: Path, capsys: p
     path = scenario(tmp_path, ["timeslice"], arrivals={"kind": "poisson", "rate": 10_000})
     assert measured(path, tmp_path / "out") == 1
     assert "hp is asked for 10000.0 requests/s and can serve" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("changes", "options", "said"),
-    [
-        ({"hp": {"workload": "resnet51"}}, {}, "there is no workload 'resnet51'; there are resnet50-inference"),
-        ({"be": [{"workload": "gemm", "options": {"szie": 1}}]}, {}, "gemm has no option 'szie'"),
-        ({}, {"only": "nothing"}, "--only nothing matches no run"),
-        ({}, {"gpus": "GPU-1"}, "--gpus GPU-1: simulated GPUs are numbers"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_anything_starts(
-    changes: dict[str, Any], options: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert measured(scenario(tmp_path, ["timeslice"], **changes), tmp_path / "out", **options) == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert told.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_unknown_policy_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = scenario(tmp_path, ["best"], {"best": {"kind": "orion", "policy": "best"}})
-    assert measured(path, tmp_path / "out") == 2
-    assert "systems.best.policy: there is no policy 'best'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"minimum_share": 0.7}, "systems.mine.minimum_share: it must be less than or equal to 0.5, not 0.7"),
-        ({"window_us": 9}, "systems.mine.window_us: it must be greater than or equal to 50, not 9"),
-        ({"linger_floor_us": 9000}, "systems.mine: linger_floor_us 9000 must not exceed linger_ceiling_us 2000"),
-    ],
-)
-def test_what_the_agent_would_refuse_is_refused_before_anything_starts(
-    fields: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = scenario(tmp_path, ["mine"], {"mine": {"kind": "orion", "policy": "orion", **fields}})
-    assert measured(path, tmp_path / "out") == 2
-    assert capsys.readouterr().err == f"orion bench: {said}\n"
-
-
-def test_where_no_gpu_can_be_found_it_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    options = measure.Options(scenario(tmp_path, ["timeslice"]), tmp_path / "out")
-    assert measure.run(options) == 2
-    assert "--simulated runs without one" in capsys.readouterr().err
-
-
-def test_another_scenario_does_not_mix_into_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = scenario(tmp_path, ["timeslice"])
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "scenario.yaml").write_text(scenarios.write(scenarios.read(path).resolved(tmp_path)))
-    assert measured(path, tmp_path / "out", rounds=2) == 2
-    assert "is not the scenario that is asked for now" in capsys.readouterr().err
-
-
-def test_a_plan_is_shown_without_starting_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert measured(scenario(tmp_path, ["timeslice"]), tmp_path / "out", dry_run=True, as_json=True) == 0
-    plan = json.loads(capsys.readouterr().out)
-    assert f"{PAIR}/simulated-training/timeslice.json.gz" in plan["runs"]
-    assert plan["seconds_by_gpus"]["1"] >= plan["seconds_by_gpus"]["4"] > 0
-    assert not (tmp_path / "out").exists()
 
 
 def children(process_id: int) -> set[int]:

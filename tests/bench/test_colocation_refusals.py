@@ -1,0 +1,78 @@
+"""What `orion bench colocation` refuses before anything starts, in a sentence; and the plan, which starts nothing."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orion.bench.colocation import measure
+from orion.bench.colocation import scenario as scenarios
+from tests.bench.small_scenario import PAIR, measured, scenario
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "said"),
+    [
+        ({"hp": {"workload": "resnet51"}}, {}, "there is no workload 'resnet51'; there are resnet50-inference"),
+        ({"be": [{"workload": "gemm", "options": {"szie": 1}}]}, {}, "gemm has no option 'szie'"),
+        ({}, {"only": "nothing"}, "--only nothing matches no run"),
+        ({}, {"gpus": "GPU-1"}, "--gpus GPU-1: simulated GPUs are numbers"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_starts(
+    changes: dict[str, Any], options: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert measured(scenario(tmp_path, ["timeslice"], **changes), tmp_path / "out", **options) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_policy_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = scenario(tmp_path, ["best"], {"best": {"kind": "orion", "policy": "best"}})
+    assert measured(path, tmp_path / "out") == 2
+    assert "systems.best.policy: there is no policy 'best'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"minimum_share": 0.7}, "systems.mine.minimum_share: it must be less than or equal to 0.5, not 0.7"),
+        ({"window_us": 9}, "systems.mine.window_us: it must be greater than or equal to 50, not 9"),
+        ({"linger_floor_us": 9000}, "systems.mine: linger_floor_us 9000 must not exceed linger_ceiling_us 2000"),
+    ],
+)
+def test_what_the_agent_would_refuse_is_refused_before_anything_starts(
+    fields: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = scenario(tmp_path, ["mine"], {"mine": {"kind": "orion", "policy": "orion", **fields}})
+    assert measured(path, tmp_path / "out") == 2
+    assert capsys.readouterr().err == f"orion bench: {said}\n"
+
+
+def test_where_no_gpu_can_be_found_it_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    options = measure.Options(scenario(tmp_path, ["timeslice"]), tmp_path / "out")
+    assert measure.run(options) == 2
+    assert "--simulated runs without one" in capsys.readouterr().err
+
+
+def test_another_scenario_does_not_mix_into_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = scenario(tmp_path, ["timeslice"])
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "scenario.yaml").write_text(scenarios.write(scenarios.read(path).resolved(tmp_path)))
+    assert measured(path, tmp_path / "out", rounds=2) == 2
+    assert "is not the scenario that is asked for now" in capsys.readouterr().err
+
+
+def test_a_plan_is_shown_without_starting_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert measured(scenario(tmp_path, ["timeslice"]), tmp_path / "out", dry_run=True, as_json=True) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert f"{PAIR}/simulated-training/timeslice.json.gz" in plan["runs"]
+    assert plan["seconds_by_gpus"]["1"] >= plan["seconds_by_gpus"]["4"] > 0
+    assert not (tmp_path / "out").exists()
