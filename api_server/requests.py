@@ -82,7 +82,7 @@ class ApiServer:
         return await self._request("GET", path, None, {"Accept": accept}, query)
 
     async def pages(self, path: str, accept: str = JSON, **query: str) -> AsyncIterator[dict[str, Any]]:
-        """Yield a list page by page, all as of one version of the store.
+        """Yield a list page by page, all as of one version of the store; each has its `items`, which may be none.
 
         Raises:
             ApiError: it was refused, or nothing answered; 410: this list is too old to be gone on with.
@@ -90,6 +90,7 @@ class ApiServer:
         more: dict[str, str] = {}
         while True:
             page = await self.get(path, accept, limit=str(PAGE), **query, **more)
+            page["items"] = page.get("items") or []  # null where there are none and only metadata were asked for
             yield page
             if not page["metadata"].get("continue"):
                 return

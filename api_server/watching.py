@@ -124,7 +124,7 @@ class Watched(Generic[T, G]):
         seen: dict[tuple[str, str], object] = {}
         version = ""
         async for page in self._server.pages(self._path, **self._query):
-            for plain in page.get("items") or ():
+            for plain in page["items"]:
                 self._take(plain, objects, seen)
             version = page["metadata"]["resourceVersion"]
         self._objects, self._seen, self._version = objects, seen, version

@@ -117,11 +117,7 @@ def _check(run: PlannedRun, simulated: bool) -> None:
     try:
         PolicySettings.model_validate(run.spec.policy_fields())
     except ValidationError as error:
-        first = error.errors()[0]
-        field, told = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
-        given = f", not {first['input']!r}" if field else ""
-        where = f"systems.{run.system}{'.' * bool(field)}{field}"
-        raise ScenarioError(f"{where}: {told.replace('Input should be', 'it must be')}{given}") from error
+        raise ScenarioError(scenarios.first_fault(error, ("systems", run.system))) from error
     hook.library()
 
 

@@ -3,7 +3,6 @@
 The runs are compressed already. Equal folders give equal files: names are sorted, owners and times left out.
 """
 
-import contextlib
 import gzip
 import io
 import os
@@ -53,13 +52,10 @@ def unpack(file: Path, folder: Path) -> None:
     Raises:
         PackingError: It is no such file, or the folder holds something.
     """
-    with contextlib.suppress(OSError):
-        if not tarfile.is_tarfile(file):
-            raise PackingError(f"{file} is nothing that `orion bench pack` wrote: it is no archive")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise PackingError(f"{folder} is there already: give an empty folder with --output")
     try:
         with tarfile.open(file) as archive:
+            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+                raise PackingError(f"{folder} is there already: give an empty folder with --output")
             archive.extractall(folder, filter="data")
     except (OSError, EOFError, tarfile.TarError) as error:
         raise PackingError(f"{file} is nothing that `orion bench pack` wrote: {error}") from error

@@ -204,7 +204,7 @@ def _inlined(arrivals: Arrivals, folder: Path, number: int) -> Arrivals:
         rest = arrivals.model_dump(exclude={"file", "values", "gaps"})
         return Trace.model_validate({**rest, "gaps": gaps})
     except ValidationError as error:
-        raise ScenarioError(f"{where}: {path}: {_first(error)} (values: {arrivals.values})") from error
+        raise ScenarioError(f"{where}: {path}: {first_fault(error)} (values: {arrivals.values})") from error
 
 
 def read(path: Path) -> Scenario:
@@ -224,16 +224,22 @@ def read(path: Path) -> Scenario:
     try:
         return Scenario.model_validate(fields)
     except ValidationError as error:
-        raise ScenarioError(f"{path}: {_first(error)}") from error
+        raise ScenarioError(f"{path}: {first_fault(error)}") from error
 
 
-def _first(error: ValidationError) -> str:
-    """Say what is wrong first, by the field's path as it stands in the file."""
+def first_fault(error: ValidationError, within: tuple[str, ...] = ()) -> str:
+    """Say what is wrong first, by the field's path as it stands in the file.
+
+    Args:
+        error: of the whole file, or of a part of it.
+        within: the path of that part.
+    """
     first = error.errors()[0]
+    path = (*within, *first["loc"])
     kinds = {"alone", "timeslice", "mps", "orion", "plain-streams", "foreign", "poisson", "uniform", "trace", "closed"}
     place = ""
-    for depth, part in enumerate(first["loc"]):
-        tag = part in kinds and depth > 0 and not (depth == 1 and first["loc"][0] == "systems")
+    for depth, part in enumerate(path):
+        tag = part in kinds and depth > 0 and not (depth == 1 and path[0] == "systems")
         place += "" if tag else f"[{part}]" if isinstance(part, int) else f".{part}"
     told = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
     if first["type"] == "extra_forbidden":

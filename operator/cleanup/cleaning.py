@@ -76,8 +76,7 @@ class Cleaning:
         """Clean every object of a list."""
         with self._refusals():
             async for page in self._server.pages(path, accept):
-                items = page.get("items") or ()  # null where there are none and only metadata were asked for
-                writes = [write for item in items if (write := clean(item)) is not None]
+                writes = [write for item in page["items"] if (write := clean(item)) is not None]
                 await asyncio.gather(*map(self._write, writes))
 
     async def _delete(self, path: str) -> None:

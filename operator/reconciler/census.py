@@ -82,7 +82,7 @@ class Census:
         for one in self._paths(path):
             query = {"fieldSelector": NOT_ENDED} if path == PODS else {}
             async for page in self._api.pages(one, METADATA_LIST, **query):
-                uids |= {item["metadata"]["uid"] for item in page.get("items") or ()}
+                uids |= {item["metadata"]["uid"] for item in page["items"]}
                 version = page["metadata"].get("resourceVersion", "")
                 versions.append(int(version) if version.isdigit() else 0)
         return _Counted(uids, min(versions))

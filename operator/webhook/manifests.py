@@ -165,7 +165,7 @@ def _marks_stay() -> dict[str, Any]:
     inside of a loop, an API server takes half a minute for it), and looped over only where they have changed.
     """
     read = {
-        "annotations": "object.metadata.?annotations.orValue({})",
+        "annotations": _ANNOTATIONS,
         "oldAnnotations": "oldObject.metadata.?annotations.orValue({})",
         "labels": "object.metadata.?labels.orValue({})",
         "oldLabels": "oldObject.metadata.?labels.orValue({})",

@@ -107,6 +107,15 @@ async def test_a_list_comes_in_pages(script: ScriptedApi, api: ApiServer) -> Non
     assert [len(page["items"]) async for page in api.pages(SHARES)] == [PAGE, PAGE, 1]
 
 
+@pytest.mark.parametrize("empty", [{"items": None}, {}])  # as API servers answer where only metadata are asked for
+async def test_a_list_of_nothing_has_no_items(script: ScriptedApi, api: ApiServer, empty: dict[str, None]) -> None:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"metadata": {}, **empty})
+
+    script.answer = answer
+    assert [page["items"] async for page in api.pages(SHARES)] == [[]]
+
+
 async def test_a_list_that_grows_too_old_between_pages_is_said(script: ScriptedApi, api: ApiServer) -> None:
     for number in range(PAGE + 1):
         script.put({"kind": "GPUShare", "metadata": {"name": f"s{number}"}})

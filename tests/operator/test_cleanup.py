@@ -146,7 +146,7 @@ class FakeServer:
         self._refuse(path)
         found = self._lists.get(path, [])
         for page in (found[:1], found[1:]):
-            yield {"items": page or None, "metadata": {}}  # as API servers answer where only metadata are asked for
+            yield {"items": page, "metadata": {}}
 
     async def get(self, path: str) -> Body:
         self._refuse(path)

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from orion.api_server.requests import ApiServer
 from orion.operator.reconciler.controller import Controller
+from orion.operator.reconciler.lease import Alone
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.records import Named
 from orion.operator.reconciler.writes import PatchNode, PatchPod, PatchShare
@@ -63,19 +64,9 @@ class FakeApi:
         return {}
 
 
-class Alone:
-    """The leader, as there is no other."""
-
-    def __init__(self) -> None:
-        self.taken = asyncio.Event()
-        self.taken.set()
-
-    def mine(self) -> bool:
-        return True
-
-
 async def work_until(api: FakeApi, condition: Callable[[], object]) -> None:
-    controller = Controller(state_of(api.cluster), cast("ApiServer", api), Alone(), Metrics(), "test")
+    metrics = Metrics()
+    controller = Controller(state_of(api.cluster), cast("ApiServer", api), Alone(metrics), metrics, "test")
     controller.begin()
     worker = asyncio.create_task(controller.work())
     async with asyncio.timeout(DEADLINE):

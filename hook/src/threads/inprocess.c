@@ -233,11 +233,8 @@ static void unbind(struct orion_process *process)
 
 EXPORTED int orion_set_client_idx(int client)
 {
-    struct orion_process *process = orion_process_started();
-    if (process == NULL) return orion_inprocess_fail("no memory for the scheduler");
-    if (client >= 0 && !orion_inprocess_runs(process)) return orion_inprocess_fail("no scheduler runs; orion_start_scheduler() starts it");
-    if (client < -1 || (client >= 0 && !orion_inprocess_has(process, client)))
-        return orion_inprocess_fail("there is no client %d; the scheduler has %u", client, atomic_load(&process->inprocess.clients));
+    struct orion_process *process = client == -1 ? orion_process_started() : orion_inprocess_with(client);
+    if (process == NULL) return client == -1 ? orion_inprocess_fail("no memory for the scheduler") : -1;
     if (orion_binding.client != 0) unbind(process);
     if (client == -1) return 0;
     uint32_t generation = atomic_load(&process->inprocess.generation);
