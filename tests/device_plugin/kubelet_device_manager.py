@@ -76,10 +76,11 @@ class DeviceManager:
         self._server.start()
 
     def clean(self) -> None:
-        """Delete every socket, as a kubelet does when it starts."""
+        """Delete every socket, as a kubelet does when it starts; plugins may take theirs away meanwhile."""
         for path in self.folder.iterdir():
-            if stat.S_ISSOCK(path.lstat().st_mode):
-                path.unlink()
+            with contextlib.suppress(FileNotFoundError):
+                if stat.S_ISSOCK(path.lstat().st_mode):
+                    path.unlink()
 
     def stop(self, leave_socket: bool = False) -> None:
         """End: streams break; `leave_socket`: as after SIGKILL, with the socket's file still there."""
