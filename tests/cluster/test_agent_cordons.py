@@ -19,10 +19,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 @pytest.fixture
 def proxy(control_plane: Access) -> Iterator[CutProxy]:
-    made = CutProxy(control_plane.url)
-    made.start()
-    yield made
-    made.stop()
+    with CutProxy(control_plane.url) as made:
+        yield made
 
 
 def closed(node: AgentNode) -> list[bool]:

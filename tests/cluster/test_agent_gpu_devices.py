@@ -196,9 +196,7 @@ def test_what_happened_while_the_api_server_was_away_is_written_when_it_is_back(
     view: ClusterView,
     tmp_path: Path,
 ) -> None:
-    proxy = CutProxy(control_plane.url)
-    proxy.start()
-    try:
+    with CutProxy(control_plane.url) as proxy:
         through = proxy.kubeconfig(kubeconfig, tmp_path / "through.kubeconfig")
         with machine(c_build, fake_node("a"), through, namespace, view, gpus=1) as node:
             node.start_agent()
@@ -214,8 +212,6 @@ def test_what_happened_while_the_api_server_was_away_is_written_when_it_is_back(
             eventually(lambda: view.status(node.uuids[0])["health"] == "Unhealthy", otherwise=node.agent_log())
             eventually(lambda: view.status(node.uuids[0])["clientCount"] == 1)
             worker.kill()
-    finally:
-        proxy.stop()
 
 
 def test_a_device_is_one_agents_until_that_says_the_gpu_is_gone(

@@ -82,9 +82,7 @@ def world(
     user = f"system:serviceaccount:{namespace}:orion-agent"
     grant_rights(api, {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}, namespace)
     with contextlib.ExitStack() as stack:
-        proxy = CutProxy(control_plane.url)
-        proxy.start()
-        stack.callback(proxy.stop)
+        proxy = stack.enter_context(CutProxy(control_plane.url))
         through = proxy.kubeconfig(kubeconfig_for(user), tmp_path / "through.kubeconfig")
         view = ClusterView(api, namespace)
         node = stack.enter_context(machine(c_build, fake_node("a"), through, namespace, view, gpus=1))

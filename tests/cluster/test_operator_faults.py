@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.conftest import client_for
-from tests.cluster.cut_proxy import cut_proxy
+from tests.cluster.cut_proxy import CutProxy
 from tests.cluster.operator_process import OperatorProcess, World, apply_definitions, running_operator
 from tests.cluster.waiting import eventually
 from tools.cluster.control_plane import ControlPlane
@@ -75,7 +75,7 @@ def test_what_changes_while_the_watch_is_cut_is_known_after_it(
     plane: ControlPlane, world: World, tmp_path: Path
 ) -> None:
     make(world, pods=5)
-    with cut_proxy(plane.access.url) as proxy:
+    with CutProxy(plane.access.url) as proxy:
         way = proxy.kubeconfig(plane.access.kubeconfig, tmp_path / "through-proxy")
         with running_operator(way, tmp_path, *LEASE):
             settled(world, GI)
@@ -95,7 +95,7 @@ def test_the_api_server_restarts_and_its_versions_are_too_old(
     make(world, pods=5)
     world.share("doomed", selector={"matchLabels": {"app": "doomed"}})
     world.pod("orphan", "doomed")
-    with cut_proxy(plane.access.url) as proxy:
+    with CutProxy(plane.access.url) as proxy:
         way = proxy.kubeconfig(plane.access.kubeconfig, tmp_path / "through-proxy")
         with running_operator(way, tmp_path, *LEASE, "--census-seconds", "3", "--verbose") as operator:
             settled_with_orphan(world)

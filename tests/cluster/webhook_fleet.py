@@ -20,58 +20,21 @@ from typing import Any
 
 from kubernetes import client
 
+from tests.cluster.forwarder import Forwarder, Target
 from tests.cluster.running_webhook import RunningWebhook
 
 
-class StandInService:
+class StandInService(Forwarder):
     """A port that hands each new connection to the next of the ready webhooks, as kube-proxy does for a Service."""
 
     def __init__(self) -> None:
         self.ready: list[int] = []
-        self.port = 0
         self._turn = itertools.count()
-        self._loop = asyncio.new_event_loop()
-        self._listening = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        super().__init__(self._choose_webhook)
 
-    def __enter__(self) -> "StandInService":
-        self._thread.start()
-        assert self._listening.wait(10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-
-    def _run(self) -> None:
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
-        self.port = server.sockets[0].getsockname()[1]
-        self._listening.set()
-        self._loop.run_forever()
-        server.close()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0.05))
-        self._loop.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _choose_webhook(self) -> Target | None:
         ready = self.ready
-        with contextlib.suppress(OSError, asyncio.CancelledError):
-            port = ready[next(self._turn) % len(ready)] if ready else 1  # nothing listens on port 1
-            try:
-                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                writer.transport.abort()
-                return
-            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
+        return ("127.0.0.1", ready[next(self._turn) % len(ready)]) if ready else None
 
 
 @dataclass

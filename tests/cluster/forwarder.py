@@ -1,0 +1,82 @@
+"""A port of loopback whose connections go on to a server that is asked for anew each time: the stand-ins for a Service
+and for a cable that somebody pulls are made of it. TLS goes through it untouched.
+
+Whatever it opened is closed before its thread ends: a socket left to the garbage collector fails a later test.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Self
+
+Target = tuple[str, int]  # host and port
+
+
+class Forwarder:
+    """Forwards connections in a thread of its own, until the end of a block.
+
+    Args:
+        choose: returns whither the next connection goes, or None if it is refused; called in the forwarder's thread.
+    """
+
+    def __init__(self, choose: Callable[[], Target | None]) -> None:
+        self.port = 0
+        self._choose = choose
+        self._connections: set[asyncio.Task[None]] = set()
+        self._listening = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._listening.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+    def end_connections(self) -> None:
+        """End those that there are, whatever they have not yet passed on."""
+        asyncio.run_coroutine_threadsafe(self._end_connections(), self._loop).result(10)
+
+    async def _run(self) -> None:
+        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = int(server.sockets[0].getsockname()[1])
+        self._listening.set()
+        await self._ended.wait()
+        server.close()
+        await self._end_connections()
+
+    async def _end_connections(self) -> None:
+        connections = list(self._connections)
+        for connection in connections:
+            connection.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.current_task()
+        assert connection is not None
+        self._connections.add(connection)
+        opened = [writer]
+        try:
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                if target := self._choose():
+                    far_reader, far_writer = await asyncio.open_connection(*target)
+                    opened.append(far_writer)
+                    await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+                    await asyncio.gather(*(each.wait_closed() for each in opened))
+        finally:
+            for each in opened:
+                each.transport.abort()
+            self._connections.discard(connection)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
