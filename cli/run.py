@@ -5,9 +5,11 @@ memory are the program's own, and there is no parent that could die before it. T
 process has ended, however it ends.
 """
 
+import contextlib
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -20,6 +22,8 @@ from orion.cli.errors import Refused
 
 if TYPE_CHECKING:
     from orion.node_agent.api import agent_pb2
+
+VERBOSITY = "GRPC_VERBOSITY"
 
 
 class Priority(StrEnum):
@@ -84,7 +88,9 @@ def run(
     --priority hp and stay until they are changed ([bold]orion policy[/bold]).
     """  # fmt: skip
     from orion import hook
-    from orion.cli import agents, launching, seating
+
+    with _silent_grpc():
+        from orion.cli import agents, launching, seating
 
     changes = options.given(
         policy=policy, max_slowdown=max_slowdown, sharing_cost=sharing_cost, minimum_share=minimum_share
@@ -129,6 +135,24 @@ def _kind(gpus: "list[agent_pb2.Gpu]", simulated: bool, root: Path) -> bool:
     if simulated and not all(gpu.simulated for gpu in gpus):
         raise Refused(f"the agent at {root} manages real GPUs; give --simulated another --root")
     return any(gpu.simulated for gpu in gpus)
+
+
+@contextlib.contextmanager
+def _silent_grpc() -> Iterator[None]:
+    """Have gRPC imported within a block, and print nothing of its own from then on.
+
+    While a process becomes another program the kernel refuses it new threads (fs/exec.c: `in_exec`). gRPC makes
+    threads when it likes, and would print a line about that; what matters comes as exceptions. It reads the variable
+    when it is imported, and the program, which may use gRPC too, must not inherit it.
+    """
+    if VERBOSITY in os.environ:
+        yield
+        return
+    os.environ[VERBOSITY] = "NONE"
+    try:
+        yield
+    finally:
+        del os.environ[VERBOSITY]
 
 
 def _become(program: str, command: list[str], environment: dict[str, str]) -> NoReturn:
