@@ -45,6 +45,19 @@ def test_nothing_is_left_open_at_its_end() -> None:
     assert [str(each.message) for each in found] == []
 
 
+def test_what_came_a_moment_before_the_end_is_not_left_open() -> None:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        with server() as listening:
+            for _ in range(20):
+                with Forwarder(listening.getsockname) as forwarder:
+                    late = [socket.create_connection(("127.0.0.1", forwarder.port), timeout=10) for _ in range(10)]
+                for each in late:
+                    each.close()
+                gc.collect()
+    assert [str(each.message) for each in found] == []
+
+
 def test_where_there_is_nowhere_to_go_connections_end() -> None:
     with Forwarder(lambda: None) as forwarder, socket.create_connection(("127.0.0.1", forwarder.port), 10) as near:
         assert near.recv(1) == b""
