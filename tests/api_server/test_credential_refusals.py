@@ -11,6 +11,7 @@ from orion.api_server import credential_programs
 from orion.api_server.credentials import NoCluster
 from orion.api_server.requests import ApiError, ApiServer
 from tests.api_server.log_in_program import V1, V1BETA1, Guarded, Plugin
+from tests.processes import is_running
 from tests.waiting import eventually
 from tools.cluster.authority import Authority
 
@@ -60,7 +61,7 @@ async def test_a_program_that_hangs_is_ended_with_what_it_started(
         plugin, "did not end within 0.5 s and was ended: see with kubectl and the same kubeconfig what it waits for"
     )
     async with asyncio.timeout(10):
-        while any(map(_runs, plugin.pids)):
+        while any(map(is_running, plugin.pids)):
             await asyncio.sleep(0.01)
 
 
@@ -77,14 +78,7 @@ def test_a_program_ends_with_the_loop_that_runs_it(plugin: Plugin) -> None:
         await api.close()
 
     asyncio.run(work())
-    eventually(lambda: not any(map(_runs, plugin.pids)), "program and child end")
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    eventually(lambda: not any(map(is_running, plugin.pids)), "program and child end")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from orion.bench.colocation.mps import CONTROL, SERVER, MpsDaemon, MpsError, missing
+from tests.processes import is_running
 
 DAEMON = """#!/bin/sh
 pipe=$CUDA_MPS_PIPE_DIRECTORY
@@ -40,13 +41,6 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_REFUSAL", str(tmp_path / "refuse"))
     return dict(os.environ)
-
-
-def is_running(process_id: int) -> bool:
-    try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def daemon_of(pipe: str) -> int:

@@ -20,6 +20,7 @@ from orion.bench.colocation import scenario as scenarios
 from orion.bench.colocation.plan import PlannedRun
 from orion.bench.workers import crew
 from tests.bench.small_scenario import BE, HP, PAIR, measured, scenario
+from tests.processes import is_running
 
 SMOKE = Path(scenarios.__file__).resolve().parent.parent / "scenarios" / "smoke.yaml"
 
@@ -273,13 +274,6 @@ def folders(process_id: int) -> set[Path]:
     return {Path(word) for word in named}
 
 
-def has_ended(process_id: int) -> bool:
-    try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "TERM"])
 def test_an_interrupted_measurement_ends_everything_and_can_go_on(number: signal.Signals, tmp_path: Path) -> None:
@@ -300,7 +294,7 @@ def test_an_interrupted_measurement_ends_everything_and_can_go_on(number: signal
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert b"the same command goes on from there" in errors
-    while not all(map(has_ended, started)):
+    while any(map(is_running, started)):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert used

@@ -13,6 +13,7 @@ import pytest
 from orion.bench import demo, demo_picture
 from orion.bench.demo_phases import Outcome, Phase
 from orion.bench.workload import Span
+from tests.processes import is_running
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -95,13 +96,6 @@ def folders(process_id: int) -> set[Path]:
     return {Path(word) for word in named if word.startswith(("/tmp/orion-", "/dev/shm/orion-"))}
 
 
-def has_ended(process_id: int) -> bool:
-    try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
 @pytest.mark.quiet
 def test_the_whole_demo_shows_orion_between_alone_and_unmanaged(tmp_path: Path) -> None:
     process = started(tmp_path / "picture.png", "--json", "--seconds", "1.5")
@@ -131,7 +125,7 @@ def test_nothing_outlives_an_interrupted_demo(number: signal.Signals, tmp_path: 
     process.send_signal(number)
     process.communicate(timeout=30)
     assert process.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 130)
-    while not all(map(has_ended, started_by_it)):
+    while any(map(is_running, started_by_it)):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     if number == signal.SIGKILL:  # nobody was left to remove them

@@ -13,6 +13,7 @@ import pytest
 
 from orion.cli import agents
 from orion.cli.errors import NoAgent
+from tests.processes import is_running
 
 DEADLINE = 30.0
 ORION = [sys.executable, "-m", "orion.cli"]
@@ -38,7 +39,7 @@ def root(socket_folder: Path) -> Iterator[Path]:
     except NoAgent:
         return
     os.kill(agent, signal.SIGTERM)
-    _wait(lambda: not Path(f"/proc/{agent}").exists() or _is_zombie(agent))
+    _wait(lambda: not is_running(agent))
 
 
 @pytest.fixture
@@ -67,10 +68,6 @@ def _end(process: subprocess.Popen[str]) -> None:
         assert stream is not None
         stream.close()
     process.wait(DEADLINE)
-
-
-def _is_zombie(process_id: int) -> bool:
-    return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def _wait(condition: Callable[[], bool]) -> None:
