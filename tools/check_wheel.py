@@ -17,6 +17,7 @@ OLDEST_GLIBC = (2, 17)
 LIBRARIES = {"orion/hook/liborion_hook.so", "orion/hook/sim/libcuda.so.1"}
 MAY_NEED = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6", "ld-linux-x86-64.so.2"}
 MAY_HOLD = {".py", ".pyi", ".so", ".1", ".yaml", ".typed", ".txt", ".c"}
+LICENCE = "LICENSE"  # of the kubelet's interface, beside the stubs made from it
 
 
 def needed(library: ELFFile) -> tuple[set[str], set[str]]:
@@ -31,11 +32,16 @@ def needed(library: ELFFile) -> tuple[set[str], set[str]]:
     return libraries, versions
 
 
+def may_ship(path: PurePosixPath) -> bool:
+    """Say whether a file belongs into a release."""
+    return path.suffix in MAY_HOLD or path.name == LICENCE
+
+
 def complaints(wheel: zipfile.ZipFile) -> list[str]:
     """Return what is wrong with a wheel, a sentence each."""
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     found = [f"{name} is missing" for name in sorted(LIBRARIES - names)]
-    found += [f"{name} should not ship" for name in sorted(names) if PurePosixPath(name).suffix not in MAY_HOLD]
+    found += [f"{name} should not ship" for name in sorted(names) if not may_ship(PurePosixPath(name))]
     for name in sorted(LIBRARIES & names):
         libraries, versions = needed(ELFFile(io.BytesIO(wheel.read(name))))
         found += [f"{name} needs {library}" for library in sorted(libraries - MAY_NEED)]

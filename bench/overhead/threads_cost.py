@@ -35,7 +35,8 @@ LAUNCHES = 400  # of a burst, behind one another: fewer than the driver queues
 REPETITIONS = 8  # of a turn
 PRODUCTS = 100
 SIZE = 2048
-WARM_UP = 2  # bursts and repetitions that do not count: the allocator and the libraries meet a new stream
+WARM_UP = 2  # bursts that do not count: the allocator and the libraries meet a new stream
+LEARNING = 32  # repetitions that do not count: meanwhile a scheduler learns the products' duration and hp's gaps
 
 Binding = Callable[[int], AbstractContextManager[Any]]
 Samples = dict[str, list[float]]
@@ -91,7 +92,7 @@ def products_ms(binding: Binding, dtype: Any) -> list[float]:
             with binding(index):
                 left, right = (torch.randn(SIZE, SIZE, device="cuda", dtype=dtype) for _ in range(2))
                 product = torch.empty_like(left)
-                for _ in range(REPETITIONS + WARM_UP):
+                for _ in range(LEARNING + REPETITIONS):
                     torch.cuda.current_stream().synchronize()
                     together.wait()
                     began = time.perf_counter()
@@ -110,7 +111,7 @@ def products_ms(binding: Binding, dtype: Any) -> list[float]:
         thread.join()
     if errors:
         raise next((error for error in errors if not isinstance(error, threading.BrokenBarrierError)), errors[0])
-    pairs = list(zip(*spans, strict=True))[WARM_UP:]
+    pairs = list(zip(*spans, strict=True))[LEARNING:]
     return [1e3 * (max(one[1], other[1]) - min(one[0], other[0])) for one, other in pairs]
 
 

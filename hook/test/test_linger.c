@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "hp/linger.h"
@@ -50,11 +51,29 @@ static void frequent_requests_waste_little(void)
 static void gaps_behind_a_queue_are_not_waited_through(void)
 {
     struct orion_linger linger = {0};
-    unsigned lingering = 0;
+    uint64_t lingered = 0;
     for (int i = 0; i < 20000; i++) {
         orion_linger_learn(&linger, uniform() < 0.5 ? 12 * US + exponential(10 * US) : exponential(2200 * US), FLOOR, CEILING);
-        lingering += orion_linger_now(&linger, FLOOR, CEILING) > 2 * FLOOR;
+        lingered += orion_linger_now(&linger, FLOOR, CEILING);
     }
+    CHECK(lingered < 20000 * 2 * FLOOR);
+}
+
+/* Of those that follow each other, the slow ones as well: few enough that the cost of all gaps hardly shows them, and each
+ * finds the GPU in other hands. Few requests a second here, so that waiting for them costs be nothing either. */
+static void slow_followers_are_covered(uint64_t least, uint64_t spread, uint64_t random)
+{
+    struct orion_linger linger = {0};
+    unsigned followers = 0, missed = 0, lingering = 0;
+    for (int i = 0; i < 20000; i++) {
+        bool follows = uniform() < 0.4;
+        uint64_t gap = follows ? least + exponential(spread) : exponential(random), now = orion_linger_now(&linger, FLOOR, CEILING);
+        followers += follows;
+        missed += i >= 100 && follows && gap > now;
+        lingering += now > 4 * (least + spread);
+        orion_linger_learn(&linger, gap, FLOOR, CEILING);
+    }
+    CHECK(missed < followers / 50);
     CHECK(lingering < 20000 / 20);
 }
 
@@ -87,6 +106,9 @@ int main(void)
     sparse_requests_waste_nothing();
     frequent_requests_waste_little();
     gaps_behind_a_queue_are_not_waited_through();
+    slow_followers_are_covered(40 * US, 10 * US, 12500 * US);
+    slow_followers_are_covered(30 * US, 15 * US, 12500 * US);
+    slow_followers_are_covered(100 * US, 30 * US, 20000 * US);
     a_new_habit_is_learnt();
     any_gap_keeps_the_bounds();
     puts("linger: ok");

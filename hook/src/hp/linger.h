@@ -5,7 +5,9 @@
  * a linger L is   sum over gaps <= L of the gap   +   sum over longer gaps of (L + price),   the ski-rental problem,
  * where the price of an interrupted gap is the ceiling: a gap shorter than the ceiling is worth waiting through when
  * gaps like it are common. The shortest L is taken that no longer one clearly undercuts: random arrivals have gaps of all
- * lengths, for which every L costs about the same. Old gaps fade by half every ORION_LINGER_FADE gaps. */
+ * lengths, for which every L costs about the same. From there on it goes to the end of the mode that it has reached: the
+ * slowest gaps behind a queue are few, and each would cost hp a switch of contexts in the middle of the queue. Old gaps
+ * fade by half every ORION_LINGER_FADE gaps. */
 #ifndef ORION_LINGER_H
 #define ORION_LINGER_H
 
@@ -13,7 +15,7 @@
 #include <stdint.h>
 
 #define ORION_LINGER_BUCKETS 20u
-#define ORION_LINGER_FADE 64u
+#define ORION_LINGER_FADE 128u
 
 struct orion_linger {
     _Atomic uint32_t learning;                  /* taken while a gap is noted; another one at that moment is not */
