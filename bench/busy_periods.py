@@ -1,10 +1,11 @@
 """What happens at the head of hp's busy periods: `python -m orion.bench.busy_periods FOLDER`, FOLDER of a colocation.
 
 Six Markdown tables from the raw data, for docs/results/colocation.md. By turns: requests that held everybody up for
-longer than any be kernel runs (stalls: the host's doing, they come alone as well); hp's tail with and without them;
-what requests that found the GPU idle took longer beside be, against those that queued; the time that be lost a busy
-period. Where contexts run together a request is slower all along: what the queue makes of that. And for both, how the
-slowdown goes on as a busy period grows old: what is left of it long after be's last kernel is not be's doing.
+longer than any be kernel runs (stalls: the host's doing, they come alone as well); hp's tail with and without them, and
+what queueing alone makes of late heads; what requests that found the GPU idle took longer beside be, against those that
+queued; the time that be lost a busy period. Where contexts run together a request is slower all along: what the queue
+makes of that. And for both, how the slowdown goes on as a busy period grows old: what is left of it long after be's
+last kernel is not be's doing.
 
 Refused: to put this into `orion bench report`, which says whether targets hold by all that was measured. This says why.
 """
@@ -25,7 +26,7 @@ from orion.bench.commandline import OneSentenceParser
 from orion.bench.estimates import Samples, percentile
 
 STALL = 4e-3  # seconds longer than a run's median service time; hp waits for no be work that long beside these loads
-LONG_STALL = 25e-3
+SWITCH = 0.14e-3  # seconds until a GPU that another process has used is hp's; docs/results/context-switch.md
 LONGEST_KERNEL = 10e-3  # seconds; beside longer ones a stall cannot be told from waiting for a kernel
 RANKS = (10, 50, 90, 99)
 SLOWDOWNS = (1.05, 1.1, 1.15, 1.2, 1.3, 1.5)
@@ -51,11 +52,6 @@ class Round:
     def quiet(self) -> Mask:
         """Return which requests that count stood in a busy period without a stall, on both sides."""
         return ~(_held_up(self.run) | _held_up(self.alone))
-
-    @property
-    def worst(self) -> float:
-        """Return the longest stall on either side, seconds above the median."""
-        return max(float(_excess(run).max()) for run in (self.run, self.alone))
 
 
 def found(folder: RunFolder) -> Iterator[tuple[str, list[Round]]]:
@@ -120,18 +116,21 @@ def stalls(folder: RunFolder) -> list[str]:
 
 
 def tails(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
-    """Compare hp's p99 with alone: as measured, without rounds of long stalls, without busy periods of any stall."""
+    """Compare hp's p99 with alone: as measured, without stalls, and what queueing makes of alone with late heads."""
     lines = [
-        f"| pair | as measured | without rounds of a stall > {1e3 * LONG_STALL:g} ms | "
-        f"without busy periods of a stall > {1e3 * STALL:g} ms |",
-        "|---|---|---|---|",
+        f"| pair | as measured | without busy periods of a stall > {1e3 * STALL:g} ms | "
+        f"alone, were its heads {1e3 * SWITCH:g} ms late | late as these were on average |",
+        "|---|---|---|---|---|",
     ]
     for title, ratio in (("p99 / alone", _ratio), ("p99 - 1.05 x alone, ms", _over)):
         for name, rounds in pairs:
             if ratio is _over and "gemm" not in name:
                 continue
-            kept = [each for each in rounds if each.worst <= LONG_STALL]
-            cells = [_median(rounds, ratio, False), _median(kept, ratio, False), _median(rounds, ratio, True)]
+            values = [[_of_kept(each, ratio, quiet) for each in rounds] for quiet in (False, True)]
+            if ratio is _ratio:
+                for late in (lambda _: SWITCH, _late):
+                    values.append([_queued_p99(each.alone, 1.0, late(each)) for each in rounds])
+            cells = [*map(_told, values), "", ""][:4]
             lines.append(f"| {name}, {title} | {' | '.join(cells)} |")
     return lines
 
@@ -144,13 +143,18 @@ def _over(own: Samples, alone: Samples) -> float:
     return 1e3 * (percentile(own, 99) - 1.05 * percentile(alone, 99))
 
 
-def _median(rounds: Sequence[Round], figure: Callable[[Samples, Samples], float], quiet: bool) -> str:
-    values = []
-    for each in rounds:
-        kept = each.quiet if quiet else np.ones(len(each.run.latencies), dtype=np.bool_)
-        values.append(figure(each.run.latencies[kept], each.alone.latencies[kept]))
-    if not values:
-        return "no round left"
+def _of_kept(each: Round, figure: Callable[[Samples, Samples], float], quiet: bool) -> float:
+    kept = each.quiet if quiet else np.ones(len(each.run.latencies), dtype=np.bool_)
+    return figure(each.run.latencies[kept], each.alone.latencies[kept])
+
+
+def _late(each: Round) -> float:
+    """Return how much longer heads took beside be than alone, on average; seconds."""
+    own, alone = (float(_of(run, each.quiet, head=True).mean()) for run in (each.run, each.alone))
+    return own - alone
+
+
+def _told(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.3f} ({', '.join(f'{value:.3f}' for value in values)})"
 
 
@@ -277,8 +281,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="of a colocation; `orion bench report FILE.tgz --output` unpacks one")
     root = parser.parse_args(arguments).folder
     folder = RunFolder(root)
-    pairs = list(found(folder))
-    if not pairs:
+    if not (pairs := list(found(folder))):
         print(f"{parser.prog}: {root} holds no runs of policy orion by turns with hp alone beside", file=sys.stderr)
         return 1
     for title, lines in (

@@ -215,7 +215,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=counted, default=5, help="(default: %(default)s)")
     parser.add_argument("--out", type=Path, help="file for the raw data, such as chart_upgrade.json")
     options: argparse.Namespace = parser.parse_args()
-    raw: dict[str, Any] = raw_data.header("chart_upgrade") | conditions() | {"rounds": []}
+    raw: dict[str, Any] = raw_data.header("cluster.chart_upgrade") | conditions() | {"rounds": []}
     with _equipped() as cluster:
         measure(cluster, options.rounds, raw)
     say("\n" + summary(raw))

@@ -170,7 +170,7 @@ def measure_registering(kubelet: Kubelet, turns: int, chance: random.Random) -> 
 def measure(calls: int, turns: int, seed: int) -> dict[str, Any]:
     """Return the raw data."""
     chance = random.Random(seed)
-    raw = raw_data.header("device_plugin_cost") | {"gpus": GPUS, "slots": GPUS * SLOTS, "seed": seed}
+    raw = raw_data.header("cluster.device_plugin_cost") | {"gpus": GPUS, "slots": GPUS * SLOTS, "seed": seed}
     raw |= {"processors": os.cpu_count(), "kernel": platform.release(), "load_before": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory(prefix="orion-", dir="/tmp") as name:
         folder = Path(name)

@@ -153,7 +153,8 @@ def _registrations(orion: Orion, plugin: str) -> int:
 def measure(turns: int, seed: int) -> dict[str, Any]:
     """Return the raw data."""
     chance = random.Random(seed)
-    raw = raw_data.header("device_plugin_on_kubelet") | conditions() | {"seed": seed, "load_before": os.getloadavg()[0]}
+    raw = raw_data.header("cluster.device_plugin_on_kubelet") | conditions()
+    raw |= {"seed": seed, "load_before": os.getloadavg()[0]}
     with (
         tempfile.TemporaryDirectory(prefix="orion-cluster-") as folder,
         Cluster(Path(folder) / "cluster", binaries.find_all(), ["node-1"]) as cluster,

@@ -63,7 +63,7 @@ def life(program: list[str], way: str, library: Path) -> tuple[float, float]:
 
 def measure(program: list[str], starts: int, seed: int) -> dict[str, Any]:
     """Return the raw data: seconds of time and of CPU by way, in rounds of all ways in an order of chance."""
-    raw = raw_data.header("device_plugin_preload") | {"program": program, "seed": seed}
+    raw = raw_data.header("cluster.device_plugin_preload") | {"program": program, "seed": seed}
     raw |= {"processors": os.cpu_count(), "kernel": platform.release(), "libc": platform.libc_ver()}
     raw["load_before"] = os.getloadavg()[0]
     library, chance = hook.library(), random.Random(seed)

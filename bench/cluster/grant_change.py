@@ -158,7 +158,7 @@ def main() -> int:
     parser.add_argument("--changes", type=counted, default=500, help="how many (default 500)")
     parser.add_argument("--out", type=Path, help="file for the raw data, such as grant_change.json")
     options = parser.parse_args()
-    raw = raw_data.header("grant_change") | conditions() | {"load_before": os.getloadavg()[0]}
+    raw = raw_data.header("cluster.grant_change") | conditions() | {"load_before": os.getloadavg()[0]}
     for path, name in ((options.kubeconfig, "KUBECONFIG"), (options.out, "FILE")):
         raw["command"] = raw["command"].replace(str(path), name)
     with tempfile.TemporaryDirectory(prefix="orion-", dir="/tmp") as folder:

@@ -203,7 +203,7 @@ def main() -> int:
     parser.add_argument("--reports", type=counted, default=2, help="of the hp pod in each (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="file for the raw data, such as pods_latency.json")
     options = parser.parse_args()
-    raw = raw_data.header("pods_latency") | conditions()
+    raw = raw_data.header("cluster.pods_latency") | conditions()
     raw["command"] = raw["command"].replace(str(options.kubeconfig), "KUBECONFIG")
     asyncio.run(measure(options, raw))
     say(table(raw))

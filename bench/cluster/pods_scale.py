@@ -221,7 +221,7 @@ def main() -> int:
     parser.add_argument("--grants", type=counted, default=20, help="changes of a grant (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="file for the raw data, such as pods_scale.json")
     options = parser.parse_args()
-    raw = raw_data.header("pods_scale") | conditions()
+    raw = raw_data.header("cluster.pods_scale") | conditions()
     raw["command"] = raw["command"].replace(str(options.kubeconfig), "KUBECONFIG")
     asyncio.run(measure(options, raw))
     report(raw)

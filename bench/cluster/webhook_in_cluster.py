@@ -152,7 +152,7 @@ def main() -> int:
         with process(*command, "--kubeconfig", str(options.kubeconfig), until="reviews on port") as said:
             ports = [int(word.strip(",")) for word in said.split() if word.strip(",").isdecimal()][-2:]
             wait_until_ready(ports[1])
-            raw = raw_data.header("webhook_in_cluster") | conditions() | {"load_before": os.getloadavg()[0]}
+            raw = raw_data.header("cluster.webhook_in_cluster") | conditions() | {"load_before": os.getloadavg()[0]}
             raw["command"] = raw["command"].replace(str(options.kubeconfig), "KUBECONFIG")
             seen = asyncio.run(run(options, ports[0], authority))
     counts = seen["histogram"]

@@ -186,7 +186,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the arrivals (default 1)")
     parser.add_argument("--out", type=Path, help="file for the raw data, such as webhook_load.json.gz")
     options = parser.parse_args()
-    raw = raw_data.header("webhook_load") | conditions() | measure(options)
+    raw = raw_data.header("cluster.webhook_load") | conditions() | measure(options)
     raw["summary"] = summary(raw)
     for name, value in raw["summary"].items():
         say(f"{name:<20}{value:g}")

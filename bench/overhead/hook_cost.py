@@ -145,7 +145,7 @@ def measure(simulated: bool, turns: int) -> dict[str, Any]:
                 pairs = time_call(program, subjects, case, turns)
                 rows.append({**summarise(case, pairs), "limit": case.limit_ns})
         unit = "instructions" if simulated else "ns"
-        head = {**raw_data.header("hook_cost"), "gpu": managed.gpu.model, "simulated": simulated}
+        head = {**raw_data.header("overhead.hook_cost"), "gpu": managed.gpu.model, "simulated": simulated}
         return {**head, "unit": unit, "turns": turns, "calls": rows}
 
 

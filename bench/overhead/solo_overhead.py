@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--simulated", action="store_true", help="try the script with stand-ins; no results")
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
-    raw: dict[str, Any] = {**raw_data.header("solo_overhead"), "rows": []}
+    raw: dict[str, Any] = {**raw_data.header("overhead.solo_overhead"), "rows": []}
     turns = Turns(options.turns, options.seconds, random.Random(options.seed))
     try:
         with ExitStack() as stack:

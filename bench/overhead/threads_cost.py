@@ -177,7 +177,7 @@ def main() -> int:
     options = parser.parse_args()
     sys.setswitchinterval(50e-6)  # a thread waits so long for Python's lock; the default is most of a repetition
     gc.disable()
-    raw = raw_data.header("threads_cost")
+    raw = raw_data.header("overhead.threads_cost")
     raw |= {"gpu": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
     raw |= measure(options.rounds, options.dtypes.split(","))
     if options.output:

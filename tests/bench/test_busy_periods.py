@@ -57,13 +57,20 @@ def test_only_requests_that_found_hp_idle_waited(folder: Path) -> None:
 def test_a_stall_is_named_and_its_busy_period_left_out_on_both_sides(folder: Path) -> None:
     found = RunFolder(folder)
     assert "| server alone, round 3 | 1 | 50.0 |" in busy_periods.stalls(found)[2]
-    _, measured, without_rounds, without_periods = busy_periods.tails(list(busy_periods.found(found)))[2].split("|")[
-        1:5
-    ]
+    _, measured, without_periods = busy_periods.tails(list(busy_periods.found(found)))[2].split("|")[1:4]
     assert len(measured.split(",")) == 3
-    assert len(without_rounds.split(",")) == 2
-    ratios = [float(text) for text in without_periods.partition("(")[2].rstrip(") ").split(",")]
-    assert ratios == pytest.approx([ratios[0]] * 3, abs=0.01)
+    assert ratios(without_periods) == pytest.approx([ratios(without_periods)[0]] * 3, abs=0.01)
+
+
+def ratios(cell: str) -> list[float]:
+    """Return the rounds' figures of a cell."""
+    return [float(text) for text in cell.partition("(")[2].rstrip(") ").split(",")]
+
+
+def test_what_queueing_makes_of_late_heads_is_the_tail_where_nothing_else_is_late(folder: Path) -> None:
+    _, measured, _, switch, heads = busy_periods.tails(list(busy_periods.found(RunFolder(folder))))[2].split("|")[1:6]
+    assert ratios(heads)[:2] == pytest.approx(ratios(measured)[:2], abs=0.002)
+    assert all(1 < ours < theirs for ours, theirs in zip(ratios(switch)[:2], ratios(heads)[:2], strict=True))
 
 
 def test_the_time_that_nobody_used_is_divided_among_busy_periods(folder: Path) -> None:
