@@ -12,7 +12,7 @@ Refused: to put this into `orion bench report`, which says whether targets hold 
 
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from orion.bench.colocation.analysis import SHORTEST_GAP, busy_periods_per_secon
 from orion.bench.colocation.run_files import BE_ALONE, SUFFIX, Run, RunFolder
 from orion.bench.commandline import OneSentenceParser
 from orion.bench.estimates import Samples, percentile
+from orion.bench.late_heads import queued_p99
 
 STALL = 4e-3  # seconds longer than a run's median service time; hp waits for no be work that long beside these loads
 SWITCH = 0.14e-3  # seconds until a GPU that another process has used is hp's; docs/results/context-switch.md
@@ -122,16 +123,17 @@ def tails(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
         f"alone, were its heads {1e3 * SWITCH:g} ms late | late as these were on average |",
         "|---|---|---|---|---|",
     ]
-    for title, ratio in (("p99 / alone", _ratio), ("p99 - 1.05 x alone, ms", _over)):
-        for name, rounds in pairs:
-            if ratio is _over and "gemm" not in name:
-                continue
-            values = [[_of_kept(each, ratio, quiet) for each in rounds] for quiet in (False, True)]
-            if ratio is _ratio:
-                for late in (lambda _: SWITCH, _late):
-                    values.append([_queued_p99(each.alone, 1.0, late(each)) for each in rounds])
-            cells = [*map(_told, values), "", ""][:4]
-            lines.append(f"| {name}, {title} | {' | '.join(cells)} |")
+    for name, rounds in pairs:
+        measured = [_told(_of_kept(each, _ratio, quiet) for each in rounds) for quiet in (False, True)]
+        modelled = [
+            _told(queued_p99(each.alone, late=SWITCH) for each in rounds),
+            _told(queued_p99(each.alone, late=_late(each)) for each in rounds),
+        ]
+        lines.append(f"| {name}, p99 / alone | {' | '.join(measured + modelled)} |")
+    for name, rounds in pairs:
+        if "gemm" in name:
+            measured = [_told(_of_kept(each, _over, quiet) for each in rounds) for quiet in (False, True)]
+            lines.append(f"| {name}, p99 - 1.05 x alone, ms | {' | '.join(measured)} | | |")
     return lines
 
 
@@ -145,16 +147,21 @@ def _over(own: Samples, alone: Samples) -> float:
 
 def _of_kept(each: Round, figure: Callable[[Samples, Samples], float], quiet: bool) -> float:
     kept = each.quiet if quiet else np.ones(len(each.run.latencies), dtype=np.bool_)
+    if not kept.any():
+        return float("nan")
     return figure(each.run.latencies[kept], each.alone.latencies[kept])
 
 
 def _late(each: Round) -> float:
     """Return how much longer heads took beside be than alone, on average; seconds."""
-    own, alone = (float(_of(run, each.quiet, head=True).mean()) for run in (each.run, each.alone))
-    return own - alone
+    own, alone = (_of(run, each.quiet, head=True) for run in (each.run, each.alone))
+    return float(own.mean() - alone.mean()) if len(own) and len(alone) else float("nan")
 
 
-def _told(values: Sequence[float]) -> str:
+def _told(rounds: Iterable[float]) -> str:
+    values = [value for value in rounds if not np.isnan(value)]
+    if not values:
+        return "no round left"
     return f"{statistics.median(values):.3f} ({', '.join(f'{value:.3f}' for value in values)})"
 
 
@@ -208,9 +215,9 @@ def queueing(folder: RunFolder) -> list[str]:
             slowdown = float(run.services.mean() / alone.services.mean())
             late = float(np.median(run.services[heads(run)]) - np.median(alone.services))
             cells = [name, f"{slowdown:.3f}", f"{_ratio(run.latencies, alone.latencies):.2f}"]
-            cells += [f"{_queued_p99(alone, slowdown):.2f}", f"{_queued_p99(alone, 1.0, late):.2f}"]
+            cells += [f"{queued_p99(alone, slowdown):.2f}", f"{queued_p99(alone, late=late):.2f}"]
             lines.append(f"| {title} | {' | '.join(cells)} |")
-        lines += [f"| {title} | | {one:g} | | {_queued_p99(alone, one):.2f} | |" for one in SLOWDOWNS]
+        lines += [f"| {title} | | {one:g} | | {queued_p99(alone, one):.2f} | |" for one in SLOWDOWNS]
     return lines
 
 
@@ -261,18 +268,6 @@ def _be_steps(run: Run) -> Samples:
     ends = np.sort(np.concatenate([client.ends for client in run.be])) if run.be else np.empty(0)
     begun, done = (np.searchsorted(ends, times[run.first :]) for times in (run.starts, run.ends))
     return np.asarray(done - begun, dtype=np.float64)
-
-
-def _queued_p99(alone: Run, slowdown: float, late: float = 0.0) -> float:
-    """Return p99 over alone's, had the same arrivals met one server with `slowdown` times alone's service times.
-
-    A request that finds it idle takes `late` seconds more.
-    """
-    free, ends = 0.0, []
-    for arrival, service in zip(alone.arrivals, np.asarray(alone.ends) - np.asarray(alone.starts), strict=True):
-        free = max(free, arrival) + slowdown * service + (late if arrival > free else 0.0)
-        ends.append(free)
-    return _ratio(np.asarray(ends[alone.first :]) - np.asarray(alone.arrivals[alone.first :]), alone.latencies)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -83,7 +83,7 @@ class Linger(Model):
     """ At least so long. Unit: a duration. Default: 50us. """
 
     ceiling: Annotated[Duration, _time("1us", "1s", "2ms")] = Duration("2ms")
-    """ And at most so long. Unit: a duration. Default: 2ms. """
+    """ And at most so long; the longer, the rather be waits for the next request. Unit: a duration. Default: 2ms. """
 
     rules = LINGER
 

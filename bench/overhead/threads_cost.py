@@ -6,6 +6,7 @@ launching 100 matrix products of 2048 and waiting for them, on plain streams and
 the first one's begin until both have ended, by their own clocks.
 
 A round has several turns, each with all settings in random order; what a setting costs is compared within a turn.
+Before the products that count come some that do not, in which a scheduler learns what they are.
 """
 
 # mypy: disable-error-code="import-not-found"
@@ -178,6 +179,7 @@ def main() -> int:
     sys.setswitchinterval(50e-6)  # a thread waits so long for Python's lock; the default is most of a repetition
     gc.disable()
     raw = raw_data.header("overhead.threads_cost")
+    raw["command"] = " ".join(["orion bench threads", *sys.argv[1:]])  # which puts this module under the hook
     raw |= {"gpu": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
     raw |= measure(options.rounds, options.dtypes.split(","))
     if options.output:

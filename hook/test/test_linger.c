@@ -28,6 +28,36 @@ static void token_loop_is_covered(uint64_t gap, uint64_t most)
     CHECK(chosen <= most);
 }
 
+/* Pauses so rare that they have faded: nothing says that a longer wait would ever end. */
+static void a_loop_without_pauses_is_covered_and_no_more(uint64_t gap, uint64_t most)
+{
+    struct orion_linger linger = {0};
+    for (int i = 0; i < 2000; i++) {
+        orion_linger_learn(&linger, gap, FLOOR, CEILING);
+        CHECK(i < 8 || orion_linger_now(&linger, FLOOR, CEILING) <= most);
+    }
+    CHECK(orion_linger_now(&linger, FLOOR, CEILING) >= gap);
+}
+
+/* The gaps of a whole bucket are no reason to wait through what is left of it above the floor. */
+static void a_floor_within_a_bucket_stays(void)
+{
+    struct orion_linger linger = {0};
+    uint64_t lingered = 0, floor = 1000 * US;
+    for (int i = 0; i < 20000; i++) {
+        orion_linger_learn(&linger, exponential(5000 * US), floor, CEILING);
+        lingered += orion_linger_now(&linger, floor, CEILING);
+    }
+    CHECK(lingered < 20000 * (floor + floor / 20));
+}
+
+static void learning_never_ends(void)
+{
+    struct orion_linger linger = {.known = UINT32_MAX - 4};
+    for (int i = 0; i < 1000; i++) orion_linger_learn(&linger, i < 100 ? 20000 * US : 300 * US, FLOOR, CEILING);
+    CHECK(orion_linger_now(&linger, FLOOR, CEILING) >= 300 * US);
+}
+
 static void sparse_requests_waste_nothing(void)
 {
     struct orion_linger linger = {0};
@@ -51,11 +81,15 @@ static void frequent_requests_waste_little(void)
 static void gaps_behind_a_queue_are_not_waited_through(void)
 {
     struct orion_linger linger = {0};
+    unsigned lingering = 0;
     uint64_t lingered = 0;
     for (int i = 0; i < 20000; i++) {
         orion_linger_learn(&linger, uniform() < 0.5 ? 12 * US + exponential(10 * US) : exponential(2200 * US), FLOOR, CEILING);
-        lingered += orion_linger_now(&linger, FLOOR, CEILING);
+        uint64_t now = orion_linger_now(&linger, FLOOR, CEILING);
+        lingering += now > 4 * FLOOR;
+        lingered += now;
     }
+    CHECK(lingering < 20000 / 20);
     CHECK(lingered < 20000 * 2 * FLOOR);
 }
 
@@ -103,6 +137,10 @@ int main(void)
     token_loop_is_covered(100 * US, 400 * US);
     token_loop_is_covered(400 * US, 1000 * US);
     token_loop_is_covered(1200 * US, 2000 * US);
+    a_loop_without_pauses_is_covered_and_no_more(30 * US, 200 * US);
+    a_loop_without_pauses_is_covered_and_no_more(100 * US, 400 * US);
+    a_floor_within_a_bucket_stays();
+    learning_never_ends();
     sparse_requests_waste_nothing();
     frequent_requests_waste_little();
     gaps_behind_a_queue_are_not_waited_through();

@@ -25,7 +25,7 @@ def solo_overhead() -> dict[str, Any]:
         for role, slowed in (("hp", 99.9), ("be", 99.5))
         for system, speed in (("off", 100.0), (role, slowed))
     ]
-    return {**raw_data.header("solo_overhead"), "rows": rows}
+    return {**raw_data.header("overhead.solo_overhead"), "rows": rows}
 
 
 def test_hook_on_and_off_are_compared_turn_by_turn() -> None:

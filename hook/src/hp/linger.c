@@ -3,7 +3,7 @@
 #define MICROSECOND UINT64_C(1000)
 #define CLEARLY 4u       /* a longer linger has to cost less than four fifths */
 #define CLEARLY_OF 5u
-#define PAYS 2u
+#define PAYS 2u          /* times the rate at which waiting pays, because of chance */
 #define GAPS_TO_TRUST 8u /* fewer say nothing yet */
 
 /* Upper edges of the buckets, microseconds: half octaves from 12 us to 8 ms. */
@@ -47,17 +47,17 @@ static uint64_t cheapest(const struct orion_linger *linger, uint64_t floor_ns, u
     return best < floor_ns ? floor_ns : best;
 }
 
-/* To the end of the mode that the linger reaches into. Its last gaps are too few to show in the cost of all, but where gaps
- * still end that often, waiting for the next one costs less than being interrupted: at the margin, waiting pays while of
- * the gaps that have lasted so long more than one in `ceiling` of time ends. Twice that is asked for, because of chance. */
+/* To the end of the mode that the linger, or its floor, reaches into. The mode's last gaps are too few to show in the cost
+ * of all, but at the margin waiting on pays while gaps that have lasted so long end at more than one per ceiling, which is
+ * the price of being interrupted. A bucket without gaps ends the mode: so does having nothing beyond. */
 static uint64_t to_its_end(const struct orion_linger *linger, uint64_t linger_ns, uint64_t ceiling_ns)
 {
     uint64_t lasting = linger->weight[ORION_LINGER_BUCKETS], beyond[ORION_LINGER_BUCKETS];
     for (unsigned i = ORION_LINGER_BUCKETS; i-- > 0;) beyond[i] = lasting += linger->weight[i];
     for (unsigned i = 0; i < ORION_LINGER_BUCKETS; i++) {
-        uint64_t edge_ns = edge_us[i] * MICROSECOND;
+        uint64_t edge_ns = edge_us[i] * MICROSECOND, wide_ns = edge_ns - (i > 0 ? edge_us[i - 1] * MICROSECOND : 0);
         if (edge_ns <= linger_ns) continue;
-        if (edge_ns > ceiling_ns || linger->weight[i] * ceiling_ns < PAYS * beyond[i] * (edge_ns - linger_ns)) break;
+        if (edge_ns > ceiling_ns || linger->weight[i] * ceiling_ns <= PAYS * beyond[i] * wide_ns) break;
         linger_ns = edge_ns;
     }
     return linger_ns;
@@ -80,7 +80,7 @@ void orion_linger_learn(struct orion_linger *linger, uint64_t gap_ns, uint64_t f
         linger->seen = 0;
         for (unsigned i = 0; i <= ORION_LINGER_BUCKETS; i++) linger->weight[i] /= 2;
     }
-    if (linger->known >= GAPS_TO_TRUST && linger->known % 8 == 0)
+    if (linger->known >= GAPS_TO_TRUST && linger->seen % 8 == 0)
         atomic_store_explicit(&linger->chosen_ns, choose(linger, floor_ns, ceiling_ns), memory_order_relaxed);
     atomic_store_explicit(&linger->learning, 0, memory_order_release);
 }

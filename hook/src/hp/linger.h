@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define ORION_LINGER_BUCKETS 20u
-#define ORION_LINGER_FADE 128u
+#define ORION_LINGER_FADE 128u /* enough gaps that two in a hundred are told from chance; a multiple of 8 */
 
 struct orion_linger {
     _Atomic uint32_t learning;                  /* taken while a gap is noted; another one at that moment is not */
