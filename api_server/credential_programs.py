@@ -12,11 +12,12 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from orion.api_server.exec_credentials import Credential, LogInFailed, ProgramEntry, read_answer
 
@@ -30,6 +31,10 @@ _OUTPUT_MAX = 1 << 20
 """ Bytes of its output, and of what it complains of, that are kept. """
 _KILLED_S = 2.0
 """ How long a program that was killed is waited for. """
+_LOOK_S = 0.01
+""" Between two looks whether one that has nothing more to say has ended. """
+_READ = 1 << 16
+""" Bytes at a time. """
 
 
 class CredentialProgram:
@@ -86,33 +91,32 @@ class CredentialProgram:
     # -- Running it ----------------------------------------------------------------------------------------------------
 
     async def _output(self) -> bytes:
-        transport, heard = await self._start()
+        running = self._start()
         try:
             async with asyncio.timeout(self.limit_s):
-                await heard.ended.wait()
+                await running.end()
         except TimeoutError:
             raise LogInFailed(
                 f"{self} did not end within {self.limit_s:g} s and was ended: see with kubectl and the same kubeconfig "
                 "what it waits for"
             ) from None
         finally:
-            await self._end(transport, heard)
-        if status := transport.get_returncode():
+            await running.kill(with_what_it_started=not self._interactive)
+        if status := running.process.returncode:
             how = f"with status {status}" if status > 0 else f"by signal {-status}"
-            raise LogInFailed(f"{self} ended {how}: {_last_line(heard.complaints)}; mend that, and try again")
-        return heard.output
+            raise LogInFailed(f"{self} ended {how}: {_last_line(running.complaints)}; mend that, and try again")
+        return running.output
 
-    async def _start(self) -> "tuple[asyncio.SubprocessTransport, _Heard]":
+    def _start(self) -> "_Running":
         entry = self._entry
         told = {"apiVersion": entry.api_version, "kind": "ExecCredential", "spec": self._spec}
         try:
-            return await asyncio.get_running_loop().subprocess_exec(
-                lambda: _Heard(aloud=self._interactive),
-                self._command,
-                *(entry.args or ()),
-                stdin=None if self._interactive else asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
+            process = subprocess.Popen(
+                [self._command, *(entry.args or ())],
+                stdin=None if self._interactive else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
                 env=os.environ
                 | {each.name: each.value for each in entry.env or ()}
                 | {"KUBERNETES_EXEC_INFO": json.dumps(told, default=str)},
@@ -122,42 +126,67 @@ class CredentialProgram:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             hint = _one_line(entry.install_hint or "") or "install it, or put it where $PATH finds it"
             raise LogInFailed(f"{self} cannot be started ({reason}): {hint}") from error
-
-    async def _end(self, transport: asyncio.SubprocessTransport, heard: "_Heard") -> None:
-        """Kill the program unless it has ended, and close its pipes, which what it started may hold."""
-        if not heard.ended.is_set() and not self._interactive:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(transport.get_pid(), signal.SIGKILL)
-        transport.close()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(heard.ended.wait(), _KILLED_S)
+        return _Running(process, aloud=self._interactive)
 
 
-class _Heard(asyncio.SubprocessProtocol):
-    """The end of what a program says, and whether it has ended and closed its pipes.
+class _Running:
+    """A program that runs, and what it has said.
+
+    Not asyncio's own subprocess: where its start is cancelled, as at the end of a loop, that one waits for pipes that
+    nobody connects any more (`_wait` in asyncio/base_subprocess.py of Python 3.11).
 
     Args:
+        process: just started, both outputs pipes.
         aloud: whether whoever sits at the terminal reads at once what it says beside its answer: it may be a question.
     """
 
-    def __init__(self, aloud: bool) -> None:
-        self._aloud = aloud
+    def __init__(self, process: subprocess.Popen[bytes], aloud: bool) -> None:
+        self.process, self._aloud = process, aloud
         self.output = self.complaints = b""
-        self.ended = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._silent = asyncio.Event()
+        self._pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
+        for pipe in self._pipes:
+            os.set_blocking(pipe.fileno(), False)
+            self._loop.add_reader(pipe.fileno(), self._hear, pipe)
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Keep it."""
-        if fd == 1:
-            self.output = (self.output + data)[-_OUTPUT_MAX:]
+    async def end(self) -> None:
+        """Wait until the program has ended, and all that it started and gave its pipes has closed them."""
+        await self._silent.wait()
+        while self.process.poll() is None:
+            await asyncio.sleep(_LOOK_S)
+
+    async def kill(self, with_what_it_started: bool) -> None:
+        """Kill it unless it has ended, and close its pipes, which what it started may hold."""
+        if self._pipes or self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL) if with_what_it_started else self.process.kill()
+        for pipe in list(self._pipes):
+            self._close(pipe)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_KILLED_S):
+                await self.end()
+
+    def _hear(self, pipe: IO[bytes]) -> None:
+        said: bytes | None = pipe.read(_READ)
+        if said is None:  # nothing after all
             return
-        self.complaints = (self.complaints + data)[-_OUTPUT_MAX:]
-        if self._aloud:
-            sys.stderr.write(data.decode(errors="replace"))
-            sys.stderr.flush()
+        if not said:
+            self._close(pipe)
+        elif pipe is self.process.stdout:
+            self.output = (self.output + said)[-_OUTPUT_MAX:]
+        else:
+            self.complaints = (self.complaints + said)[-_OUTPUT_MAX:]
+            if self._aloud:
+                sys.stderr.write(said.decode(errors="replace"))
+                sys.stderr.flush()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Note that it has ended, and all of its pipes."""
-        self.ended.set()
+    def _close(self, pipe: IO[bytes]) -> None:
+        self._loop.remove_reader(pipe.fileno())
+        pipe.close()
+        self._pipes.remove(pipe)
+        if not self._pipes:
+            self._silent.set()
 
 
 def _is_due(credential: Credential) -> bool:

@@ -230,28 +230,35 @@ def run(root: Path, options: Options) -> None:
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
     )
     undumpable.become()
-    folder = MpsFolder(root)
-    lock = _take(folder)
-    try:
-        asyncio.run(_run(folder, options))
-    finally:
-        os.close(lock)
-
-
-def _take(folder: MpsFolder) -> int:
-    deadline = time.monotonic() + _TAKE_SECONDS
-    while (lock := folder.take()) is None:
-        if time.monotonic() > deadline:
-            raise AlreadyRuns(f"another MPS daemon serves {folder.path}; end it, or use another root")
-        time.sleep(0.1)
-    return lock
+    asyncio.run(_run(MpsFolder(root), options))
 
 
 async def _run(folder: MpsFolder, options: Options) -> None:
-    loop, supervising = asyncio.get_running_loop(), asyncio.create_task(Supervisor(folder, options).run())
+    """Follow signals from the first moment: whoever sees that a daemon lives may end it."""
+    serving = asyncio.create_task(_serve(folder, options))
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, supervising.cancel)
-    _log.info("mps: follows %s", folder.path)
+        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
     with contextlib.suppress(asyncio.CancelledError):
-        await supervising
-    _log.info("mps: ends, and the control daemons with it")
+        await serving
+
+
+async def _serve(folder: MpsFolder, options: Options) -> None:
+    lock = await _take(folder)
+    try:
+        _log.info("mps: follows %s", folder.path)
+        await Supervisor(folder, options).run()
+    finally:
+        _log.info("mps: has ended, and the control daemons with it")
+        os.close(lock)
+
+
+async def _take(folder: MpsFolder) -> int:
+    deadline, told = time.monotonic() + _TAKE_SECONDS, False
+    while (lock := folder.take()) is None:
+        if time.monotonic() > deadline:
+            raise AlreadyRuns(f"another MPS daemon serves {folder.path}; end it, or use another root")
+        if not told:
+            _log.info("mps: waits for the daemon before it, at most %g s", _TAKE_SECONDS)
+            told = True
+        await asyncio.sleep(0.1)
+    return lock

@@ -81,6 +81,21 @@ def test_a_program_ends_with_the_loop_that_runs_it(plugin: Plugin) -> None:
     eventually(lambda: not any(map(is_running, plugin.pids)), "program and child end")
 
 
+def test_a_loop_ends_though_it_had_only_just_begun_to_run_a_program(plugin: Plugin) -> None:
+    plugin.does(HANGS)
+    ours = Path("/proc/thread-self/children")
+
+    async def work() -> None:
+        api = ApiServer(plugin.access(), "orion-test")
+        asked = asyncio.create_task(api.get("/x"))
+        while not ours.read_text() and not asked.done():
+            await asyncio.sleep(0)
+        await api.close()
+
+    asyncio.run(work())
+    assert not ours.read_text()
+
+
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [

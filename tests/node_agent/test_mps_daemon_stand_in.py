@@ -121,6 +121,17 @@ def test_one_daemon_a_root_and_the_next_one_waits_for_the_one_before(daemon: Mps
     assert not daemon.folder.daemon_lives()
 
 
+def test_one_that_waits_for_the_one_before_ends_when_it_is_told_to(daemon: MpsDaemon) -> None:
+    daemon.start()
+    command = [sys.executable, "-m", "orion.cli", "mps-daemon", "--root", str(daemon.root)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as second:
+        assert second.stderr is not None
+        assert "mps: waits" in second.stderr.readline()
+        second.terminate()
+        assert second.wait(DEADLINE) == 0
+    assert daemon.folder.daemon_lives()
+
+
 def test_a_file_that_makes_no_sense_ends_nothing(daemon: MpsDaemon) -> None:
     daemon.start()
     daemon.folder.want(GPU, Wanted(simulated=True))
