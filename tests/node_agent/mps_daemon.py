@@ -35,10 +35,14 @@ class MpsDaemon:
         self.process: subprocess.Popen[bytes] | None = None
         self.programs.mkdir()
 
+    @property
+    def command(self) -> list[str]:
+        """What runs one on this root."""
+        return [sys.executable, "-m", "orion.cli", "mps-daemon", "--root", str(self.root)]
+
     def start(self, *options: str) -> None:
-        command = [sys.executable, "-m", "orion.cli", "mps-daemon", "--root", str(self.root), *options]
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen([*self.command, *options], env=self.environment, stdout=log, stderr=log)
         eventually(self.folder.daemon_lives, "it runs")
 
     @property
@@ -70,11 +74,3 @@ class MpsDaemon:
         assert self.process is not None
         self.process.send_signal(number)
         return self.process.wait(DEADLINE)
-
-
-def lives(process_id: int) -> bool:
-    """Return whether a process runs."""
-    try:
-        return "State:\tZ" not in Path(f"/proc/{process_id}/status").read_text()
-    except OSError:
-        return False

@@ -6,12 +6,12 @@ What NVIDIA's own does is tested on a GPU (tests/gpu/test_gpu_mps_in_pods.py).
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 
 from orion.node_agent.mps.folder import Phase, State, Wanted
-from tests.node_agent.mps_daemon import GPU, OTHER, SERVES, MpsDaemon, lives
+from tests.node_agent.mps_daemon import GPU, OTHER, SERVES, MpsDaemon
+from tests.processes import is_running
 from tests.waiting import DEADLINE, eventually
 
 
@@ -29,8 +29,8 @@ def test_a_stand_in_runs_for_each_gpu_that_is_wanted_and_no_other(daemon: MpsDae
     daemon.folder.want(GPU, None)
     daemon.until(None)
     assert list(daemon.folder.pipe(GPU).iterdir()) == list(daemon.folder.clients(GPU).iterdir()) == []
-    assert not lives(first.process_id)
-    assert lives(second.process_id)
+    assert not is_running(first.process_id)
+    assert is_running(second.process_id)
 
 
 def test_a_stand_in_that_dies_is_said_and_started_again(daemon: MpsDaemon) -> None:
@@ -101,7 +101,7 @@ def test_its_end_is_that_of_the_stand_ins_and_its_word_no_longer_counts(
     assert daemon.end(number) == (0 if number is signal.SIGTERM else -signal.SIGKILL)
     assert not daemon.folder.daemon_lives()
     assert daemon.state() is None
-    eventually(lambda: not lives(state.process_id), "the control daemon has ended")
+    eventually(lambda: not is_running(state.process_id), "the control daemon has ended")
     daemon.start()  # what is wanted is still wanted
     after = daemon.until(Phase.RUNNING)
     assert after is not None
@@ -110,8 +110,7 @@ def test_its_end_is_that_of_the_stand_ins_and_its_word_no_longer_counts(
 
 def test_one_daemon_a_root_and_the_next_one_waits_for_the_one_before(daemon: MpsDaemon) -> None:
     daemon.start()
-    command = [sys.executable, "-m", "orion.cli", "mps-daemon", "--root", str(daemon.root)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as second:
+    with subprocess.Popen(daemon.command, stderr=subprocess.PIPE, text=True) as second:
         assert second.stderr is not None
         assert daemon.end() == 0
         assert "mps: follows" in second.stderr.readline()
@@ -123,8 +122,7 @@ def test_one_daemon_a_root_and_the_next_one_waits_for_the_one_before(daemon: Mps
 
 def test_one_that_waits_for_the_one_before_ends_when_it_is_told_to(daemon: MpsDaemon) -> None:
     daemon.start()
-    command = [sys.executable, "-m", "orion.cli", "mps-daemon", "--root", str(daemon.root)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as second:
+    with subprocess.Popen(daemon.command, stderr=subprocess.PIPE, text=True) as second:
         assert second.stderr is not None
         assert "mps: waits" in second.stderr.readline()
         second.terminate()

@@ -21,7 +21,8 @@ from orion.hook import switching
 from orion.node_agent.mps import refreshing
 from orion.node_agent.mps.folder import Phase, Wanted
 from orion.node_agent.mps.refreshing import Refresher
-from tests.node_agent.mps_daemon import SERVES, MpsDaemon, lives
+from tests.node_agent.mps_daemon import SERVES, MpsDaemon
+from tests.processes import is_running
 from tests.waiting import DEADLINE, PAUSE, eventually
 
 NOWHERE = Path("/")
@@ -68,7 +69,7 @@ def children(parent: int) -> list[int]:
             name, of = (each / "comm").read_text().strip(), (each / "stat").read_text().rpartition(")")[2].split()[1]
         except OSError:
             continue
-        if name == switching.NAME and int(of) == parent and lives(int(each.name)):
+        if name == switching.NAME and int(of) == parent and is_running(int(each.name)):
             found.append(int(each.name))
     return found
 
@@ -89,7 +90,7 @@ def test_it_begins_and_ends_with_the_mode(served: MpsDaemon, gpu: str) -> None:
     assert f"{gpu}: is refreshed every 40 ms" in served.log
     served.folder.want(gpu, None)
     served.until(None, gpu)
-    assert not lives(process_id)
+    assert not is_running(process_id)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
@@ -98,7 +99,7 @@ def test_it_ends_with_the_mps_daemon(served: MpsDaemon, gpu: str, number: signal
     served.folder.want(gpu, Wanted())
     process_id = refreshes(served)
     assert served.end(number) == (-number if number is signal.SIGKILL else 0)
-    eventually(lambda: not lives(process_id), "it has ended")
+    eventually(lambda: not is_running(process_id), "it has ended")
     assert "Traceback" not in served.log
 
 
