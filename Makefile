@@ -8,14 +8,18 @@ CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/orion
 # One folder of builds for each checkout: CMake refuses a build folder of another source folder.
 BUILD  := $(CACHE)/build-$(shell pwd -P | cksum | cut -d' ' -f1)
 BIN    := $(VENV)/bin
-ROOMS  := operator api_server device_plugin node_agent hook inprocess crds cli bench
+PACKAGES  := operator api_server device_plugin node_agent exposition hook inprocess crds cli bench
 LINKS  := build/import/orion
 TIERS  := quiet host cluster node
 # What the hook and the simulated driver are compiled from.
 SOURCES := hook/CMakeLists.txt $(wildcard hook/include/orion/*.h hook/src/*.[ch] hook/src/*/*.[ch] hook/src/*/*.inc \
-           hook/src/*.map hook/sim/*.[ch] hook/sim/*.inc hook/sim/*.map)
-# cuda.h of PyPI's nvidia-cuda-runtime, which the generated files are made from.
-CUDA = $(shell $(BIN)/python -c "import nvidia.cu13 as n; print(n.__path__[0] + '/include')")
+           hook/src/*.map hook/sim/*.[ch] hook/sim/*.inc hook/sim/*/* hook/sim/*.map)
+# The names of all modules: an editable install maps each, and does not find one that was moved since.
+MODULES := build/modules
+$(shell mkdir -p build && find $(PACKAGES) -name '*.py' | sort > $(MODULES).now && \
+        (cmp -s $(MODULES).now $(MODULES) || cp $(MODULES).now $(MODULES)))
+# C in the style of .clang-format, so far that of the simulator and the profiler; a generator writes in its own.
+FORMATTED = $(filter-out %/generated/%,$(wildcard $(foreach part,sim profiler,hook/$(part)/*.[ch])))
 # Ninja would ask for a place among make's jobs, at a pipe that only makes inherit.
 ALONE := env -u MAKEFLAGS
 # Of all that is installed little is imported: that is compiled then.
@@ -32,7 +36,8 @@ export PYTHONPYCACHEPREFIX := $(BUILD)/bytecode
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check build lint types layers generated warnings pytest sanitizers $(TIERS:%=%-tier) node-needs \
+.PHONY: help demo test test-all check build lint format types layers generated warnings pytest sanitizers \
+        slowest $(TIERS:%=%-tier) node-needs \
         bench-hook cluster cluster-binaries cluster-down crds generate wheel image image-locks clean
 
 help:  ## Show this help
@@ -46,7 +51,10 @@ demo: $(VENV)/built  ## Two processes share a GPU, unmanaged and under Orion; a 
 # more than they compute. Beside them, niced: C tests under sanitizers, and what nodes need. Each shows its output as it ends.
 test: $(VENV)/built  ## All tests that this machine can run; the last line says which tiers ran
 	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target IN_TURN=yes node-tier cluster-tier sanitizers
-	@$(BIN)/python -m tools.tiers.told --outcomes $(BUILD)/outcomes
+	@$(BIN)/python -m tools.tiers.summary --outcomes $(BUILD)/outcomes
+
+test-all:  ## The same with every case of the thorough tests: before a release, and after a change of what they test
+	@$(MAKE) --no-print-directory test THOROUGH=--thorough
 
 check: lint types layers generated warnings  ## Style, types, layers, generated files, C warnings (after set-up: under a minute)
 	@echo "check: all passed"
@@ -56,6 +64,11 @@ build: $(VENV)/built  ## Set up, and compile what has changed
 lint: $(VENV)/built
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@$(BIN)/clang-format --dry-run --Werror $(FORMATTED)
+
+format: $(VENV)/built  ## Write Python and C in the style that `make check` compares with
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(FORMATTED)
 
 types: $(VENV)/built $(LINKS)
 	$(BIN)/mypy
@@ -65,24 +78,24 @@ layers: $(VENV)/built $(LINKS)
 
 generated: $(VENV)/built $(LINKS)
 	PYTHONPATH=build/import $(BIN)/python -m orion.hook.generate --check
-	$(BIN)/python hook/sim/generate.py $(CUDA) --check
+	PYTHONPATH=build/import $(BIN)/python hook/sim/generate.py --check
 	$(BIN)/python tools/generate_stubs.py --check
 	PYTHONPATH=build/import $(BIN)/python -m orion.crds.generate --check
 	PYTHONPATH=build/import $(BIN)/python -m orion.crds.reference --check
 	PYTHONPATH=build/import $(BIN)/python -m orion.operator.webhook.manifests --check
-	$(BIN)/python tools/generate_map.py --check
 	$(BIN)/python tools/check_version.py
 	PYTHONPATH=build/import $(BIN)/python -m tools.check_docs
 
 warnings: $(VENV)/ready
 	$(CONFIGURE) -B $(BUILD)/strict -DORION_STRICT=ON -DORION_TESTS=ON -DCMAKE_BUILD_TYPE=Release --log-level=WARNING
 	$(ALONE) $(BIN)/cmake --build $(BUILD)/strict
+	$(BIN)/python tools/hook_layers.py $(BUILD)/strict
 
 pytest: $(VENV)/built
 	$(ALONE) $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 $(TIERS:%=%-tier): %-tier: $(VENV)/built
-	$(ALONE) $(BIN)/python -m tools.tiers.run $* --outcomes $(BUILD)/outcomes $(ARGS)
+	$(ALONE) $(BIN)/python -m tools.tiers.run $* --outcomes $(BUILD)/outcomes $(THOROUGH) $(ARGS)
 
 ifdef IN_TURN
 host-tier: | quiet-tier
@@ -96,28 +109,30 @@ node-needs: $(VENV)/built
 sanitizers: $(VENV)/ready
 	$(ALONE) nice -n 19 $(BIN)/python tools/sanitizers.py --build $(BUILD)
 
+slowest: $(VENV)/ready  ## List the slowest tests of the last `make test` (ARGS="--most 50")
+	@$(BIN)/python -m tools.tiers.durations --outcomes $(BUILD)/outcomes $(ARGS)
+
 cluster: $(VENV)/built  ## Start a real Kubernetes cluster with a node and Orion on it (ARGS=--no-node, --no-orion), and say how to use it
-	$(BIN)/python -m tools.cluster up $(ARGS)
+	$(BIN)/python -m testbed up $(ARGS)
 
 cluster-down: $(VENV)/ready  ## End it, and remove its data
-	$(BIN)/python -m tools.cluster down $(ARGS)
+	$(BIN)/python -m testbed down $(ARGS)
 
 cluster-binaries: $(VENV)/ready  ## Only build and download its programs (5 to 9 minutes, once for this machine)
-	$(BIN)/python -m tools.cluster build $(ARGS)
+	$(BIN)/python -m testbed build $(ARGS)
 
 bench-hook: $(VENV)/built  ## What the hook costs a launch: in instructions here, in time on a GPU
-	$(BIN)/python -m orion.bench.overhead.hook_cost $(ARGS)
+	$(BIN)/python -m measurements.overhead.hook_cost $(ARGS)
 
 crds: $(VENV)/ready $(LINKS)  ## Write the definitions of the API types that the chart ships, from the models in crds/
 	PYTHONPATH=build/import $(BIN)/python -m orion.crds.generate
 	PYTHONPATH=build/import $(BIN)/python -m orion.operator.webhook.manifests
 
-generate: $(VENV)/ready $(LINKS) crds  ## Make the generated files anew: wrappers, stubs, API definitions, their reference, the map
+generate: $(VENV)/ready $(LINKS) crds  ## Make the generated files again: wrappers, stubs, API definitions, their reference
 	PYTHONPATH=build/import $(BIN)/python -m orion.hook.generate --write
-	$(BIN)/python hook/sim/generate.py $(CUDA)
+	PYTHONPATH=build/import $(BIN)/python hook/sim/generate.py
 	$(BIN)/python tools/generate_stubs.py
 	PYTHONPATH=build/import $(BIN)/python -m orion.crds.reference
-	$(BIN)/python tools/generate_map.py
 
 wheel: $(VENV)/ready  ## A release wheel in dist/ that loads on glibc 2.17 and later
 	CC="$(abspath tools/cc-glibc-2.17)" $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation \
@@ -147,13 +162,13 @@ $(VENV)/ready: pyproject.toml | $(BIN)/python
 	@touch $@
 
 # Orion itself. Without build isolation: the tools are in the environment, and CMake compiles only what has changed.
-$(VENV)/built: $(VENV)/ready $(SOURCES)
+$(VENV)/built: $(VENV)/ready $(SOURCES) $(MODULES)
 	@echo "installing orion-gpu into $(VENV), editable"
-	@$(ALONE) $(INSTALL) --no-build-isolation --config-settings=build-dir=$(BUILD)/editable --editable ".[demo,cluster]"
+	@$(ALONE) $(INSTALL) --no-build-isolation --config-settings=build-dir=$(BUILD)/editable --editable ".[bench,cluster]"
 	@touch $@
 
 # mypy, pyright and editors read files, not import hooks: give them a folder that has the package's name.
 $(LINKS): pyproject.toml
 	@mkdir -p $@
-	@for room in $(ROOMS); do ln -sfn ../../../$$room $@/$$room; done
+	@for room in $(PACKAGES); do ln -sfn ../../../$$room $@/$$room; done
 	@touch $@

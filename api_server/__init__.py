@@ -11,7 +11,7 @@ watching             objects of one kind, kept current in memory by list and wat
 paths                where it has its lists of objects
 metrics              what Prometheus learns of requests
 
-aiohttp of our own rather than the `kubernetes` client: that one blocks, so each watch would hold a thread, and its
-import alone doubles the memory of a process. kopf, which watches for the reconciler, gets its session from here; its
-own request functions are private, and retry in ways of their own.
+aiohttp of our own rather than the `kubernetes` client: that one blocks, so each watch would hold a thread. kopf, which
+watches for the reconciler, gets its session from here; its own request functions are private, and retry in ways of
+their own. Why kubeconfigs and log-ins are ours, too: credentials and credential_programs.
 """

@@ -1,7 +1,7 @@
 """Where the API server is, and who we are to it, in every request of every session.
 
-A token in a file is read anew as it is renewed, and a program that logs us in is run anew when what it gave expires or
-is refused, so nothing that asks the API server has to think of it.
+A token in a file is read again as it is renewed, and a program that logs us in is run again when what it gave expires
+or is refused, so nothing that asks the API server has to think of it.
 """
 
 import ssl
@@ -30,6 +30,7 @@ class Access:
         token_file: a file with a token that is renewed; None: none.
         proxy: a URL through which it is reached; None: directly.
         log_in: a program that gives a token or a certificate; None: there is none.
+        namespace: of the pod that this runs in, or of the current context.
     """
 
     url: str
@@ -38,6 +39,7 @@ class Access:
     token_file: Path | None = None
     proxy: str | None = None
     log_in: CredentialProgram | None = None
+    namespace: str = "default"
     _read_at: float = field(default=float("-inf"), repr=False)
     logged_in: bool = False
     """ Whether what that program gave was ever taken; until then a failure means that something is not set up. """

@@ -3,6 +3,11 @@
 It runs when a credential is first needed, shortly before the last one expires, and when that was refused; one run
 serves all who wait, and its failure too.
 
+Own code, since `kubernetes.config` runs such a program without a limit of time in the caller's thread, ends neither it
+nor its children when the request or the loop ends, does not run it again when the API server refuses its token, and
+runs it for each request where a token lasts less than five minutes. `kubernetes.aio.config` reads its two outputs one
+after the other, so a program that complains at length never ends; and it uses asyncio's own subprocess: see _Running.
+
 Refused: a run in a thread (a request that waits could not be cancelled), and memory of credentials on disk: programs
 that want it have their own.
 """
@@ -104,12 +109,12 @@ class CredentialProgram:
             await running.kill(with_what_it_started=not self._interactive)
         if status := running.process.returncode:
             how = f"with status {status}" if status > 0 else f"by signal {-status}"
-            raise LogInFailed(f"{self} ended {how}: {_last_line(running.complaints)}; mend that, and try again")
+            raise LogInFailed(f"{self} ended {how}: {_last_line(running.complaints)}; fix that, and try again")
         return running.output
 
     def _start(self) -> "_Running":
         entry = self._entry
-        told = {"apiVersion": entry.api_version, "kind": "ExecCredential", "spec": self._spec}
+        reported = {"apiVersion": entry.api_version, "kind": "ExecCredential", "spec": self._spec}
         try:
             process = subprocess.Popen(
                 [self._command, *(entry.args or ())],
@@ -119,7 +124,7 @@ class CredentialProgram:
                 bufsize=0,
                 env=os.environ
                 | {each.name: each.value for each in entry.env or ()}
-                | {"KUBERNETES_EXEC_INFO": json.dumps(told, default=str)},
+                | {"KUBERNETES_EXEC_INFO": json.dumps(reported, default=str)},
                 start_new_session=not self._interactive,  # what it starts ends with it; a session has one terminal
             )
         except (OSError, ValueError) as error:

@@ -99,7 +99,7 @@ def read_answer(output: bytes, version: str, program: str) -> Credential:
     if answer.api_version != version:
         raise LogInFailed(
             f"{program} answered in apiVersion {answer.api_version[:_QUOTED]!r}, and the kubeconfig asks for "
-            f"{version!r}: update the program, or write the kubeconfig anew by the command that made it"
+            f"{version!r}: update the program, or write the kubeconfig again by the command that made it"
         )
     return _credential(answer.status or _Status(), program)
 

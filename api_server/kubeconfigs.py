@@ -90,7 +90,7 @@ class Kubeconfigs:
     def __init__(self, files: Sequence[Path]) -> None:
         there = [file for file in files if file.exists()] or files[:1]
         self._contents = [(file, _read(file)) for file in there]
-        self._told = " and ".join(map(str, there))
+        self._reported = " and ".join(map(str, there))
 
     def current(self) -> Entry:
         """Return the current context.
@@ -100,7 +100,7 @@ class Kubeconfigs:
         """
         name = next((each["current-context"] for _, each in self._contents if each.get("current-context")), "")
         if not name:
-            raise Unusable(f"{self._told} names no current context: choose one with `kubectl config use-context`")
+            raise Unusable(f"{self._reported} names no current context: choose one with `kubectl config use-context`")
         return self.named("context", name, "current-context")
 
     def named(self, what: str, name: str, by: object) -> Entry:
@@ -121,7 +121,7 @@ class Kubeconfigs:
                     if not isinstance(fields, Mapping):
                         raise Unusable(f"{what} {name} in {file} has no fields")
                     return Entry(what, name, file, fields)
-        raise Unusable(f"{self._told} has no {what} {name}, which {by} names")
+        raise Unusable(f"{self._reported} has no {what} {name}, which {by} names")
 
 
 def _read(file: Path) -> Mapping[str, Any]:

@@ -13,6 +13,6 @@ class RequestMetrics:
 
     def __init__(self, registry: CollectorRegistry | None = None, prefix: str = "orion") -> None:
         kept = registry or CollectorRegistry()
-        told = "Requests to the API server that are not watches."
-        self.requests = Counter(f"{prefix}_requests", told, ["method", "status"], registry=kept)
+        reported = "Requests to the API server that are not watches."
+        self.requests = Counter(f"{prefix}_requests", reported, ["method", "status"], registry=kept)
         self.retries = Counter(f"{prefix}_retries", "Requests made again.", registry=kept)

@@ -120,13 +120,20 @@ class ApiServer:
         """
         return await self._request("PATCH", path, body, {"Content-Type": kind}, {})
 
-    async def delete(self, path: str) -> dict[str, Any]:
+    async def delete(self, path: str, as_seen: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Begin to delete something, and return what the server says of it.
 
+        Args:
+            path: of the object.
+            as_seen: the object's metadata as they were read; None: the object is deleted however it is now.
+
         Raises:
-            ApiError: it was refused, or nothing answered; 404: it is not there.
+            ApiError: it was refused, or nothing answered; 404: it is not there; 409: it has changed since.
         """
-        return await self._request("DELETE", path, None, {}, {})
+        if as_seen is None:
+            return await self._request("DELETE", path, None, {}, {})
+        body = {"preconditions": {"uid": as_seen["uid"], "resourceVersion": as_seen["resourceVersion"]}}
+        return await self._request("DELETE", path, body, {"Content-Type": JSON}, {})
 
     async def events(self, path: str, silence_s: float, **query: str) -> AsyncIterator[dict[str, Any]]:
         """Yield the events of a watch until the server ends it.

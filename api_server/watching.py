@@ -2,7 +2,7 @@
 
 The list comes in pages and replaces everything at once; then a watch brings changes from its resource version on, over
 ends, broken connections and restarts of the server, until the server has forgotten that version (410 Gone) and the list
-is taken anew. Bookmarks keep the version young where nothing happens, and prove that the connection lives.
+is taken again. Bookmarks keep the version young where nothing happens, and prove that the connection lives.
 
 A change of a status only is passed over before anything is parsed: with a thousand shares most events are such. An
 object that cannot be read is left out and said once; the API server has validated it, so it is a newer version's.

@@ -1,15 +1,15 @@
-"""Experiments: the demo, what the hook costs, and what two processes on one GPU do to each other.
+"""Experiments of users: the demo, and what two processes on one GPU do to each other.
+
+Experiments that need a checkout are in `measurements`, and are not installed.
 
 Where to look:
 
     demo                    `orion demo`: three phases, a table, a picture
     colocation              `orion bench colocation`: hp beside be under every system of a scenario (see scenarios/)
     busy_periods            from a colocation's raw data: stalls, waits at the head of busy periods, what be loses
-    overhead                what the hook costs a program that is alone; its report makes tables of the raw data
-    cluster                 what operator, webhook, device plugin and pods cost, and what an upgrade of the chart does
-    probes                  small programs that ask a GPU for the facts that the design rests on
+    threads_cost            `orion bench threads`: what clients as threads of one process cost
 
-Those without a command are scripts (`python -m orion.bench.overhead.hook_cost`). What they stand on:
+What they stand on:
 
     workload, workloads     what one process runs on the GPU; all kinds by name, their simulated stand-ins
     workers                 processes that run one or several of them on command, and their parent's side

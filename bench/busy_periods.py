@@ -23,8 +23,9 @@ from orion.bench.colocation import rates
 from orion.bench.colocation.analysis import SHORTEST_GAP, busy_periods_per_second
 from orion.bench.colocation.run_files import BE_ALONE, SUFFIX, Run, RunFolder
 from orion.bench.commandline import OneSentenceParser
-from orion.bench.estimates import Samples, percentile
+from orion.bench.estimates import Samples
 from orion.bench.late_heads import queued_p99
+from orion.bench.samples import percentile
 
 STALL = 4e-3  # seconds longer than a run's median service time; hp waits for no be work that long beside these loads
 SWITCH = 0.14e-3  # seconds until a GPU that another process has used is hp's; docs/results/context-switch.md
@@ -56,7 +57,7 @@ class Round:
 
 
 def found(folder: RunFolder) -> Iterator[tuple[str, list[Round]]]:
-    """Yield each pair's name and rounds under policy orion, by turns, beside kernels that are not very long."""
+    """Yield each pair's name and rounds under policy orion, time-sliced, beside kernels that are not very long."""
     for hp in folder.hp_ids():
         solos = rates.be_solos(folder, hp)
         for be in folder.be_ids(hp):
@@ -100,7 +101,7 @@ def _excess(run: Run) -> Samples:
 
 
 def stalls(folder: RunFolder) -> list[str]:
-    """List runs of an open loop by turns, alone ones included, with requests that stalled."""
+    """List runs of an open loop time-sliced, alone ones included, with requests that stalled."""
     lines = ["| run | requests | longest, ms above the median | seconds into the run |", "|---|---|---|---|"]
     seen: dict[str, Run] = {}
     for name, rounds in found(folder):
@@ -124,15 +125,15 @@ def tails(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
         "|---|---|---|---|---|",
     ]
     for name, rounds in pairs:
-        measured = [_told(_of_kept(each, _ratio, quiet) for each in rounds) for quiet in (False, True)]
+        measured = [_reported(_of_kept(each, _ratio, quiet) for each in rounds) for quiet in (False, True)]
         modelled = [
-            _told(queued_p99(each.alone, late=SWITCH) for each in rounds),
-            _told(queued_p99(each.alone, late=_late(each)) for each in rounds),
+            _reported(queued_p99(each.alone, late=SWITCH) for each in rounds),
+            _reported(queued_p99(each.alone, late=_late(each)) for each in rounds),
         ]
         lines.append(f"| {name}, p99 / alone | {' | '.join(measured + modelled)} |")
     for name, rounds in pairs:
         if "gemm" in name:
-            measured = [_told(_of_kept(each, _over, quiet) for each in rounds) for quiet in (False, True)]
+            measured = [_reported(_of_kept(each, _over, quiet) for each in rounds) for quiet in (False, True)]
             lines.append(f"| {name}, p99 - 1.05 x alone, ms | {' | '.join(measured)} | | |")
     return lines
 
@@ -158,7 +159,7 @@ def _late(each: Round) -> float:
     return float(own.mean() - alone.mean()) if len(own) and len(alone) else float("nan")
 
 
-def _told(rounds: Iterable[float]) -> str:
+def _reported(rounds: Iterable[float]) -> str:
     values = [value for value in rounds if not np.isnan(value)]
     if not values:
         return "no round left"

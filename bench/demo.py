@@ -24,8 +24,8 @@ from rich.table import Table
 from orion.bench import demo_phases
 from orion.bench.commandline import OneSentenceParser
 from orion.bench.demo_phases import Experiment, Outcome, Phase
-from orion.bench.estimates import percentile
 from orion.bench.managed import AgentError
+from orion.bench.samples import percentile
 from orion.bench.workers.crew import WorkerError
 
 SIMULATED_RATE = 85.0  # of 4 ms requests: 34 % of the GPU
@@ -147,7 +147,7 @@ def _choose_simulated(wanted: bool | None) -> bool:
 def _why_no_gpu() -> str:
     """Say why real models cannot run here; empty if they can. Asked in a process of its own: CUDA stays out of ours."""
     if importlib.util.find_spec("torch") is None:
-        return "torch is not installed (`pip install 'orion-gpu[torch]'`)"
+        return "torch is not installed (`pip install torch`)"
     question = "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)"
     try:
         answer = subprocess.run([sys.executable, "-c", question], capture_output=True, timeout=120, check=False)
@@ -180,18 +180,26 @@ def _run_with_progress(experiment: Experiment, console: Console) -> Outcome:
 
 
 def _show(outcome: Outcome, options: Options) -> None:
-    from orion.bench import demo_picture  # matplotlib takes a second to import, which no phase should share
-
     results = to_json(outcome)
-    demo_picture.draw(outcome, options.output)
+    picture = _draw(outcome, options.output)
     if options.as_json:
         print(json.dumps(results))
         return
     console = Console()
     console.print(_table(outcome, results))
-    console.print(f"Timeline: {options.output}", highlight=False)
+    console.print(f"Timeline: {picture}", highlight=False, soft_wrap=True)
     if outcome.simulated:
         console.print("The GPU is simulated: this shows how Orion works, not what a GPU gives.", highlight=False)
+
+
+def _draw(outcome: Outcome, path: Path) -> str:
+    """Draw the picture where matplotlib is installed; return where it is, or how to get one."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return "not drawn, because matplotlib is not installed (`pip install matplotlib`)"
+    from orion.bench import demo_picture  # matplotlib takes a second to import, which no phase should share
+
+    demo_picture.draw(outcome, path)
+    return str(path)
 
 
 def _table(outcome: Outcome, results: dict[str, Any]) -> Table:

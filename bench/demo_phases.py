@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orion.bench.arrivals import busiest_window, poisson_arrivals
-from orion.bench.estimates import completed_between, latencies_ms
 from orion.bench.managed import ManagedGPU, machine
+from orion.bench.samples import completed_between, latencies_ms
 from orion.bench.workers.crew import Crew, Worker
 from orion.bench.workload import Span
 from orion.bench.workloads import Load

@@ -8,13 +8,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from orion.bench.demo_phases import Outcome, Phase
-from orion.bench.estimates import percentile
+from orion.bench.samples import percentile
 from orion.bench.workload import Span
 
 HP, BE, INK, PALE = "#1f5fbf", "#f0a23a", "#22262b", "#9aa1a9"
 ALONE = "#2f9e6e"
 BREATH = 60e-6  # seconds; shorter pauses between kernels are no gap that the eye could see
-LANES = {"hp": (1.1, 0.8), "be": (0.1, 0.8)}  # bottom and height
+STREAM_RECORDS = {"hp": (1.1, 0.8), "be": (0.1, 0.8)}  # bottom and height
 
 
 def draw(outcome: Outcome, path: Path) -> None:
@@ -56,9 +56,9 @@ def merged(spans: list[Span], window: Span, breath: float = BREATH) -> list[Span
 
 def _timeline(axes: Axes, phase: Phase, outcome: Outcome, title: str) -> None:
     window = outcome.window
-    for lane, spans, colour in (("hp", phase.hp_spans, HP), ("be", phase.be_spans, BE)):
+    for stream_record, spans, colour in (("hp", phase.hp_spans, HP), ("be", phase.be_spans, BE)):
         bars = [(1e3 * (begin - window[0]), 1e3 * (end - begin)) for begin, end in merged(spans, window)]
-        axes.broken_barh(bars, LANES[lane], facecolors=colour, edgecolor="none")
+        axes.broken_barh(bars, STREAM_RECORDS[stream_record], facecolors=colour, edgecolor="none")
     arrivals = [1e3 * (arrival - window[0]) for arrival in outcome.arrivals if window[0] <= arrival < window[1]]
     axes.plot(arrivals, [2.12] * len(arrivals), linestyle="none", marker="v", color=INK, markersize=6, clip_on=False)
     axes.set_title(title, loc="left", fontsize=11, color=INK)

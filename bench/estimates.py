@@ -6,8 +6,6 @@ from a bootstrap over rounds and, inside a round, over blocks of consecutive req
 a queue makes neighbouring requests alike, so single requests drawn at random would promise too narrow an interval.
 """
 
-import bisect
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,41 +32,6 @@ class Estimate:
     def to_json(self) -> dict[str, Any]:
         """Return plain types for a JSON file."""
         return {"median": self.value, "low": self.low, "high": self.high, "rounds": list(self.rounds)}
-
-
-def percentile(samples: Sequence[float] | Samples, rank: float) -> float:
-    """Return the percentile `rank` (0 to 100), linearly interpolated; NaN where there is no sample."""
-    return float(np.percentile(np.asarray(samples, dtype=np.float64), rank)) if len(samples) else float("nan")
-
-
-def latencies_ms(arrivals: Sequence[float], ends: Sequence[float]) -> list[float]:
-    """Latency of each request in milliseconds, from its scheduled arrival; both arguments in seconds."""
-    return [1e3 * (end - arrival) for arrival, end in zip(arrivals, ends, strict=True)]
-
-
-def completed_between(ends: Sequence[float], begin: float, end: float) -> float:
-    """Count steps of a closed loop in a window, the steps across its edges by their part inside.
-
-    Args:
-        ends: Ascending completion times of consecutive steps, seconds.
-        begin: The window's begin; a step is taken to begin when the one before it ends.
-        end: The window's end.
-
-    Returns:
-        Steps in [begin, end], a fraction allowed. Outside the first and last completion nothing is known, and nothing
-        counted.
-    """
-    return _position(ends, end) - _position(ends, begin)
-
-
-def _position(ends: Sequence[float], time: float) -> float:
-    index = bisect.bisect_right(ends, time)
-    if index == 0:
-        return 0.0
-    if index == len(ends):
-        return float(len(ends) - 1)
-    before, after = ends[index - 1], ends[index]
-    return index - 1 + (time - before) / (after - before)
 
 
 def paired_percentile_ratios(
@@ -130,13 +93,6 @@ def median_of_rounds(values: Sequence[float], resamples: int = RESAMPLES, seed: 
         return np.full((1, count), values[number])
 
     return _bootstrap([list(values)], resampled, resamples, seed)[0]
-
-
-def binned_rates(ends: Sequence[float], begin: float, end: float, bins: int) -> list[float]:
-    """Steps a second in each of `bins` equal parts of a window; arguments in seconds as for `completed_between`."""
-    width = (end - begin) / bins
-    edges = [begin + width * number for number in range(bins + 1)]
-    return [completed_between(ends, low, high) / width for low, high in itertools.pairwise(edges)]
 
 
 def _arrays(pairs: Sequence[Pair]) -> list[tuple[Samples, Samples]]:

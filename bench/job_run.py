@@ -17,15 +17,15 @@ from rich.console import Console
 from rich.table import Table
 
 from orion.bench.commandline import OneSentenceParser
-from orion.bench.estimates import percentile
 from orion.bench.job_file import DROPPED, Job, JobFileError, read_jobs
+from orion.bench.samples import percentile
 from orion.bench.workload import Place, Workload
 from orion.bench.workloads import load, make
+from orion.hook.policy_table import TABLE
 from orion.inprocess import Figures, Scheduler, SchedulerError
 
 SWITCH_SECONDS = 50e-6  # how long a thread may keep Python's lock from another
 PIPED_WIDTH = 140  # where no terminal says how wide it is
-_POLICIES = ("orion", "gate", "none", "streams", "reef", "ticktock", "orion-2024")
 
 
 class ClientError(RuntimeError):
@@ -152,7 +152,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Read, run, print; return the exit status."""
     parser = OneSentenceParser(prog="orion launch", description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path)
-    parser.add_argument("--policy", choices=_POLICIES, default="orion")
+    parser.add_argument("--policy", choices=TABLE.names, default=TABLE.names[0])
     parser.add_argument("--max-slowdown", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--simulated", action="store_true")

@@ -7,7 +7,7 @@ the model with a policy in it, which says what a perfect one would reach, is `or
 import numpy as np
 
 from orion.bench.colocation.run_files import Run
-from orion.bench.estimates import percentile
+from orion.bench.samples import percentile
 
 
 def queued_p99(alone: Run, slowdown: float = 1.0, late: float = 0.0) -> float:

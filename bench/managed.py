@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -19,6 +19,7 @@ from typing import IO, Any, Self
 import grpc
 
 from orion import hook
+from orion.hook import policy_table
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
 
 START_SECONDS = 20.0
@@ -51,21 +52,38 @@ def machine(simulated: bool, mode: str = "timeslice", seed: str = "") -> Iterato
     libraries = [str(hook.simulated_driver().parent), os.environ.get("LD_LIBRARY_PATH", "")]
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp"  # memory: a disk's write-back would be felt
     with tempfile.TemporaryDirectory(prefix="orion-", dir=shared, ignore_cleanup_errors=True) as state:
-        told = {"ORION_SIM_STATE": state, "ORION_SIM_MODE": mode, **({"ORION_SIM_SEED": seed} if seed else {})}
-        yield {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, libraries)), **told}
+        reported = {"ORION_SIM_STATE": state, "ORION_SIM_MODE": mode, **({"ORION_SIM_SEED": seed} if seed else {})}
+        yield {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, libraries)), **reported}
+
+
+def hooked(environment: Mapping[str, str], baselines: bool) -> dict[str, str]:
+    """Return the variables that put a process under the hook.
+
+    Args:
+        environment: The process's other variables.
+        baselines: Whether it is the hook that knows published schedulers.
+    """
+    preloads = [str(hook.library(baselines)), environment.get("LD_PRELOAD", "")]
+    return {"LD_PRELOAD": ":".join(filter(None, preloads)), **_table(baselines)}
+
+
+def _table(baselines: bool) -> dict[str, str]:
+    return {policy_table.BASELINES: "1"} if baselines else {}
 
 
 class ManagedGPU:
     """One GPU of a machine under a private agent; a context manager that leaves nothing behind."""
 
-    def __init__(self, environment: dict[str, str], simulated: bool, uuid: str = "") -> None:
+    def __init__(self, environment: dict[str, str], simulated: bool, uuid: str = "", baselines: bool = False) -> None:
         """Prepare; entering the context starts the agent.
 
         Args:
             environment: Of `machine`.
             simulated: As there.
             uuid: Which GPU; empty: the first.
+            baselines: Whether the agent and its clients know published schedulers.
         """
+        self._baselines = baselines
         self._uuid = uuid
         self._simulated = simulated
         self._base = environment
@@ -102,8 +120,7 @@ class ManagedGPU:
         seen = self._root / "clients" / slot.name
         (seen / "slots").mkdir(parents=True, exist_ok=True)
         (seen / "slots" / self.gpu.uuid).symlink_to(slot.directory)
-        preloads = [str(hook.library()), self._base.get("LD_PRELOAD", "")]
-        return {**self._base, "LD_PRELOAD": ":".join(filter(None, preloads)), "ORION_ROOT": str(seen)}
+        return {**self._base, **hooked(self._base, self._baselines), "ORION_ROOT": str(seen)}
 
     def wait_for_clients(self, count: int) -> None:
         """Wait until so many clients have joined: a hook without its agent gates nothing."""
@@ -121,13 +138,13 @@ class ManagedGPU:
                 raise AgentError(f"process {process_id} did not join the agent; it said:\n{self._said()}")
             time.sleep(0.02)
 
-    def set_policy(self, **fields: Any) -> None:
-        """Change how the GPU is shared; fields are those of SetPolicyRequest, and what is not named stays.
+    def set_policy(self, *, policy: str = "", **fields: float) -> None:
+        """Change how the GPU is shared; fields are those of `hook/policy_table.py`, and what is not named stays.
 
         Raises:
             AgentError: The agent refuses; its own sentence.
         """
-        self._ask(self._stub.SetPolicy, agent_pb2.SetPolicyRequest(gpu=self.gpu.uuid, **fields))
+        self._ask(self._stub.SetPolicy, agent_pb2.SetPolicyRequest(gpu=self.gpu.uuid, policy=policy, fields=fields))
 
     def snapshot(self) -> agent_pb2.Gpu:
         """Return the GPU with its slots and clients as the agent sees them now."""
@@ -140,7 +157,7 @@ class ManagedGPU:
         command = [sys.executable, "-c", AGENT, "--root", str(self._root), "--gpus", *gpus]
         self._agent = subprocess.Popen(
             [*command, "--metrics-address", "", "--hp-slots", "0", "--be-slots", "0"],
-            env=self._base,
+            env={**self._base, **_table(self._baselines)},
             stdin=subprocess.DEVNULL,
             stdout=self._errors,
             stderr=self._errors,

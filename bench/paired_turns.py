@@ -1,4 +1,4 @@
-"""Systems measured by turns: medians, their spread, and what each cost over the first in the same turn.
+"""Systems measured time-sliced: medians, their spread, and what each cost over the first in the same turn.
 
 Clocks, temperature and the machine's other work drift from second to second and meet all systems of a turn alike, so
 what a system costs is a figure of each turn, which has a median and quartiles over turns. A cost whose quartiles lie on

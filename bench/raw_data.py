@@ -13,11 +13,11 @@ def header(experiment: str) -> dict[str, Any]:
     """Return what every file of raw data begins with.
 
     Args:
-        experiment: The module that makes it, from orion.bench on, such as overhead.threads_cost.
+        experiment: The module that makes it, in full, such as orion.bench.threads_cost.
     """
     return {
         "experiment": experiment.rpartition(".")[2],
-        "command": " ".join([f"python -m orion.bench.{experiment}", *sys.argv[1:]]),
+        "command": " ".join([f"python -m {experiment}", *sys.argv[1:]]),
         "began": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
         "machine": describe_machine(),
     }

@@ -1,4 +1,4 @@
-"""`python -m orion.cli`: the same as `orion`, where the command is not on the path."""
+"""`python -m orion.cli`: the same as `orion`, for when the command is not on PATH."""
 
 import sys
 

@@ -20,57 +20,61 @@ class Gpus(StrEnum):
     NONE = "none"
 
 
+@options.takes_policy(options.ROWS)
 def agent(
     root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
     gpus: Annotated[
         Gpus,
-        typer.Option(help="auto: NVML's if it finds any, else simulated ones if ORION_SIM_GPUS is set, else none."),
+        typer.Option(help="auto: the GPUs that NVML finds, else simulated ones if ORION_SIM_GPUS is set, else none."),
     ] = Gpus.AUTO,
     simulated: Annotated[bool, typer.Option("--simulated", help="Short for --gpus simulated.")] = False,
     metrics_address: Annotated[
         str,
         typer.Option(
             metavar="HOST:PORT",
-            help="Metrics for Prometheus, and /healthz, /readyz; port 0: a free one; empty: nowhere.",
+            help="Where to serve /metrics, /healthz and /readyz. Port 0: any free port. Empty: do not serve.",
         ),
     ] = "127.0.0.1:9435",
-    hp_slots: Annotated[int, typer.Option(min=0, max=64, help="hp slots of each GPU, made at the start.")] = 1,
-    be_slots: Annotated[int, typer.Option(min=0, max=64, help="be slots of each GPU, made at the start.")] = 8,
-    policy: options.Policy = None,
-    max_slowdown: options.MaxSlowdown = None,
-    sharing_cost: options.SharingCost = None,
-    minimum_share: options.MinimumShare = None,
-    window_us: options.Window = None,
-    overlap_sms: options.OverlapSms = None,
-    long_kernel_us: options.LongKernel = None,
+    hp_slots: Annotated[int, typer.Option(min=0, max=64, help="hp slots of each GPU.")] = 1,
+    be_slots: Annotated[int, typer.Option(min=0, max=64, help="be slots of each GPU.")] = 8,
+    *,
+    changes: dict[str, Any],
     configuration: Annotated[
         Path | None,
-        typer.Option(help="The node's configuration file (GPUs, slots); followed. It replaces --hp-slots, --be-slots."),
+        typer.Option(
+            help="The node's configuration file, which replaces --hp-slots and --be-slots. The agent follows changes."
+        ),
     ] = None,
     node_name: Annotated[
-        str, typer.Option(envvar="NODE_NAME", help="This node in its cluster; empty: the agent is in none.")
+        str,
+        typer.Option(
+            envvar="NODE_NAME", help="This node's name in its cluster. Empty: the agent runs outside a cluster."
+        ),
     ] = "",
     kubeconfig: Annotated[
-        Path | None, typer.Option(help="The way to the API server.", show_default="the pod's account, else $KUBECONFIG")
+        Path | None,
+        typer.Option(help="The kubeconfig for the API server.", show_default="the pod's account, else $KUBECONFIG"),
     ] = None,
     pod_resources: Annotated[
-        Path, typer.Option(help="The kubelet's socket that tells which container holds which slot.")
+        Path, typer.Option(help="The kubelet's PodResources socket, which says which container holds which slot.")
     ] = Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
     recovery_seconds: Annotated[
-        float, typer.Option(help="So long a GPU that was in trouble must be well before pods come; longer each time.")
+        float,
+        typer.Option(help="How long a GPU must be healthy again before new pods get it. Grows with each failure."),
     ] = 10.0,
     claim_seconds: Annotated[
-        float, typer.Option(help="So long a GPU is another device plugin's after that was seen to offer it.")
+        float,
+        typer.Option(help="How long a GPU counts as another device plugin's after that plugin last advertised it."),
     ] = 60.0,
 ) -> None:
-    """Run the node agent: it seats clients, grants, watches over them and serves metrics.
+    """Run the node agent. It gives clients slots and grants, watches them and serves metrics.
 
-    `orion run` starts one by itself; run it here to see its log, or as a service. When it ends, clients go on under
-    their last grants, and the next agent takes them over. The policy is that of GPUs which no earlier agent of this
-    folder knew; `orion policy set` changes it at any time.
+    `orion run` starts an agent when it needs one. Use this command to see the agent's log, or to run it as a service.
+    When the agent ends, clients continue under their last grants, and the next agent takes them over. The policy
+    options apply to GPUs that no earlier agent of this folder knew; `orion policy set` changes a policy at any time.
 
-    With a node's name it is the agent in a cluster: it learns from the kubelet whose slots are whose, follows the
-    grants of their pods, and hp pods' shares decide the policies.
+    With --node-name the agent runs in a cluster. The kubelet tells it which container holds which slot, it applies the
+    grants of the pods, and the GPUShares of hp pods set the policies.
     """
     _run({
         "root": (root or roots.default_root()).absolute(),
@@ -78,10 +82,7 @@ def agent(
         "metrics_address": metrics_address,
         "hp_slots": hp_slots,
         "be_slots": be_slots,
-        "policy": options.given(
-            policy=policy, max_slowdown=max_slowdown, sharing_cost=sharing_cost, minimum_share=minimum_share,
-            window_us=window_us, overlap_sms=overlap_sms, long_kernel_us=long_kernel_us,
-        ),
+        "policy": changes,
         "configuration": configuration,
         "node_name": node_name,
         "kubeconfig": kubeconfig,
@@ -91,7 +92,7 @@ def agent(
     })  # fmt: skip
 
 
-def _run(told: dict[str, Any]) -> None:
+def _run(reported: dict[str, Any]) -> None:
     from pydantic import ValidationError
 
     from orion.node_agent.errors import AgentError
@@ -99,7 +100,7 @@ def _run(told: dict[str, Any]) -> None:
     from orion.node_agent.settings import AgentSettings
 
     try:
-        settings = AgentSettings.model_validate(told)
+        settings = AgentSettings.model_validate(reported)
     except ValidationError as error:
         raise wrong_value(error) from error
     try:

@@ -1,7 +1,7 @@
 """Finds the agent of a root, or starts one that outlives the command.
 
-The agent is started in a session of its own, so that neither Ctrl-C nor the end of a shell reaches it. Any number of
-`orion run` may start at once: a file lock lets one of them start the agent while the others wait for it.
+The agent runs in its own session, so that neither Ctrl-C nor the end of a shell ends it. Several `orion run` may
+start at once: a file lock lets one of them start the agent, and the others wait.
 """
 
 import contextlib
@@ -19,17 +19,17 @@ from orion.node_agent.api import agent_pb2, client
 
 START_SECONDS = 20.0
 LOOK_SECONDS = 0.02
-# be slots are made as clients come; a free port, so that agents of several roots do not fight for one.
+# be slots are made when clients come. Port 0, so that agents of several roots do not need the same port.
 _OPTIONS = ("--be-slots", "0", "--metrics-address", "127.0.0.1:0")
 
 
 @contextlib.contextmanager
 def asking(root: Path) -> Iterator[client.AgentClient]:
-    """Offer the agent of a root; what it refuses is a sentence for the user.
+    """Yield the agent of a root; turn its refusals into sentences for the user.
 
     Raises:
         NoAgent: none answers there.
-        Refused: it said no.
+        Refused: the agent refused a request.
     """
     try:
         with client.AgentClient(root) as agent:
@@ -37,7 +37,7 @@ def asking(root: Path) -> Iterator[client.AgentClient]:
     except client.NoAgent as error:
         raise NoAgent(str(error)) from error
     except client.RequestRefused as error:
-        raise Refused(f"the agent says no: {error}") from error
+        raise Refused(f"the agent refused the request: {error}") from error
 
 
 def ask(root: Path) -> agent_pb2.Snapshot:
@@ -54,7 +54,7 @@ def find_or_start(root: Path, simulated: bool) -> agent_pb2.Snapshot:
     """Return the snapshot of the root's agent, starting it if there is none.
 
     Args:
-        root: made, for this user alone, if it is not there.
+        root: its folder; made if it does not exist.
         simulated: an agent started here manages the simulated GPU.
     """
     with contextlib.suppress(NoAgent):
@@ -63,11 +63,11 @@ def find_or_start(root: Path, simulated: bool) -> agent_pb2.Snapshot:
         root.mkdir(mode=0o755, parents=True, exist_ok=True)
         lock = open(root / "start.lock", "w")  # noqa: SIM115 - closed by the with below
     except OSError as error:
-        raise Refused(f"{root} cannot hold an agent ({error.strerror}); give another --root") from error
+        raise Refused(f"{root} cannot be the agent's folder ({error.strerror}): give another --root") from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with contextlib.suppress(NoAgent):
-            return ask(root)  # another `orion run` started it meanwhile
+            return ask(root)  # another `orion run` has started it meanwhile
         return _start(root, simulated)
 
 
@@ -88,5 +88,5 @@ def _start(root: Path, simulated: bool) -> agent_pb2.Snapshot:
         if process.poll() is not None:
             break
         time.sleep(LOOK_SECONDS)
-    last = log.read_text(errors="replace").strip().rpartition("\n")[2] or "it said nothing"
-    raise Refused(f"the agent did not start: {last.removeprefix('orion: ')} (all of it in {log})")
+    last = log.read_text(errors="replace").strip().rpartition("\n")[2] or "it printed nothing"
+    raise Refused(f"the agent did not start: {last.removeprefix('orion: ')} (the whole log is in {log})")

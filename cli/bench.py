@@ -1,6 +1,5 @@
-"""`orion bench`: the options; the measurements themselves live in orion.bench."""
+"""The options of `orion bench`; orion.bench makes the measurements."""
 
-import importlib.util
 import json
 import math
 import os
@@ -11,12 +10,13 @@ from typing import Annotated
 
 import typer
 
+from orion.cli import extras
 from orion.cli.errors import Refused
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Measure what sharing a GPU costs and gives.",
+    help="Measure the cost and the benefit of sharing a GPU.",
 )
 
 
@@ -25,29 +25,41 @@ def colocation(
     scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.yaml", help="What to measure; see bench/scenarios.")],
     output: Annotated[
         Path | None,
-        typer.Option(help="Folder of the results; one that exists is gone on with.", show_default="results/<name>"),
+        typer.Option(help="The folder for results. An existing one is continued.", show_default="results/<name>"),
     ] = None,
-    simulated: Annotated[bool, typer.Option("--simulated", help="Simulated GPUs and workloads: no results.")] = False,
-    rounds: Annotated[int | None, typer.Option(min=1, help="In place of the scenario's.")] = None,
-    requests: Annotated[int | None, typer.Option(min=1, help="Of hp, a run; in place of the scenario's.")] = None,
-    only: Annotated[str | None, typer.Option(metavar="GLOB", help="Of hp/be/system, as --dry-run shows them.")] = None,
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="Use simulated GPUs and workloads. The figures are not results.")
+    ] = False,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds, instead of the scenario's number.")] = None,
+    requests: Annotated[
+        int | None, typer.Option(min=1, help="hp requests per run, instead of the scenario's number.")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="GLOB", help="Only runs whose hp/be/system matches, as --dry-run shows them.")
+    ] = None,
     gpus: Annotated[
         str | None,
-        typer.Option(metavar="all|0,1|UUID,..", help="Each takes hp workloads in turn.", show_default="the first"),
+        typer.Option(
+            metavar="all|0,1|UUID,..", help="The GPUs; hp workloads are spread over them.", show_default="the first"
+        ),
     ] = None,
     stop_after: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=1, help="Begin no run that would not end by then.")
+        float | None, typer.Option(metavar="SECONDS", min=1, help="Start no run that would end later than this.")
     ] = None,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Leave it to `orion bench report`.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the runs and the time they take.")] = False,
+    no_report: Annotated[
+        bool, typer.Option("--no-report", help="Make no report; `orion bench report` makes it later.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the runs and their expected time.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
-    """A latency-critical workload beside best-effort ones, under every system of a scenario.
+    """Measure a latency-critical workload beside best-effort ones, under every system of a scenario.
 
-    Goes on where it stopped, and tries failed runs again. The report is made at the end.
+    A repeated command continues where it stopped and repeats failed runs. At the end it makes the report.
     """  # fmt: skip
     from orion.bench.colocation import measure
 
+    if not (dry_run or no_report):
+        extras.require("numpy", "--no-report measures without it")
     limit = math.inf if stop_after is None else stop_after
     return measure.run(
         measure.Options(scenario, output, simulated, rounds, requests, only, gpus, limit, no_report, dry_run, as_json)
@@ -58,7 +70,7 @@ def colocation(
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR|FILE.tgz", help="An output of `orion bench colocation`.")],
     output: Annotated[
-        Path | None, typer.Option(help="Where a packed one is unpacked.", show_default="its name without .tgz")
+        Path | None, typer.Option(help="Where to unpack a FILE.tgz.", show_default="its name without .tgz")
     ] = None,
 ) -> int:
     """Make report.md, summary.json and the plots of a measurement again."""
@@ -70,8 +82,6 @@ def report(
             packed, folder = folder, output or Path(folder.name.partition(".t")[0])
             packing.unpack(packed, folder)
         reports.write(folder)
-    except ImportError as error:
-        raise Refused(f"{error.name} is not installed, and the report needs it") from error
     except (ValueError, OSError) as error:
         raise Refused(str(error)) from error
     typer.echo(f"Report: {folder / 'report.md'}")
@@ -81,7 +91,7 @@ def report(
 @app.command(name="pack")
 def pack(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The output of `orion bench colocation`.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE.tgz", help="Where to.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.tgz", help="The file to write.")],
 ) -> int:
     """Put the raw data of a measurement into one file; `orion bench report FILE.tgz` makes the report from it."""
     from orion.bench.colocation import packing
@@ -98,15 +108,15 @@ def pack(
 def workloads(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the list.")] = False,
 ) -> int:
-    """The workloads that a scenario may name, with their options."""
+    """List the workloads that a scenario may name, with their options."""
     from orion.bench.workloads import KINDS, options_of
 
     if as_json:
-        told = {
+        reported = {
             name: {"summary": kind.summary, "options": [asdict(row) for row in options_of(name)]}
             for name, kind in KINDS.items()
         }
-        typer.echo(json.dumps({"workloads": told}, indent=2))
+        typer.echo(json.dumps({"workloads": reported}, indent=2))
         return 0
     for name, kind in KINDS.items():
         typer.secho(f"{name}", bold=True, nl=False)
@@ -121,20 +131,21 @@ def workloads(
 def threads(
     output: Annotated[
         Path | None,
-        typer.Option(help="A file for the raw data; a report judges DIR/threads_cost.json of its folder."),
+        typer.Option(help="A file for the raw data; `orion bench report DIR` reads DIR/threads_cost.json."),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Each measures every setting.")] = 5,
-    dtypes: Annotated[str, typer.Option(help="Of the matrix products, torch's names.")] = "bfloat16,float32",
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; each measures every setting.")] = 5,
+    dtypes: Annotated[
+        str, typer.Option(help="Data types of the matrix products, by torch's names.")
+    ] = "bfloat16,float32",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
 ) -> None:
-    """What clients as threads of one process cost over plain streams: a launch, and two clients' matrix products."""
+    """Measure what clients as threads of one process cost over plain streams: a launch, and two clients' products."""
     from orion import hook
     from orion.cli.launching import preloading_environment
 
-    if importlib.util.find_spec("torch") is None:
-        raise Refused("torch is not installed, and the threads work with it")
+    extras.require("torch", "the threads work with it")
     environment = preloading_environment(os.environ, hook.library(), None)
-    command = [sys.executable, "-m", "orion.bench.overhead.threads_cost", "--rounds", str(rounds), "--dtypes", dtypes]
+    command = [sys.executable, "-m", "orion.bench.threads_cost", "--rounds", str(rounds), "--dtypes", dtypes]
     command += ["--output", str(output)] * (output is not None) + ["--json"] * as_json
     sys.stdout.flush()
     os.execve(sys.executable, command, environment)

@@ -1,4 +1,4 @@
-"""`orion certificates`: the webhook's certificates, shown, rotated at once, or looked after by this process alone."""
+"""`orion certificates`: shows the webhook's certificates, rotates them at once, or manages them in this process."""
 
 import asyncio
 import logging
@@ -18,17 +18,21 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="The webhook's certificates.")
 
 Kubeconfig = Annotated[
-    Path | None, typer.Option(help="How to reach the API server.", show_default="the pod's, else $KUBECONFIG")
+    Path | None, typer.Option(help="The kubeconfig for the API server.", show_default="the pod's, else $KUBECONFIG")
 ]
-Namespace = Annotated[str | None, typer.Option(help="Of the Secret and the Service.", show_default="orion-system")]
-Secret = Annotated[str | None, typer.Option(help="What holds them.", show_default="orion-webhook-certificate")]
-Service = Annotated[str | None, typer.Option(help="Of the webhook.", show_default="orion-webhook")]
+Namespace = Annotated[
+    str | None, typer.Option(help="The namespace of the Secret and the Service.", show_default="orion-system")
+]
+Secret = Annotated[
+    str | None, typer.Option(help="The Secret with the certificates.", show_default="orion-webhook-certificate")
+]
+Service = Annotated[str | None, typer.Option(help="The webhook's Service.", show_default="orion-webhook")]
 Configurations = Annotated[
     list[str] | None,
     typer.Option(
         "--configuration",
         metavar="KIND/NAME",
-        help="A webhook configuration whose caBundles are kept; may be repeated.",
+        help="A webhook configuration whose caBundles are managed; may be repeated.",
         show_default="MutatingWebhookConfiguration/orion",
     ),
 ]
@@ -37,20 +41,22 @@ Replicas = Annotated[
     typer.Option(
         "--replica",
         metavar="HOST:PORT",
-        help="Where a replica answers; may be repeated.",
+        help="The address of a replica; may be repeated.",
         show_default="the Service's EndpointSlices",
     ),
 ]
 Names = Annotated[
     list[str] | None,
-    typer.Option("--name", help="A host name or address in the leaf beside the Service's own; may be repeated."),
+    typer.Option(
+        "--name", help="Another host name or address for the certificate, besides the Service's; may be repeated."
+    ),
 ]
 Spread = Annotated[
     float | None,
     typer.Option(
         min=0,
         metavar="SECONDS",
-        help="How long every caBundle holds a new authority before it signs.",
+        help="How long every caBundle contains a new authority before that authority signs.",
         show_default="60",
     ),
 ]
@@ -59,14 +65,14 @@ Settle = Annotated[
     typer.Option(
         min=0,
         metavar="SECONDS",
-        help="How long every replica shows a new leaf before the authority of before is dropped.",
+        help="How long every replica serves a new certificate before the old authority is removed.",
         show_default="60",
     ),
 ]
 LookEvery = Annotated[
     float | None,
     typer.Option(
-        min=0, metavar="SECONDS", help="Between two looks; while certificates move at most 2.", show_default="10"
+        min=0, metavar="SECONDS", help="Seconds between two checks; during a rotation at most 2.", show_default="10"
     ),
 ]
 
@@ -80,10 +86,10 @@ def show(
     configuration: Configurations = None,
     replica: Replicas = None,
 ) -> None:
-    """Show the certificates, who trusts them, and which replica shows which. No key is shown.
+    """Show the certificates, which caBundles trust them, and which replica serves which. No key is shown.
 
-    The defaults are the names of a release called orion in orion-system; [bold]orion certificates rotate --help[/bold]
-    has those of others. The last lines need a way to the pods' network: on a node, or in a pod.
+    The defaults are the names of a release orion in orion-system; [bold]orion certificates rotate --help[/bold] says
+    the names of other releases. The last lines need access to the pods' network: run this on a node or in a pod.
     """
     settings = _settings(
         namespace=namespace, secret=secret, service=service, configurations=configuration, replicas=replica
@@ -107,10 +113,10 @@ def rotate(
     service: Service = None,
     configuration: Configurations = None,
 ) -> None:
-    """Begin a rotation now: a new authority is made, and the operator does the rest, in its order.
+    """Start a rotation now: this makes a new authority, and the operator completes the rotation.
 
-    The defaults are the names of a release called orion in orion-system. Of another one, NAME being how its objects
-    begin: --secret NAME-webhook-certificate --service NAME-webhook --configuration MutatingWebhookConfiguration/NAME.
+    The defaults are the names of a release orion in orion-system. For another release, whose objects begin with NAME:
+    --secret NAME-webhook-certificate --service NAME-webhook --configuration MutatingWebhookConfiguration/NAME.
     """
     settings = _settings(namespace=namespace, secret=secret, service=service, configurations=configuration)
 
@@ -135,7 +141,7 @@ def run(
     settle: Settle = None,
     look_every: LookEvery = None,
 ) -> None:
-    """Look after the certificates in the foreground, as the operator does. May be killed at any time, and run twice."""
+    """Manage the certificates in the foreground, as the operator does. It may be killed at any time, and run twice."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = _settings(
         namespace=namespace,
@@ -162,14 +168,14 @@ def _duration(seconds: float | None) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=seconds)
 
 
-def _settings(**told: Any) -> "CertificateSettings":
+def _settings(**reported: Any) -> "CertificateSettings":
     from pydantic import ValidationError
 
     from orion.operator.certificates.settings import CertificateSettings
 
     try:
         return CertificateSettings.model_validate(
-            {name: value for name, value in told.items() if value not in (None, [])}
+            {name: value for name, value in reported.items() if value not in (None, [])}
         )
     except ValidationError as error:
         raise wrong_value(error) from error
@@ -182,7 +188,7 @@ def _run(kubeconfig: Path | None, work: "Callable[[Api], Awaitable[None]]") -> N
     from orion.operator.certificates.rotating import NothingToRotate
 
     if kubeconfig is not None and not kubeconfig.is_file():
-        raise Refused(f"--kubeconfig: there is no file {kubeconfig}", status=2)
+        raise Refused(f"--kubeconfig: there is no file {kubeconfig}; give the path of a kubeconfig", status=2)
 
     async def main() -> None:
         async with connected(kubeconfig) as api:

@@ -1,4 +1,4 @@
-"""`orion cleanup`: take away what Orion left on objects of a cluster that it has been uninstalled from."""
+"""`orion cleanup`: removes what Orion left on a cluster's objects after an uninstall."""
 
 import asyncio
 import dataclasses
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
 
 def cleanup(
     kubeconfig: Annotated[
-        Path | None, typer.Option(help="How to reach the API server.", show_default="the pod's, else $KUBECONFIG")
+        Path | None, typer.Option(help="The kubeconfig for the API server.", show_default="the pod's, else $KUBECONFIG")
     ] = None,
     capacity: Annotated[
-        bool, typer.Option("--capacity", help="Take resources orion.gpu/... with 0 left from nodes' status, too.")
+        bool, typer.Option("--capacity", help="Also remove resources orion.gpu/... with capacity 0 from nodes' status.")
     ] = False,
     test: Annotated[
         str,
         typer.Option(
-            metavar="NAMESPACE/NAME", help="Delete this pod, and the GPUShare of its name: `helm test` made them."
+            metavar="NAMESPACE/NAME", help="Delete this pod and the GPUShare of the same name, which `helm test` made."
         ),
     ] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what there is, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """After an uninstall: take away what Orion left on nodes, GPUs and shares.
+    """After an uninstall: remove what Orion left on nodes, GPUs and shares.
 
-    Nodes lose their labels orion/...; GPUDevices say health Unknown; all
-    conditions of them and of GPUShares are Unknown, reason Uninstalled.
-    What people wrote stays: specs, cordons, the label orion.gpu/enabled.
-    Pods are not touched. It may be repeated.
+    It removes the labels orion.gpu/... from nodes and sets the health of
+    GPUDevices to Unknown. All conditions of GPUDevices and GPUShares become
+    Unknown, with the reason Uninstalled. It keeps what people wrote: specs,
+    cordons, the label orion/enabled. It changes no pods. You may repeat it.
 
-    [bold]helm uninstall[/bold] runs it by itself (value uninstall.cleanup).
-    By hand it is for an uninstall that could not. While Orion is installed,
-    all of it is written again.
+    [bold]helm uninstall[/bold] runs this command (value uninstall.cleanup).
+    Run it yourself if the uninstall could not. While Orion is installed, its
+    components write all of this again.
 
-    [bold]orion cleanup --dry-run[/bold]     what there is
+    [bold]orion cleanup --dry-run[/bold]     shows what would change
     [bold]orion cleanup --capacity[/bold]    5 minutes after the uninstall: resources
                                 orion.gpu/... with 0, which kubelets leave
                                 (it needs the right to patch nodes/status)
 
-    Exit 1 if something could not be cleaned; the rest is clean then.
+    Exit 1 if something could not be cleaned; everything else is clean then.
     """
     cleaned = _clean(kubeconfig, test=_named(test), capacity=capacity, dry_run=dry_run)
     if as_json:
@@ -58,7 +58,7 @@ def cleanup(
             typer.echo(line)
     if cleaned.failed:
         more = f"; and {len(cleaned.failed) - 1} more" if len(cleaned.failed) > 1 else ""
-        raise Refused(f"not all of it could be cleaned: {cleaned.failed[0]}{more}")
+        raise Refused(f"not everything could be cleaned: {cleaned.failed[0]}{more}")
 
 
 def _named(test: str) -> "Named | None":
@@ -66,7 +66,7 @@ def _named(test: str) -> "Named | None":
 
     namespace, slash, name = test.partition("/")
     if test and not (namespace and slash and name):
-        raise Refused(f"--test is NAMESPACE/NAME, not {test!r}", status=2)
+        raise Refused(f"--test must be NAMESPACE/NAME, not {test!r}", status=2)
     return Named(namespace, name) if test else None
 
 

@@ -12,32 +12,35 @@ def device_plugin(
     root: Annotated[Path, typer.Option(help="The node agent's folder.")] = Path("/run/orion"),
     configuration: Annotated[
         Path | None,
-        typer.Option(help="The file that says how containers get GPUs; changes are taken in.", show_default="defaults"),
+        typer.Option(
+            help="The file that says how containers get GPUs. The plugin follows changes.", show_default="defaults"
+        ),
     ] = None,
     node_name: Annotated[
         str, typer.Option(help="This node's name in that file.", show_default="$NODE_NAME, else the host's")
     ] = "",
-    kubelet_folder: Annotated[Path, typer.Option(help="Where the kubelet's socket for plugins is.")] = Path(
+    kubelet_folder: Annotated[Path, typer.Option(help="The folder with the kubelet's socket for plugins.")] = Path(
         "/var/lib/kubelet/device-plugins"
     ),
-    hook_folder: Annotated[Path, typer.Option(help="Where the hook is put, for containers to mount.")] = Path(
+    hook_folder: Annotated[Path, typer.Option(help="The folder for the hook's files, which containers mount.")] = Path(
         "/var/lib/orion/hook"
     ),
     host: Annotated[
-        Path, typer.Option(help="Where the node's root directory is seen; read with the strategy device-nodes only.")
+        Path, typer.Option(help="Where the node's root directory is mounted; used only by the strategy device-nodes.")
     ] = Path("/"),
     agent_patience: Annotated[
-        float, typer.Option(help="Seconds that a container's start waits for an agent that is being replaced.")
+        float, typer.Option(help="How many seconds a container's start waits for an agent that is being replaced.")
     ] = 5.0,
     metrics_address: Annotated[
         str,
-        typer.Option(metavar="HOST:PORT", help="Metrics for Prometheus, and /healthz, /readyz; empty: nowhere."),
+        typer.Option(metavar="HOST:PORT", help="Where to serve /metrics, /healthz and /readyz. Empty: do not serve."),
     ] = "127.0.0.1:9436",
 ) -> None:
-    """Offer this node's GPU slots to the kubelet, as [bold]orion.gpu/hp[/bold] and [bold]orion.gpu/be[/bold].
+    """Advertise this node's GPU slots to the kubelet, as [bold]orion.gpu/hp[/bold] and [bold]orion.gpu/be[/bold].
 
-    Which GPUs and how many slots there are, the node agent says ([bold]orion agent[/bold]); while it is away, its last
-    word stands. All folders but --host have the same path here as on the node: the kubelet mounts them into containers.
+    The node agent ([bold]orion agent[/bold]) says which GPUs and slots there are. While the agent is away, the plugin
+    advertises the devices that the agent reported last. All folders except --host must have the same path here as on
+    the node, because the kubelet mounts them into containers.
 
     A configuration file:
 
@@ -51,9 +54,9 @@ def device_plugin(
 
       nodes: {gpu-7: {deviceListStrategy: cdi-cri}}
 
-    It needs no API server, and never asks one.
+    The device plugin does not use the API server.
     """
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "root": root,
         "kubelet_folder": kubelet_folder,
         "hook_folder": hook_folder,
@@ -62,10 +65,10 @@ def device_plugin(
         "configuration": configuration,
         "metrics_address": metrics_address,
     }
-    _run(told | ({"node": node_name} if node_name else {}))
+    _run(reported | ({"node": node_name} if node_name else {}))
 
 
-def _run(told: dict[str, Any]) -> None:
+def _run(reported: dict[str, Any]) -> None:
     from pydantic import ValidationError
 
     from orion.crds.errors import Unreadable
@@ -74,7 +77,7 @@ def _run(told: dict[str, Any]) -> None:
     from orion.device_plugin.settings import PluginSettings
 
     try:
-        settings = PluginSettings.model_validate(told)
+        settings = PluginSettings.model_validate(reported)
     except ValidationError as error:
         raise wrong_value(error) from error
     try:

@@ -1,4 +1,4 @@
-"""`orion doctor`: what on this machine would keep sharing from working, and how to mend it."""
+"""`orion doctor`: finds what prevents sharing on this machine, and says how to fix it."""
 
 import json
 from pathlib import Path
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    simulated: Annotated[bool, typer.Option("--simulated", help="Leave out what only a real GPU needs.")] = False,
+    simulated: Annotated[bool, typer.Option("--simulated", help="Leave out the checks for a real GPU.")] = False,
     root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
 ) -> None:
-    """Look at this machine: the hook, the driver, the kernel, the agent. Exit 1 if sharing would not work.
+    """Check this machine: the hook, the driver, the kernel, the agent. Exit 1 if sharing would not work.
 
-    Nothing is changed. Each finding says what to do about it.
+    The command changes nothing. Each finding says what to do.
     """
     from orion.cli.checks import Status, examine
 
@@ -41,9 +41,11 @@ def _show(checks: "list[Check]", works: bool) -> None:
     styles = {"ok": "green", "note": "yellow", "fail": "bold red"}
     table = Table(box=None, show_header=False, pad_edge=False)
     for check in checks:
-        told = Text(check.reason)
-        if check.mend:
-            told.append(f"\n-> {check.mend}", style="italic")
-        table.add_row(Text(check.status, style=styles[check.status]), Text(check.name), told)
+        reported = Text(check.reason)
+        if check.fix:
+            reported.append(f"\n-> {check.fix}", style="italic")
+        table.add_row(Text(check.status, style=styles[check.status]), Text(check.name), reported)
     console.print(table)
-    console.print("Sharing works here." if works else "Sharing does not work here: mend what says fail.", style="bold")
+    console.print(
+        "Sharing works here." if works else "Sharing does not work here: fix the checks that fail.", style="bold"
+    )

@@ -1,8 +1,8 @@
-"""How a command says no: one sentence that a person can act on.
+"""The commands' errors: each is one sentence that a person can act on.
 
-Refused           the command cannot do what was asked; exit 1, or as a shell where it is about a program
-    NoAgent       nobody answers at the root
-(a wrong flag or value is typer's exception; exit 2. One that only the settings can judge: `wrong_value`)
+Refused           the command cannot do what the user asked; exit 1, or a shell's status for errors of a program
+    NoAgent       no agent answers at the root
+(A wrong flag or value raises typer's exception; exit 2. `wrong_value` is for values that only the settings can check.)
 """
 
 from typing import TYPE_CHECKING
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):
-    """What was asked for cannot be done here; the text is the sentence that the user reads.
+    """The command cannot do what the user asked; the text is the sentence for the user.
 
     Args:
         sentence: for the user.
-        status: that the command ends with.
+        status: the command's exit status.
     """
 
     def __init__(self, sentence: str, status: int = 1) -> None:
@@ -29,11 +29,11 @@ class NoAgent(Refused):
 
 
 def wrong_value(error: "ValidationError", flags: str = "--") -> Refused:
-    """Return what to say of a flag whose value the settings do not take.
+    """Return the refusal of a flag's value that the settings reject.
 
     Args:
-        error: of the settings, whose fields are called as the flags are; of a flag that may be repeated, with an s.
-        flags: how the flags begin.
+        error: from the settings, whose fields have the flags' names; a flag that may be repeated has an s more.
+        flags: the prefix of the flags.
     """
     first = error.errors()[0]
     field = next((str(part) for part in reversed(first["loc"]) if isinstance(part, str)), "the settings")

@@ -1,4 +1,4 @@
-"""`orion explain`: what admission would do to a pod, and why, without making it."""
+"""`orion explain`: says what admission would do to a pod, and why, without creating the pod."""
 
 import json
 from pathlib import Path
@@ -25,22 +25,26 @@ def explain() -> None:
 def pod(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="A pod; with -f also a Deployment, Job, ... of that name."),
+        typer.Argument(metavar="[NAME]", help="The pod; with -f also a Deployment, Job, ... of that name."),
     ] = None,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="Its namespace.", show_default="the context's")
+        str | None, typer.Option("--namespace", "-n", help="The pod's namespace.", show_default="the context's")
     ] = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option("--file", "-f", help="YAML with the pod or what makes it, and GPUShares if you like; repeatable."),
+        typer.Option(
+            "--file",
+            "-f",
+            help="YAML, or a folder of it: the pod or its Deployment, Job, ..., and optionally GPUShares; repeatable.",
+        ),
     ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Ask no cluster; with -f only.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not ask the cluster; needs -f.")] = False,
     require_share: Annotated[
-        bool, typer.Option("--require-share", help="As if the webhook ran with this option.")
+        bool, typer.Option("--require-share", help="The webhook's option of the same name.")
     ] = False,
-    runtime_class: Annotated[str, typer.Option(help="As if the webhook ran with this option.")] = "",
+    runtime_class: Annotated[str, typer.Option(help="The webhook's option of the same name.")] = "",
     kubelet_root: Annotated[
-        str, typer.Option(metavar="FOLDER", help="As if the webhook ran with this option.")
+        str, typer.Option(metavar="FOLDER", help="The webhook's option of the same name.")
     ] = "/var/lib/kubelet",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -48,7 +52,7 @@ def pod(
 
     [bold]orion explain pod -f deployment.yaml[/bold]
 
-    Nothing is made or changed. Of a pod that exists it shows what would become of it if it were made anew.
+    The command changes nothing. For an existing pod it shows what would happen if the pod were created again.
     """
     from pydantic import ValidationError
 
@@ -80,7 +84,7 @@ def _plain(source: "Source", decision: "Decision") -> dict[str, Any]:
         "reason": str(decision.reason),
         "sentence": decision.sentence,
         "because": list(decision.because),
-        "cautions": list(decision.cautions),
+        "cautions": [*source.misplaced, *decision.cautions],
         "share": decision.share,
         "patch": difference(source.pod, decision.pod),
     }
@@ -96,7 +100,7 @@ def _show(source: "Source", decision: "Decision") -> None:
         console.print(line)
     for sentence in decision.because:
         console.print(f"  {escape(sentence)}")
-    for caution in decision.cautions:
+    for caution in (*source.misplaced, *decision.cautions):
         console.print(f"  [yellow]! {escape(caution)}[/yellow]")
     for line in _diff(source.pod, decision.pod):
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
@@ -113,7 +117,7 @@ def _headlines(where: str, decision: "Decision") -> list[str]:
     if decision.reason is Reason.NOT_OURS:
         return [
             f"[bold]not managed[/bold]: {escape(where)}",
-            "  it has no annotation orion/priority and asks for no slot (orion.gpu/hp, orion.gpu/be)",
+            "  the pod has no annotation orion/priority and asks for no slot (orion.gpu/hp, orion.gpu/be)",
         ]
     word = "[bold]unchanged[/bold]" if decision.outcome is Outcome.UNCHANGED else "[bold green]changed[/bold green]"
     return [f"{word}: {escape(where)}"]

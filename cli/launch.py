@@ -1,37 +1,38 @@
-"""`orion launch`: run one of Orion's job files, its clients as threads of one process.
+"""`orion launch`: run the clients of a job file as threads of one process.
 
-The command checks the file, then becomes the process that runs it (exec), with the hook preloaded: it has to be there
-before CUDA is.
+The command checks the file, then becomes the process that runs it (exec). The hook is preloaded, because it must be
+loaded before CUDA.
 """
 
-import importlib.util
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from orion.cli import extras
 from orion.cli.errors import Refused
+from orion.cli.policy_options import DEFAULT_POLICY, PolicyName
 
 
 def launch(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A JSON list of clients; the last one is hp.")],
-    policy: Annotated[
-        Literal["orion", "gate", "none", "streams", "reef", "ticktock", "orion-2024"],
-        typer.Option(help="What a be client's launch waits for."),
-    ] = "orion",
+    policy: Annotated[PolicyName, typer.Option(help="What a be client's launch waits for.")] = DEFAULT_POLICY,
     max_slowdown: Annotated[
-        float, typer.Option(min=1, max=100, help="How much longer hp's work may take than without overlap.")
+        float,
+        typer.Option(min=1, max=100, help="How much longer hp's work may take than without overlap, as a factor."),
     ] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of Poisson arrivals.")] = 0,
-    simulated: Annotated[bool, typer.Option("--simulated", help="Stand-ins on the simulated GPU.")] = False,
+    seed: Annotated[int, typer.Option(help="The seed of Poisson arrivals.")] = 0,
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="Run stand-in workloads on the simulated GPU.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
 ) -> None:
     """Run the clients of a job file as threads of one process.
 
-    Each has a stream of its own; launches of be clients wait while the hp client has work. Prints throughput and
-    latencies of each client, its first ten iterations left out.
+    Each client has its own stream. Launches of be clients wait while the hp client has work. The command prints each
+    client's throughput and latencies, without its first ten iterations.
     """
     from orion import hook
     from orion.bench.job_file import JobFileError, read_jobs
@@ -42,8 +43,8 @@ def launch(
     except JobFileError as error:
         raise Refused(str(error)) from error
     on_a_gpu = not simulated and any(not job.kind.startswith("simulated-") for job in jobs)
-    if on_a_gpu and importlib.util.find_spec("torch") is None:
-        raise Refused("torch is not installed, and the clients work with it; --simulated runs stand-ins without it")
+    if on_a_gpu:
+        extras.require("torch", "--simulated runs stand-ins without it")
     driver = hook.simulated_driver() if simulated else None
     environment = launching.preloading_environment(os.environ, hook.library(), driver)
     command = [sys.executable, "-m", "orion.bench.job_run", str(file), "--policy", policy]

@@ -1,8 +1,8 @@
-"""What makes a program a client: its own root folder, and the environment that preloads the hook.
+"""Makes a program a client: its own root folder, and the environment that preloads the hook.
 
-The folder `<root>/run/<process id>/slots/` holds a link for each GPU to the slot's directory, so a client knows its own
-slots and nobody else's. It is left behind when the client ends (`orion run` has become the client by then and cannot
-clean up); the next `orion run` sweeps those of ended processes.
+The folder `<root>/run/<process id>/slots/` has a link for each GPU to the slot's directory, so a client finds only
+its own slots. The folder remains when the client ends, because `orion run` has become the client and cannot clean up.
+The next `orion run` removes the folders of ended processes.
 """
 
 import shutil
@@ -40,7 +40,9 @@ def sweep(root: Path) -> None:
 
 def _prepended(path: Path, old: str | None, separators: str) -> str:
     if _SEPARATORS & set(str(path)):
-        raise Refused(f"the dynamic linker cannot take {path}: a space, colon or semicolon in it; install elsewhere")
+        raise Refused(
+            f"the dynamic linker cannot load {path}, which has a space, colon or semicolon: install Orion elsewhere"
+        )
     rest = [part for part in (old or "").replace(separators[1], separators[0]).split(separators[0]) if part]
     return separators[0].join([str(path), *(part for part in rest if part != str(path))])
 
@@ -48,7 +50,7 @@ def _prepended(path: Path, old: str | None, separators: str) -> str:
 def client_environment(
     old: Mapping[str, str], client_root: Path, hook: Path, simulated_driver: Path | None
 ) -> dict[str, str]:
-    """Return the environment of a client; what stood in the old one stays.
+    """Return the environment of a client: the old one with the hook added.
 
     Args:
         old: the environment to begin with.

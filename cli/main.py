@@ -1,7 +1,7 @@
-"""The door: `orion` and its commands.
+"""The entry point of `orion`: its commands and their exit statuses.
 
-Every failure is one sentence on standard error. Exit status: 0 done, 1 could not be done, 2 a wrong flag or value, 130
-ended by Ctrl-C; `orion run` has that of the program. Typer's own error panel was refused: a script reads sentences.
+Every failure prints one sentence on standard error. Exit status: 0 success, 1 failure, 2 a wrong option or value, 130
+ended by Ctrl-C; `orion run` exits with the program's status. Rejected: Typer's error panel, which scripts cannot read.
 """
 
 import sys
@@ -25,15 +25,16 @@ from orion.cli import (
     policy,
     profile,
     run,
+    stop,
     top,
     webhook,
 )
 from orion.cli.errors import Refused
+from orion.cli.extras import sentence as sentence_of_missing
 
 app = typer.Typer(
     name="orion",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -61,35 +62,38 @@ def orion(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Share one NVIDIA GPU: a latency-critical process keeps its speed, best-effort ones get the rest.
+    """Share one NVIDIA GPU: a latency-critical process keeps its speed, best-effort processes get the rest.
 
-    A program joins by being started under [bold]orion run[/bold]; it needs no change.
+    Start a program with [bold]orion run[/bold]; the program needs no change.
 
-    High-priority ([bold]hp[/bold]) work goes ahead; best-effort ([bold]be[/bold]) work runs while hp is idle.
+    High-priority ([bold]hp[/bold]) work goes first; best-effort ([bold]be[/bold]) work runs while hp is idle.
     """
 
 
-# What follows the program is the program's own, with or without the --.
-app.command(name="run", context_settings={"allow_interspersed_args": False})(run.run)
-app.command(name="launch")(launch.launch)
-app.command(name="top")(top.top)
-app.command(name="doctor")(doctor.doctor)
-app.command(name="demo")(demo.demo)
-app.command(name="agent")(agent.agent)
-app.command(name="device-plugin")(device_plugin.device_plugin)
-app.command(name="mps-daemon")(mps_daemon.mps_daemon)
-app.command(name="operator")(operator.operator)
-app.command(name="webhook")(webhook.webhook)
-app.command(name="cleanup")(cleanup.cleanup)
-app.add_typer(certificates.app, name="certificates")
-app.add_typer(explain.app, name="explain")
-app.add_typer(policy.app, name="policy")
-app.add_typer(bench.app, name="bench")
-app.add_typer(profile.app, name="profile")
+_MACHINE, _MEASURING, _CLUSTER, _SERVICES = "On this machine", "Measure", "On Kubernetes", "Services"
+
+# Arguments after the program belong to the program, with or without the --.
+app.command(name="run", context_settings={"allow_interspersed_args": False}, rich_help_panel=_MACHINE)(run.run)
+app.command(name="top", rich_help_panel=_MACHINE)(top.top)
+app.add_typer(policy.app, name="policy", rich_help_panel=_MACHINE)
+app.command(name="stop", rich_help_panel=_MACHINE)(stop.stop)
+app.command(name="doctor", rich_help_panel=_MACHINE)(doctor.doctor)
+app.command(name="demo", rich_help_panel=_MACHINE)(demo.demo)
+app.command(name="launch", rich_help_panel=_MEASURING)(launch.launch)
+app.add_typer(profile.app, name="profile", rich_help_panel=_MEASURING)
+app.add_typer(bench.app, name="bench", rich_help_panel=_MEASURING)
+app.add_typer(explain.app, name="explain", rich_help_panel=_CLUSTER)
+app.add_typer(certificates.app, name="certificates", rich_help_panel=_CLUSTER)
+app.command(name="cleanup", rich_help_panel=_CLUSTER)(cleanup.cleanup)
+app.command(name="agent", rich_help_panel=_SERVICES)(agent.agent)
+app.command(name="device-plugin", rich_help_panel=_SERVICES)(device_plugin.device_plugin)
+app.command(name="mps-daemon", rich_help_panel=_SERVICES)(mps_daemon.mps_daemon)
+app.command(name="operator", rich_help_panel=_SERVICES)(operator.operator)
+app.command(name="webhook", rich_help_panel=_SERVICES)(webhook.webhook)
 
 
 def _allowed(error: typer.TyperException) -> str:
-    """Return what would have been right, for an error that names an unknown option or command."""
+    """Return the valid options or commands, for an error about an unknown one."""
     context = getattr(error, "ctx", None)
     if context is None:
         return ""
@@ -102,11 +106,11 @@ def _allowed(error: typer.TyperException) -> str:
 
 
 def _sentence(error: typer.TyperException) -> str:
-    """Return the error on one line, without the words of the library that found it."""
-    told = (
+    """Return the error on one line, without the library's standard phrases."""
+    reported = (
         " ".join(error.format_message().split()).replace("Value error, ", "").replace("Input should be", "it must be")
     )
-    return told.rstrip(".") + _allowed(error)
+    return reported.rstrip(".") + _allowed(error)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -115,12 +119,17 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         status = command.main(args=arguments, prog_name="orion", standalone_mode=False)
     except typer.TyperException as error:
-        if sentence := _sentence(error):  # empty where a group of commands has shown its help
+        if sentence := _sentence(error):  # empty if a group of commands has shown its help
             print(f"orion: {sentence}", file=sys.stderr)
         return error.exit_code
     except Refused as refusal:
         print(f"orion: {refusal}", file=sys.stderr)
         return refusal.status
+    except ModuleNotFoundError as error:
+        if missing := sentence_of_missing(error.name or ""):
+            print(f"orion: {missing}", file=sys.stderr)
+            return 1
+        raise
     except KeyboardInterrupt:
         return 130
     return status if isinstance(status, int) else 0

@@ -8,13 +8,13 @@ import typer
 from orion.cli.errors import Refused
 
 REFRESH_LEAST_MS = 5.0
-""" More often takes more of the GPU than it can bring. """
+""" A shorter period costs more GPU time than it can save. """
 
 
 def _checked(refresh_ms: float) -> float:
     if 0 < refresh_ms < REFRESH_LEAST_MS:
         raise typer.BadParameter(
-            f"each time takes 0.3 ms of the GPU's time: leave {REFRESH_LEAST_MS:g} ms between, or say 0 for never"
+            f"each refresh takes 0.3 ms of GPU time: give at least {REFRESH_LEAST_MS:g}, or 0 for never"
         )
     return refresh_ms
 
@@ -23,7 +23,7 @@ def mps_daemon(
     root: Annotated[Path, typer.Option(help="The node agent's folder.")] = Path("/run/orion"),
     driver_root: Annotated[
         Path,
-        typer.Option(help="Where the driver's root directory is seen; searched where PATH has no MPS programs."),
+        typer.Option(help="Where the driver's root directory is mounted; searched if PATH has no MPS programs."),
     ] = Path("/"),
     refresh_ms: Annotated[
         float,
@@ -32,18 +32,17 @@ def mps_daemon(
             max=60_000,
             callback=_checked,
             metavar="MILLISECONDS",
-            help="Every so often another context has each real GPU for a moment, after which clients' small kernels "
-            "begin faster for a while. It takes 0.3 ms of the GPU's time (two changes of hands), and 0.5 GiB of its "
-            "memory. 40 is what was measured. 0: never.",
+            help="Period after which another context briefly uses each real GPU. Small kernels of clients then start "
+            "faster for a while. Each time takes 0.3 ms of GPU time (two context switches). It needs 0.5 GiB of GPU "
+            "memory. 40 was measured. 0: never.",
         ),
     ] = 0.0,
 ) -> None:
     """Keep an MPS control daemon running for each GPU whose GPUDevice says [bold]mode: mps[/bold].
 
-    The node agent says which GPUs those are, in the folder mps below its own; nothing else is asked. A simulated GPU
-    gets a simulated control daemon.
+    The node agent names these GPUs in the folder mps below its own. A simulated GPU gets a simulated control daemon.
 
-    When this process ends, the contexts of all clients of those GPUs end with it: do not restart it while they run.
+    When this process ends, the contexts of all clients of these GPUs end too: do not restart it while clients run.
     """
     from orion.node_agent.mps.supervising import AlreadyRuns, Options, run
 

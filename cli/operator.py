@@ -11,33 +11,39 @@ from orion.cli.errors import Refused, wrong_value
 
 def operator(
     kubeconfig: Annotated[
-        Path | None, typer.Option(help="The way to the API server.", show_default="the pod's service account, or yours")
+        Path | None,
+        typer.Option(help="The kubeconfig for the API server.", show_default="the pod's service account, or yours"),
     ] = None,
     namespace: Annotated[
         list[str] | None,
-        typer.Option(help="Look after pods and shares of this namespace only; may be repeated.", show_default="all"),
+        typer.Option(help="Reconcile pods and shares of this namespace only; may be repeated.", show_default="all"),
     ] = None,
     address: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics are; empty: nowhere.")
+        str,
+        typer.Option(metavar="HOST:PORT", help="Where to serve /healthz, /readyz and /metrics. Empty: do not serve."),
     ] = "0.0.0.0:8080",
     lease_namespace: Annotated[
-        str | None, typer.Option(help="Where the Lease is that decides who writes.", show_default="this pod's")
+        str | None, typer.Option(help="The namespace of the Lease.", show_default="this pod's")
     ] = None,
-    lease_name: Annotated[str, typer.Option(help="The name of that Lease.")] = "orion-operator",
-    elect: Annotated[bool, typer.Option(help="Whether a Lease decides which of several operators writes.")] = True,
-    concurrency: Annotated[int, typer.Option(min=1, max=256, help="Objects written at the same time.")] = 16,
-    census_seconds: Annotated[
-        float, typer.Option(min=1, help="How often all objects are counted, to find what a cut watch has missed.")
+    lease_name: Annotated[str, typer.Option(help="The name of the Lease.")] = "orion-operator",
+    elect: Annotated[bool, typer.Option(help="Let a Lease decide which of several operators writes.")] = True,
+    concurrency: Annotated[
+        int, typer.Option(min=1, max=256, help="How many objects the operator writes at the same time.")
+    ] = 16,
+    resync_seconds: Annotated[
+        float,
+        typer.Option(min=1, help="Period of the full resync, which finds changes that an interrupted watch missed."),
     ] = 600,
     certificates: Annotated[
         Literal["operator", "cert-manager"] | None,
         typer.Option(
-            help="Who makes the webhook's certificates: this process, or cert-manager where it is installed.",
-            show_default="they are not looked after",
+            help="Who makes the webhook's certificates: this process, or cert-manager.",
+            show_default="not managed",
         ),
     ] = None,
     webhook_namespace: Annotated[
-        str | None, typer.Option(help="Where the webhook's Service and Secret are.", show_default="--lease-namespace")
+        str | None,
+        typer.Option(help="The namespace of the webhook's Service and Secret.", show_default="--lease-namespace"),
     ] = None,
     webhook_service: Annotated[
         str | None, typer.Option(help="The webhook's Service.", show_default="orion-webhook")
@@ -48,27 +54,36 @@ def operator(
     ] = None,
     webhook_configuration: Annotated[
         str | None,
-        typer.Option(help="The MutatingWebhookConfiguration whose caBundle is kept.", show_default="orion"),
+        typer.Option(help="The MutatingWebhookConfiguration whose caBundle is managed.", show_default="orion"),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Log what kopf does, too.")] = False,
+    mps_daemons: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The DaemonSet of the MPS daemons, in the Lease's namespace. When it changes, the operator replaces "
+            "its pods that never started.",
+            show_default="none",
+        ),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Also log what kopf does.")] = False,
 ) -> None:
-    """Run the operator: what GPUShare objects say becomes true of pods, and what is true becomes their status.
+    """Run the operator: it applies GPUShares to pods, and writes the status of GPUShares.
 
-    Several may run; the one that holds the Lease writes, the others stand by with all objects known. The options that
-    begin with --webhook count with --certificates alone.
+    Several operators may run. The one that holds the Lease writes; the others watch all objects and stand by. The
+    options --webhook-... need --certificates.
     """
     if kubeconfig is not None and not kubeconfig.is_file():
-        raise Refused(f"--kubeconfig: there is no file {kubeconfig}", status=2)
+        raise Refused(f"--kubeconfig: there is no file {kubeconfig}; give the path of a kubeconfig", status=2)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kopf").setLevel(logging.DEBUG if verbose else logging.WARNING)
-    told: dict[str, object] = {
+    reported: dict[str, object] = {
         "kubeconfig": kubeconfig,
         "namespaces": tuple(namespace or ()),
         "address": address,
         "lease_name": lease_name,
         "elect": elect,
         "concurrency": concurrency,
-        "census_seconds": census_seconds,
+        "resync_seconds": resync_seconds,
     }
     webhook: dict[str, object] = {
         "namespace": webhook_namespace,
@@ -80,23 +95,27 @@ def operator(
         "source": certificates,
     }
     named = {name: value for name, value in webhook.items() if value is not None}
-    _run(told | ({"lease_namespace": lease_namespace} if lease_namespace else {}), named if certificates else None)
+    reported |= {"lease_namespace": lease_namespace} if lease_namespace else {}
+    _run(reported, named if certificates else None, mps_daemons)
 
 
-def _run(told: dict[str, object], webhook: dict[str, object] | None) -> None:
+def _run(reported: dict[str, object], webhook: dict[str, object] | None, daemon_set: str | None) -> None:
     from pydantic import ValidationError
 
     from orion.api_server.credentials import NoCluster
     from orion.operator.certificates import rotating
     from orion.operator.certificates.settings import CertificateSettings
-    from orion.operator.reconciler.serving import Stopped, run
+    from orion.operator.reconciler import mps_daemons
+    from orion.operator.reconciler.serving import Part, Stopped, run
     from orion.operator.reconciler.settings import ReconcilerSettings
 
     try:
-        settings = ReconcilerSettings.model_validate(told)
+        settings = ReconcilerSettings.model_validate(reported)
     except ValidationError as error:
         raise wrong_value(error) from error
-    beside = []
+    beside: list[Part] = []
+    if daemon_set is not None:
+        beside.append(mps_daemons.part(settings.lease_namespace, daemon_set))
     if webhook is not None:
         own = {"namespace": settings.lease_namespace} | webhook
         try:

@@ -1,24 +1,25 @@
 """Where `orion explain` finds a pod, the shares of its namespace and the GPUs: files, the cluster, or both.
 
-A file may hold what makes pods (a Deployment, a Job) and the GPUShares that are to be applied along with it; shares of
-files stand in for those of the same name in the cluster. The `kubernetes` client is used here, for it knows every way
-in which people log in.
+A file may contain pods, objects that make pods (a Deployment, a Job), and GPUShares. A GPUShare in a file replaces
+the one of the same name in the cluster.
 """
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
 from orion.cli.errors import Refused
 from orion.crds import device as device_kind
 from orion.crds import share as share_kind
+from orion.crds.annotations import PREFIX
 from orion.crds.errors import Unreadable
 from orion.crds.governing import Shares
-from orion.crds.model import GROUP, VERSION
+from orion.crds.model import API_VERSION, GROUP
 from orion.crds.share import GPUShare
 from orion.operator.webhook.admitting import Cluster
 from orion.operator.webhook.cluster_facts import device_memory, largest, readable_shares
@@ -26,51 +27,63 @@ from orion.operator.webhook.cluster_facts import device_memory, largest, readabl
 
 @dataclass(frozen=True)
 class Source:
-    """A pod, and what admission would know beside it.
+    """A pod, and the other facts that admission uses.
 
     Args:
         pod: plain.
-        what: what it is called, for people, such as "Deployment web".
-        namespace: its own.
+        what: its name for people, such as "Deployment web".
+        namespace: the pod's.
         cluster: shares of that namespace, and GPUs.
+        misplaced: sentences about annotations in places where they have no effect.
     """
 
     pod: Mapping[str, Any]
     what: str
     namespace: str
     cluster: Cluster
+    misplaced: tuple[str, ...] = ()
 
 
 def find(name: str | None, namespace: str | None, files: Iterable[Path], offline: bool) -> Source:
-    """Return the pod that is meant.
+    """Return the pod that the user means.
 
     Args:
-        name: of the pod, or of what makes it; None: the only one in the files.
-        namespace: None: what the file says, else that of the current context.
-        files: YAML or JSON; none: the cluster's pod.
-        offline: whether the cluster is left out.
+        name: of the pod, or of the object that makes it; None: the only one in the files.
+        namespace: None: the file's, else the current context's.
+        files: YAML or JSON, or folders of such files; none: the cluster's pod.
+        offline: do not ask the cluster.
 
     Raises:
-        Refused: there is no such pod, or it cannot be read.
+        Refused: there is no such pod, or it is unreadable.
     """
-    documents = [document for file in files for document in _documents(file)]
+    documents = [document for each in files for file in _in_folder(each) for document in _documents(file)]
     connection = None if offline else _Connection()
     if not documents:
         if connection is None or name is None:
-            raise Refused("name a pod of the cluster, or give a file with -f", status=2)
+            raise Refused("there is no pod to explain: name a pod of the cluster, or give a file with -f", status=2)
         where = namespace or connection.namespace
         pod = connection.pod(name, where)
         return Source(pod, f"Pod {name}", where, connection.facts(where))
-    what, pod = _choose(documents, name)
+    what, pod, misplaced = _choose(documents, name)
     said = (pod.get("metadata") or {}).get("namespace")
     where = namespace or said or (connection.namespace if connection else "default")
     known = connection.facts(where) if connection else Cluster()
     given = _shares(documents, where)
     others = [share for share in known.shares if share.metadata.name not in {each.metadata.name for each in given}]
-    return Source(pod, what, where, Cluster(Shares([*others, *given]), known.largest_gpu))
+    return Source(pod, what, where, Cluster(Shares([*others, *given]), known.largest_gpu), misplaced)
 
 
 # -- Files -------------------------------------------------------------------------------------------------------------
+
+
+def _in_folder(path: Path) -> list[Path]:
+    """Return the files of a folder that kubectl would read, or the one file."""
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix in (".yaml", ".yml", ".json") and file.is_file())
+    if not files:
+        raise Refused(f"{path} has no .yaml, .yml or .json file: name a file with -f")
+    return files
 
 
 def _documents(file: Path) -> list[dict[str, Any]]:
@@ -79,13 +92,13 @@ def _documents(file: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise Refused(f"{file} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Refused(f"{file} is no YAML: {' '.join(str(error).split())}") from error
+        raise Refused(f"{file} is not valid YAML: {' '.join(str(error).split())}") from error
     flat = [item for each in found if isinstance(each, dict) for item in (each.get("items") or [each])]
     return [each for each in flat if isinstance(each, dict)]
 
 
 def template(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the pod that a document makes, None where it makes none."""
+    """Return the pod that a document makes; None if it makes none."""
     if document.get("kind") == "Pod":
         return dict(document)
     spec = document.get("spec")
@@ -99,19 +112,46 @@ def template(document: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {k: v for k, v in metadata.items() if v}}
 
 
-def _choose(documents: Iterable[Mapping[str, Any]], name: str | None) -> tuple[str, dict[str, Any]]:
+def _misplaced(document: Mapping[str, Any], pod: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a sentence about each of Orion's annotations in a place where Orion does not read it."""
+    kind_of_maker = document.get("kind")
+    of_pod = _names(pod, "annotations")
+    wanted = "metadata.annotations"
+    found = [("label", name, "") for name in _names(pod, "labels")]
+    if kind_of_maker != "Pod":
+        job = "jobTemplate.spec." if kind_of_maker == "CronJob" else ""
+        wanted = f"spec.{job}template.metadata.annotations"
+        for kind in ("label", "annotation"):
+            found += [(kind, name, f" of the {kind_of_maker} itself") for name in _names(document, f"{kind}s")]
+    return tuple(
+        f"{name} is {'an' if kind == 'annotation' else 'a'} {kind}{where} and has no effect there: Orion reads "
+        f"annotations of pods, so write it to {wanted}"
+        for kind, name, where in found
+        if name.startswith(PREFIX) and name not in of_pod
+    )
+
+
+def _names(document: Mapping[str, Any], field: str) -> list[str]:
+    """Return the names of the labels or annotations of a document, which nobody has checked."""
+    metadata = document.get("metadata")
+    found = metadata.get(field) if isinstance(metadata, dict) else None
+    return [str(name) for name in found] if isinstance(found, dict) else []
+
+
+def _choose(documents: Iterable[Mapping[str, Any]], name: str | None) -> tuple[str, dict[str, Any], tuple[str, ...]]:
     found = []
     for document in documents:
         pod = template(document)
         if pod is not None:
             own = (document.get("metadata") or {}).get("name", "")
-            found.append((own, f"{document.get('kind')} {own}".strip(), pod))
-    meant = [(what, pod) for own, what, pod in found if name in (None, own)]
+            what = f"{document.get('kind')} {own}".strip()
+            found.append((own, what, pod, _misplaced(document, pod)))
+    meant = [(what, pod, misplaced) for own, what, pod, misplaced in found if name in (None, own)]
     if len(meant) == 1:
         return meant[0]
-    names = ", ".join(what for _, what, _ in found) or "none"
-    wanted = f"{name!r}" if name else "one pod"
-    raise Refused(f"the files do not hold exactly {wanted} (or what makes it); they hold: {names}")
+    names = ", ".join(what for _, what, *_ in found) or "none"
+    wanted = f"{name!r}" if name else "one pod, so give its name as well"
+    raise Refused(f"the files do not contain exactly {wanted} (or an object that makes it); they contain: {names}")
 
 
 def _shares(documents: Iterable[Mapping[str, Any]], namespace: str) -> list[GPUShare]:
@@ -134,50 +174,43 @@ class _Connection:
     """The cluster of the current context, or the one that this pod is in."""
 
     def __init__(self) -> None:
+        from orion.api_server.credentials import NoCluster, find_access
+
         try:
-            import urllib3
-            from kubernetes import client, config
-        except ImportError as error:
-            raise Refused("the cluster cannot be asked: install orion-gpu[cluster], or give --offline") from error
-        settings = client.Configuration()
-        self.namespace = "default"
-        try:
-            config.load_config(client_configuration=settings)
-            _, context = config.list_kube_config_contexts()
-            self.namespace = context["context"].get("namespace") or "default"
-        except config.ConfigException as error:
-            raise Refused(f"no cluster is configured ({error}); give --offline to go without") from error
-        self._client, self._errors = client.ApiClient(settings), (client.ApiException, urllib3.exceptions.HTTPError)
-        self._pods, self._objects = client.CoreV1Api(self._client), client.CustomObjectsApi(self._client)
+            self._access = find_access()
+        except NoCluster as error:
+            raise Refused(f"no cluster is configured ({error}): configure one, or give --offline") from error
+        self.namespace = self._access.namespace
 
     def pod(self, name: str, namespace: str) -> dict[str, Any]:
-        def read() -> Any:  # as it is on the wire: the client's own models drop what they do not know
-            return json.loads(self._pods.read_namespaced_pod(name, namespace, _preload_content=False).data)
-
-        return self._ask(f"pod {name} in namespace {namespace}", read)
+        what = f"pod {name} in namespace {namespace}"
+        return self._ask({what: f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"})[0]
 
     def facts(self, namespace: str) -> Cluster:
-        def shares() -> Any:
-            return self._objects.list_namespaced_custom_object(GROUP, VERSION, namespace, share_kind.KIND.plural)
+        shares, devices = self._ask({
+            "the GPUShares": f"/apis/{API_VERSION}/namespaces/{quote(namespace)}/{share_kind.KIND.plural}",
+            "the GPUDevices": f"/apis/{API_VERSION}/{device_kind.KIND.plural}",
+        })  # fmt: skip
+        memory = largest(device_memory(each) for each in devices["items"])
+        return Cluster(Shares(readable_shares(shares["items"])), memory)
 
-        def devices() -> Any:
-            return self._objects.list_cluster_custom_object(GROUP, VERSION, device_kind.KIND.plural)
+    def _ask(self, paths: Mapping[str, str]) -> list[dict[str, Any]]:
+        from orion.api_server.credentials import NoCluster
+        from orion.api_server.requests import ApiError, ApiServer
 
-        memory = largest(device_memory(each) for each in self._ask("the GPUDevices", devices)["items"])
-        return Cluster(Shares(readable_shares(self._ask("the GPUShares", shares)["items"])), memory)
+        async def work() -> list[dict[str, Any]]:
+            server, found = ApiServer(self._access, "orion-explain"), []
+            try:
+                for what, path in paths.items():
+                    try:
+                        found.append(await server.get(path))
+                    except (ApiError, ValueError) as error:  # a proxy instead of the API server may answer in any form
+                        raise Refused(f"{what} cannot be read: {' '.join(str(error).split())[:300]}") from error
+            finally:
+                await server.close()
+            return found
 
-    def _ask(self, what: str, question: Callable[[], Any]) -> dict[str, Any]:
         try:
-            return dict(question())
-        except self._errors as error:
-            raise Refused(f"{what} cannot be read: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    """Return why a question was refused; a proxy in the API server's place says it in any form."""
-    try:
-        said = json.loads(getattr(error, "body", None) or "null")
-    except ValueError:
-        said = None
-    message = said.get("message") if isinstance(said, dict) else None
-    return message or " ".join(str(error).split())[:200]
+            return asyncio.run(work())
+        except NoCluster as error:
+            raise Refused(str(error)) from error

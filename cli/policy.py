@@ -1,8 +1,8 @@
-"""`orion policy`: how a running agent's GPUs are shared, to be read and to be changed."""
+"""`orion policy`: shows and changes how a running agent's GPUs are shared."""
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,55 +25,32 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, a member for each GPU.")] = False,
     root: Root = None,
 ) -> None:
-    """Show the policy of each GPU, and what people should know of it."""
+    """Show the policy of each GPU and its warnings."""
     from orion.cli import agents, seating
 
-    gpus = seating.choose_gpus(agents.ask((root or roots.default_root()).absolute()), gpu)
+    gpus = seating.choose_gpus(agents.ask((root or roots.default_root()).absolute()), gpu, "GPU")
     _print(gpus, as_json)
 
 
 @app.command(name="set")
+@options.takes_policy(options.ROWS)
 def set_(
     gpu: Gpu,
-    policy: options.Policy = None,
-    max_slowdown: options.MaxSlowdown = None,
-    sharing_cost: options.SharingCost = None,
-    minimum_share: options.MinimumShare = None,
-    window_us: options.Window = None,
-    overlap_sms: options.OverlapSms = None,
-    long_kernel_us: options.LongKernel = None,
-    linger_floor_us: options.LingerFloor = None,
-    linger_ceiling_us: options.LingerCeiling = None,
-    reef_depth: options.Depth = None,
-    orion_2024_sms: options.Sms = None,
-    orion_2024_duration_us: options.Duration = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the policies that result as one JSON object.")] = False,
+    *,
+    changes: dict[str, Any],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the new policies as one JSON object.")] = False,
     root: Root = None,
 ) -> None:
-    """Change a GPU's policy; running clients follow at once. What is not given stays.
+    """Change a GPU's policy. Running clients follow at once. Options that you do not give stay as they are.
 
     [bold]orion policy set 0 --max-slowdown 1.2[/bold]
     """
     from orion.cli import agents, seating
 
-    changes = options.given(
-        policy=policy,
-        max_slowdown=max_slowdown,
-        sharing_cost=sharing_cost,
-        minimum_share=minimum_share,
-        window_us=window_us,
-        overlap_sms=overlap_sms,
-        long_kernel_us=long_kernel_us,
-        linger_floor_us=linger_floor_us,
-        linger_ceiling_us=linger_ceiling_us,
-        reef_depth=reef_depth,
-        orion_2024_sms=orion_2024_sms,
-        orion_2024_duration_us=orion_2024_duration_us,
-    )
     if not changes:
-        raise Refused("nothing to change was given; `orion policy set --help` lists what can be", status=2)
+        raise Refused("there is nothing to change: give an option that `orion policy set --help` lists", status=2)
     with agents.asking((root or roots.default_root()).absolute()) as agent:
-        gpus = [agent.set_policy(each.uuid, **changes) for each in seating.choose_gpus(agent.snapshot(), gpu)]
+        gpus = [agent.set_policy(each.uuid, **changes) for each in seating.choose_gpus(agent.snapshot(), gpu, "GPU")]
     _print(gpus, as_json)
 
 
@@ -81,11 +58,11 @@ def _print(gpus: "list[agent_pb2.Gpu]", as_json: bool) -> None:
     from orion.cli import snapshots
 
     if as_json:
-        print(json.dumps({gpu.uuid: snapshots.plain(gpu.settings) for gpu in gpus}))
+        print(json.dumps({gpu.uuid: snapshots.policy(gpu.settings) for gpu in gpus}))
         return
     for gpu in gpus:
         print(f"GPU {gpu.index}  {gpu.uuid}  {gpu.model}")
-        for name, value in snapshots.plain(gpu.settings).items():
+        for name, value in snapshots.policy(gpu.settings).items():
             print(f"  {name:<24}{value:g}" if isinstance(value, float) else f"  {name:<24}{value}")
         for condition in gpu.conditions:
             print(f"  ! {condition.message}")

@@ -1,86 +1,61 @@
-"""The options that say how a GPU is shared, as `orion agent`, `orion run` and `orion policy set` take them.
+"""The options for how a GPU is shared, made from `hook/policy_table.py` for each command that takes them.
 
-Not given is None, and leaves what is there. The bounds are those of `orion.node_agent.settings`, which has the last
-word (an import of it here would cost every `orion --help` the agent's libraries).
+An option that is not given is None, and leaves what is there. `orion agent` and a running agent check the values again.
 """
 
+import functools
+import inspect
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
+from orion.hook.policy_table import RELEASE, Row
 
-class PolicyName(StrEnum):
-    """How a GPU's clients share it."""
+PolicyName = StrEnum("PolicyName", {name.upper(): name for name in RELEASE.names})  # type: ignore[misc]
+DEFAULT_POLICY = PolicyName(RELEASE.names[0])
+ROWS = RELEASE.rows
+BY_HP = tuple(row for row in ROWS if row.by_hp)
+""" What goes with `orion run --priority hp`. """
 
-    ORION = "orion"
-    GATE = "gate"
-    NONE = "none"
-    STREAMS = "streams"
-    REEF = "reef"
-    TICKTOCK = "ticktock"
-    ORION_2024 = "orion-2024"
+_CHANGES = "changes"
 
 
-def _option(sentence: str, least: float | None = None, most: float | None = None) -> Any:
-    return typer.Option(min=least, max=most, help=sentence, show_default=False)
+def takes_policy(rows: Iterable[Row]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator for a command with a parameter `changes`: it gets --policy and the rows' options in its place.
+
+    The command is called with those that were given, by name.
+    """
+    options = {"policy": Annotated[PolicyName | None, _policy_option()]}
+    options |= {row.name: Annotated[row.kind | None, _option(row)] for row in rows}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**said: Any) -> None:
+            values = {name: said.pop(name) for name in options}
+            plain = {name: str(value) if name == "policy" else value for name, value in values.items()}
+            command(**said, changes={name: plain[name] for name, value in values.items() if value is not None})
+
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        own = [each.replace(kind=keyword) for each in inspect.signature(command).parameters.values()]
+        made = [inspect.Parameter(name, keyword, default=None, annotation=kind) for name, kind in options.items()]
+        place = [each.name for each in own].index(_CHANGES)
+        parameters = [*own[:place], *made, *own[place + 1 :]]
+        setattr(run, "__signature__", inspect.Signature(parameters))  # noqa: B010  (mypy knows no such attribute)
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return decorate
 
 
-_US = 60_000_000
-
-Policy = Annotated[
-    PolicyName | None,
-    _option(
-        "orion (at first): be waits while hp is busy, but for what --max-slowdown allows. gate: it always waits. "
-        "none: nobody waits. The others are re-implementations of published schedulers, for comparison."
-    ),
-]
-MaxSlowdown = Annotated[
-    float | None,
-    _option(
-        "How much longer hp's work may take than on a GPU of its own, such as 1.2; at first 1: no overlap.", 1, 100
-    ),
-]
-SharingCost = Annotated[
-    float | None,
-    _option(
-        "How much longer hp's work takes for sharing a context (MPS) alone, as measured, such as 1.07; 1: not known.",
-        1,
-        100,
-    ),
-]
-MinimumShare = Annotated[
-    float | None,
-    _option("be runs for at least this share of the time, however busy hp is; at first 0: no floor.", 0, 0.5),
-]
-Window = Annotated[
-    int | None,
-    _option("Expected be work in flight, in us: what hp may have to wait for; at first 400.", 50, 1_000_000),
-]
-OverlapSms = Annotated[
-    int | None, _option("SMs that long be kernels have while hp is busy; at first 0: half of them.", 0, 65_535)
-]
-LongKernel = Annotated[
-    int | None,
-    _option(
-        "be kernels longer than this, in us, leave SMs to hp where contexts are shared, and are named; at first 5000.",
-        1,
-        _US,
-    ),
-]
-LingerFloor = Annotated[
-    int | None, _option("hp counts as busy for at least so long, in us, after it drained; at first 50.", 1, 1_000_000)
-]
-LingerCeiling = Annotated[int | None, _option("And for at most so long; at first 2000.", 1, 1_000_000)]
-Depth = Annotated[int | None, _option("reef: be launches queued on the GPU; at first 12.", 1, 4_096)]
-Sms = Annotated[int | None, _option("orion-2024: SMs that a be kernel may need beside hp; at first 0: all.", 0, 65_535)]
-Duration = Annotated[int | None, _option("orion-2024: be work issued before a drain, in us; at first 160.", 1, _US)]
+def _policy_option() -> Any:
+    words = " ".join(f"{each.name}: {each.sentence}." for each in RELEASE.policies)
+    return typer.Option(help=f"{words} At first {RELEASE.names[0]}.", show_default=False)
 
 
-def given(**options: Any) -> dict[str, Any]:
-    """Return the options that were given, as plain values."""
-    return {
-        name: value.value if isinstance(value, StrEnum) else value
-        for name, value in options.items()
-        if value is not None
-    }
+def _option(row: Row) -> Any:
+    unit = f" In {row.unit.suffix.removeprefix('_')}." if row.unit.is_time else ""
+    meaning = f" ({row.default_is})" if row.default_is else ""
+    sentence = f"{row.sentence}{unit} At first {row.default:g}{meaning}."
+    return typer.Option(min=row.kind(row.least), max=row.kind(row.most), help=sentence, show_default=False)

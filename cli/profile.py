@@ -1,6 +1,6 @@
-"""`orion profile`: what a workload's kernels are like, measured, imported, shown, given to an agent.
+"""`orion profile`: measures, imports, shows and loads profiles of a workload's kernels.
 
-Exit status of `kernels`: the program's own; 3 if that is 0 and no kernel was seen.
+`kernels` exits with the program's status, or with 3 if that is 0 and no kernel was seen.
 """
 
 import tempfile
@@ -23,18 +23,20 @@ TABLE_ROWS = 20
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Measure a workload's kernels.")
 
-Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE.yaml", help="Where the GPUProfile goes.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE.yaml", help="The file for the GPUProfile.")
+]
 Name = Annotated[str | None, typer.Option(help="The profile's name.", show_default="the program's or the file's")]
 Report = Annotated[
     Path | None,
     typer.Option(
         metavar="REPORT.csv",
-        help="Take classes (compute, memory) from a report of Nsight Compute's: "
+        help="Take classes (compute, memory) from a report of Nsight Compute: "
         "ncu --csv --page raw --set roofline --section ComputeWorkloadAnalysis CMD > REPORT.csv",
     ),
 ]
-Gpu = Annotated[str, typer.Option(metavar="UUID|INDEX|all", help="The GPU whose slots are meant.")]
-Slot = Annotated[str | None, typer.Option(metavar="NAME", help="The one slot, such as be-0.", show_default="all")]
+Gpu = Annotated[str, typer.Option(metavar="UUID|INDEX|all", help="The GPU.")]
+Slot = Annotated[str | None, typer.Option(metavar="NAME", help="A single slot, such as be-0.", show_default="all")]
 Root = Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")]
 
 
@@ -44,30 +46,33 @@ def kernels(
     output: Output = None,
     csv: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.csv", help="Write Orion's file as well: one row a launch, in their order."),
+        typer.Option(
+            metavar="FILE.csv", help="Also write a profile file of Orion (EuroSys'24): one row per launch, in order."
+        ),
     ] = None,
-    csv_per_kernel: Annotated[bool, typer.Option("--csv-per-kernel", help="In it, one row a kernel.")] = False,
+    csv_per_kernel: Annotated[bool, typer.Option("--csv-per-kernel", help="With --csv: one row per kernel.")] = False,
     csv_launches: Annotated[
-        int, typer.Option(min=1, max=10_000_000, help="In it, no more launches of each process than these.")
+        int, typer.Option(min=1, max=10_000_000, help="With --csv: at most so many launches of each process.")
     ] = 100_000,
     ncu: Report = None,
     counters: Annotated[
-        bool, typer.Option("--counters", help="Run it once more, under ncu, and take classes from that, where allowed.")
+        bool,
+        typer.Option("--counters", help="Run the program once more under ncu, if allowed, and take classes from that."),
     ] = False,
     name: Name = None,
 ) -> None:
     """Run a program and measure its kernels: duration, SMs needed, registers, shared memory.
 
-    Needs no rights, no change of the program, and sees its children and CUDA graphs too. Nothing else should use the
-    GPU meanwhile. Without [bold]--output[/bold] the result is shown as a table.
+    The command needs no rights and no change of the program. It also measures child processes and CUDA graphs. Nothing
+    else should use the GPU meanwhile. Without [bold]--output[/bold] it prints the result as a table.
 
-    Whether a kernel is short of compute or of memory is for hardware counters to tell, which take rights (root, or
-    the driver's NVreg_RestrictProfilingToAdminUsers=0): who has them gives [bold]--counters[/bold] (slow: ncu
-    repeats each kernel), others a report made elsewhere, with [bold]--ncu[/bold], here or later to
+    Only hardware counters show whether compute or memory limits a kernel. They need rights: root, or the driver's
+    NVreg_RestrictProfilingToAdminUsers=0. With these rights, give [bold]--counters[/bold] (slow: ncu repeats each
+    kernel). Without them, give a report from elsewhere with [bold]--ncu[/bold], here or later to
     [bold]orion profile classify[/bold].
 
-    CUPTI serves one profiler in a process: a program that traces itself with torch.profiler gets a trace without
-    kernels while it runs under this command.
+    CUPTI serves one profiler per process. So a program that traces itself with torch.profiler gets a trace without
+    kernels under this command.
 
     [bold]orion profile kernels -o profile.yaml -- python serve.py[/bold]
     """
@@ -79,7 +84,7 @@ def kernels(
     except FileNotFoundError as error:
         raise Refused(str(error)) from error
     if counters and ncu:
-        raise Refused("--counters makes the report that --ncu reads; give one of them", status=2)
+        raise Refused("--counters makes the report that --ncu reads: give one of them", status=2)
     report = _read_report(ncu)
     launches = csv_launches if csv and not csv_per_kernel else 0
     with tempfile.TemporaryDirectory(prefix="orion-profile-") as folder:
@@ -110,14 +115,14 @@ def show(
 def import_orion(
     file: Annotated[Path, typer.Argument(metavar="ORION.csv", help="Name,Profile,Memory_footprint,SM_usage,Duration")],
     output: Output = None,
-    model_sms: Annotated[int | None, typer.Option(min=1, help="SMs of the GPU that it was measured on.")] = None,
+    model_sms: Annotated[int | None, typer.Option(min=1, help="The number of SMs of the measured GPU.")] = None,
     unit: Annotated[
-        Unit, typer.Option(help="Of Duration: Orion's files are in ns, those of kernel_intercept in us.")
+        Unit, typer.Option(help="The unit of Duration: Orion's files use ns, files of kernel_intercept us.")
     ] = Unit.NS,
     ncu: Report = None,
     name: Name = None,
 ) -> None:
-    """Make a GPUProfile of a profile file of Orion's (EuroSys'24)."""
+    """Make a GPUProfile from a profile file of Orion (EuroSys'24)."""
     from orion.cli.profiling import orion_csv
 
     profile = orion_csv.to_profile(orion_csv.read_rows(file, unit), name or file.stem, model_sms)
@@ -127,10 +132,12 @@ def import_orion(
 @app.command(name="classify")
 def classify(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="A GPUProfile.")],
-    ncu: Annotated[Path, typer.Option(metavar="REPORT.csv", help="Of Nsight Compute, as for `orion profile kernels`.")],
+    ncu: Annotated[
+        Path, typer.Option(metavar="REPORT.csv", help="A report of Nsight Compute, as for `orion profile kernels`.")
+    ],
     output: Output = None,
 ) -> None:
-    """Put the classes of an Nsight Compute report into a profile; in place, unless --output says otherwise."""
+    """Put the classes of an Nsight Compute report into a profile. Without --output this changes the file."""
     from orion.cli.profiling import loading
 
     _put(_classified(loading.read_profile(file), _read_report(ncu)), output or file)
@@ -143,11 +150,11 @@ def load(
     slot: Slot = None,
     root: Root = None,
 ) -> None:
-    """Give a profile to an agent: its slots' clients know these kernels before they have measured them.
+    """Load a profile into an agent: clients of its slots then know these kernels before they measure them.
 
-    A class (compute, memory) counts for more than what is learnt; durations are measured anew. It takes the place of
-    the slot's former profile, reaches running clients, and outlives the agent. For a slot that is yet to come:
-    [bold]orion run --profile FILE.yaml[/bold].
+    A class (compute, memory) from the profile replaces the learnt one; clients measure durations again. The profile
+    replaces the slot's former profile, reaches running clients, and survives the agent. For a slot that does not exist
+    yet: [bold]orion run --profile FILE.yaml[/bold].
     """
     from orion.cli.profiling import loading
 
@@ -157,7 +164,7 @@ def load(
 
 @app.command(name="unload")
 def unload(gpu: Gpu = "all", slot: Slot = None, root: Root = None) -> None:
-    """Take the profiles of an agent's slots away; what clients measured stays."""
+    """Remove the profiles from an agent's slots. What clients measured stays."""
     _tell(_give([], gpu, slot, root))
 
 
@@ -187,7 +194,7 @@ def _count(command: list[str]) -> "nsight_compute.Report | None":
         found = counters.read_counters(command, Path(folder))
     if not isinstance(found, str):
         return found
-    typer.echo(f"orion: note: no hardware counters, so classes are unknown: {found}", err=True)
+    typer.echo(f"orion: note: hardware counters are not available, so classes are unknown: {found}", err=True)
     return None
 
 
@@ -199,7 +206,9 @@ def _classified(profile: "GPUProfile", report: "nsight_compute.Report | None") -
     classified, unknown = nsight_compute.classify(profile, report)
     if unknown:
         total = len(profile.spec.kernels)
-        typer.echo(f"orion: {unknown} of {total} kernels are not in the report; their class stays as it was", err=True)
+        typer.echo(
+            f"orion: {unknown} of {total} kernels are not in the report, so their class does not change", err=True
+        )
     return classified
 
 
@@ -243,7 +252,7 @@ def _why_none(found: "Collected", status: int) -> str:
     if failures:
         return f"no kernel was seen: {failures[0]}"
     if any(process.dropped or process.records for process in found.processes):
-        return "no kernel was seen to its end: the program did not wait for its work, or was killed at once"
+        return "no kernel was seen to its end: the program was killed, or did not wait for its work; let it synchronise"
     if found.processes:
         return (
             "no kernel was seen, though the program used CUDA: it launched none, or was killed within its first second"

@@ -1,7 +1,7 @@
-"""Where this machine's agent and its clients meet: the root.
+"""The root: the folder where this machine's agent and its clients meet.
 
-ORION_ROOT is deliberately not read here: it tells a *client* where its own slots are, and a command typed in a shell
-under `orion run` means the machine's agent, not that shell's private folder.
+This module does not read ORION_ROOT, which tells a *client* where its own slots are. A command that somebody types in
+a shell under `orion run` means the machine's agent, not that shell's private folder.
 """
 
 import os

@@ -1,8 +1,8 @@
 """`orion run`: start a program as a client.
 
-The command makes the slots and the environment, then becomes the program (exec): signals, job control, exit status and
-memory are the program's own, and there is no parent that could die before it. The agent closes the slots when the
-process has ended, however it ends.
+The command makes the slots and the environment, then becomes the program (exec). So signals, job control, exit status
+and memory are the program's own, and no parent process can die before it. The agent closes the slots when the process
+ends.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ VERBOSITY = "GRPC_VERBOSITY"
 
 
 class Priority(StrEnum):
-    """Which of the two a client is."""
+    """A client's priority."""
 
     HP = "hp"
     BE = "be"
@@ -46,59 +46,57 @@ Memory = Annotated[
     typer.Option(
         parser=_size,
         metavar="SIZE",
-        help="Device memory that each process may have, such as 8GiB.",
+        help="Device memory that each process may allocate, such as 8GiB.",
         show_default="no limit",
     ),
 ]
 Gpu = Annotated[
     str,
-    typer.Option(metavar="UUID|INDEX|all", help="The GPU to sit on; with one of several, the program sees it alone."),
+    typer.Option(metavar="UUID|INDEX|all", help="The GPU to use. If you name one, the program sees only that one."),
 ]
 Weight = Annotated[
     float | None,
-    typer.Option(min=0.01, max=100, help="be: its part of what be gets is in proportion to this.", show_default="1"),
+    typer.Option(
+        min=0.01, max=100, help="be: this program's share of the be time is proportional to this.", show_default="1"
+    ),
 ]
 Profile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.yaml", help="What is known of the program's kernels: see `orion profile kernels`."),
+    typer.Option(metavar="FILE.yaml", help="A profile of the program's kernels, made by `orion profile kernels`."),
 ]
 
 
+@options.takes_policy(options.BY_HP)
 def run(
     command: Command,
-    priority: Annotated[Priority, typer.Option(help="hp: latency matters. be: gets the time that hp leaves.")],
+    priority: Annotated[Priority, typer.Option(help="hp: latency matters. be: runs while hp is idle.")],
     memory: Memory = None,
     gpu: Gpu = "all",
     weight: Weight = None,
-    policy: options.Policy = None,
-    max_slowdown: options.MaxSlowdown = None,
-    sharing_cost: options.SharingCost = None,
-    minimum_share: options.MinimumShare = None,
+    *,
+    changes: dict[str, Any],
     profile: Profile = None,
     root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
     simulated: Annotated[bool, typer.Option("--simulated", help="Run on the simulated GPU.")] = False,
 ) -> None:
-    """Run a program under the hook; starts the agent if none runs.
+    """Run a program under the hook. Starts the agent if none runs.
 
     [bold]orion run --priority hp -- python serve.py[/bold]
 
     [bold]orion run --priority be --memory 8GiB -- python train.py[/bold]
 
-    How its GPU is shared is hp's to say: --policy, --max-slowdown, --sharing-cost and --minimum-share go with
-    --priority hp and stay until they are changed ([bold]orion policy[/bold]).
+    hp decides how the GPU is shared: --policy, --max-slowdown, --sharing-cost and --minimum-share need
+    --priority hp. They stay in force until you change them ([bold]orion policy[/bold]).
     """  # fmt: skip
     from orion import hook
 
     with _silent_grpc():
         from orion.cli import agents, launching, seating
 
-    changes = options.given(
-        policy=policy, max_slowdown=max_slowdown, sharing_cost=sharing_cost, minimum_share=minimum_share
-    )
     _belongs(priority, weight, changes)
     program = shutil.which(command[0])
     if program is None:
-        raise Refused(f"{command[0]}: there is no such program", status=127)  # as a shell does
+        raise Refused(f"{command[0]}: there is no such program; check its name and PATH", status=127)  # as a shell does
     rows = _rows(profile)
     place = (root or roots.default_root()).absolute()
     library = hook.library()
@@ -122,28 +120,28 @@ def _rows(profile: Path | None) -> "list[agent_pb2.ProfileRow]":
 
 
 def _belongs(priority: Priority, weight: float | None, changes: dict[str, Any]) -> None:
-    """Refuse options that are the other priority's."""
+    """Refuse options that need the other priority."""
     if priority is Priority.HP and weight is not None:
-        raise Refused("--weight divides what be gets; it goes with --priority be", status=2)
+        raise Refused("--weight divides the time that be gets: give it with --priority be", status=2)
     if priority is Priority.BE and changes:
         flag = f"--{next(iter(changes)).replace('_', '-')}"
-        raise Refused(f"{flag} is hp's to say: it goes with --priority hp, or with `orion policy set`", status=2)
+        raise Refused(f"{flag} is a decision of hp: give it with --priority hp, or to `orion policy set`", status=2)
 
 
 def _kind(gpus: "list[agent_pb2.Gpu]", simulated: bool, root: Path) -> bool:
     """Return whether these GPUs are simulated; refuse a real agent for a simulated client."""
     if simulated and not all(gpu.simulated for gpu in gpus):
-        raise Refused(f"the agent at {root} manages real GPUs; give --simulated another --root")
+        raise Refused(f"the agent at {root} manages real GPUs: with --simulated, give another --root")
     return any(gpu.simulated for gpu in gpus)
 
 
 @contextlib.contextmanager
 def _silent_grpc() -> Iterator[None]:
-    """Have gRPC imported within a block, and print nothing of its own from then on.
+    """Import gRPC within a block so that gRPC never prints.
 
-    While a process becomes another program the kernel refuses it new threads (fs/exec.c: `in_exec`). gRPC makes
-    threads when it likes, and would print a line about that; what matters comes as exceptions. It reads the variable
-    when it is imported, and the program, which may use gRPC too, must not inherit it.
+    While a process becomes another program, the kernel denies it new threads (fs/exec.c: `in_exec`). gRPC may start a
+    thread at any time, and would print a line about the failure. Errors that matter come as exceptions. gRPC reads the
+    variable at its import. The program may use gRPC too, so it must not inherit the variable.
     """
     if VERBOSITY in os.environ:
         yield

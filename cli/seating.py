@@ -1,9 +1,9 @@
-"""Which GPUs a client sits on, and its slot on each.
+"""Chooses a client's GPUs, and its slot on each.
 
-A slot of the right role that nobody holds is taken before a new one is made. hp slots are not made: their number is the
-machine's decision (`orion agent --hp-slots`), and a second latency-critical process would have to wait for the first.
-Held is a slot with clients, and one that a living process has taken but not come to yet; the latter stands in the
-clients' folders, so one lock over looking and taking keeps two `orion run` from choosing the same.
+A free slot of the right role is taken before a new one is made. New hp slots are not made: `orion agent --hp-slots`
+sets their number, because a second latency-critical process would have to wait for the first. A slot is held if it
+has clients, or if a living process has taken it but not joined yet. The clients' folders show the latter, so one lock
+over looking and taking keeps two `orion run` from choosing the same slot.
 """
 
 import contextlib
@@ -18,17 +18,23 @@ from orion.cli.errors import Refused
 from orion.node_agent.api import agent_pb2
 
 
-def choose_gpus(snapshot: agent_pb2.Snapshot, wanted: str) -> list[agent_pb2.Gpu]:
-    """Return the GPUs that ``--gpu`` means: a UUID, an index, or ``all``."""
+def choose_gpus(snapshot: agent_pb2.Snapshot, wanted: str, named: str = "--gpu") -> list[agent_pb2.Gpu]:
+    """Return the GPUs that a user names: by a UUID, an index, or ``all``.
+
+    Args:
+        snapshot: has all GPUs.
+        wanted: what the user wrote.
+        named: the option's name, for the error.
+    """
     gpus = list(snapshot.gpus)
     if not gpus:
-        raise Refused("the agent has no GPU here (`orion doctor` says why); --simulated runs on the simulated one")
+        raise Refused("the agent has no GPU: run `orion doctor` to see why, or give --simulated")
     if wanted == "all":
         return gpus
     chosen = [gpu for gpu in gpus if wanted.lower() in (gpu.uuid.lower(), str(gpu.index))]
     if not chosen:
         known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus)
-        raise Refused(f"there is no GPU {wanted!r}; --gpu takes all, or one of: {known}", status=2)
+        raise Refused(f"there is no GPU {wanted!r}; {named} takes all, or one of: {known}", status=2)
     return chosen
 
 
@@ -45,7 +51,7 @@ def take_seats(
 
     Args:
         root: the agent's.
-        gpus: to sit on.
+        gpus: to use.
         priority: ``hp`` or ``be``.
         memory_limit: bytes for each process of the slot; 0 for none.
         weight: of the slot among be slots; 0 for the usual one.
@@ -91,10 +97,10 @@ def _free_slot(root: Path, gpu: agent_pb2.Gpu, role: agent_pb2.Role) -> str:
     if role == agent_pb2.BE:
         return ""
     if not holders:
-        raise Refused(f"GPU {gpu.index} has no hp slot: its agent was started with --hp-slots 0")
+        raise Refused(f"GPU {gpu.index} has no hp slot: start its agent with --hp-slots 1")
     raise Refused(
         f"the hp slot of GPU {gpu.index} is held by {', '.join(holders)}: "
-        "wait until that has ended, end it, or run this one with --priority be"
+        "wait until it has ended, end it, or run this program with --priority be"
     )
 
 

@@ -1,26 +1,23 @@
-"""Amounts of memory as people write them."""
+"""Amounts of memory: reads what people write, and formats what commands show."""
 
-import re
-
-_UNITS = {"": 1, "b": 1}
-for _power, _letter in enumerate("kmgt", start=1):
-    _UNITS[f"{_letter}ib"] = _UNITS[f"{_letter}i"] = 1024**_power
-    _UNITS[f"{_letter}b"] = _UNITS[_letter] = 1000**_power
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+LEAST, MOST = 1 << 20, 1 << 44
+""" Bytes; the bounds of a GPUShare's memory limit. """
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes that ``8GiB``, ``8Gi``, ``512MB`` or ``1073741824`` means.
+    """Return the bytes that ``8GiB``, ``8Gi``, ``512MB`` or ``1073741824`` means, as in a GPUShare.
 
     Raises:
         ValueError: with a sentence that names what is allowed.
     """
-    match = _SIZE.fullmatch(text)
-    if match is None or match[2].lower() not in _UNITS:
-        raise ValueError(f"{text!r} is not a size such as 8GiB, 512MiB, 4GB or a number of bytes")
-    size = int(float(match[1]) * _UNITS[match[2].lower()])
-    if not 0 < size < 1 << 64:
-        raise ValueError(f"{text!r} is not a size between 1 byte and 2^64 bytes")
+    from orion.crds.quantities import Memory
+
+    try:
+        size = Memory(text.replace(" ", "")).bytes
+    except ValueError as error:
+        raise ValueError(f"{text!r} {error}".partition("; not")[0]) from None
+    if not LEAST <= size <= MOST:
+        raise ValueError(f"{text!r} must be an amount of memory from 1MiB to 16TiB")
     return size
 
 

@@ -17,53 +17,61 @@ if TYPE_CHECKING:
 def webhook(
     certificates: Annotated[
         Path,
-        typer.Option(help="A folder with tls.crt and tls.key, as a TLS secret has them; changes are taken in at once."),
+        typer.Option(
+            help="A folder with tls.crt and tls.key, as in a TLS secret. The webhook follows changes at once."
+        ),
     ] = Path("/etc/orion/webhook"),
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the API server asks.")] = "0.0.0.0:9443",
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="The address for the API server's reviews.")
+    ] = "0.0.0.0:9443",
     health: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Health and metrics in plain HTTP; empty: nowhere.")
+        str,
+        typer.Option(
+            metavar="HOST:PORT", help="The address for health and metrics, in plain HTTP. Empty: do not serve."
+        ),
     ] = "0.0.0.0:8080",
     require_share: Annotated[
-        bool, typer.Option("--require-share", help="Refuse pods that no GPUShare governs.")
+        bool, typer.Option("--require-share", help="Refuse pods that ask for Orion and match no GPUShare.")
     ] = False,
     runtime_class: Annotated[
-        str, typer.Option(help="The runtime class of pods with slots that name none; empty: theirs is left as it is.")
+        str, typer.Option(help="The runtime class for pods with slots that name none. Empty: set none.")
     ] = "",
     kubelet_root: Annotated[
-        str, typer.Option(metavar="FOLDER", help="The kubelet's --root-dir on the nodes; no pod with slots mounts it.")
+        str,
+        typer.Option(metavar="FOLDER", help="The kubelet's --root-dir on the nodes; pods with slots may not mount it."),
     ] = "/var/lib/kubelet",
     leave_seconds: Annotated[
-        float, typer.Option(min=0, max=600, help="How long reviews are still taken after SIGTERM.")
+        float, typer.Option(min=0, max=600, help="How long to answer reviews after SIGTERM, in seconds.")
     ] = 5.0,
     kubeconfig: Annotated[
-        Path | None, typer.Option(help="How to reach the API server.", show_default="the pod's, else $KUBECONFIG")
+        Path | None, typer.Option(help="The kubeconfig for the API server.", show_default="the pod's, else $KUBECONFIG")
     ] = None,
     log_level: Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = "info",
 ) -> None:
-    """Run the webhook: it gives slots and the hook to pods that ask, and refuses what cannot work.
+    """Run the webhook: it adds slots and the hook to pods that ask for them, and refuses pods that cannot work.
 
-    It keeps no state; run two of it. `orion explain pod` says what it would do to a pod.
+    It keeps no state; run two replicas. `orion explain pod` shows what the webhook would do to a pod.
     """
     level = logging.getLevelNamesMapping().get(log_level.upper())
     if level is None:
-        raise Refused(f"--log-level is debug, info, warning or error, not {log_level!r}", status=2)
+        raise Refused(f"--log-level must be debug, info, warning or error, not {log_level!r}", status=2)
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     defaults = installation(require_share=require_share, runtime_class=runtime_class, kubelet_root=kubelet_root)
     _run(certificates, _address("--listen", listen), health, defaults, leave_seconds, kubeconfig)
 
 
-def installation(**told: object) -> "Defaults":
-    """Return what options say of an installation.
+def installation(**reported: object) -> "Defaults":
+    """Return the webhook's defaults from options.
 
     Raises:
-        Refused: one of them has no meaning.
+        Refused: one of them is invalid.
     """
     from pydantic import ValidationError
 
     from orion.operator.webhook.defaults import Defaults
 
     try:
-        return Defaults.model_validate(told)
+        return Defaults.model_validate(reported)
     except ValidationError as error:
         raise wrong_value(error) from error
 
@@ -80,13 +88,13 @@ def _run(
     from orion.operator.webhook.serving import Listening, Webhook
     from orion.operator.webhook.tls import CERTIFICATE, KEY, BadCertificate
 
-    plain = _address("--health", health) if health else None
+    if health:
+        _address("--health", health)
     listening = Listening(
         *listen,
         certificate=folder / CERTIFICATE,
         key=folder / KEY,
-        health_address=plain[0] if plain else "",
-        health_port=plain[1] if plain else None,
+        exposition=health,
         leave_s=leave_s,
     )
     try:
@@ -97,11 +105,11 @@ def _run(
 
 
 def _say(server: "Webhook") -> None:
-    logging.getLogger(__name__).info("reviews on port %d, health on port %d", server.port, server.health_port)
+    logging.getLogger(__name__).info("reviews on port %d", server.port)
 
 
 def _address(option: str, text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-        raise Refused(f"{option} is HOST:PORT, such as 0.0.0.0:9443, not {text!r}", status=2)
+        raise Refused(f"{option} must be HOST:PORT, such as 0.0.0.0:9443, not {text!r}", status=2)
     return host.strip("[]"), int(port)

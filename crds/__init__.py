@@ -5,6 +5,7 @@ device      GPUDevice: one physical GPU
 profile     GPUProfile: what was measured of a workload (as a file: profile_file)
 annotations names of annotations, labels and resources; what a pod's annotations say
 grant       what a pod's containers may do, as an annotation carries it
+policy_fields  fields of the policy, made from hook/policy_table.py
 generate    the definitions for the API server, made from all of these
 reference   the tables of their fields in docs/
 

@@ -1,4 +1,8 @@
-"""Names of annotations, labels and resources, all in one place, and what a pod's annotations say."""
+"""Names of annotations, labels and resources, all in one place, and what a pod's annotations say.
+
+People write names that begin with `orion/`; Orion writes names that begin with `orion.gpu/`, its API group. So nobody
+has to ask whether a name may be written by hand, and policies need no list.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -12,7 +16,10 @@ from orion.crds.model import GROUP, Model
 from orion.crds.policy import Priority
 
 PREFIX = "orion/"
-""" Of every annotation and label of ours on pods and nodes; tenants may set the first three, and only at creation. """
+""" Of what people write: annotations of pods, only when the pod is made, and the label of nodes that opt in. """
+
+WRITTEN = f"{GROUP}/"
+""" Of what Orion writes: annotations of pods, labels of nodes, and the resources that it advertises. """
 
 PRIORITY = "orion/priority"
 """ On a pod, by its owner: hp or be. """
@@ -23,23 +30,25 @@ SHARE = "orion/share"
 CONTAINERS = "orion/containers"
 """ On a pod, by its owner: the containers that get slots, separated by commas; absent: all that ask for a GPU. """
 
-GRANT = "orion/grant"
+OF_PEOPLE = (PRIORITY, SHARE, CONTAINERS)
+""" All annotations that people may write. """
+
+GRANT = "orion.gpu/grant"
 """ On a pod, by webhook and reconciler alone: what its containers may do, as JSON (`PodGrant`). """
 
-SIMULATED = "orion/simulated"
+SIMULATED = "orion.gpu/simulated"
 """ On a node, by the operator: "true" where its GPUs are simulated. """
 
-GPUS = "orion/gpus"
+GPUS = "orion.gpu/gpus"
 """ On a node, by the operator: how many GPUs it offers. """
 
-MODEL = "orion/gpu-model"
+MODEL = "orion.gpu/gpu-model"
 """ On a node, by the operator: the model of its GPUs, in the form of a label. """
 
-MODE = "orion/mode"
+MODE = "orion.gpu/mode"
 """ On a node, by the operator: timeslice or mps where all of its GPUs are in that mode, else mixed. """
 
-RESOURCE_PREFIX = f"{GROUP}/"
-RESOURCES = {priority: f"{GROUP}/{priority}" for priority in Priority}
+RESOURCES = {priority: f"{WRITTEN}{priority}" for priority in Priority}
 """ What a container asks for: slots. """
 
 

@@ -1,4 +1,4 @@
-"""Bounds of durations and quantities: one sentence for a wrong form and for a wrong size, in CEL as in Python."""
+"""Bounds of durations, numbers and quantities: one sentence for a wrong form or size, in CEL as in Python."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,14 +7,17 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from orion.crds.decimals import Number
 from orion.crds.durations import Duration
 from orion.crds.quantities import Quantity
 from orion.crds.rules import FIELD, Rule, add_rules
 
+Bound = Duration | Number | Quantity
+
 
 @dataclass(frozen=True)
 class Between:
-    """Bounds, both allowed, of a `Duration` or a `Quantity`, for ``Annotated``.
+    """Bounds, both allowed, of a `Duration`, a `Number` or a `Quantity`, for ``Annotated``.
 
     Args:
         least: such as ``Duration("50us")``.
@@ -23,8 +26,8 @@ class Between:
         example: what a good one looks like; part of the sentence.
     """
 
-    least: Duration | Quantity
-    most: Duration | Quantity
+    least: Bound
+    most: Bound
     what: str
     example: str
 
@@ -35,7 +38,7 @@ class Between:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         kind = type(self.least)
 
-        def check(value: object) -> Duration | Quantity:
+        def check(value: object) -> Bound:
             try:
                 read = kind.read(value)
             except ValueError:
@@ -52,5 +55,5 @@ class Between:
         kind = type(self.least)
         least = kind.cel_compare(kind.cel("self"), ">=", self.least.cel_literal)
         most = kind.cel_compare(kind.cel("self"), "<=", self.most.cel_literal)
-        cel = f"{kind.cel_valid('self')} && {least} && {most}"
+        cel = " && ".join(filter(None, (kind.cel_valid("self"), least, most)))
         return add_rules(schema, Rule(cel, f"{FIELD} {self._must}"))

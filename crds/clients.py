@@ -8,10 +8,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from orion.crds.decimals import Number
 from orion.crds.metadata import ObjectName
 from orion.crds.model import Model
 from orion.crds.policy import Priority
-from orion.crds.quantities import Quantity
+from orion.crds.quantities import Memory
 
 GPU_UUID_PATTERN = "^GPU-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 
@@ -64,16 +65,16 @@ class ClientRow(Model):
     state: Annotated[str, Field(max_length=16)] = ""
     """ hp: idle, busy, closing, linger; be: idle, running, gated; any: stopped. """
 
-    memory: Quantity | None = None
+    memory: Memory | None = None
     """ Device memory that it has allocated. Unit: bytes. """
 
-    busy_ratio: Quantity | None = None
+    busy_ratio: Number | None = None
     """ hp: part of the time in which it had work on the GPU; be: part of the time that its work took there. 0 to 1. """
 
-    gated_ratio: Quantity | None = None
+    gated_ratio: Number | None = None
     """ be: part of the time in which it waited for hp. 0 to 1. """
 
-    slowdown: Quantity | None = None
+    slowdown: Number | None = None
     """ hp: its work's time with overlap over that without. """
 
     message: Sentence | None = None

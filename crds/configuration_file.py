@@ -56,7 +56,7 @@ class ConfigurationFile:
             self._text = None
             self.problem = f"{self._path} cannot be read: {error}"
         if self.problem and self.problem != problem:
-            stands = "nothing is offered yet" if before is None else "what was read last stands"
+            stands = "nothing is advertised yet" if before is None else "what was read last stands"
             _log.error("configuration: %s; %s", self.problem, stands)
             return Change.REFUSED
         if self.settings == before:

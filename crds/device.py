@@ -11,17 +11,18 @@ from pydantic import Field, StrictBool
 
 from orion.crds.clients import ClientRow, Count, PodReference, Sentence, SlotName, Uuid
 from orion.crds.conditions import Conditions
+from orion.crds.decimals import Number
 from orion.crds.durations import Duration
 from orion.crds.kinds import AGE, Column, Kind, condition_column
 from orion.crds.metadata import Metadata
 from orion.crds.model import Model
 from orion.crds.policy import Mode, PolicyName, Priority
-from orion.crds.quantities import Quantity
+from orion.crds.quantities import Memory
 from orion.crds.rules import Rule
 
 SLOTS_MAX = 128
 ROWS_MAX = 64
-STRANGERS_MAX = 16
+UNMANAGED_MAX = 16
 
 
 def device_name(uuid: str) -> str:
@@ -36,7 +37,7 @@ class GPUDeviceSpec(Model):
     """ Whether no further pods shall come to this GPU; those that are there stay. Default: false. """
 
     mode: Mode = Mode.TIMESLICE
-    """ timeslice: each process has the GPU by turns, fully isolated. mps: processes run on it together, so that be may
+    """ timeslice: processes use the GPU in time slices, fully isolated. mps: processes run together, so that be may
     overlap hp, and share the fate of the MPS server. A change takes effect when the GPU has no clients; until then the
     condition ModePending says so. Default: timeslice. """
 
@@ -44,13 +45,13 @@ class GPUDeviceSpec(Model):
 class DeviceMemory(Model):
     """The memory of the GPU."""
 
-    total: Quantity
+    total: Memory
     """ All of it. Unit: bytes. """
 
-    used: Quantity | None = None
+    used: Memory | None = None
     """ In use, as the device reports it. Unit: bytes. """
 
-    reserved: Quantity | None = None
+    reserved: Memory | None = None
     """ Asked for by the grants of the slots that are held. Unit: bytes. """
 
 
@@ -92,10 +93,10 @@ class SlotRow(Model):
     generation: Annotated[int | None, Field(ge=0)] = None
     """ The generation of that share, as applied. """
 
-    memory_limit: Quantity | None = None
+    memory_limit: Memory | None = None
     """ What each of its processes may allocate. Unit: bytes. """
 
-    weight: Quantity | None = None
+    weight: Number | None = None
     """ be: its part of the time that hp leaves, in proportion to this. """
 
     clients: Count = 0
@@ -111,17 +112,17 @@ class AppliedPolicy(Model):
     share: Annotated[str | None, Field(max_length=507)] = None
     """ The share that decided it, as NAMESPACE/NAME; absent: the agent's default. """
 
-    max_slowdown: Quantity | None = None
+    max_slowdown: Number | None = None
     """ How much longer hp's work may take than alone. """
 
-    minimum_share: Quantity | None = None
+    minimum_share: Number | None = None
     """ The share of the time for which be runs, however busy hp is. """
 
     window: Duration | None = None
     """ be work in flight. """
 
 
-class Stranger(Model):
+class UnmanagedProcess(Model):
     """A process on the GPU that is not under the hook."""
 
     process_id: Annotated[int, Field(ge=0)]
@@ -179,7 +180,7 @@ class GPUDeviceStatus(Model):
     ] = None
     """ The slots that containers hold. """
 
-    hp_busy_ratio: Quantity | None = None
+    hp_busy_ratio: Number | None = None
     """ Part of the time in which an hp process had work on it. 0 to 1. """
 
     client_count: Count | None = None
@@ -188,10 +189,10 @@ class GPUDeviceStatus(Model):
     clients: Annotated[list[ClientRow] | None, Field(max_length=ROWS_MAX)] = None
     """ At most 64 of them, those that fare worst first. """
 
-    stranger_count: Count | None = None
+    unmanaged_process_count: Count | None = None
     """ Processes on it that are not under the hook. """
 
-    strangers: Annotated[list[Stranger] | None, Field(max_length=STRANGERS_MAX)] = None
+    unmanaged: Annotated[list[UnmanagedProcess] | None, Field(max_length=UNMANAGED_MAX)] = None
     """ At most 16 of them. """
 
     agent_version: Annotated[str | None, Field(max_length=64)] = None

@@ -5,13 +5,13 @@ server would otherwise write nothing but figures.
 """
 
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from typing import Any
 
-from orion.crds.quantities import Quantity
+from orion.crds.decimals import Number
+from orion.crds.quantities import Memory
 
-_RATIO_STEP = Decimal("0.05")
-_MEMORY_STEP = Decimal("0.1")
+_RATIO_STEP_MILLI = 50
+_MEMORY_STEP = 0.1
 _MEMORY_FLOOR = 64 * 2**20
 
 Rows = Iterable[Mapping[str, Any]]
@@ -24,25 +24,24 @@ def clients_moved(old: Rows, new: Rows) -> bool:
 
 
 def memory_moved(old: Any, new: Any) -> bool:
-    """Return whether an amount of memory has moved by a tenth, and by 64 MiB at least."""
-    values = _values(old, new)
-    return values is not None and abs(values[1] - values[0]) >= max(Decimal(_MEMORY_FLOOR), values[0] * _MEMORY_STEP)
+    """Return whether an amount of memory has moved by a tenth, and by 64 MiB at least; no amount is far from any."""
+    if old is None and new is None:
+        return False
+    try:
+        before, after = Memory.read(old).bytes, Memory.read(new).bytes
+    except ValueError:
+        return True
+    return abs(after - before) >= max(_MEMORY_FLOOR, before * _MEMORY_STEP)
 
 
 def ratio_moved(old: Any, new: Any) -> bool:
-    """Return whether a ratio has moved by a twentieth."""
-    values = _values(old, new)
-    return values is not None and abs(values[1] - values[0]) >= _RATIO_STEP
-
-
-def _values(old: Any, new: Any) -> tuple[Decimal, Decimal] | None:
-    """Return both as numbers; what is no number is far from any, and None where both are missing."""
+    """Return whether a ratio has moved by a twentieth; no ratio is far from any."""
     if old is None and new is None:
-        return None
+        return False
     try:
-        return Quantity(str(old)).value, Quantity(str(new)).value
+        return abs(Number.read(new).milli - Number.read(old).milli) >= _RATIO_STEP_MILLI
     except ValueError:
-        return Decimal(0), Decimal("Infinity")
+        return True
 
 
 def _by_process(rows: Rows) -> dict[tuple[Any, ...], Mapping[str, Any]]:

@@ -9,37 +9,31 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, create_model
 
+from orion.crds import policy_fields
+from orion.crds.decimals import Number
 from orion.crds.errors import Unreadable
 from orion.crds.model import Model
 from orion.crds.policy import PolicyName, Priority
 from orion.crds.share import GPUShare, GPUShareSpec
+from orion.crds.share_rules import member
+from orion.hook.policy_table import RELEASE
 
 FORMAT = 1
 """ Grows when an older agent would misread a grant; new fields alone do not. """
 
 _Bytes = Annotated[int, Field(ge=1, le=2**63 - 1)]
 _Milli = Annotated[int, Field(ge=0, le=100_000)]
-_Microseconds = Annotated[int, Field(ge=1, le=60_000_000)]
-_SMs = Annotated[int, Field(ge=1, le=65_535)]
 
 
-class GrantedPolicy(Model):
-    """How the pod's GPUs are shared; given by hp pods alone."""
+_Fields = create_model("_Fields", __base__=Model, **policy_fields.granted())
+
+
+class GrantedPolicy(_Fields):  # type: ignore[misc, valid-type]
+    """How the pod's GPUs are shared; given by hp pods alone. The fields are those of `hook/policy_table.py`."""
 
     policy: PolicyName = PolicyName.ORION
-    max_slowdown_milli: _Milli | None = None
-    sharing_cost_milli: _Milli | None = None
-    minimum_share_milli: _Milli | None = None
-    window_us: _Microseconds | None = None
-    linger_floor_us: _Microseconds | None = None
-    linger_ceiling_us: _Microseconds | None = None
-    overlap_sms: _SMs | None = None
-    long_kernel_us: _Microseconds | None = None
-    reef_depth: Annotated[int | None, Field(ge=1, le=4_096)] = None
-    orion_2024_sms: Annotated[_SMs | None, Field(alias="orion2024Sms")] = None
-    orion_2024_duration_us: Annotated[_Microseconds | None, Field(alias="orion2024DurationUs")] = None
 
 
 class ContainerGrant(Model):
@@ -67,7 +61,7 @@ class PodGrant(Model):
     """ The GPUShare; None: the defaults. """
 
     share_uid: str | None = None
-    """ Its uid, so that a share made anew under the old name is told from the old one. """
+    """ Its uid, so that a share made again under the old name is told from the old one. """
 
     share_generation: int | None = None
     """ Its metadata.generation. """
@@ -131,32 +125,18 @@ def _container(spec: GPUShareSpec, slots: int) -> ContainerGrant:
         slots=slots,
         memory_limit_bytes=limit,
         memory_request_bytes=request,
-        compute_request_milli=compute.request.milli if compute and compute.request else None,
-        compute_limit_milli=compute.limit.milli if compute and compute.limit else None,
-        sm_share_milli=spec.sm_share.milli if spec.sm_share else None,
-        weight_milli=spec.weight.milli if spec.weight else None,
+        compute_request_milli=_milli(compute.request if compute else None),
+        compute_limit_milli=_milli(compute.limit if compute else None),
+        sm_share_milli=_milli(spec.sm_share),
+        weight_milli=_milli(spec.weight),
     )
+
+
+def _milli(number: Number | None) -> int | None:
+    return None if number is None else number.milli
 
 
 def _policy(spec: GPUShareSpec) -> GrantedPolicy:
-    tuning = spec.tuning
-    policy = GrantedPolicy(
-        policy=spec.policy or PolicyName.ORION,
-        max_slowdown_milli=spec.max_slowdown.milli if spec.max_slowdown else None,
-        minimum_share_milli=spec.minimum_share.milli if spec.minimum_share else None,
-    )
-    if tuning is None:
-        return policy
-    return policy.model_copy(
-        update={
-            "sharing_cost_milli": tuning.sharing_cost.milli if tuning.sharing_cost else None,
-            "window_us": tuning.window.microseconds if tuning.window else None,
-            "linger_floor_us": tuning.linger.floor.microseconds if tuning.linger else None,
-            "linger_ceiling_us": tuning.linger.ceiling.microseconds if tuning.linger else None,
-            "overlap_sms": tuning.overlap_sms,
-            "long_kernel_us": tuning.long_kernel.microseconds if tuning.long_kernel else None,
-            "reef_depth": tuning.reef_depth,
-            "orion_2024_sms": tuning.orion_2024_sms,
-            "orion_2024_duration_us": tuning.orion_2024_duration.microseconds if tuning.orion_2024_duration else None,
-        }
-    )
+    said = {row.granted: (row, member(spec, row.share)) for row in RELEASE.rows if row.share}
+    amounts = {name: policy_fields.amount(row, value) for name, (row, value) in said.items() if value is not None}
+    return GrantedPolicy(policy=spec.policy or PolicyName.ORION, **amounts)

@@ -20,7 +20,7 @@ class Column:
 
     name: str
     path: str
-    type: Literal["string", "integer", "boolean", "date"]
+    type: Literal["string", "integer", "number", "boolean", "date"]
     description: str
     wide: bool = False
 

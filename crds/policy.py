@@ -22,10 +22,6 @@ class PolicyName(StrEnum):
     ORION = "orion"
     GATE = "gate"
     NONE = "none"
-    STREAMS = "streams"
-    REEF = "reef"
-    TICKTOCK = "ticktock"
-    ORION_2024 = "orion-2024"
 
 
 class Mode(StrEnum):

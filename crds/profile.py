@@ -36,7 +36,7 @@ class KernelClass(StrEnum):
 
     @property
     def code(self) -> int:
-        """Its number on the board (``enum orion_kernel_class`` of the hook's pages)."""
+        """Its number on the GPU (``enum orion_kernel_class`` of the hook's pages)."""
         return {"unknown": 0, "compute": 1, "memory": 2}[self.value]
 
 
@@ -209,7 +209,7 @@ KIND = Kind(
 
 
 @dataclass(frozen=True)
-class BoardRow:
+class SharedGpuRow:
     """What the hook can use of one kernel; whoever makes the table that clients map hashes the first four.
 
     Args:
@@ -231,13 +231,13 @@ class BoardRow:
     kernel_class: int
 
 
-def board_rows(profile: GPUProfile) -> list[BoardRow]:
+def shared_gpu_rows(profile: GPUProfile) -> list[SharedGpuRow]:
     """Return what of a profile the policy can use, the kernels with the most GPU time first.
 
     Kernels without a shape (from Orion's CSV) are left out: no launch could be told to be theirs.
     """
     return [
-        BoardRow(
+        SharedGpuRow(
             name=kernel.mangled_name or kernel.name,
             grid=kernel.grid,
             block=kernel.block,

@@ -1,14 +1,12 @@
-"""Quantities as Kubernetes writes them: "8Gi" of memory, "1.3" or "1300m" of anything.
+"""Amounts with a unit, as Kubernetes writes them: "8Gi" of memory, "500m" of a CPU; of memory also "8GiB".
 
-Every decimal of the API is such a quantity. A JSON number is read as a binary fraction, of a width that depends on the
-reader, so Kubernetes' conventions advise against numbers with a fraction; an integer percentage would need its unit in
-each field's name, and memory a second type still. A quantity is exact, is what people know from CPU ("500m"), and the
-API server compares it in CEL. Numbers without a fraction may go without quotes.
+A quantity is exact, and the API server compares it in CEL. Factors and shares have no unit and are numbers
+(numbers.py).
 """
 
 import re
 from decimal import ROUND_CEILING, Decimal
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -36,10 +34,13 @@ class Quantity(str):
     value: Decimal
     """ Exact. """
 
+    must: ClassVar = "must be a quantity such as 8Gi or 500m"
+    """ Begins the sentence of a refusal. """
+
     def __new__(cls, text: str) -> Self:  # noqa: D102 - the class says it
-        match = _WHOLE.fullmatch(text) if len(text) <= MAX_LENGTH else None
+        match = _WHOLE.fullmatch(cls.unit_of_kubernetes(text)) if len(text) <= MAX_LENGTH else None
         if match is None:
-            raise ValueError(f"must be a quantity such as 8Gi, 500m or 1.3; not {text[:MAX_LENGTH]!r}")
+            raise ValueError(f"{cls.must}; not {text[:MAX_LENGTH]!r}")
         made = super().__new__(cls, text)
         number, exponent, unit = match.groups()
         made.value = Decimal(number + (exponent or "")) * _UNITS.get(unit, Decimal(1))
@@ -52,11 +53,14 @@ class Quantity(str):
         Raises:
             ValueError: it is none.
         """
-        if isinstance(value, float):
-            raise ValueError(f"must be a quantity in quotes, such as '{value:g}'; not the number {value!r}")
         if isinstance(value, bool) or not isinstance(value, str | int):
-            raise ValueError(f"must be a quantity such as 8Gi, 500m or 1.3; not {value!r}")
+            raise ValueError(f"{cls.must}; not {value!r}")
         return cls(str(value))
+
+    @staticmethod
+    def unit_of_kubernetes(text: str) -> str:
+        """Return an amount with its unit as Kubernetes writes it."""
+        return text
 
     @classmethod
     def of_bytes(cls, amount: int) -> Self:
@@ -66,20 +70,10 @@ class Quantity(str):
                 return cls(f"{amount // 1024**power}{unit}")
         return cls(str(amount))
 
-    @classmethod
-    def of_milli(cls, thousandths: int) -> Self:
-        """Return a number of thousandths as a decimal."""
-        return cls(f"{(Decimal(thousandths) / 1000).normalize():f}")
-
     @property
     def bytes(self) -> int:
         """A whole number, rounded up as Kubernetes does."""
         return int(self.value.to_integral_value(ROUND_CEILING))
-
-    @property
-    def milli(self) -> int:
-        """Thousandths, the unit of the shared pages, rounded to the nearest."""
-        return int((self.value * 1000).to_integral_value())
 
     @staticmethod
     def cel_valid(name: str) -> str:
@@ -111,3 +105,36 @@ class Quantity(str):
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         either: list[dict[str, str]] = [{"type": "integer"}, {"type": "string"}]
         return {"anyOf": either, "x-kubernetes-int-or-string": True, "maxLength": MAX_LENGTH, "pattern": PATTERN}
+
+
+class Memory(Quantity):
+    """An amount of memory, as text: a quantity, or one with a B at its end: 8GiB is 8Gi, 8GB is 8G.
+
+    The command line and the API read memory by this class alone, so that the same text means the same in both.
+
+    Raises:
+        ValueError: the text is no amount of memory.
+    """
+
+    __slots__ = ()
+
+    must: ClassVar = "must be an amount of memory such as 8Gi, 8GiB, 4GB or a number of bytes"
+
+    @staticmethod
+    def unit_of_kubernetes(text: str) -> str:
+        """Return an amount without the B at its end."""
+        return text.removesuffix("B")
+
+    @staticmethod
+    def cel_valid(name: str) -> str:
+        """Return the CEL expression that says whether a string or integer is an amount of memory."""
+        return f"string({name}).matches('^[^B]+B?$') && isQuantity({Memory._without_b(name)})"
+
+    @staticmethod
+    def cel(name: str) -> str:
+        """Return the CEL expression of the value that a string or an integer names."""
+        return f"quantity({Memory._without_b(name)})"
+
+    @staticmethod
+    def _without_b(name: str) -> str:
+        return f"string({name}).replace('B', '')"

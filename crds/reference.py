@@ -21,12 +21,13 @@ from pydantic.fields import FieldInfo
 
 from orion.crds.bounds import Between
 from orion.crds.clients import GPU_UUID_PATTERN
+from orion.crds.decimals import Number
 from orion.crds.durations import Duration
 from orion.crds.generate import KINDS
 from orion.crds.kinds import Kind
 from orion.crds.metadata import NAME_PATTERN
 from orion.crds.model import API_VERSION, Model
-from orion.crds.quantities import Quantity
+from orion.crds.quantities import Memory, Quantity
 from orion.crds.rules import FIELD
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs"
@@ -37,6 +38,8 @@ _WORDS: dict[Any, str] = {
     int: "integer",
     float: "number",
     str: "text",
+    Number: "number",
+    Memory: "amount of memory",
     Quantity: "quantity",
     Duration: "duration",
 }
@@ -122,18 +125,18 @@ def shape_of(info: FieldInfo) -> Shape:
     return _shape(info.annotation, [*info.metadata])
 
 
-def _shape(kind: Any, told: list[Any]) -> Shape:
+def _shape(kind: Any, reported: list[Any]) -> Shape:
     """Return what a type means, given what `Annotated` and `Field` tell of it."""
     if get_origin(kind) is Annotated:
         inner, *more = get_args(kind)
-        return _shape(inner, [*(each for part in more for each in _flat(part)), *told])
+        return _shape(inner, [*(each for part in more for each in _flat(part)), *reported])
     if get_origin(kind) in (Union, UnionType):
         (only,) = (each for each in get_args(kind) if each is not NoneType)
-        return _shape(only, told)
+        return _shape(only, reported)
     if get_origin(kind) in (list, dict):
         inner = _shape(get_args(kind)[-1], [])
         word = "list" if get_origin(kind) is list else "map"
-        most = _bound(told, "max_length")
+        most = _bound(reported, "max_length")
         return Shape(f"{word} of {inner.words}" + (f", at most {most}" if most else ""), inner.model)
     if get_origin(kind) is tuple:
         return Shape(f"list of {len(get_args(kind))} integers")
@@ -143,30 +146,30 @@ def _shape(kind: Any, told: list[Any]) -> Shape:
         return Shape(_choice([str(each) for each in kind]))
     if isinstance(kind, type) and issubclass(kind, Model):
         return Shape("object", kind)
-    return Shape(_scalar(kind, told))
+    return Shape(_scalar(kind, reported))
 
 
 def _flat(part: Any) -> list[Any]:
     return [*part.metadata] if isinstance(part, FieldInfo) else [part]
 
 
-def _scalar(kind: Any, told: list[Any]) -> str:
-    between = next((each for each in told if isinstance(each, Between)), None)
+def _scalar(kind: Any, reported: list[Any]) -> str:
+    between = next((each for each in reported if isinstance(each, Between)), None)
     if between is not None:
         what = between.what.removeprefix("a ").removeprefix("an ")
         return f"{what}, {between.least} to {between.most}, such as `{between.example.replace(' or ', '` or `')}`"
-    words = _PATTERNS.get(str(_bound(told, "pattern")), _WORDS[kind])
-    least, most = _bound(told, "ge"), _bound(told, "le")
+    words = _PATTERNS.get(str(_bound(reported, "pattern")), _WORDS[kind])
+    least, most = _bound(reported, "ge"), _bound(reported, "le")
     if least is not None and most is not None:
         return f"{words}, {least} to {most}"
     if least is not None:
         return f"{words}, at least {least}" if least else words
-    longest = _bound(told, "max_length")
+    longest = _bound(reported, "max_length")
     return f"{words}, at most {longest} characters" if longest and words == "text" else words
 
 
-def _bound(told: list[Any], name: str) -> Any:
-    return next((value for each in told if (value := getattr(each, name, None)) is not None), None)
+def _bound(reported: list[Any], name: str) -> Any:
+    return next((value for each in reported if (value := getattr(each, name, None)) is not None), None)
 
 
 def _choice(values: Any) -> str:

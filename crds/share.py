@@ -10,37 +10,38 @@ carries out is worse than a refusal.
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import StrictBool, create_model
 
+from orion.crds import policy_fields
 from orion.crds.bounds import Between
+from orion.crds.decimals import Number
 from orion.crds.durations import Duration
 from orion.crds.kinds import AGE, Column, Kind, condition_column
 from orion.crds.metadata import Metadata
 from orion.crds.model import Model
 from orion.crds.policy import PolicyName, Priority
-from orion.crds.quantities import Quantity
+from orion.crds.quantities import Memory
 from orion.crds.rules import Immutable
 from orion.crds.selectors import LabelSelector
 from orion.crds.share_rules import COMPUTE, LINGER, MEMORY, SPEC
 from orion.crds.share_status import GPUShareStatus
 
 
-def _decimal(least: str, most: str, example: str) -> Between:
-    return Between(Quantity(least), Quantity(most), "a decimal", example)
+def _number(least: float, most: float, example: str) -> Between:
+    return Between(Number(least), Number(most), "a number", example)
 
 
 def _time(least: str, most: str, example: str) -> Between:
     return Between(Duration(least), Duration(most), "a duration", example)
 
 
-Slowdown = Annotated[Quantity, _decimal("1", "100", "'1.3'")]
-PartOfGPU = Annotated[Quantity, _decimal("0.001", "1", "'0.5' or 500m")]
-Memory = Annotated[Quantity, Between(Quantity("1Mi"), Quantity("16Ti"), "an amount of memory", "8Gi")]
-SMs = Annotated[StrictInt, Field(ge=1, le=65_535, json_schema_extra={"format": "int32"})]
+Slowdown = Annotated[Number, _number(1, 100, "1.3")]
+PartOfGPU = Annotated[Number, _number(0.001, 1, "0.5")]
+MemoryAmount = Annotated[Memory, Between(Memory("1Mi"), Memory("16Ti"), "an amount of memory", "8Gi or 8GiB")]
 
 
 class Compute(Model):
-    """GPU time of a slot, as a part of the GPU's time: 1 is a whole GPU, 500m half of one."""
+    """GPU time of a slot, as a part of the GPU's time: 1 is a whole GPU, 0.5 half of one."""
 
     request: PartOfGPU | None = None
     """ What the slot is to get where it asks for it. Unit: GPUs. Default: nothing is promised.
@@ -56,10 +57,10 @@ class Compute(Model):
 class DeviceMemory(Model):
     """Device memory of a slot."""
 
-    request: Memory | None = None
+    request: MemoryAmount | None = None
     """ What is counted as taken on the GPU when pods are placed. Unit: bytes. Default: the limit. """
 
-    limit: Memory | None = None
+    limit: MemoryAmount | None = None
     """ What each process of the slot may allocate; an allocation beyond it fails as on a full GPU. Unit: bytes.
     Default: no limit. A limit that is lowered frees nothing that is already allocated. """
 
@@ -72,7 +73,7 @@ class Objective(Model):
     latency: Annotated[Duration, _time("10us", "1h", "20ms")]
     """ What a request, iteration or token of the pod may take on the GPU. Unit: a duration such as 20ms. Required. """
 
-    percentile: Annotated[Quantity, _decimal("50", "99.999", "'99.9'")] = Quantity("99")
+    percentile: Annotated[Number, _number(50, 99.999, "99.9")] = Number(99)
     """ The share of requests for which that holds, in percent. Default: 99. """
 
 
@@ -88,44 +89,21 @@ class Linger(Model):
     rules = LINGER
 
 
-class Tuning(Model):
-    """What few people need to set. Where a field is absent, the default of the GPU's node agent holds."""
+_Tuning = create_model("_Tuning", __base__=Model, **policy_fields.tuning())
 
-    window: Annotated[Duration, _time("50us", "1s", "400us")] | None = None
-    """ Best-effort work in flight on the GPU, over all its be clients, in expected time: what an hp launch may have to
-    wait for. Larger: more be throughput. Policies orion, gate, orion-2024. Unit: a duration. Default: 400us. """
+
+class Tuning(_Tuning):  # type: ignore[misc, valid-type]
+    """What few people need to set. Where a field is absent, the default of the GPU's node agent holds."""
 
     linger: Linger | None = None
     """ How long a drained hp still counts as busy. Policies orion, gate. Default: 50us to 2ms. """
-
-    sharing_cost: Slowdown | None = None
-    """ How much longer hp's work takes for sharing a context (mode mps) alone, as measured; it comes off maxSlowdown.
-    Policy orion. Unit: a factor. Default: 1, not known. """
-
-    overlap_sms: Annotated[SMs | None, Field(alias="overlapSMs")] = None
-    """ SMs that long be kernels have while hp is busy. Policy orion. Unit: SMs. Default: half of the GPU's. """
-
-    long_kernel: Annotated[Duration, _time("1us", "1m", "5ms")] | None = None
-    """ be kernels longer than this leave SMs to hp even while it is idle (mode mps), and are named in a condition.
-    Policy orion. Unit: a duration. Default: 5ms. """
-
-    reef_depth: Annotated[StrictInt | None, Field(ge=1, le=4_096, json_schema_extra={"format": "int32"})] = None
-    """ be launches queued on the GPU. Policy reef. Unit: launches. Default: 12. """
-
-    orion_2024_sms: Annotated[SMs | None, Field(alias="orion2024SMs")] = None
-    """ SMs that a be kernel may need beside hp. Policy orion-2024. Unit: SMs. Default: all. """
-
-    orion_2024_duration: Annotated[
-        Annotated[Duration, _time("1us", "1m", "160us")] | None, Field(alias="orion2024Duration")
-    ] = None
-    """ be work issued before it is drained. Policy orion-2024. Unit: a duration. Default: 160us. """
 
 
 class GPUShareSpec(Model):
     """How the pods that this share governs use their GPUs."""
 
     priority: Annotated[
-        Priority, Immutable("pods hold slots of that kind; make another GPUShare and start the pods anew")
+        Priority, Immutable("pods hold slots of that kind; make another GPUShare and start the pods again")
     ]
     """ hp: latency matters; the pod finds a GPU that feels its own. be: throughput matters; the pod gets the time that
     hp leaves. Pods say the same in their annotation orion/priority. Required; it cannot be changed. """
@@ -136,17 +114,16 @@ class GPUShareSpec(Model):
 
     policy: PolicyName | None = None
     """ How the GPUs of these pods are shared; priority hp only. orion: be waits while hp is busy, but for what
-    maxSlowdown allows. gate: be always waits for hp. none: nobody waits. streams, reef, ticktock, orion-2024:
-    re-implementations of published schedulers, for comparison. Default: orion. """
+    maxSlowdown allows. gate: be always waits for hp. none: nobody waits. Default: orion. """
 
     max_slowdown: Slowdown | None = None
     """ How much longer hp's work may take than on a GPU of its own, so that be may run beside it; priority hp and
-    policy orion only; it takes effect in mode mps. Unit: a factor such as '1.3', in steps of a thousandth. Default: 1,
+    policy orion only; it takes effect in mode mps. Unit: a factor such as 1.3, in steps of a thousandth. Default: 1,
     no overlap. """
 
-    minimum_share: Annotated[Quantity, _decimal("0", "0.5", "'0.1'")] | None = None
+    minimum_share: Annotated[Number, _number(0, 0.5, "0.1")] | None = None
     """ The share of the time for which be runs, however busy hp is; priority hp and policies orion and gate only.
-    Unit: a part of the time such as '0.1', in steps of a thousandth. Default: 0, no floor. """
+    Unit: a part of the time such as 0.1, in steps of a thousandth. Default: 0, no floor. """
 
     compute: Compute | None = None
     """ GPU time of each slot. Default: neither promised nor limited. """
@@ -155,10 +132,10 @@ class GPUShareSpec(Model):
     """ Device memory of each slot. Default: not limited. """
 
     sm_share: PartOfGPU | None = None
-    """ The part of the GPU's SMs that a slot may use; mode mps only. Unit: a part such as '0.5', in steps of a
+    """ The part of the GPU's SMs that a slot may use; mode mps only. Unit: a part such as 0.5, in steps of a
     thousandth. Default: all. Recorded in the grant; no policy of this version partitions by slot. """
 
-    weight: Annotated[Quantity, _decimal("0.01", "100", "'2'")] | None = None
+    weight: Annotated[Number, _number(0.01, 100, "2")] | None = None
     """ What a slot gets of the time that hp leaves, in proportion to the other be slots of the GPU; priority be only.
     Unit: none; twice the weight is twice the time. Default: 1. """
 
@@ -195,7 +172,7 @@ KIND = Kind(
     columns=(
         Column("Priority", ".spec.priority", "string", "hp or be."),
         Column("Policy", ".spec.policy", "string", "How the GPUs of hp pods are shared; empty: orion.", wide=True),
-        Column("Slowdown", ".spec.maxSlowdown", "string", "How much longer hp's work may take than alone.", wide=True),
+        Column("Slowdown", ".spec.maxSlowdown", "number", "How much longer hp's work may take than alone.", wide=True),
         Column("Memory", ".spec.memory.limit", "string", "Device memory that each process may allocate."),
         Column("Pods", ".status.pods.governed", "integer", "Pods that this share governs."),
         Column("Clients", ".status.clientCounts.total", "integer", "Processes of them that the hook has joined."),

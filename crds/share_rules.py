@@ -3,22 +3,24 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from orion.crds.decimals import Number
 from orion.crds.durations import Duration
 from orion.crds.policy import PolicyName, Priority
-from orion.crds.quantities import Quantity
+from orion.crds.quantities import Memory
 from orion.crds.rules import Rule
+from orion.hook.policy_table import RELEASE
 
 if TYPE_CHECKING:
     from orion.crds.share import GPUShareSpec
 
 
-def _ordered(what: str, low: str, high: str, kind: type[Duration] | type[Quantity], advice: str) -> Rule:
+def _ordered(what: str, low: str, high: str, kind: type[Duration] | type[Number] | type[Memory], advice: str) -> Rule:
     """Return the rule that one member is not above another, where both are there and well-formed.
 
     A malformed one has its own sentence; without the guard the API server would add that it cannot evaluate this one.
     """
-    both = f"has(self.{low}) && has(self.{high})"
-    formed = f"{kind.cel_valid(f'self.{low}')} && {kind.cel_valid(f'self.{high}')}"
+    formed = (kind.cel_valid(f"self.{low}"), kind.cel_valid(f"self.{high}"))
+    both = " && ".join(filter(None, (f"has(self.{low})", f"has(self.{high})", *formed)))
     compared = kind.cel_compare(kind.cel(f"self.{low}"), "<=", kind.cel(f"self.{high}"))
 
     def holds(model: Any) -> bool:
@@ -26,11 +28,11 @@ def _ordered(what: str, low: str, high: str, kind: type[Duration] | type[Quantit
         return least is None or most is None or least.value <= most.value
 
     message = f"{what}.{low} must not be above {what}.{high}: {advice}"
-    return Rule(f"!({both} && {formed}) || {compared}", message, low, holds)
+    return Rule(f"!({both}) || {compared}", message, low, holds)
 
 
-COMPUTE = (_ordered("spec.compute", "request", "limit", Quantity, "lower the request or raise the limit"),)
-MEMORY = (_ordered("spec.memory", "request", "limit", Quantity, "lower the request or raise the limit"),)
+COMPUTE = (_ordered("spec.compute", "request", "limit", Number, "lower the request or raise the limit"),)
+MEMORY = (_ordered("spec.memory", "request", "limit", Memory, "lower the request or raise the limit"),)
 LINGER = (_ordered("spec.tuning.linger", "floor", "ceiling", Duration, "the defaults are 50us and 2ms"),)
 
 
@@ -58,7 +60,7 @@ def _needs_policy(path: str, policies: Sequence[PolicyName], default: bool) -> R
     """Return the rule that a field is there only under policies that heed it.
 
     Args:
-        path: as in the spec, such as "tuning.reefDepth".
+        path: as in the spec, such as "tuning.window".
         policies: those that heed it.
         default: whether one of them holds where no policy is named.
     """
@@ -69,13 +71,18 @@ def _needs_policy(path: str, policies: Sequence[PolicyName], default: bool) -> R
     words = " or ".join(filter(None, (", ".join(policies[:-1]), policies[-1])))
 
     def holds(spec: "GPUShareSpec") -> bool:
-        value: Any = spec
-        for part in parts:
-            value = value and _member(value, part)
+        value = member(spec, path)
         return value is None or (default if spec.policy is None else spec.policy in policies)
 
     message = f"spec.{path} needs the policy {words}: set spec.policy to it, or remove spec.{path}"
     return Rule(f"!({there}) || {fits}", message, path, holds)
+
+
+def member(model: Any, path: str) -> Any:
+    """Return what stands at a path such as "tuning.window"; None: nothing."""
+    for field in path.split("."):
+        model = model and _member(model, field)
+    return model
 
 
 def _member(model: Any, field: str) -> Any:
@@ -89,21 +96,24 @@ def _keeps_budget(spec: "GPUShareSpec") -> bool:
     return spec.max_slowdown.value == 1 or spec.max_slowdown.value >= spec.tuning.sharing_cost.value
 
 
-_BUDGET_NAME, _COST_NAME = "self.maxSlowdown", "self.tuning.sharingCost"
-_BUDGET_VALUE, _COST_VALUE = Quantity.cel(_BUDGET_NAME), Quantity.cel(_COST_NAME)
 _BUDGET = Rule(
-    f"!(has({_BUDGET_NAME}) && has(self.tuning) && has({_COST_NAME}) && {Quantity.cel_valid(_BUDGET_NAME)} && "
-    f"{Quantity.cel_valid(_COST_NAME)}) || "
-    f"{Quantity.cel_compare(_BUDGET_VALUE, '==', Quantity('1').cel_literal)} || "
-    f"{Quantity.cel_compare(_BUDGET_VALUE, '>=', _COST_VALUE)}",
+    "!(has(self.maxSlowdown) && has(self.tuning) && has(self.tuning.sharingCost)) || self.maxSlowdown == 1.0 || "
+    "self.maxSlowdown >= self.tuning.sharingCost",
     "spec.maxSlowdown must be 1 or at least spec.tuning.sharingCost: sharing a context alone costs hp that much, so a "
     "smaller budget cannot be kept; raise spec.maxSlowdown",
     "maxSlowdown",
     _keeps_budget,
 )
 
-_OVERLAPS = (PolicyName.ORION,)
-_GATES = (PolicyName.ORION, PolicyName.GATE)
+
+def _policies_that_heed() -> list[Rule]:
+    """Return a rule for each field of the policy; the two of `tuning.linger` stand or fall together."""
+    heed = {".".join(row.share.split(".")[:2]): row.policies for row in RELEASE.rows if row.share}
+    return [
+        _needs_policy(path, [PolicyName(policy) for policy in policies], RELEASE.names[0] in policies)
+        for path, policies in heed.items()
+    ]
+
 
 SPEC = (
     *_only_for(
@@ -113,15 +123,6 @@ SPEC = (
     ),
     *_only_for(Priority.HP, ("slo",), "a be pod gets what hp leaves, and can promise no latency"),
     *_only_for(Priority.BE, ("weight",), "it shares out among be pods the time that hp leaves"),
-    _needs_policy("maxSlowdown", _OVERLAPS, default=True),
-    _needs_policy("minimumShare", _GATES, default=True),
-    _needs_policy("tuning.window", (*_GATES, PolicyName.ORION_2024), default=True),
-    _needs_policy("tuning.linger", _GATES, default=True),
-    _needs_policy("tuning.sharingCost", _OVERLAPS, default=True),
-    _needs_policy("tuning.overlapSMs", _OVERLAPS, default=True),
-    _needs_policy("tuning.longKernel", _OVERLAPS, default=True),
-    _needs_policy("tuning.reefDepth", (PolicyName.REEF,), default=False),
-    _needs_policy("tuning.orion2024SMs", (PolicyName.ORION_2024,), default=False),
-    _needs_policy("tuning.orion2024Duration", (PolicyName.ORION_2024,), default=False),
+    *_policies_that_heed(),
     _BUDGET,
 )

@@ -1,6 +1,6 @@
 """The connection to the node's agent: its word as it changes, and slots made ready.
 
-An agent that is away changes nothing of what is offered: its last word stands, here and in a file for the next plugin.
+While the agent is away its last snapshot stays in force, here and in a file for the next plugin.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
+from orion.device_plugin.advertised import Advertised
 from orion.device_plugin.errors import NotNow
-from orion.device_plugin.offer import Offer
 from orion.device_plugin.slots import Slot
-from orion.device_plugin.word import LastWord, Unreadable, Word, understood
+from orion.device_plugin.snapshot import Snapshot, SnapshotFile, Unreadable, from_message
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
 from orion.node_agent.api.address import SocketAddress
 
@@ -37,39 +37,45 @@ _log = logging.getLogger(__name__)
 
 
 class AgentLink:
-    """Keeps an offer at the agent's word. To be made inside a running event loop.
+    """Keeps the advertised devices at the agent's word. To be made inside a running event loop.
 
     Args:
         root: the agent's directory.
-        offer: what is kept.
+        advertised: what is kept.
         file: of the last word.
         connected: told whenever the agent comes and goes.
         patience: seconds that a container's start waits for an agent that is being replaced.
     """
 
     def __init__(
-        self, root: Path, offer: Offer, file: LastWord, connected: Callable[[bool], None], patience: float
+        self, root: Path, advertised: Advertised, file: SnapshotFile, connected: Callable[[bool], None], patience: float
     ) -> None:
-        self._root, self._offer, self._file, self._tell, self._patience = root, offer, file, connected, patience
+        self._root, self._advertised, self._file, self._tell, self._patience = (
+            root,
+            advertised,
+            file,
+            connected,
+            patience,
+        )
         self._address: SocketAddress | None = None
         self._complaint, self._shape = "", ""
         self.connected = False
         self._channel: grpc.aio.Channel | None = None
 
     def recall(self) -> None:
-        """Offer what the agent said last to whichever plugin ran here; a file that makes no sense is said."""
+        """Advertise what the agent said last to whichever plugin ran here; a file that makes no sense is said."""
         try:
             said = self._file.load()
         except Unreadable as error:
-            _log.error("agent: %s; nothing is offered until the agent speaks", error)
+            _log.error("agent: %s; nothing is advertised until the agent speaks", error)
             return
         if said is not None:
-            word = understood(said)
-            self._offer.take(word, from_agent=False)
-            _log.info("agent: its last word stands until it speaks: %s", _shape(word))
+            snapshot = from_message(said)
+            self._advertised.take(snapshot, from_agent=False)
+            _log.info("agent: its last word stands until it speaks: %s", _shape(snapshot))
 
     async def listen(self) -> None:
-        """Keep the offer at the agent's word, for ever."""
+        """Keep the advertised devices at the agent's word, for ever."""
         while True:
             try:
                 stub = self._stub()
@@ -129,16 +135,16 @@ class AgentLink:
             self.connected = True
             self._tell(True)
             _log.info("agent: it speaks")
-        word = understood(said)
-        before = self._offer.word
-        if not self._offer.take(word):
+        snapshot = from_message(said)
+        before = self._advertised.snapshot
+        if not self._advertised.take(snapshot):
             return
-        if (shape := _shape(word)) != self._shape:
+        if (shape := _shape(snapshot)) != self._shape:
             self._shape = shape
-            _log.info("agent: offers %s", shape)
-        for uuid, why in word.not_offered.items():
-            if before is None or before.not_offered.get(uuid) != why:
-                _log.info("agent: %s is not offered: %s", uuid, why)
+            _log.info("agent: advertises %s", shape)
+        for uuid, why in snapshot.not_advertised.items():
+            if before is None or before.not_advertised.get(uuid) != why:
+                _log.info("agent: %s is not advertised: %s", uuid, why)
         try:
             self._file.save(said)
             self._complaint = ""
@@ -154,9 +160,9 @@ class AgentLink:
             _log.warning("agent: it is gone (%s); what it said last stands", why)
 
 
-def _shape(word: Word) -> str:
-    hp = sum(slot.role == "hp" for gpu in word.gpus.values() for slot in gpu.slots)
-    be = sum(len(gpu.slots) for gpu in word.gpus.values()) - hp
-    sick = [f"{gpu.uuid} is unhealthy: {gpu.message}" for gpu in word.gpus.values() if not gpu.healthy]
-    sick += [f"{gpu.uuid} is cordoned" for gpu in word.gpus.values() if gpu.cordoned]
-    return "; ".join([f"{len(word.gpus)} GPUs with {hp} hp and {be} be slots", *sick])
+def _shape(snapshot: Snapshot) -> str:
+    hp = sum(slot.role == "hp" for gpu in snapshot.gpus.values() for slot in gpu.slots)
+    be = sum(len(gpu.slots) for gpu in snapshot.gpus.values()) - hp
+    sick = [f"{gpu.uuid} is unhealthy: {gpu.message}" for gpu in snapshot.gpus.values() if not gpu.healthy]
+    sick += [f"{gpu.uuid} is cordoned" for gpu in snapshot.gpus.values() if gpu.cordoned]
+    return "; ".join([f"{len(snapshot.gpus)} GPUs with {hp} hp and {be} be slots", *sick])

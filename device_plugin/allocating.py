@@ -12,12 +12,12 @@ from pathlib import Path
 from orion import hook
 from orion.crds.node_configuration import NodeSettings, Preload
 from orion.device_plugin.errors import BadRequest, NotNow
-from orion.device_plugin.handing_over import hand_over, mps
+from orion.device_plugin.injection import inject, mps
 from orion.device_plugin.installing import PRELOAD, HookFolder
 from orion.device_plugin.kubelet import api_pb2
 from orion.device_plugin.mount_sources import make_folder
 from orion.device_plugin.slots import Resource, Slot, of_resource
-from orion.device_plugin.word import OfferedGPU, Word
+from orion.device_plugin.snapshot import AdvertisedGPU, Snapshot
 
 _CONTAINER_PRELOAD = "/etc/ld.so.preload"
 
@@ -38,11 +38,11 @@ class Allocator:
         root: Path,
         host: Path,
         files: HookFolder,
-        word: Callable[[], Word | None],
+        snapshot: Callable[[], Snapshot | None],
         settings: Callable[[], NodeSettings],
     ) -> None:
         self._root, self._host, self._files = root, host, files
-        self._word, self._settings = word, settings
+        self._snapshot, self._settings = snapshot, settings
 
     def allocate(self, resource: Resource, device_ids: Sequence[str]) -> api_pb2.ContainerAllocateResponse:
         """Return what one container needs for its slots; the same again for the same.
@@ -51,10 +51,10 @@ class Allocator:
             BadRequest: an id that is none of ours, or two slots of one GPU.
             HostRefused: the node's disk or driver does not let it.
         """
-        word, settings = self._word(), self._settings()
-        if word is None:
+        snapshot, settings = self._snapshot(), self._settings()
+        if snapshot is None:
             raise NotNow("the node's agent has not said yet which GPUs there are")
-        slots = _slots(resource, device_ids, word)
+        slots = _slots(resource, device_ids, snapshot)
         self._files.ensure()
         for slot in slots:
             make_slot_directory(self._root, slot)
@@ -65,8 +65,8 @@ class Allocator:
         if settings.preload is Preload.FILE:
             mount(answer, self._files.current / PRELOAD, _CONTAINER_PRELOAD)
         mps.add(answer, self._root, [slot.gpu for slot in slots])
-        gpus: list[OfferedGPU] = [word.gpus[slot.gpu] for slot in slots]
-        hand_over(answer, resource, gpus, settings, self._host, self._files.current)
+        gpus: list[AdvertisedGPU] = [snapshot.gpus[slot.gpu] for slot in slots]
+        inject(answer, resource, gpus, settings, self._host, self._files.current)
         return answer
 
 
@@ -76,7 +76,7 @@ def mount(answer: api_pb2.ContainerAllocateResponse, source: Path, target: str) 
 
 
 def slot_directory(root: Path, slot: Slot) -> Path:
-    """Return where the agent serves a slot: as `orion.node_agent.root` has it, and its interface promises."""
+    """Return where the agent serves a slot: as `orion.node_agent.state.root` has it, and its interface promises."""
     return root / "gpus" / slot.gpu / slot.name
 
 
@@ -89,13 +89,13 @@ def make_slot_directory(root: Path, slot: Slot) -> None:
     make_folder(root, slot_directory(root, slot), "the slot's directory")
 
 
-def _slots(resource: Resource, device_ids: Sequence[str], word: Word) -> list[Slot]:
+def _slots(resource: Resource, device_ids: Sequence[str], snapshot: Snapshot) -> list[Slot]:
     if not device_ids:
         raise BadRequest("the kubelet asks for a container without devices")
     slots = of_resource(resource, device_ids)
     for slot in slots:
-        if not word.knows(slot):
-            why = word.not_offered.get(slot.gpu, "")
+        if not snapshot.knows(slot):
+            why = snapshot.not_advertised.get(slot.gpu, "")
             raise BadRequest(f"there is no slot {slot} on this node" + (f" ({why})" if why else ""))
     for first, second in itertools.pairwise(slots):
         if first.gpu == second.gpu:

@@ -14,11 +14,11 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from orion.device_plugin.advertised import Advertised, Notifier
 from orion.device_plugin.allocating import Allocator
 from orion.device_plugin.errors import BadRequest, RequestRefused
 from orion.device_plugin.kubelet import api_pb2, api_pb2_grpc
 from orion.device_plugin.metrics import Metrics
-from orion.device_plugin.offer import Bell, Offer
 from orion.device_plugin.preferring import prefer
 from orion.device_plugin.slots import Resource, Slot, parse
 from orion.device_plugin.starting import Starter
@@ -44,26 +44,26 @@ class DevicePluginService(api_pb2_grpc.DevicePluginServicer):
 
     Args:
         resource: the one that this service is for.
-        offer: what there is.
+        advertised: what there is.
         allocator: makes answers of Allocate.
         starter: sees to starts.
         metrics: of the process.
     """
 
     def __init__(
-        self, resource: Resource, offer: Offer, allocator: Allocator, starter: Starter, metrics: Metrics
+        self, resource: Resource, advertised: Advertised, allocator: Allocator, starter: Starter, metrics: Metrics
     ) -> None:
-        self._resource, self._offer, self._allocator, self._starter = resource, offer, allocator, starter
+        self._resource, self._advertised, self._allocator, self._starter = resource, advertised, allocator, starter
         self._metrics = metrics
         self._ended = False
         self.streams = 0
         """ ListAndWatch streams that are open now. """
-        self.streams_changed = Bell()
+        self.streams_changed = Notifier()
 
     def end_streams(self) -> None:
         """Let every open stream end."""
         self._ended = True
-        self._offer.changed.ring()
+        self._advertised.changed.notify()
 
     async def GetDevicePluginOptions(self, request: Any, context: Context) -> api_pb2.DevicePluginOptions:  # noqa: N802
         """Return what the kubelet should call."""
@@ -72,25 +72,25 @@ class DevicePluginService(api_pb2_grpc.DevicePluginServicer):
     async def ListAndWatch(self, request: Any, context: Context) -> AsyncIterator[Any]:  # noqa: N802
         """Return all slots with their health, and all of them again at every change."""
         self.streams += 1
-        self.streams_changed.ring()
+        self.streams_changed.notify()
         try:
             said = None
             while not self._ended:
-                changed = self._offer.changed.next
-                devices = self._offer.devices(self._resource)
+                changed = self._advertised.changed.next
+                devices = self._advertised.devices(self._resource)
                 if devices != said:
                     yield api_pb2.ListAndWatchResponse(devices=devices)
                     said = devices
                 await changed.wait()
         finally:
             self.streams -= 1
-            self.streams_changed.ring()
+            self.streams_changed.notify()
 
     async def GetPreferredAllocation(self, request: Any, context: Context) -> Any:  # noqa: N802
         """Return the slots that containers should get of those that are free."""
         try:
             with self._answering("GetPreferredAllocation"):
-                gpus = self._offer.word.gpus if self._offer.word else {}
+                gpus = self._advertised.snapshot.gpus if self._advertised.snapshot else {}
                 answer = api_pb2.PreferredAllocationResponse()
                 for asked in request.container_requests:
                     available, must = _slots(asked.available_deviceIDs), _slots(asked.must_include_deviceIDs)

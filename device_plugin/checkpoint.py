@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orion.device_plugin.kubelet import api_pb2
-from orion.device_plugin.word import Unreadable
+from orion.device_plugin.snapshot import Unreadable
 
 NAME = "kubelet_internal_checkpoint"
 

@@ -1,4 +1,4 @@
-"""The server of one resource: a socket of its own in the kubelet's folder, made anew when it was wiped."""
+"""The server of one resource: a socket of its own in the kubelet's folder, made again when it was wiped."""
 
 import contextlib
 import logging
@@ -65,7 +65,7 @@ class Endpoint:
     async def stop(self) -> None:
         """Serve nobody.
 
-        The socket goes first, then the streams: another plugin that registers anew at their end knows then that this
+        The socket goes first, then the streams: another plugin that registers again at their end knows then that this
         one is gone.
         """
         if self._server is None:

@@ -50,7 +50,7 @@ class FailClosedPods:
             return []
         except (OSError, ValueError, RecursionError) as error:
             _log.error(
-                "start: %s cannot be read: %s; which pods are failClosed has to be heard anew", self._path, error
+                "start: %s cannot be read: %s; which pods are failClosed has to be heard again", self._path, error
             )
             return []
 

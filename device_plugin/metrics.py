@@ -8,7 +8,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from orion.device_plugin.offer import HEALTHY, UNHEALTHY, Offer
+from orion.device_plugin.advertised import HEALTHY, UNHEALTHY, Advertised
 from orion.device_plugin.slots import Resource
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 5.0, 10.0, 30.0)
@@ -50,28 +50,30 @@ class Metrics:
         for resource in Resource:
             self.registered.labels(resource).set(0)
 
-    def follow(self, offer: Offer) -> None:
+    def follow(self, advertised: Advertised) -> None:
         """Report on what is offered."""
-        self.registry.register(_Offered(offer))
+        self.registry.register(_AdvertisedDevices(advertised))
 
-    def text(self) -> bytes:
+    async def text(self) -> bytes:
         """Return everything as Prometheus reads it."""
         return generate_latest(self.registry)
 
 
-class _Offered(Collector):
-    def __init__(self, offer: Offer) -> None:
-        self._offer = offer
+class _AdvertisedDevices(Collector):
+    def __init__(self, advertised: Advertised) -> None:
+        self._advertised = advertised
 
     def collect(self) -> Iterator[Metric]:
         devices = GaugeMetricFamily("orion_device_plugin_devices", "Slots offered.", labels=["resource", "health"])
         for resource in Resource:
-            health = [device.health for device in self._offer.devices(resource)]
+            health = [device.health for device in self._advertised.devices(resource)]
             for each in (HEALTHY, UNHEALTHY):
                 devices.add_metric([resource, each.lower()], health.count(each))
         yield devices
-        if self._offer.heard:
-            age = time.monotonic() - self._offer.heard
+        if self._advertised.heard:
+            age = time.monotonic() - self._advertised.heard
             yield GaugeMetricFamily(
-                "orion_device_plugin_word_age_seconds", "Time since the agent's last word, which may stand.", value=age
+                "orion_device_plugin_snapshot_age_seconds",
+                "Time since the agent's last snapshot.",
+                value=age,
             )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from orion.device_plugin.slots import Slot
-from orion.device_plugin.word import OfferedGPU
+from orion.device_plugin.snapshot import AdvertisedGPU
 
 Score = tuple[float, ...]
 """ The smaller, the better. """
@@ -26,7 +26,7 @@ Score = tuple[float, ...]
 class _Candidate:
     """A GPU with free slots."""
 
-    gpu: OfferedGPU
+    gpu: AdvertisedGPU
     free: tuple[Slot, ...]
     taken: int
     """ Slots of this role that containers hold. """
@@ -43,7 +43,7 @@ class _Candidate:
         return (self.unreserved <= 0 < self.gpu.memory_bytes, -time_left, -self.unreserved, self.gpu.index)
 
 
-def prefer(available: Iterable[Slot], must: Sequence[Slot], size: int, gpus: Mapping[str, OfferedGPU]) -> list[Slot]:
+def prefer(available: Iterable[Slot], must: Sequence[Slot], size: int, gpus: Mapping[str, AdvertisedGPU]) -> list[Slot]:
     """Return `size` slots, those of `must` first; fewer only where fewer are there.
 
     Args:
@@ -66,16 +66,16 @@ def prefer(available: Iterable[Slot], must: Sequence[Slot], size: int, gpus: Map
     return chosen
 
 
-def _candidates(available: Iterable[Slot], gpus: Mapping[str, OfferedGPU]) -> dict[str, _Candidate]:
+def _candidates(available: Iterable[Slot], gpus: Mapping[str, AdvertisedGPU]) -> dict[str, _Candidate]:
     """Return the GPUs with free slots, those last that the agent saw held: a kubelet can forget who holds one."""
     held = frozenset(slot for gpu in gpus.values() for slot in gpu.held)
     free: dict[str, list[Slot]] = defaultdict(list)
     for slot in sorted(set(available), key=lambda slot: (slot in held, slot)):
         free[slot.gpu].append(slot)
-    return {uuid: _candidate(gpus.get(uuid) or OfferedGPU(uuid), slots) for uuid, slots in free.items()}
+    return {uuid: _candidate(gpus.get(uuid) or AdvertisedGPU(uuid), slots) for uuid, slots in free.items()}
 
 
-def _candidate(gpu: OfferedGPU, free: list[Slot]) -> _Candidate:
+def _candidate(gpu: AdvertisedGPU, free: list[Slot]) -> _Candidate:
     of_role = [slot for slot in gpu.slots if slot.role == free[0].role]
     taken = [slot for slot in of_role if slot not in free and gpu.usable(slot)]
     unheard = sum(slot not in gpu.held for slot in taken)

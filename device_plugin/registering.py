@@ -1,6 +1,6 @@
 """Registering with the kubelet, and noticing when that is no longer worth anything.
 
-The kubelet never comes back by itself: whoever it has lost must register again. So a plugin registers anew when
+The kubelet never comes back by itself: whoever it has lost must register again. So a plugin registers again when
 
 * the kubelet's socket appears or is another one: it has started, and has deleted every socket of its folder;
 * its own socket is gone;
@@ -15,6 +15,7 @@ import time
 import grpc
 import grpc.aio
 
+from orion.device_plugin.advertised import HEALTHY, Advertised
 from orion.device_plugin.agent_link import CHANNEL_OPTIONS
 from orion.device_plugin.answering import OPTIONS
 from orion.device_plugin.endpoint import Endpoint
@@ -22,7 +23,6 @@ from orion.device_plugin.errors import VersionMismatch
 from orion.device_plugin.kubelet import api_pb2, api_pb2_grpc
 from orion.device_plugin.kubelet_folder import LOOK_SECONDS, KubeletFolder, Look, identity
 from orion.device_plugin.metrics import Metrics
-from orion.device_plugin.offer import HEALTHY, Offer
 
 VERSION = "v1beta1"
 
@@ -43,12 +43,12 @@ class Registration:
     Args:
         endpoint: what is registered.
         folder: the kubelet's.
-        offer: what the kubelet will be told; nothing is registered before there is a word.
+        advertised: what the kubelet will be reason; nothing is registered before there is a word.
         metrics: of the process.
     """
 
-    def __init__(self, endpoint: Endpoint, folder: KubeletFolder, offer: Offer, metrics: Metrics) -> None:
-        self._endpoint, self._folder, self._offer, self._metrics = endpoint, folder, offer, metrics
+    def __init__(self, endpoint: Endpoint, folder: KubeletFolder, advertised: Advertised, metrics: Metrics) -> None:
+        self._endpoint, self._folder, self._advertised, self._metrics = endpoint, folder, advertised, metrics
         self.resource = endpoint.resource
         self._pause = 0.0
         self._complaint = ""
@@ -61,7 +61,7 @@ class Registration:
         Raises:
             VersionMismatch: this kubelet cannot be spoken to.
         """
-        await self._offer.first()
+        await self._advertised.first()
         while True:
             await self._until_kubelet()
             kubelet = identity(self._folder.kubelet)
@@ -95,17 +95,19 @@ class Registration:
             await self._ask(look)
             self._folder.say_latest(self.resource)
         except (grpc.aio.AioRpcError, OSError) as error:
-            told = (error.details() or error.code().name) if isinstance(error, grpc.aio.AioRpcError) else str(error)
-            if "API version" in told and "not supported" in told:
-                raise VersionMismatch(f"the kubelet refuses {VERSION} of the device-plugin interface: {told}") from None
+            reason = (error.details() or error.code().name) if isinstance(error, grpc.aio.AioRpcError) else str(error)
+            if "API version" in reason and "not supported" in reason:
+                raise VersionMismatch(
+                    f"the kubelet refuses {VERSION} of the device-plugin interface: {reason}"
+                ) from None
             self._metrics.registrations.labels(self.resource, "refused").inc()
-            if told != self._complaint:
-                self._complaint = told
-                _log.warning("%s: the kubelet does not register it: %s; it is tried again", self.resource, told)
+            if reason != self._complaint:
+                self._complaint = reason
+                _log.warning("%s: the kubelet does not register it: %s; it is tried again", self.resource, reason)
             return None
         self._complaint = ""
         self._metrics.registrations.labels(self.resource, "ok").inc()
-        devices = self._offer.devices(self.resource)
+        devices = self._advertised.devices(self.resource)
         healthy = sum(device.health == HEALTHY for device in devices)
         _log.info("%s: registered with the kubelet: %d slots, %d healthy", self.resource, len(devices), healthy)
         return look

@@ -8,24 +8,27 @@ import sys
 
 from orion.crds.configuration_file import Change
 from orion.device_plugin import checkpoint
+from orion.device_plugin.advertised import Advertised
 from orion.device_plugin.agent_link import AgentLink
 from orion.device_plugin.allocating import Allocator
 from orion.device_plugin.answering import DevicePluginService
 from orion.device_plugin.configuration import Configuration
 from orion.device_plugin.endpoint import Endpoint
-from orion.device_plugin.exposition import MetricsServer
 from orion.device_plugin.installing import HookFolder
 from orion.device_plugin.kubelet_folder import KubeletFolder
 from orion.device_plugin.metrics import Metrics
-from orion.device_plugin.offer import Offer
 from orion.device_plugin.registering import Registration
 from orion.device_plugin.settings import PluginSettings
 from orion.device_plugin.slots import Resource
+from orion.device_plugin.snapshot import SnapshotFile
 from orion.device_plugin.starting import Starter
 from orion.device_plugin.sweeping import sweep_for_ever
-from orion.device_plugin.word import LastWord
+from orion.exposition.answers import Answers
+from orion.exposition.server import AddressTaken, ExpositionServer
 
-LAST_WORD = "device-plugin.json"
+SNAPSHOT_FILE = "device-plugin.json"
+_AGAIN_S = 2.0
+""" Between two tries to have the address of the metrics. """
 
 _log = logging.getLogger(__name__)
 
@@ -72,17 +75,21 @@ class Plugin:
     """
 
     def __init__(self, settings: PluginSettings) -> None:
-        self.metrics, self.offer = Metrics(), Offer()
+        self.metrics, self.advertised = Metrics(), Advertised()
         self.configuration = Configuration(settings.configuration, settings.node)
         self._files = HookFolder(settings.hook_folder)
         self._folder = KubeletFolder(settings.kubelet_folder)
         self._checkpoint = self._folder.path / checkpoint.NAME
         root = settings.root.absolute()
         self._link = AgentLink(
-            root, self.offer, LastWord(root / LAST_WORD), self.metrics.agent_connected.set, settings.agent_patience
+            root,
+            self.advertised,
+            SnapshotFile(root / SNAPSHOT_FILE),
+            self.metrics.agent_connected.set,
+            settings.agent_patience,
         )
         allocator = Allocator(
-            root, settings.host, self._files, lambda: self.offer.word, lambda: self.configuration.settings
+            root, settings.host, self._files, lambda: self.advertised.snapshot, lambda: self.configuration.settings
         )
         starter = Starter(root, self._link, self._files, self._checkpoint, lambda: self.configuration.settings)
         self._endpoints = [
@@ -90,17 +97,16 @@ class Plugin:
                 resource,
                 self._folder,
                 lambda resource=resource: DevicePluginService(  # type: ignore[misc]
-                    resource, self.offer, allocator, starter, self.metrics
+                    resource, self.advertised, allocator, starter, self.metrics
                 ),
             )
             for resource in Resource
         ]
         self._registrations = [
-            Registration(endpoint, self._folder, self.offer, self.metrics) for endpoint in self._endpoints
+            Registration(endpoint, self._folder, self.advertised, self.metrics) for endpoint in self._endpoints
         ]
-        self._exposition = (
-            MetricsServer(self.metrics, self._unready, settings.metrics_address) if settings.metrics_address else None
-        )
+        answers = Answers(self.metrics.text, self._unready)  # an answer proves life: what must not end ends the process
+        self._exposition = ExpositionServer(answers, settings.metrics_address) if settings.metrics_address else None
 
     async def run(self) -> None:
         """Serve for ever.
@@ -110,7 +116,7 @@ class Plugin:
             VersionMismatch: this kubelet cannot be spoken to.
             OSError: the address of the metrics cannot be had.
         """
-        self.metrics.follow(self.offer)
+        self.metrics.follow(self.advertised)
         self._files.install()
         async with contextlib.AsyncExitStack() as stack:
             if self._exposition is not None:
@@ -123,7 +129,7 @@ class Plugin:
 
     async def _work(self) -> None:
         parts = [
-            *([self._exposition.start()] if self._exposition is not None else []),
+            *([self._expose(self._exposition)] if self._exposition is not None else []),
             self._link.listen(),
             self.configuration.follow(self._count_change),
             sweep_for_ever(self._files, self._checkpoint),
@@ -137,12 +143,28 @@ class Plugin:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _expose(self, exposition: ExpositionServer) -> None:
+        """Serve metrics as soon as the port is free: in the host's network the plugin before a rolling update has it.
+
+        Raises:
+            OSError: the address cannot be had at all.
+        """
+        said = False
+        while True:
+            try:
+                return await exposition.start()
+            except AddressTaken as error:
+                if not said:
+                    _log.warning("device plugin: %s; it goes on without, and tries again", error)
+                said = True
+            await asyncio.sleep(_AGAIN_S)
+
     def _count_change(self, change: Change) -> None:
         self.metrics.configurations.labels(change.value).inc()
 
     def _unready(self) -> str:
         """Return what the plugin waits for, as a sentence; empty: nothing."""
-        if self.offer.word is None:
+        if self.advertised.snapshot is None:
             return "the node's agent has not said yet which GPUs there are"
         lost = [each.resource for each in self._registrations if not each.stands]
         return f"the kubelet does not listen for {' and '.join(lost)}" if lost else ""

@@ -22,10 +22,10 @@ from orion.device_plugin.allocating import make_slot_directory
 from orion.device_plugin.checkpoint import Allocation
 from orion.device_plugin.errors import NotNow
 from orion.device_plugin.fail_closed import FailClosedPods
-from orion.device_plugin.handing_over import mps
+from orion.device_plugin.injection import mps
 from orion.device_plugin.installing import HookFolder
 from orion.device_plugin.slots import Resource, Slot, of_resource
-from orion.device_plugin.word import Unreadable
+from orion.device_plugin.snapshot import Unreadable
 
 FAIL_CLOSED = "device-plugin-fail-closed.json"
 

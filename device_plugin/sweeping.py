@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orion.device_plugin import checkpoint
 from orion.device_plugin.installing import HookFolder
-from orion.device_plugin.word import Unreadable
+from orion.device_plugin.snapshot import Unreadable
 
 _PERIOD_SECONDS = 600.0
 

@@ -1,22 +1,22 @@
-"""Where the compiled hook, the profiler and the simulated driver lie, for the Python side.
+"""Paths of the compiled hook, the profiler and the simulated driver, for the Python side.
 
-An installed package carries them; in a checkout without an install they are looked for where
-`cmake -S hook -B build/hook` leaves them. Nothing else of the hook runs in Python: it must work in processes that
-have never heard of Python.
+An installed package contains these files. A checkout without an install uses those that `cmake -S hook -B build/hook`
+built. Nothing else of the hook runs in Python, because the hook also works in processes without Python.
 """
 
 from importlib.resources import as_file, files
 from pathlib import Path
 
 HOOK = "liborion_hook.so"
+BENCH_HOOK = "liborion_hook_bench.so"
 PROFILER = "liborion_profiler.so"
 SIMULATED_DRIVER = "sim/libcuda.so.1"
 
 CONTAINER_ROOT = "/run/orion"
-""" What $ORION_ROOT is in a container: its slots and the hook are mounted below it. """
+""" The value of $ORION_ROOT in a container: its slots and the hook are mounted below this folder. """
 
 CONTAINER_LIBRARY = f"{CONTAINER_ROOT}/lib/{HOOK}"
-""" The hook in a container: where the device plugin mounts it, and what the webhook has `LD_PRELOAD` name. """
+""" The hook in a container: the device plugin mounts it here, and the webhook puts this path into `LD_PRELOAD`. """
 
 _CHECKOUT_BUILD = Path(__file__).resolve().parent.parent / "build" / "hook"
 
@@ -26,16 +26,19 @@ def _find(name: str) -> Path:
         for path in (installed, _CHECKOUT_BUILD / name):
             if path.is_file():
                 return path.resolve()
-    raise FileNotFoundError(f"{name} is not built; `pip install .` or `make build` builds it")
+    raise FileNotFoundError(f"{name} is not built; run `pip install .` or `make build`")
 
 
-def library() -> Path:
+def library(baselines: bool = False) -> Path:
     """Return the path of the hook, the shared object that ``LD_PRELOAD`` names.
+
+    Args:
+        baselines: the build of `orion bench`, which knows `policy_table.BENCH` and meets that command's agents alone.
 
     Raises:
         FileNotFoundError: the package was not built.
     """
-    return _find(HOOK)
+    return _find(BENCH_HOOK if baselines else HOOK)
 
 
 def profiler() -> Path:

@@ -1,9 +1,9 @@
 """The functions of cuda.h: names as the driver exports them, parameters, return type.
 
-cuda.h names a function once and maps that name to its newest ABI by macros; the older ABIs and the variants for
-per-thread default streams are declared only where ``__CUDA_API_VERSION_INTERNAL`` is defined. So the header goes
-through the C preprocessor with that macro, and what comes out is regular enough for one expression. Refused:
-libclang (a second compiler to install, to read 700 prototypes of one shape) and a list kept by hand.
+cuda.h names each function once and maps that name to its newest ABI by macros. It declares the older ABIs and the
+variants for per-thread default streams only where ``__CUDA_API_VERSION_INTERNAL`` is defined. This module therefore
+runs the header through the C preprocessor with that macro. One regular expression reads the result. Rejected: libclang
+(a second compiler to install, for 700 prototypes of one shape), and a list that people maintain.
 """
 
 import os
@@ -33,7 +33,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """One exported function of the driver; every ABI variant is one of its own."""
+    """One exported function of the driver. Every ABI variant is a separate function."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -45,7 +45,7 @@ class Function:
 
     @property
     def base(self) -> str:
-        """The name under which ``cuGetProcAddress`` knows it."""
+        """The function's name for ``cuGetProcAddress``."""
         return _VARIANT.sub("", self.name)
 
 
@@ -63,14 +63,14 @@ def find() -> Path:
     """Return the path of cuda.h: from PyPI's ``nvidia-cuda-runtime``, else from a toolkit.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: cuda.h is in neither place.
     """
     folders = [Path(entry) / "nvidia" / "cu13" / "include" for entry in sys.path]
     folders += [Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"]
     for folder in folders:
         if (folder / "cuda.h").is_file():
             return folder / "cuda.h"
-    raise FileNotFoundError("cuda.h not found: `pip install nvidia-cuda-runtime==13.5.37`, or --header PATH")
+    raise FileNotFoundError("cuda.h not found: run `pip install nvidia-cuda-runtime==13.5.37`, or give --header PATH")
 
 
 def version(header: Path) -> int:
@@ -93,5 +93,5 @@ def functions(header: Path) -> dict[str, Function]:
     for name, parameters in _PROTOTYPE.findall(_ATTRIBUTE.sub("", text)):
         function = Function(name, tuple(_parameters(parameters)))
         if len(found.setdefault(name, function).parameters) != len(function.parameters):
-            raise ValueError(f"cuda.h declares {name} in two ways")
+            raise ValueError(f"cuda.h declares {name} twice, with different numbers of parameters")
     return dict(sorted(found.items()))

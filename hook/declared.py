@@ -1,4 +1,4 @@
-"""Reads `declarations/`: which class each function of the driver has, and the details of the class."""
+"""Reads `declarations/`: the class of each driver function, and the details of its class."""
 
 import re
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ _CALL = re.compile(r"(\w+)\((.*)\)$")
 
 
 class DeclarationError(ValueError):
-    """A line of the declarations that does not fit its function."""
+    """A line of the declarations does not fit its function."""
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """One exported function's line.
+    """The line of one exported function.
 
     Attributes:
         words: details without a value, such as ``blocks``.
@@ -36,7 +36,7 @@ class Declaration:
 
     @property
     def since(self) -> int:
-        """The first ``CUDA_VERSION`` whose header knows the function; 0: all that matter."""
+        """The first ``CUDA_VERSION`` whose header declares the function; 0: all supported versions."""
         return int(self.options.get("since", "0"))
 
 
@@ -77,7 +77,7 @@ def read(folder: Path = FOLDER) -> dict[str, Declaration]:
             place = f"declarations/{kind}.txt:{number}"
             for name in expand(names):
                 if name in found:
-                    raise ValueError(f"{place}: {name} is declared in {found[name].place} already")
+                    raise ValueError(f"{place}: {name} is already declared in {found[name].place}")
                 found[name] = _declaration(name, kind, details, place)
     return dict(sorted(found.items()))
 

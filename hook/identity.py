@@ -1,18 +1,18 @@
-"""The hook's identities of kernels, made of what a profile knows of them.
+"""Kernel identities in Python, computed from what a profile contains.
 
-A mirror of `hook/src/learning/identity.h`, which says what identities are; `tests/hook/test_identity.py` compares the
-two. Only plain identities are made here: the hook mixes in a mark of the kernel's code, which no profile has, and finds
-the plain one again by taking the mark off.
+This module mirrors `hook/src/learning/identity.h`, which defines identities; `tests/hook/test_identity.py` compares the
+two. This module makes plain identities only. The hook mixes a mark of the kernel's code into an identity, and no
+profile contains that mark. The hook removes the mark to get the plain identity.
 """
 
 _WORD = 2**64 - 1
 _KERNEL = 1
 _BITS = 3
-""" The lowest bits say what an identity is; the hash is above them. """
+""" The lowest bits are the kind of the identity. The hash is above these bits. """
 _NAME_MAX = 4096
 
 LOCAL = 2
-""" Made of a handle: says nothing to another process. """
+""" Made from a handle, so it is invalid in other processes. """
 
 
 def mix(value: int) -> int:
@@ -34,10 +34,10 @@ def kernel_identity(name: bytes, grid: tuple[int, int, int], block: tuple[int, i
     """Return the plain identity of a kernel's launch.
 
     Args:
-        name: mangled, as the driver tells it.
+        name: the mangled name, as the driver reports it.
         grid: blocks, each below 2^32.
         block: threads, each below 2^32.
-        shared_bytes: dynamic, below 2^32.
+        shared_bytes: dynamic shared memory, below 2^32.
     """
     grid_word = grid[0] + (grid[1] << 32) + (grid[2] << 48)
     block_word = block[0] + (block[1] << 11) + (block[2] << 22) + (shared_bytes << 32)
@@ -45,6 +45,6 @@ def kernel_identity(name: bytes, grid: tuple[int, int, int], block: tuple[int, i
     return mix(value & _WORD) & ~_BITS | 1
 
 
-def is_told(identity: int) -> bool:
-    """Return whether ``identity`` can be one that processes tell each other."""
+def is_reported(identity: int) -> bool:
+    """Return whether processes may send ``identity`` to each other."""
     return 0 < identity <= _WORD and identity & _BITS == 1

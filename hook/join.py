@@ -1,7 +1,7 @@
-"""The messages of joining, and the tables of knowledge that travel with them, as Python sees them.
+"""The messages by which clients join, and the knowledge tables that they carry, as Python structures.
 
-A mirror of ``hook/include/orion/join.h`` and ``knowledge.h``, as ``layout.py`` is one of the pages, and compared with
-them in the same way. Messages are built and parsed with the structures directly.
+This module mirrors ``hook/include/orion/join.h`` and ``knowledge.h``. The test that compares ``layout.py`` with its
+header compares this module too. Callers build and parse messages directly with these structures.
 """
 
 from ctypes import LittleEndianStructure, c_char, c_uint8, c_uint16, c_uint32, c_uint64
@@ -37,7 +37,7 @@ class MessageType(IntEnum):
 
 
 class Refusal(IntEnum):
-    """Why a client was not let in."""
+    """Why the agent refused a client."""
 
     LAYOUT = 1
     FULL = 2
@@ -47,7 +47,7 @@ class Refusal(IntEnum):
 
 
 class ReportCode(IntEnum):
-    """What a client has to tell people."""
+    """What a client reports to users."""
 
     UNKNOWN_FUNCTION = 1
     GIVEN_UP = 2
@@ -55,13 +55,13 @@ class ReportCode(IntEnum):
 
 
 class Message(LittleEndianStructure):
-    """How every message begins."""
+    """The start of every message."""
 
     _fields_ = [("magic", c_uint32), ("type", c_uint32)]
 
 
 class Hello(LittleEndianStructure):
-    """A process wants to be a client, or to be one again."""
+    """A process asks to become a client, or to become one again."""
 
     _fields_ = [
         ("head", Message),
@@ -69,7 +69,7 @@ class Hello(LittleEndianStructure):
         ("layout_newest", c_uint32),
         ("flags", c_uint32),
         ("process_id", c_uint32),
-        ("place", c_uint32),
+        ("client_index", c_uint32),
         ("generation", c_uint32),
         ("command", c_char * 16),
         ("hook_version", c_char * 16),
@@ -83,25 +83,25 @@ class Ready(LittleEndianStructure):
 
 
 class Report(LittleEndianStructure):
-    """The client met something that people should see."""
+    """The client reports something that users should see."""
 
     _fields_ = [("head", Message), ("code", c_uint32), ("reserved", c_uint32), ("text", c_char * 112)]
 
 
 class Suspect(LittleEndianStructure):
-    """A be client waits for an hp client whose beat is stale."""
+    """A be client waits for an hp client whose heartbeat is stale."""
 
-    _fields_ = [("head", Message), ("place", c_uint32), ("generation", c_uint32)]
+    _fields_ = [("head", Message), ("client_index", c_uint32), ("generation", c_uint32)]
 
 
 class Welcome(LittleEndianStructure):
-    """The process is a client."""
+    """The agent accepted the process as a client."""
 
     _fields_ = [
         ("head", Message),
         ("layout", c_uint32),
         ("role", c_uint32),
-        ("place", c_uint32),
+        ("client_index", c_uint32),
         ("generation", c_uint32),
         ("returned", c_uint32),
         ("offers", c_uint32),
@@ -109,25 +109,25 @@ class Welcome(LittleEndianStructure):
 
 
 class Refused(LittleEndianStructure):
-    """It is not, and why."""
+    """The agent refused the process, with a reason."""
 
     _fields_ = [("head", Message), ("code", c_uint32), ("retry_ms", c_uint32), ("text", c_char * 112)]
 
 
 class Place(LittleEndianStructure):
-    """Names a client on its GPU."""
+    """Identifies a client on its GPU."""
 
-    _fields_ = [("place", c_uint32), ("generation", c_uint32)]
+    _fields_ = [("client_index", c_uint32), ("generation", c_uint32)]
 
 
 class Neighbours(LittleEndianStructure):
-    """hp clients that came, with their busy pages."""
+    """hp clients that joined, with their busy pages."""
 
     _fields_ = [("head", Message), ("count", c_uint32), ("reserved", c_uint32), ("places", Place * FDS_MAX)]
 
 
 class Gone(LittleEndianStructure):
-    """hp clients that left."""
+    """hp clients that ended."""
 
     _fields_ = [("head", Message), ("count", c_uint32), ("reserved", c_uint32), ("places", Place * FDS_MAX)]
 
@@ -145,13 +145,13 @@ class KnowledgeEntry(LittleEndianStructure):
 
 
 class KnowledgeHeader(LittleEndianStructure):
-    """How a table of entries begins."""
+    """The header of a table of entries."""
 
     _fields_ = [("magic", c_uint64), ("layout", c_uint32), ("count", c_uint32)]
 
 
 class Learnt(LittleEndianStructure):
-    """What a client learnt since it last said so."""
+    """What a client learnt since its last message of this type."""
 
     _fields_ = [
         ("head", Message),
@@ -162,6 +162,6 @@ class Learnt(LittleEndianStructure):
 
 
 class Knowledge(LittleEndianStructure):
-    """What the slot's clients learnt; the table comes as a descriptor."""
+    """What the slot's clients learnt; the table is a file descriptor in the message."""
 
     _fields_ = [("head", Message), ("count", c_uint32), ("reserved", c_uint32)]

@@ -10,9 +10,22 @@ read-only mapping.
 
 from ctypes import LittleEndianStructure, c_char, c_uint8, c_uint32, c_uint64
 from enum import IntEnum
+from typing import Any
 
-LAYOUT_VERSION = 1
-LAYOUT_OLDEST = max(1, LAYOUT_VERSION - 1)
+from orion.hook import policy_table
+from orion.hook.policy_table import Table
+
+LAYOUT_VERSION = 2
+""" Raised by every change of an offset or a meaning; hook and agent may be one apart. """
+
+BENCH_LAYOUTS = 0x10000
+""" Added to the version by the library of `orion bench`, so that it meets no agent but that of `orion bench`. """
+
+LAYOUT_OLDEST, LAYOUT_NEWEST = max(1, LAYOUT_VERSION - 1), LAYOUT_VERSION
+""" What this process understands. """
+if policy_table.TABLE is policy_table.BENCH:
+    LAYOUT_OLDEST = LAYOUT_NEWEST = BENCH_LAYOUTS + LAYOUT_VERSION
+
 PAGE_SIZE = 4096
 PAGE_MAGIC = 0x3147504E4F49524F
 PLACES = 512
@@ -40,15 +53,11 @@ class Role(IntEnum):
 
 
 class PolicyKind(IntEnum):
-    """How be gives way to hp."""
+    """The policies that Python's side knows more of than their names (`policy_table` has all)."""
 
     NONE = 0
     GATE = 1
     ORION = 2
-    STREAMS = 16
-    REEF = 17
-    TICKTOCK = 18
-    ORION_2024 = 19
 
 
 class KernelClass(IntEnum):
@@ -74,27 +83,14 @@ class PageHeader(LittleEndianStructure):
     _fields_ = [("magic", c_uint64), ("layout", c_uint32), ("kind", c_uint32), ("gpu", c_char * 48)]
 
 
-class Policy(LittleEndianStructure):
-    """One complete policy."""
+def policy_structure(table: Table) -> type[LittleEndianStructure]:
+    """Return `struct orion_policy` as a build of the library has it."""
+    types = {8: c_uint64, 4: c_uint32}
+    fields = [(name, types[size] if count == 1 else types[size] * count) for name, size, count in table.words()]
+    return type("Policy", (LittleEndianStructure,), {"_fields_": fields, "__doc__": "One complete policy."})
 
-    _fields_ = [
-        ("sequence", c_uint64),
-        ("kind", c_uint32),
-        ("reserved", c_uint32),
-        ("window_ns", c_uint64),
-        ("linger_floor_ns", c_uint64),
-        ("linger_ceiling_ns", c_uint64),
-        ("stall_ns", c_uint64),
-        ("max_slowdown_milli", c_uint32),
-        ("sharing_cost_milli", c_uint32),
-        ("overlap_sms", c_uint32),
-        ("minimum_share_milli", c_uint32),
-        ("long_kernel_ns", c_uint64),
-        ("reef_depth", c_uint32),
-        ("orion_2024_sms", c_uint32),
-        ("orion_2024_duration_ns", c_uint64),
-        ("spare", c_uint64 * 5),
-    ]
+
+Policy: Any = policy_structure(policy_table.TABLE)
 
 
 class PolicyPage(LittleEndianStructure):
@@ -151,12 +147,12 @@ class BusyPage(LittleEndianStructure):
         ("state", c_uint32),
         ("alive", c_uint32),
         ("progress", c_uint64),
-        ("beat_ns", c_uint64),
+        ("heartbeat_ns", c_uint64),
         ("drained_ns", c_uint64),
         ("busy_since_ns", c_uint64),
         ("overlap_until_ns", c_uint64),
         ("current", c_uint64),
-        ("iterations", c_uint64),
+        ("retired", c_uint64),
         ("typical_ns", c_uint64),
         ("unused", c_uint8 * 3960),
     ]
@@ -167,7 +163,7 @@ class RecordPage(LittleEndianStructure):
 
     _fields_ = [
         ("header", PageHeader),
-        ("place", c_uint32),
+        ("client_index", c_uint32),
         ("generation", c_uint32),
         ("process_id", c_uint32),
         ("reserved", c_uint32),
@@ -202,7 +198,8 @@ class RecordPage(LittleEndianStructure):
         ("long_kernel_ns", c_uint64),
         ("long_kernel_name", c_char * 128),
         ("fault", c_uint64),
-        ("unused", c_uint8 * 3392),
+        ("launches_counted_ns", c_uint64),
+        ("unused", c_uint8 * 3384),
     ]
 
 

@@ -1,7 +1,7 @@
-"""The part of a wrapper that gives a thread's client its own stream in the place of a default one.
+"""The part of a wrapper that replaces a default stream by the own stream of the thread's client.
 
-See `src/threads/redirect.h`. For a thread that is bound to no client each of these costs the wrapper one thread-local
-load.
+See `src/threads/redirect.h`. For a thread that is bound to no client, each replacement costs the wrapper one
+thread-local load.
 """
 
 from orion.hook.cuda_header import Function
@@ -14,7 +14,7 @@ def streams_of(function: Function) -> list[str]:
 
 
 def redirected(function: Function, declaration: Declaration) -> list[str]:
-    """Put a client's own stream in the place of a default stream, for a thread that is bound to a client."""
+    """Replace a default stream by the client's own stream, for a thread that is bound to a client."""
     if declaration.kind == "lifetime":
         return []
     if declaration.options.get("stream") == "config->hStream":
@@ -27,12 +27,17 @@ def redirected(function: Function, declaration: Declaration) -> list[str]:
 
 
 def on_own_stream(function: Function, declaration: Declaration) -> tuple[list[str], list[str]]:
-    """Do the same on the client's own stream, where the call names none: the lines before the call and after it."""
+    """Do the same work on the client's own stream, where the call names no stream.
+
+    The result is the lines before the call, and the lines after it.
+    """
     if streams_of(function) or "stream" in declaration.options:
         return [], []
     own = declaration.options.get("own")
     if own is None:
-        raise DeclarationError(f"{declaration.place}: {declaration.name} needs own=NAME, as it has no stream")
+        raise DeclarationError(
+            f"{declaration.place}: {declaration.name} has no stream parameter; add own=NAME or own=legacy"
+        )
     if own == "legacy":
         return ["orion_before_legacy();"], ["orion_after_legacy();"]
     same = own.replace("{version}", "_v2" if "_v2" in function.name else "")
@@ -43,7 +48,7 @@ def on_own_stream(function: Function, declaration: Declaration) -> tuple[list[st
 
 
 def declared_ahead(function: Function, declaration: Declaration) -> str:
-    """Declare the wrapper that this one calls."""
+    """Declare the wrapper that this wrapper calls."""
     own = declaration.options.get("own", "legacy")
     if own == "legacy":
         return ""

@@ -1,9 +1,9 @@
-"""Builds the hook for other people's machines: against glibc 2.17 (2012), on whatever machine this is.
+"""Builds the hook on any machine, against glibc 2.17 (2012), so that it loads on other machines.
 
-A local build links against the local glibc and loads on no older one. Here zig's compiler (PyPI's ``ziglang``, which
-carries the symbol versions of every glibc) does it in one command. Refused: a container of an old distribution (a
-second compiler, and Docker to build at all); ``.symver`` (lowers the versions, but leaves libdl and libpthread out of
-NEEDED, where old systems still have dlopen and pthread_create).
+A local build links against the local glibc and loads on no older one. zig's compiler (PyPI's ``ziglang``) contains the
+symbol versions of every glibc, so one command is enough. Rejected: a container of an old distribution (a second
+compiler, and the build would need Docker); ``.symver`` (it lowers the versions, but leaves libdl and libpthread out of
+NEEDED, and on old systems these two hold dlopen and pthread_create).
 
     python -m orion.hook.release OUTPUT [--architecture aarch64]
 """
@@ -18,7 +18,7 @@ from orion.hook import cuda_header
 
 HERE = Path(__file__).resolve().parent
 GLIBC = "2.17"
-ARCHITECTURES = ("x86_64", "aarch64")  # those that CUDA has drivers for
+ARCHITECTURES = ("x86_64", "aarch64")  # the architectures with CUDA drivers
 
 
 def command(output: Path, architecture: str) -> list[str]:
@@ -31,7 +31,8 @@ def command(output: Path, architecture: str) -> list[str]:
         *("-ftls-model=initial-exec", "-fno-stack-protector", "-fno-sanitize=all", "-D_GNU_SOURCE"),
         *(f'-DORION_VERSION="{version}"', f"-I{source}", f"-I{HERE / 'include'}"),
         *("-isystem", str(cuda_header.find().parent)),
-        *map(str, sorted(source.rglob("*.c"))),
+        # The published schedulers of src/baselines are for `orion bench` only.
+        *(str(path) for path in sorted(source.rglob("*.c")) if path.parent.name != "baselines"),
         f"-Wl,--version-script={source / 'exports.map'},-z,nodelete,-z,now,-z,relro,-s",
         *("-ldl", "-lpthread", "-o", str(output)),
     ]
@@ -41,7 +42,7 @@ def build(output: Path, architecture: str = "x86_64") -> None:
     """Compile and link the hook.
 
     Raises:
-        RuntimeError: the compiler refused, with what it said.
+        RuntimeError: the compiler failed; the message contains the compiler's output.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(command(output, architecture), capture_output=True, text=True)
@@ -50,7 +51,7 @@ def build(output: Path, architecture: str = "x86_64") -> None:
 
 
 def main() -> int:
-    """Build what the command line asks for."""
+    """Build the hook as the command line asks."""
     parser = argparse.ArgumentParser(prog="python -m orion.hook.release", description=__doc__.partition("\n")[0])
     parser.add_argument("output", type=Path)
     parser.add_argument("--architecture", choices=ARCHITECTURES, default="x86_64")

@@ -1,14 +1,15 @@
-"""The simulated GPUs of a node: what a container needs to use them, and how one of them is made sick.
+"""The simulated GPUs of a node: what a container needs for them, and commands that inject faults.
 
 All containers of a node and its agent share one simulated machine, a folder on the host (docs/simulated-gpu.md).
-`container_needs` is what a device plugin hands over with a slot, as NVIDIA's container toolkit would for a real GPU:
+`container_needs` is what a device plugin injects with a slot, as NVIDIA's container toolkit does for a real GPU:
 
 * the machine's folder, read-write;
-* the driver's library, where the loader looks anyway. Refused: a folder of its own and `LD_LIBRARY_PATH`, which would
-  replace the image's variable and be replaced by the pod's;
-* which GPUs the container sees, and that it never makes a machine of its own where it finds none.
+* the driver's library, in a folder that the loader searches by default. Rejected: a separate folder and
+`LD_LIBRARY_PATH`; it would replace the image's variable, and the pod's variable would replace it;
+* which GPUs the container sees, and that the container never makes a machine where it finds none.
 
-`python -m orion.hook.simulated` shows the GPUs, raises Xid events and loses GPUs, for tests and demonstrations.
+`python -m orion.hook.simulated` shows the GPUs, raises Xid events and takes GPUs off the bus, for tests and
+demonstrations.
 """
 
 import argparse
@@ -23,7 +24,7 @@ CONTAINER_STATE = "/run/orion-sim"
 """ The machine's folder in a container. """
 
 CONTAINER_LIBRARIES = ("/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib64/libcuda.so.1")
-""" The driver in a container: where the loaders of Debian's and of Red Hat's family look without being told. """
+""" The driver in a container: a folder that the loaders of Debian's and Red Hat's families search by default. """
 
 _UUID_BYTES = 41  # "GPU-", 36 characters, NUL
 
@@ -39,14 +40,14 @@ class Mount:
 
 @dataclass(frozen=True)
 class ContainerNeeds:
-    """What makes simulated GPUs usable in a container."""
+    """What a container needs so that it can use simulated GPUs."""
 
     mounts: tuple[Mount, ...]
     environment: dict[str, str]
 
 
 def state_folder() -> Path:
-    """Return the machine's folder, as the simulated driver finds it: ``$ORION_SIM_STATE``, or this user's own."""
+    """Return the machine's folder by the rule of the simulated driver: ``$ORION_SIM_STATE``, or this user's default."""
     return Path(os.environ.get("ORION_SIM_STATE") or f"/dev/shm/orion-sim-{os.getuid()}")
 
 
@@ -54,10 +55,11 @@ def container_needs(library: Path, state: Path, gpus: Sequence[str]) -> Containe
     """Return what a container with these GPUs needs.
 
     Args:
-        library: the simulated ``libcuda.so.1`` on the host. Containers that restart mount it again, so it must stay
-            where it is, and as it is, as long as one of them may.
+        library: the simulated ``libcuda.so.1`` on the host. A container that restarts mounts it again, so this path
+            must
+            keep this file, unchanged, while such a container exists.
         state: the machine's folder on the host.
-        gpus: UUIDs, "GPU-...". Other GPUs are not seen.
+        gpus: UUIDs, "GPU-...". The container sees no other GPUs.
     """
     return ContainerNeeds(
         (
@@ -73,18 +75,18 @@ def container_needs(library: Path, state: Path, gpus: Sequence[str]) -> Containe
 
 
 class Machine:
-    """The simulated machine whose folder is ``$ORION_SIM_STATE`` when a process first asks it anything.
+    """The simulated machine in the folder that ``$ORION_SIM_STATE`` named at the first call of this process.
 
     Args:
         library: the simulated ``libcuda.so.1``.
 
     Raises:
         OSError: the library cannot be loaded.
-        AttributeError: it is another driver's library.
+        AttributeError: the library is not the simulated driver.
     """
 
     def __init__(self, library: Path) -> None:
-        # As hook/sim/orion_sim.h declares them.
+        # The types are those of hook/sim/orion_sim.h.
         driver = ctypes.CDLL(str(library))
         number, text, word = ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32
         self._count = driver.orion_sim_gpu_count
@@ -100,7 +102,7 @@ class Machine:
         self._set_lost.restype, self._set_lost.argtypes = number, [number, number]
 
     def uuids(self) -> list[str]:
-        """Return the UUIDs of all its GPUs, in the driver's order."""
+        """Return the UUIDs of all GPUs, in the driver's order."""
         text = ctypes.create_string_buffer(_UUID_BYTES)
         found = []
         for gpu in range(self._count()):
@@ -109,7 +111,7 @@ class Machine:
         return found
 
     def health(self, gpu: int) -> tuple[bool, int, int]:
-        """Return whether the GPU is lost, how many Xid events it ever had, and the last one's number.
+        """Return whether the GPU is lost, how many Xid events it has had, and the number of the last event.
 
         Raises:
             IndexError: there is no such GPU.
@@ -119,7 +121,7 @@ class Machine:
         return bool(lost), events.value, xid.value
 
     def xid(self, gpu: int, number: int) -> None:
-        """Let the GPU report an Xid event, of which programs notice nothing.
+        """Make the GPU report an Xid event. Programs do not notice the event.
 
         Raises:
             IndexError: there is no such GPU.
@@ -127,7 +129,7 @@ class Machine:
         self._checked(self._raise_xid(gpu, number), gpu)
 
     def lose(self, gpu: int) -> None:
-        """Let the GPU fall off the bus: programs on it get errors from now on.
+        """Take the GPU off the bus: from now on, programs on it get errors.
 
         Raises:
             IndexError: there is no such GPU.
@@ -135,7 +137,7 @@ class Machine:
         self._checked(self._set_lost(gpu, 1), gpu)
 
     def restore(self, gpu: int) -> None:
-        """Bring a lost GPU back, as a reset would: for new contexts.
+        """Bring a lost GPU back, as a reset does. Only new contexts can use it.
 
         Raises:
             IndexError: there is no such GPU.
@@ -151,25 +153,29 @@ class Machine:
 def _show(machine: Machine) -> None:
     for gpu, uuid in enumerate(machine.uuids()):
         lost, events, xid = machine.health(gpu)
-        told = f"{events} Xid events, the last {xid}" if events else "no Xid events"
-        print(f"{gpu}  {uuid}  {'lost' if lost else 'there'}, {told}")
+        events_text = f"{events} Xid events, the last {xid}" if events else "no Xid events"
+        print(f"{gpu}  {uuid}  {'lost' if lost else 'present'}, {events_text}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Show the GPUs or change how one of them is; the answer is an exit status."""
+    """Show the GPUs, or change the state of one of them; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m orion.hook.simulated", description=__doc__.partition("\n")[0])
-    parser.add_argument("--library", type=Path, help="the simulated libcuda.so.1; default: this package's")
+    parser.add_argument(
+        "--library", type=Path, help="path of the simulated libcuda.so.1 (default: the one of this package)"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("show", help="all GPUs of the machine, and how they are")
+    commands.add_parser("show", help="list all GPUs of the machine and their state")
     for name, what in (
-        ("xid", "report an Xid event"),
-        ("lose", "fall off the bus: programs get errors"),
-        ("restore", "come back"),
+        ("xid", "make a GPU report an Xid event"),
+        ("lose", "take a GPU off the bus: its programs get errors"),
+        ("restore", "bring a lost GPU back"),
     ):
-        command = commands.add_parser(name, help=f"let a GPU {what}")
-        command.add_argument("gpu", help="its number or UUID")
+        command = commands.add_parser(name, help=what)
+        command.add_argument("gpu", help="number or UUID of the GPU")
         if name == "xid":
-            command.add_argument("number", type=int, help="such as 79; NVIDIA's list says what each means")
+            command.add_argument(
+                "number", type=int, help="Xid number, such as 79; NVIDIA's list of Xid errors explains the numbers"
+            )
     options = parser.parse_args(arguments)
 
     from orion import hook

@@ -1,17 +1,18 @@
-"""A switch of contexts, for what it leaves behind: a GPU that begins small kernels faster.
+"""Switches CUDA contexts, because small kernels then start faster on the GPU.
 
-On an H200 the kernels of a CUDA graph begin 0.5 us after each other in a context that has had the GPU to itself for a
-while, and 0.1 us once another context has had the GPU between, for however short. A decoder takes 17.3 ms in place of
-18.6 from then on, under MPS 18.0 in place of 19.5. Setting a workload up in the same context, or work beside it, ends
-that; another switch (0.3 ms of the GPU) brings it back. Where contexts take turns it comes by itself. In mode `mps` and
-among threads of one process all work is in one context, and stays in the slower state: there `every` makes it come.
-What the driver or the GPU does differently is not documented (docs/results/context-switch.md has what was tried).
+On an H200, the kernels of a CUDA graph start 0.5 us after each other in a context that has had the GPU to itself for a
+while. After another context has had the GPU, however briefly, they start 0.1 us after each other. A decoder then takes
+17.3 ms instead of 18.6 ms, and under MPS 18.0 ms instead of 19.5 ms. The effect ends when the process sets up a
+workload in the same context, or when other work runs beside it. Another switch (0.3 ms of the GPU) restores the effect.
+When contexts are time-sliced, the switches happen by themselves. In mode `mps` and among threads of one process, all
+work is in one context and stays in the slower state; there, `every` causes switches. NVIDIA does not document what the
+driver or the GPU does differently (docs/results/context-switch.md lists what we tried).
 
-    python -m orion.hook.switching      the process with the other context, about 0.5 GiB of GPU memory; lines on its
-                                        standard input: "switch", "every MILLISECONDS", "rest"; each gets an answer
+    python -m orion.hook.switching      the process with the other context, about 0.5 GiB of GPU memory; it reads lines
+                                        from standard input: "switch", "every MILLISECONDS", "rest"; it answers each
 
-Only the standard library is imported, and no hook: the process is in no slot. It ends with its standard input. It makes
-no context on a GPU in an exclusive compute mode, where one context keeps all others away.
+The process imports only the standard library and preloads no hook, so it has no slot. It ends when its standard input
+ends. It makes no context on a GPU in an exclusive compute mode, because that context would exclude all other processes.
 """
 
 import contextlib
@@ -32,23 +33,23 @@ ANSWER_SECONDS = 10.0
 _OURS = ("LD_PRELOAD", "ORION_ROOT", "CUDA_MPS_PIPE_DIRECTORY")
 NO_MPS = "/nonexistent"
 _COMPUTE_MODE, _DEFAULT = 20, 0
-""" CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, and the mode in which any number of processes may have contexts. """
+""" CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, and the mode that lets any number of processes have contexts. """
 
 COMMAND = (sys.executable, "-m", "orion.hook.switching")
 NAME = "orion-switching"
-""" As the kernel has the process's name, of at most 15 characters. """
+""" The process's name in the kernel, at most 15 characters. """
 
 
 class SwitchingError(RuntimeError):
-    """No context of its own can be had on the GPU; one sentence."""
+    """The process cannot have a second context on the GPU; the text is one sentence."""
 
 
 def environment(gpu: str, base: Mapping[str, str]) -> dict[str, str]:
     """Return the process's environment.
 
     Args:
-        gpu: What CUDA_VISIBLE_DEVICES is to be; empty: as it is, and the first of them is meant.
-        base: What it is made of, less the hook and MPS.
+        gpu: The value for CUDA_VISIBLE_DEVICES. If empty, the variable stays, and the process uses the first GPU.
+        base: The environment to start from; the hook and MPS are removed from it.
     """
     own = {name: value for name, value in base.items() if name not in _OURS}
     own["CUDA_MPS_PIPE_DIRECTORY"] = NO_MPS
@@ -58,14 +59,17 @@ def environment(gpu: str, base: Mapping[str, str]) -> dict[str, str]:
 
 
 class Switcher:
-    """The process with the other context; a context manager that ends it. It waits: not for an event loop."""
+    """The process with the other context. A context manager that ends the process.
+
+    Its methods block, so do not call them in an event loop.
+    """
 
     def __init__(self, gpu: str, base: Mapping[str, str] | None = None) -> None:
-        """Prepare; entering the context starts the process.
+        """Prepare; entering the context manager starts the process.
 
         Args:
-            gpu: As of `environment`.
-            base: As of `environment`; None: this process's.
+            gpu: As in `environment`.
+            base: As in `environment`; None: this process's environment.
         """
         self._environment = environment(gpu, os.environ if base is None else base)
         self._process: subprocess.Popen[bytes] | None = None
@@ -86,26 +90,26 @@ class Switcher:
         self.end()
 
     def end(self) -> None:
-        """End the process; nothing if it has ended."""
+        """End the process; do nothing if it has ended."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.communicate()
 
     def alive(self) -> bool:
-        """Say whether the process is there."""
+        """Return whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def switch(self) -> None:
-        """Let the other context have the GPU for a moment; `SwitchingError` if the process has ended or hangs."""
+        """Give the GPU to the other context for a moment; `SwitchingError` if the process has ended or hangs."""
         self._tell("switch")
 
     def every(self, milliseconds: float) -> None:
-        """Do so again and again, until `rest`; errors as in `switch`."""
+        """Switch again and again until `rest`; errors as in `switch`."""
         self._tell(f"every {milliseconds:g}")
 
     def rest(self) -> None:
-        """Leave the GPU alone; errors as in `switch`."""
+        """Stop the switches; errors as in `switch`."""
         self._tell("rest")
 
     def _tell(self, line: str) -> None:
@@ -126,15 +130,15 @@ class Switcher:
             if not read:
                 break
             answer += read
-            if answer.endswith(b"\n"):  # all of it: what is left of one would be taken for the next one
+            if answer.endswith(b"\n"):  # read the whole answer: a rest of it would look like the next answer
                 return
         process.kill()
-        said = process.communicate()[1].decode(errors="replace").strip().splitlines() or ["it said nothing"]
-        raise SwitchingError(f"the process that switches contexts gave no answer: {said[-1]}")
+        output = process.communicate()[1].decode(errors="replace").strip().splitlines() or ["it printed nothing"]
+        raise SwitchingError(f"the process that switches contexts gave no answer: {output[-1]}")
 
 
 class _Context:
-    """A context of this process's, and one piece of work in it."""
+    """One context of this process, and one piece of work in it."""
 
     def __init__(self) -> None:
         self._driver = ctypes.CDLL("libcuda.so.1")
@@ -143,13 +147,15 @@ class _Context:
         self._call("cuDeviceGet", ctypes.byref(device), 0)
         self._call("cuDeviceGetAttribute", ctypes.byref(mode), _COMPUTE_MODE, device)
         if mode.value != _DEFAULT:
-            raise SystemExit("the GPU's compute mode is not Default: a context here would keep all others away")
+            raise SystemExit(
+                "the GPU's compute mode is not Default, so a context here would exclude all others; set it to Default"
+            )
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self._call("cuCtxSetCurrent", context)
         self._call("cuMemAlloc_v2", ctypes.byref(self._memory), ctypes.c_size_t(BYTES))
 
     def work(self) -> None:
-        """Use the GPU, and wait: who else had it gets it back afterwards."""
+        """Use the GPU and wait. The context that had the GPU before gets it back afterwards."""
         self._call("cuMemsetD8_v2", self._memory, ctypes.c_ubyte(0), ctypes.c_size_t(BYTES))
         self._call("cuCtxSynchronize")
 
@@ -159,12 +165,12 @@ class _Context:
 
 
 def main() -> int:
-    """Hold a context, and do what the lines on standard input say until there are no more."""
+    """Hold a context and execute the lines on standard input until it ends."""
     Path("/proc/self/comm").write_text(NAME)
     try:
         context = _Context()
     except OSError as error:
-        raise SystemExit(f"there is no CUDA driver: {error}") from error
+        raise SystemExit(f"cannot load the CUDA driver: {error}") from error
     pause: float | None = None
     print("ready", flush=True)
     while True:

@@ -1,7 +1,7 @@
-"""The C code of one interposed function, from its prototype and its declaration.
+"""Writes the C code of one interposed function from its prototype and its declaration.
 
-Every class is one function here. A wrapper fetches the driver's function first: that fills the hook's table of driver
-functions at the process's first call, so the core may use it.
+One function here writes one class. A wrapper first fetches the driver's function. At the first call of the process,
+this fills the hook's table of driver functions, so the core may use the table.
 """
 
 import re
@@ -28,24 +28,24 @@ def _only_call(declaration: Declaration) -> tuple[str, str]:
 def _stream(function: Function, declaration: Declaration) -> str:
     streams = own_streams.streams_of(function)
     if len(streams) > 1 and "stream" not in declaration.options:
-        raise DeclarationError(f"{declaration.place}: which of {', '.join(streams)} is the stream?")
+        raise DeclarationError(
+            f"{declaration.place}: {declaration.name} has the streams {', '.join(streams)}; add stream=NAME"
+        )
     handle = declaration.options.get("stream", streams[0] if streams else "NULL")
     return f"{{{handle}, {'true' if function.per_thread else 'false'}}}"
 
 
 def _identity(declaration: Declaration) -> str:
     kind, arguments = _only_call(declaration)
-    if kind == "kernel":
-        return f"orion_identity_kernel({arguments})"
-    if kind == "graph":
-        return f"orion_identity_graph({arguments})"
+    if kind in ("kernel", "graph"):
+        return "ORION_IDENTITY_UNREAD"
     if kind == "operation":
         return "orion_identity_bytes(ORION_WORK_STREAM_OPERATION, 0)"
     if kind in _COPIES:
         return f"orion_identity_bytes(ORION_WORK_{_COPIES[kind]}, {arguments})"
-    if kind.startswith("orion_"):  # a function of extent.h that knows the direction of the copy
+    if kind.startswith("orion_"):  # a function of extent.h that handles the direction of the copy
         return f"{kind}({arguments})"
-    raise DeclarationError(f"{declaration.place}: no identity is made by {kind}")
+    raise DeclarationError(f"{declaration.place}: {kind} makes no identity; use one of hook/declarations/README.md")
 
 
 def _real(function: Function) -> str:
@@ -53,25 +53,25 @@ def _real(function: Function) -> str:
 
 
 def _calling(function: Function, after: list[str]) -> list[str]:
-    """The driver's call, what follows it, and the return."""
+    """The driver's call, then the lines of `after`, then the return."""
     return [f"CUresult result = {_real(function)};", *after, "return result;"]
 
 
 def _launch(declaration: Declaration) -> str:
-    """What the core should know of a kernel launch beside its identity."""
+    """The launched work; code that reads the launch's identity computes it from this."""
     kind, arguments = _only_call(declaration)
     if kind == "graph":
         return f", .launch = {{.graph = {arguments}}}"
     if kind != "kernel":
         return ""
-    function, gx, gy, gz, bx, by, bz, shared = (each.strip() for each in arguments.split(","))
-    blocks = f"(uint64_t)({gx}) * ({gy}) * ({gz})"
-    threads = f"(uint32_t)({bx}) * ({by}) * ({bz})"
-    return f", .launch = {{.function = {function}, .blocks = {blocks}, .threads = {threads}, .shared_bytes = {shared}}}"
+    function, *shape = (each.strip() for each in arguments.split(","))
+    names = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared_bytes")
+    members = ", ".join(f".{name} = {value}" for name, value in zip(names, shape, strict=True))
+    return f", .launch = {{.function = {function}, {members}}}"
 
 
 def _elsewhere(function: Function, declaration: Declaration) -> list[str]:
-    """Lets the core choose another stream for a kernel or a graph, where the call names its stream once."""
+    """Let the core choose another stream for a kernel or a graph, if the call names its stream once."""
     kind, _ = _only_call(declaration)
     if "stays" in declaration.words:
         return []
@@ -122,7 +122,7 @@ def _submit(function: Function, declaration: Declaration) -> list[str]:
         return [*before, "orion_work_begin(&work);", *_calling(function, ["orion_work_end(&work, result);"])]
     kind, event = _only_call(declaration)
     if kind != "record":
-        raise DeclarationError(f"{declaration.place}: {kind} is nothing that submitted work does")
+        raise DeclarationError(f"{declaration.place}: submitted work cannot {kind}; use record(event)")
     return [
         *before,
         f"struct orion_recording recording = {{.event = {event}, .stream = {stream}}};",
@@ -171,9 +171,11 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
     if kind == "frees":
         return [*before, *_calling(function, [*after, f"orion_memory_released({arguments}, result);"])]
     if kind != "allocates":
-        raise DeclarationError(f"{declaration.place}: memory is allocated, freed or informed about, not {kind}")
+        raise DeclarationError(f"{declaration.place}: {kind} is no detail of memory; use allocates, frees or informs")
     key = declaration.options["key"]
+    device = declaration.options.get("device")
     return [
+        *([f"orion_context_creating({device});"] if device else []),
         f"const uint64_t reserved = {arguments};",
         "if (!orion_memory_reserve(reserved)) return CUDA_ERROR_OUT_OF_MEMORY;",
         *before,
@@ -211,13 +213,15 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
         "ends_graph": ([f"orion_graph_ending({handle});"], []),
     }
     if kind not in around:
-        raise DeclarationError(f"{declaration.place}: no lifetime has {kind}")
+        raise DeclarationError(
+            f"{declaration.place}: {kind} is no detail of a lifetime; see hook/declarations/README.md"
+        )
     before, after = around[kind]
     return [*before, *_calling(function, after)]
 
 
 def _null_pointers(function: Function, declaration: Declaration) -> list[str]:
-    """Pass a call on as it is where the wrapper would follow a null pointer before the driver has seen it."""
+    """Pass the call to the driver unchanged if a pointer that the wrapper would dereference is null."""
     options = [declaration.options.get(option, "") for option in ("stream", "proves")]
     details = [*declaration.calls.values(), *options]
     followed = {name for detail in details for name in re.findall(r"(\w+)->", detail)}
@@ -243,7 +247,7 @@ _BODIES = {
 
 
 def wrapper(function: Function, declaration: Declaration) -> str:
-    """Return the definition of the function that is called in the driver's place.
+    """Return the definition of the function that interposes the driver's function.
 
     Raises:
         DeclarationError: the line does not fit the function.

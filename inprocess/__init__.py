@@ -1,4 +1,4 @@
-"""Clients as threads of one process: several models share a GPU inside one program, one of them with priority.
+"""Threads of one process as clients: several models share a GPU inside one program, one of them with priority.
 
     import orion.inprocess
 
@@ -6,16 +6,16 @@
 
         def serve():
             with scheduler.client(1):
-                ...  # CUDA as ever: torch, or anything else that uses the driver
+                ...  # unchanged CUDA code: torch, or anything else that uses the driver
 
-Each client has a stream of its own, which stands for the default stream in its threads; launches of a best-effort
-client wait in their own thread while a high-priority one has work, and nothing waits for anything else. The hook has to
-be preloaded (`orion launch`, or ``LD_PRELOAD``); docs/threads.md has the rest.
+Each client has its own stream, which replaces the default stream in the client's threads. A launch of a best-effort
+client waits in its own thread while a high-priority client has work. No other thread waits. The hook must be preloaded
+(`orion launch`, or ``LD_PRELOAD``). See docs/threads.md.
 
-    scheduler       Scheduler, its clients, what they did
+    scheduler       Scheduler, its clients, their figures
     entry_points    the hook's C functions (hook/include/orion/inprocess.h) through ctypes
 
-The standard library is all that is imported; torch is used where the program has imported it.
+The package imports only the standard library. It uses torch if the program has imported torch.
 """
 
 from orion.inprocess.entry_points import SchedulerError

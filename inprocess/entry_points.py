@@ -1,20 +1,22 @@
-"""The hook's C functions, as `hook/include/orion/inprocess.h` declares them, through ctypes.
+"""The hook's C functions for threads, as `hook/include/orion/inprocess.h` declares them, through ctypes.
 
-They are looked up among the symbols of the process: the hook has to be there before CUDA is, so loading it from here
-would come too late.
+This module looks the functions up among the symbols of the process. It does not load the hook, because the hook must be
+loaded before CUDA.
 """
 
 import ctypes
 import functools
 
+from orion.hook.policy_table import TABLE
+
 HP = 1
 BE = 2
-POLICIES = {"none": 0, "gate": 1, "orion": 2, "streams": 16, "reef": 17, "ticktock": 18, "orion-2024": 19}
-"""By name; enum orion_policy_kind."""
+POLICIES = {policy.name: policy.number for policy in TABLE.policies}
+"""The policies by name, as in enum orion_policy_kind."""
 
 
 class SchedulerError(RuntimeError):
-    """What was asked of the scheduler cannot be done; the text is a sentence."""
+    """The scheduler cannot do what the caller asked for; the text is one sentence."""
 
 
 class FiguresOfClient(ctypes.Structure):
@@ -47,7 +49,7 @@ def _process() -> ctypes.CDLL:
     symbols = ctypes.CDLL(None)
     if not hasattr(symbols, "orion_start_scheduler"):
         raise SchedulerError(
-            "the hook is not loaded in this process, and it has to be before CUDA is: start the program with "
+            "the hook is not loaded in this process, and it must be loaded before CUDA: start the program with "
             'LD_PRELOAD="$(python -c "import orion.hook; print(orion.hook.library())")", or use `orion launch`'
         )
     symbols.orion_set_policy.argtypes = (ctypes.c_int, ctypes.c_uint32)
@@ -68,7 +70,7 @@ def _checked(result: int) -> None:
 
 
 def start(clients: int) -> None:
-    """Start the scheduler; like all functions here, an error is a SchedulerError."""
+    """Start the scheduler. All functions here raise a SchedulerError on an error."""
     _checked(_process().orion_start_scheduler(clients))
 
 
@@ -83,7 +85,7 @@ def set_role(client: int, role: int) -> None:
 
 
 def set_policy(policy: int, max_slowdown_milli: int) -> None:
-    """Change what a be client's launch waits for."""
+    """Change what a be client's launches wait for."""
     _checked(_process().orion_set_policy(policy, max_slowdown_milli))
 
 

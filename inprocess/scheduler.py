@@ -1,4 +1,4 @@
-"""The scheduler as Python sees it: clients by number, threads bound by `with`, torch's stream bound along."""
+"""The scheduler in Python: clients by number, `with` binds a thread, and torch's current stream follows."""
 
 import contextlib
 import operator
@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from orion.hook.policy_table import TABLE
 from orion.inprocess import entry_points
 
 _ROLES = {"hp": entry_points.HP, "be": entry_points.BE}
 _NS = 1e-9
 _UNBOUND = -1
+_BUDGET = next(row for row in TABLE.rows if row.name == "max_slowdown")
 
 
 class _Bound(threading.local):
@@ -32,16 +34,16 @@ class Figures:
     Attributes:
         role: "hp" or "be".
         launches: calls that put work on the GPU.
-        gated_launches: be: those that waited for hp.
-        gated_seconds: be: how long they did.
-        window_waits: be: launches that waited for the client's own earlier work.
-        window_wait_seconds: be: how long they did.
-        overlapped_launches: be: those let through beside a busy hp.
-        overlapped_seconds: be: the GPU time that they were expected to take.
+        gated_launches: be: launches that waited for hp.
+        gated_seconds: be: how long these launches waited.
+        window_waits: be: launches that waited for earlier work of the same client.
+        window_wait_seconds: be: how long these launches waited.
+        overlapped_launches: be: launches that the policy allowed while hp was busy.
+        overlapped_seconds: be: the expected GPU time of these launches.
         busy_seconds: hp: time with work on the GPU.
-        busy_periods: hp: how many times that began and ended.
+        busy_periods: hp: number of completed busy periods.
         gpu_seconds: be: expected GPU time of the work that has completed.
-        in_flight_seconds: be: expected GPU time of the work that has not.
+        in_flight_seconds: be: expected GPU time of the work in flight.
     """
 
     role: str
@@ -74,27 +76,30 @@ class Client:
     def stream(self) -> int:
         """The client's own stream in the calling thread's current CUDA context, a CUstream as a number.
 
-        For ``torch.cuda.ExternalStream(client.stream)``, and for whatever else takes a handle.
+        Pass it to ``torch.cuda.ExternalStream(client.stream)``, or to any other function that takes a CUstream.
 
         Raises:
-            SchedulerError: the thread has no context, or one on another GPU than the scheduler's; or that has stopped.
+            SchedulerError: the thread has no context, the context is on another GPU than the scheduler's, or the
+                scheduler has stopped.
         """
         _make_torch_current()
         return entry_points.stream(self.index)
 
 
 class Scheduler:
-    """Schedules the threads of this process as clients of one GPU; a context manager, one at a time in a process.
+    """Schedules the threads of this process as clients of one GPU.
+
+    It is a context manager. A process can run one scheduler at a time.
 
     Args:
-        clients: the role of each client, "hp" or "be"; or their number, and the last one is hp.
-        policy: what a be client's launch waits for: "gate" (hp idle), "orion" (the same, but a budget may let it run
-            beside hp), "none", or one of the literature's: "streams", "reef", "ticktock", "orion-2024".
+        clients: the role of each client, "hp" or "be"; or the number of clients, of which the last is hp.
+        policy: what a be client's launch waits for: "gate" (hp idle), "orion" (hp idle, but a budget may let the launch
+            run beside hp), or "none".
         max_slowdown: the budget of "orion": how much longer hp's work may take than without overlap; 1: no overlap.
 
     Raises:
-        SchedulerError: the hook is not preloaded, a scheduler runs already, or this process is a node agent's client.
-        ValueError: a role, policy or budget that cannot be.
+        SchedulerError: the hook is not preloaded, a scheduler already runs, or this process is a node agent's client.
+        ValueError: a role, policy or budget is invalid.
     """
 
     def __init__(
@@ -115,10 +120,11 @@ class Scheduler:
 
     @contextlib.contextmanager
     def client(self, index: int) -> Iterator[Client]:
-        """Bind the calling thread to a client for the length of a `with`; it may be bound inside another one.
+        """Bind the calling thread to a client for the length of a `with`. Bindings may be nested.
 
-        Its default stream is then the client's own, also torch's current stream. What other threads put on the default
-        stream before is done first, and what they put there afterwards comes behind the client's work.
+        The thread's default stream, and torch's current stream, are then the client's own stream. Work that other
+        threads put on the default stream earlier completes first. Work that they put there later runs after the
+        client's work.
 
         Args:
             index: the client's number, from 0.
@@ -139,14 +145,14 @@ class Scheduler:
                 yield bound
         finally:
             _bound.client = before
-            # Nothing of the outer one is left to bind to once the scheduler has stopped.
+            # Once the scheduler has stopped, the outer client no longer exists, so nothing is bound.
             entry_points.bind(before if self._runs else _UNBOUND)
 
     def set_policy(self, *, policy: str | None = None, max_slowdown: float | None = None) -> None:
-        """Change the policy, from the next launch on; what is left out stays.
+        """Change the policy, from the next launch on. An argument that is left out keeps its value.
 
         Raises:
-            ValueError: a policy or budget that cannot be.
+            ValueError: a policy or budget is invalid.
         """
         wanted = self.policy if policy is None else policy
         budget = self.max_slowdown if max_slowdown is None else max_slowdown
@@ -154,11 +160,11 @@ class Scheduler:
         self.policy, self.max_slowdown = wanted, budget
 
     def snapshot(self) -> list[Figures]:
-        """Return what each client has done so far, by number."""
+        """Return the figures of each client so far, by number."""
         return [_figures_of(index, role) for index, role in enumerate(self._roles)]
 
     def stop(self) -> None:
-        """Wait for all clients' work and unbind their threads; nothing if it has stopped."""
+        """Wait for all clients' work and unbind their threads; do nothing if the scheduler has stopped."""
         if self._runs:
             self._runs = False
             entry_points.stop()
@@ -186,10 +192,10 @@ def _roles_of(clients: int | Sequence[str]) -> list[str]:
 
 def _checked_policy(policy: str, max_slowdown: float) -> tuple[int, int]:
     if policy not in entry_points.POLICIES:
-        raise ValueError(f"there is no policy {policy!r}; there are {', '.join(entry_points.POLICIES)}")
-    if not 1 <= max_slowdown <= 100:
-        raise ValueError(f"max_slowdown must be 1 to 100, not {max_slowdown}")
-    return entry_points.POLICIES[policy], round(max_slowdown * 1000)
+        raise ValueError(f"there is no policy {policy!r}; choose one of {', '.join(entry_points.POLICIES)}")
+    if not _BUDGET.least <= max_slowdown <= _BUDGET.most:
+        raise ValueError(f"max_slowdown must be {_BUDGET.least:g} to {_BUDGET.most:g}, not {max_slowdown}")
+    return entry_points.POLICIES[policy], _BUDGET.to_page(max_slowdown)
 
 
 def _figures_of(index: int, role: str) -> Figures:
@@ -218,14 +224,14 @@ def _torch() -> Any:
 
 
 def _make_torch_current() -> None:
-    """Make torch's context the thread's current one: CUDA's runtime does so at a thread's first call that needs it."""
+    """Make torch's context the thread's current one, as CUDA's runtime does at the first call that needs a context."""
     torch = _torch()
     if torch is not None:
         torch.cuda.current_stream().query()
 
 
 def _torch_stream(client: Client) -> Any:
-    """Return the context in which torch works on the client's stream: its allocator has to know it."""
+    """Return torch's context manager for the client's stream, so that torch's allocator knows the stream."""
     torch = _torch()
     if torch is None:
         return contextlib.nullcontext()

@@ -1,4 +1,4 @@
-"""The agent: its boards, and what administrators and the cluster can ask of them."""
+"""The agent: its GPUs, and what administrators and the cluster can ask of them."""
 
 import asyncio
 import logging
@@ -6,23 +6,26 @@ import logging
 from prometheus_client import CollectorRegistry
 
 from orion.hook import layout
-from orion.node_agent import descriptors, knowledge, pages
-from orion.node_agent.boards import Board
+from orion.node_agent.advertising.advertising import Advertising
+from orion.node_agent.clients.joining import Counters
+from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.errors import Conflict, NotFound
 from orion.node_agent.gpus.interface import Gpu, GpuSource, GpusUnavailable
 from orion.node_agent.gpus.keeper import HealthKeeper
 from orion.node_agent.gpus.usage import MemoryUsage
-from orion.node_agent.holders import Holders, NoHolders
-from orion.node_agent.joining import Counters
-from orion.node_agent.looking import Looking
 from orion.node_agent.mps.modes import Modes
-from orion.node_agent.offering import Offering
-from orion.node_agent.owners import Owner, Owners
-from orion.node_agent.root import Root
-from orion.node_agent.served import ServedGpu
+from orion.node_agent.pages import descriptors, policy_words
+from orion.node_agent.pages.policy_words import Policy
+from orion.node_agent.processes.liveness import Owner
 from orion.node_agent.settings import AgentSettings
-from orion.node_agent.slots import WEIGHT_MILLI, Slot
-from orion.node_agent.state import RememberedGpu, StateFile
+from orion.node_agent.sharing.looking import Looking
+from orion.node_agent.sharing.served import ServedGpu
+from orion.node_agent.slots import knowledge
+from orion.node_agent.slots.holders import Holders, NoHolders
+from orion.node_agent.slots.owners import Owners
+from orion.node_agent.slots.slot import WEIGHT_MILLI, Slot
+from orion.node_agent.state.root import Root
+from orion.node_agent.state.state_file import RememberedGpu, StateFile
 
 _log = logging.getLogger(__name__)
 
@@ -53,9 +56,9 @@ class Agent:
         self.counters = Counters()
         self.gpus: dict[str, ServedGpu] = {}
         self.holders: Holders = NoHolders()
-        self.offering = Offering(self)
+        self.advertising = Advertising(self)
         self.modes = Modes(self)
-        self.looking = Looking(self)
+        self.looking = Looking(self.gpus, self.save_all)
         self._loop = asyncio.get_running_loop()
         self._state = StateFile(root.state)
         self._owners = Owners(self._owner_ended)
@@ -69,7 +72,7 @@ class Agent:
             OSError: a socket cannot be opened.
         """
         limit, remembered, found = descriptors.raise_limit(), self._state.read(), self._found()
-        slots = max([1, *(len(self.offering.slots.wanted(gpu)) for gpu in found)])
+        slots = max([1, *(len(self.advertising.slots.wanted(gpu)) for gpu in found)])
         self._pending_max = max(16, min(256, limit // (4 * slots * max(1, len(found)))))
         for gpu in found:
             self._serve(gpu, remembered.pop(gpu.uuid, None))
@@ -104,14 +107,14 @@ class Agent:
         Slots that cannot be opened now are tried again.
         """
         if gpu.uuid in self.gpus:
-            self.gpus[gpu.uuid].board.gpu = gpu
+            self.gpus[gpu.uuid].shared_gpu.gpu = gpu
         else:
             try:
                 self._serve(gpu, None)
             except OSError as error:
                 _log.error("gpu: %s: not all of its slots can be opened: %s", gpu.uuid, error)
             self.save_all()
-        self.offering.changed()
+        self.advertising.changed()
 
     def gpu(self, uuid: str) -> ServedGpu:
         """Return a GPU.
@@ -140,16 +143,16 @@ class Agent:
             Conflict: the slot is there with another role, or there are too many.
             Invalid: a name that cannot be a slot's.
         """
-        board = self.gpu(uuid).board
+        shared_gpu = self.gpu(uuid).shared_gpu
         owner = Owner.of(owner_process_id) if owner_process_id else None
         if owner_process_id and owner is None:
             raise NotFound(f"there is no process {owner_process_id} to own the slot")
-        name = name or board.free_name(role)
-        slot = board.slots.get(name)
+        name = name or shared_gpu.free_name(role)
+        slot = shared_gpu.slots.get(name)
         if slot is not None and slot.role is not role:
             raise Conflict(f"slot {name} of GPU {uuid} is {slot.role.name.lower()}, not {role.name.lower()}")
         if slot is None:
-            if len(board.slots) >= _SLOTS_MAX:
+            if len(shared_gpu.slots) >= _SLOTS_MAX:
                 raise Conflict(f"GPU {uuid} has {_SLOTS_MAX} slots already")
             slot = self._open(self.gpu(uuid), name, role, permanent=False)
         slot.set(memory_limit_bytes=memory_limit_bytes, weight_milli=weight_milli)
@@ -165,7 +168,7 @@ class Agent:
             OSError: its socket cannot be opened.
         """
         gpu = self.gpu(uuid)
-        if name not in gpu.board.slots and len(gpu.board.slots) < _SLOTS_MAX:
+        if name not in gpu.shared_gpu.slots and len(gpu.shared_gpu.slots) < _SLOTS_MAX:
             self._open(gpu, name, role, permanent=True)
             self.save(gpu)
 
@@ -176,10 +179,10 @@ class Agent:
             NotFound: no such GPU or slot.
         """
         gpu = self.gpu(uuid)
-        slot = gpu.board.slot(name)
+        slot = gpu.shared_gpu.slot(name)
         self._owners.set(slot, None)
         gpu.joining.close(slot)
-        del gpu.board.slots[name]
+        del gpu.shared_gpu.slots[name]
         slot.remove()
         self.save(gpu)
         _log.info("slot: %s %s closed", uuid, name)
@@ -191,7 +194,7 @@ class Agent:
             NotFound: no such GPU or slot.
         """
         gpu = self.gpu(uuid)
-        slot = gpu.board.slot(name)
+        slot = gpu.shared_gpu.slot(name)
         gpu.joining.forget_all(slot)
         slot.set(memory_limit_bytes=0, weight_milli=WEIGHT_MILLI)
         self.save(gpu)
@@ -206,12 +209,12 @@ class Agent:
         Raises:
             NotFound: no such GPU or slot.
         """
-        slot = self.gpu(uuid).board.slot(name)
+        slot = self.gpu(uuid).shared_gpu.slot(name)
         if slot.set(memory_limit_bytes=memory_limit_bytes, weight_milli=weight_milli):
             self.save(self.gpu(uuid))
         return slot
 
-    def set_policy(self, uuid: str, policy: pages.Policy) -> ServedGpu:
+    def set_policy(self, uuid: str, policy: Policy) -> ServedGpu:
         """Change how a GPU is shared.
 
         Raises:
@@ -230,14 +233,10 @@ class Agent:
                 gpu.unsaved = True
 
     def _serve(self, gpu: Gpu, before: RememberedGpu | None) -> None:
-        default = before.default_policy or before.policy if before else None
-        board = Board(
-            gpu,
-            pages.Policy(**before.policy.model_dump()) if before else self.settings.policy.as_page(),
-            before.next_generation if before else 1,
-            pages.Policy(**default.model_dump()) if default else None,
-        )
-        served = ServedGpu(board, self.counters, self._pending_max, self.save, self._changed)
+        fresh = self.settings.policy.over(policy_words.DEFAULT)
+        policy, default = before.policies() if before else (fresh, fresh)
+        shared_gpu = SharedGpu(gpu, policy, before.next_generation if before else 1, default)
+        served = ServedGpu(shared_gpu, self.counters, self._pending_max, self.save, self._changed)
         self.gpus[gpu.uuid] = served
         knowledge.sweep(self.root.knowledge(gpu.uuid), _SLOTS_MAX)
         for each in before.slots if before else []:
@@ -246,25 +245,25 @@ class Agent:
             slot.holder_text = each.holder
             if each.owner is not None:
                 self._owners.set(slot, Owner(*each.owner))
-        for name, role in self.offering.slots.wanted(gpu).items():
-            if name not in board.slots:
+        for name, role in self.advertising.slots.wanted(gpu).items():
+            if name not in shared_gpu.slots:
                 self._open(served, name, role, permanent=True)
-        board.await_return(before.clients if before else [])
+        shared_gpu.await_return(before.clients if before else [])
         served.activity.share_out()
         _log.info(
             "gpu: %s (%s) has %d slots; %d clients may return",
-            gpu.uuid, gpu.model, len(board.slots), len(board.awaited),
+            gpu.uuid, gpu.model, len(shared_gpu.slots), len(shared_gpu.awaited),
         )  # fmt: skip
 
     def _open(self, gpu: ServedGpu, name: str, role: layout.Role, permanent: bool) -> Slot:
-        uuid = gpu.board.gpu.uuid
+        uuid = gpu.shared_gpu.gpu.uuid
         slot = Slot(uuid, name, role, self.root.slot(uuid, name), self.root.knowledge(uuid) / name, permanent)
         try:
             gpu.joining.open(slot)
         except OSError:
             slot.close()  # its directory stays: a container may have it mounted
             raise
-        gpu.board.slots[name] = slot
+        gpu.shared_gpu.slots[name] = slot
         gpu.activity.share_out()
         return slot
 
@@ -286,7 +285,7 @@ class Agent:
         self.save_all()
 
     def _changed(self, gpu: ServedGpu) -> None:
-        """Somebody came or left: share out anew, once for all who do so now, and look closely for a while."""
+        """Somebody came or left: share out again, once for all who do so now, and look closely for a while."""
         gpu.unsaved = True
         self.looking.wake()
         if not self._share_soon:

@@ -7,19 +7,18 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 
-from orion.node_agent import undumpable
+from orion.node_agent.advertising.advertising import HealthJudge
 from orion.node_agent.agent import Agent
-from orion.node_agent.errors import Invalid
-from orion.node_agent.exposition import MetricsServer
 from orion.node_agent.gpus import factory
 from orion.node_agent.gpus.hysteresis import Patience
 from orion.node_agent.gpus.keeper import HealthKeeper
-from orion.node_agent.metrics import HealthMetrics
-from orion.node_agent.offering import HealthJudge
-from orion.node_agent.probes import Probes
-from orion.node_agent.root import Root
-from orion.node_agent.service import AdministratorsServer
+from orion.node_agent.metrics.exposition import MetricsText
+from orion.node_agent.metrics.families import HealthMetrics
+from orion.node_agent.metrics.probes import Probes
+from orion.node_agent.processes import undumpable
+from orion.node_agent.service.server import AdministratorsServer
 from orion.node_agent.settings import AgentSettings
+from orion.node_agent.state.root import Root
 
 _log = logging.getLogger(__name__)
 
@@ -72,41 +71,55 @@ async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
         if in_cluster is not None:
             await stack.enter_async_context(in_cluster(agent))
         if settings.serves_plugin:
-            stack.callback(asyncio.create_task(agent.offering.run()).cancel)  # now: it closes slots that nobody holds
+            stack.callback(
+                asyncio.create_task(agent.advertising.run()).cancel
+            )  # now: it closes slots that nobody holds
         administrators = AdministratorsServer(agent)
         await administrators.start()
         stack.push_async_callback(administrators.stop)
         if settings.metrics_address:
-            metrics = MetricsServer(agent, Probes(agent, administrators), settings.metrics_address)
-            await metrics.start()
-            stack.push_async_callback(metrics.stop)
+            await _expose(agent, Probes(agent, administrators), stack)
         agent.limit_returning()
         _log.info("agent: serves %s with %d GPUs (%s)", root.path, len(agent.gpus), agent.source.name)
         yield agent
 
 
+async def _expose(agent: Agent, probes: Probes, stack: contextlib.AsyncExitStack) -> None:
+    """Serve metrics and probes.
+
+    Raises:
+        OSError: the address cannot be had.
+    """
+    from orion.exposition.answers import Answers  # here: aiohttp takes half a second, and is not needed without
+    from orion.exposition.server import ExpositionServer
+
+    text = MetricsText(agent)
+    stack.callback(text.close)
+    server = ExpositionServer(Answers(text.get, probes.unready, probes.unhealthy), agent.settings.metrics_address)
+    await server.start()
+    stack.push_async_callback(server.stop)
+
+
 def _in_cluster() -> Callable[[Agent], contextlib.AbstractAsyncContextManager[object]]:
     """Return what makes an agent that of its node; loaded here, as outside a cluster nothing of it is needed."""
-    try:
-        from orion.node_agent.cluster.running import in_cluster
-    except ImportError as error:
-        raise Invalid(f"the agent of a cluster's node needs `pip install 'orion-gpu[cluster]'`: {error}") from None
+    from orion.node_agent.cluster.running import in_cluster
+
     return in_cluster
 
 
 async def _look_after_gpus(agent: Agent, stack: contextlib.AsyncExitStack) -> None:
     """Begin to follow the GPUs' health; returns when it is known, so that nothing is offered that is not well."""
-    offering = agent.offering
-    gpus = [served.board.gpu for served in agent.gpus.values()]
+    advertising = agent.advertising
+    gpus = [served.shared_gpu.gpu for served in agent.gpus.values()]
     patience = Patience(hold_s=agent.settings.recovery_seconds)
-    keeper = HealthKeeper(agent.source, gpus, offering.changed, agent.add_gpu, patience)
+    keeper = HealthKeeper(agent.source, gpus, advertising.changed, agent.add_gpu, patience)
     agent.health = keeper
     agent.registry.register(HealthMetrics(keeper))
     first = asyncio.create_task(keeper.look())
     await asyncio.wait([first], timeout=_FIRST_LOOK_SECONDS)
     stack.callback(first.cancel)
     stack.callback(asyncio.create_task(keeper.run()).cancel)
-    offering.slots.mig_enabled = keeper.mig
-    offering.add_judge(HealthJudge(keeper))
-    offering.add_judge(agent.modes)
+    advertising.slots.mig_enabled = keeper.mig
+    advertising.add_judge(HealthJudge(keeper))
+    advertising.add_judge(agent.modes)
     stack.callback(asyncio.create_task(agent.modes.run()).cancel)

@@ -1,20 +1,24 @@
-"""The boards at one moment, as plain values: what the API and the metrics show.
+"""The GPUs at one moment, as plain values: what the API and the metrics show.
 
 Taken on the event loop, so that nobody comes or leaves meanwhile; rendered wherever. Numbers are as the clients wrote
 them, so they may be any unsigned number; texts are printable and short.
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from orion.hook import layout
-from orion.node_agent import pages
-from orion.node_agent.agent import Agent
-from orion.node_agent.clients import Client
-from orion.node_agent.conditions import Condition
+from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.joining import Counters
 from orion.node_agent.gpus.interface import Gpu
-from orion.node_agent.served import ServedGpu
-from orion.node_agent.slots import Slot
+from orion.node_agent.gpus.usage import MemoryUsage
+from orion.node_agent.pages import pages
+from orion.node_agent.pages.policy_words import Policy
+from orion.node_agent.sharing.conditions import Condition
+from orion.node_agent.sharing.served import ServedGpu
+from orion.node_agent.slots.slot import Slot
 
 _RUNNING_NS = 200_000_000
 
@@ -31,6 +35,10 @@ class ClientView:
     conditions: tuple[Condition, ...]
     joined_seconds_ago: float
     busy_ns: int
+    gated_ns: int
+    """ An open wait included. """
+    counted_ns: int
+    """ When the launches were counted. """
     record: pages.Record
 
 
@@ -53,7 +61,7 @@ class GpuView:
     """A GPU and its slots."""
 
     gpu: Gpu
-    policy: pages.Policy
+    policy: Policy
     hp_busy_ratio: float
     memory_used_bytes: int
     slots: tuple[SlotView, ...]
@@ -68,30 +76,49 @@ class AgentView:
     joins: dict[str, int]
     refusals: dict[str, int]
     adopted: int
+    taken_ns: int
+    """ By CLOCK_MONOTONIC. """
 
 
-async def take(agent: Agent) -> AgentView:
+class Seen(Protocol):
+    """What a snapshot is taken of."""
+
+    @property
+    def gpus(self) -> Mapping[str, ServedGpu]:
+        """Those that are served."""
+
+    @property
+    def usage(self) -> MemoryUsage:
+        """How much of their memory is in use."""
+
+    @property
+    def counters(self) -> Counters:
+        """What was seen of joining."""
+
+
+async def take(agent: Seen) -> AgentView:
     """Return everything as it is now."""
-    await agent.usage.refresh([served.board.gpu for served in agent.gpus.values()])
+    await agent.usage.refresh([served.shared_gpu.gpu for served in agent.gpus.values()])
     counters = agent.counters
     return AgentView(
-        gpus=tuple(of_gpu(served, agent.usage.known(served.board.gpu)) for served in agent.gpus.values()),
+        gpus=tuple(of_gpu(served, agent.usage.known(served.shared_gpu.gpu)) for served in agent.gpus.values()),
         joins=dict(counters.joins),
         refusals=dict(counters.refusals),
         adopted=counters.adopted,
+        taken_ns=time.monotonic_ns(),
     )
 
 
 def of_gpu(served: ServedGpu, memory_used_bytes: int) -> GpuView:
     """Return one GPU as it is now."""
-    board = served.board
+    shared_gpu = served.shared_gpu
     served.conditions.look()
     return GpuView(
-        gpu=board.gpu,
-        policy=board.policy,
-        hp_busy_ratio=board.hp_busy_ratio,
+        gpu=shared_gpu.gpu,
+        policy=shared_gpu.policy,
+        hp_busy_ratio=shared_gpu.hp_busy_ratio,
         memory_used_bytes=memory_used_bytes,
-        slots=tuple(of_slot(served, slot) for slot in board.slots.values()),
+        slots=tuple(of_slot(served, slot) for slot in shared_gpu.slots.values()),
         conditions=served.conditions.gpu,
     )
 
@@ -99,7 +126,7 @@ def of_gpu(served: ServedGpu, memory_used_bytes: int) -> GpuView:
 def of_slot(served: ServedGpu, slot: Slot) -> SlotView:
     """Return one slot as it is now."""
     now = time.monotonic_ns()
-    clients = [client for client in served.board.of_slot(slot) if client.ready]
+    clients = [client for client in served.shared_gpu.of_slot(slot) if client.ready]
     return SlotView(
         gpu=slot.gpu,
         name=slot.name,
@@ -113,17 +140,21 @@ def of_slot(served: ServedGpu, slot: Slot) -> SlotView:
 
 
 def _of_client(served: ServedGpu, client: Client, now: int) -> ClientView:
-    stopped = client in served.board.stopped
+    stopped = client in served.shared_gpu.stopped
+    counted_ns = client.record.counted_ns
     record = client.record.read()
+    since = record.waiting_since_ns
     return ClientView(
-        place=client.seat[0],
-        generation=client.seat[1],
+        place=client.key[0],
+        generation=client.key[1],
         process_id=client.process_id,
         command=client.command,
         state="stopped" if stopped else _state(client, record, now),
-        conditions=served.conditions.client(client.seat),
+        conditions=served.conditions.client(client.key),
         joined_seconds_ago=(now - client.joined_ns) / 1e9,
         busy_ns=client.record.busy_ns(now),
+        gated_ns=record.gated_ns + (now - since if 0 < since < now else 0),
+        counted_ns=counted_ns,
         record=record,
     )
 

@@ -1,4 +1,4 @@
-"""What tests of several rooms share: the compiled test programs and a short folder for sockets.
+"""What tests of several packages share: the compiled test programs and a short folder for sockets.
 
 Marks do not skip silently: a test marked gpu or cluster is left out of a plain run, and `make test` names the tiers
 that did not run in its last line.

@@ -1,35 +1,51 @@
-"""Waiting in tests: for a condition, with a deadline, and never for time."""
+"""Waiting in tests: for a condition, with a deadline, and never for a time."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 Value = TypeVar("Value")
 
 DEADLINE = 60.0
-""" Seconds after which a failure is one: ten times and more what anything takes on two busy cores. """
-_FIRST_PAUSE, PAUSE = 0.001, 0.01
-""" Seconds between two looks, at first and at most: what is quick is seen at once. """
+""" Seconds after which a test fails: at least ten times what anything takes on two busy cores. """
+_FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
+_SHARE = 0.05
+""" A pause is this part of the time waited so far: quick events are seen at once, slow ones cost few looks. """
 
 
-def eventually(
-    condition: Callable[[], Value], what: str = "", seconds: float = DEADLINE, pause: float = PAUSE
-) -> Value:
+def eventually(condition: Callable[[], Value], what: str = "", seconds: float = DEADLINE) -> Value:
     """Return the first value of `condition` that is true.
 
     Args:
-        condition: is asked again and again.
-        what: is waited for, in words; None are needed where the last value says it.
+        condition: is called again and again.
+        what: says what the test waits for, or what helps to see why it did not come, such as a log.
         seconds: to wait at most.
-        pause: seconds between two looks, after the first few.
 
     Raises:
         AssertionError: no value was true.
     """
-    end, now = time.monotonic() + seconds, _FIRST_PAUSE
+    pauses = _pauses(seconds)
     while not (value := condition()):
-        if time.monotonic() > end:
-            raise AssertionError(f"never: {what}" if what else f"not within {seconds:.0f} s; last: {value!r}")
-        time.sleep(now)
-        now = min(now * 1.5, pause)
+        time.sleep(_next(pauses, what, value, seconds))
     return value
+
+
+async def eventually_async(condition: Callable[[], Value], what: str = "", seconds: float = DEADLINE) -> Value:
+    """Do the same in an event loop, whose other tasks go on."""
+    pauses = _pauses(seconds)
+    while not (value := condition()):
+        await asyncio.sleep(_next(pauses, what, value, seconds))
+    return value
+
+
+def _pauses(seconds: float) -> Iterator[float]:
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) <= seconds:
+        yield min(max(waited * _SHARE, _FIRST_PAUSE), _LAST_PAUSE)
+
+
+def _next(pauses: Iterator[float], what: str, value: object, seconds: float) -> float:
+    for pause in pauses:
+        return pause
+    raise AssertionError(f"not within {seconds:.0f} s: {what or f'the last value is {value!r}'}")

@@ -26,8 +26,8 @@ def main() -> int:
         print(finding, file=sys.stderr)
     if not found:
         link_count = sum(len(page.links) for page in all_pages)
-        told = f"{link_count} links, {command_count} commands, {manifest_count} YAML documents"
-        print(f"docs: {len(all_pages)} pages, {told}")
+        reported = f"{link_count} links, {command_count} commands, {manifest_count} YAML documents"
+        print(f"docs: {len(all_pages)} pages, {reported}")
     return 1 if found else 0
 
 

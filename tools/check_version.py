@@ -13,8 +13,8 @@ def main() -> int:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     heading = re.search(r"^## \[?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     if heading is None or heading[1] != version:
-        told = heading[1] if heading else "no version"
-        print(f"CHANGELOG.md begins with {told}, pyproject.toml says {version}", file=sys.stderr)
+        reported = heading[1] if heading else "no version"
+        print(f"CHANGELOG.md begins with {reported}, pyproject.toml says {version}", file=sys.stderr)
         return 1
     print(f"version: {version} in pyproject.toml and CHANGELOG.md")
     return 0

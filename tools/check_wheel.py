@@ -14,9 +14,10 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
 OLDEST_GLIBC = (2, 17)
-LIBRARIES = {"orion/hook/liborion_hook.so", "orion/hook/sim/libcuda.so.1"}
+LIBRARIES = {"orion/hook/liborion_hook.so", "orion/hook/liborion_hook_bench.so", "orion/hook/sim/libcuda.so.1"}
 MAY_NEED = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6", "ld-linux-x86-64.so.2"}
-MAY_HOLD = {".py", ".pyi", ".so", ".1", ".yaml", ".typed", ".txt", ".c"}
+MAY_HOLD = {".py", ".pyi", ".so", ".1", ".yaml", ".typed", ".txt"}
+PACKAGES = "orion"  # what needs a checkout is outside: measurements, testbed, tests, tools
 LICENCE = "LICENSE"  # of the kubelet's interface, beside the stubs made from it
 
 
@@ -34,7 +35,7 @@ def needed(library: ELFFile) -> tuple[set[str], set[str]]:
 
 def may_ship(path: PurePosixPath) -> bool:
     """Say whether a file belongs into a release."""
-    return path.suffix in MAY_HOLD or path.name == LICENCE
+    return path.parts[0] == PACKAGES and (path.suffix in MAY_HOLD or path.name == LICENCE)
 
 
 def complaints(wheel: zipfile.ZipFile) -> list[str]:

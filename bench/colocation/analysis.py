@@ -23,9 +23,9 @@ from orion.bench.estimates import (
     paired_mean_ratio,
     paired_percentile_ratios,
     paired_rate_ratio,
-    percentile,
     unpaired_percentile_ratios,
 )
+from orion.bench.samples import percentile
 
 Row = TypeVar("Row")
 RANKS = (50, 95, 99)

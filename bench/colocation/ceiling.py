@@ -89,7 +89,7 @@ def outcomes(
 
 
 def front(hp_p99: Samples, total: Samples) -> tuple[Samples, Samples]:
-    """Keep the points that no other point beats on both axes.
+    """Keep the points that no other point heartbeats on both axes.
 
     Returns:
         p99 ascending, and hp + be, which ascends with it.

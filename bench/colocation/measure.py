@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from orion import hook
 from orion.bench.colocation import gpus
 from orion.bench.colocation import scenario as scenarios
@@ -27,10 +25,8 @@ from orion.bench.colocation.progress import minutes
 from orion.bench.colocation.results import Results
 from orion.bench.colocation.runner import FAILURES
 from orion.bench.colocation.scenario import Scenario, ScenarioError
-from orion.bench.colocation.shared_gpu import known_policies
 from orion.bench.colocation.systems import Orion
 from orion.bench.workloads import WorkloadError
-from orion.node_agent.settings import PolicySettings
 
 
 @dataclass(frozen=True)
@@ -109,16 +105,7 @@ def _check(run: PlannedRun, simulated: bool) -> None:
     posts_of(run, simulated)  # knows all workloads and their options
     if not isinstance(run.spec, Orion):
         return
-    if run.spec.policy not in known_policies():
-        raise ScenarioError(
-            f"systems.{run.system}.policy: there is no policy {run.spec.policy!r}; there are "
-            f"{', '.join(known_policies())}"
-        )
-    try:
-        PolicySettings.model_validate(run.spec.policy_fields())
-    except ValidationError as error:
-        raise ScenarioError(scenarios.first_fault(error, ("systems", run.system))) from error
-    hook.library()
+    hook.library(run.spec.baselines)
 
 
 def _show_plan(measurement: Measurement, as_json: bool) -> None:
@@ -141,8 +128,8 @@ def _show_plan(measurement: Measurement, as_json: bool) -> None:
 
 def _concluded(outcome: Outcome, options: Options) -> int:
     """Make the report, and tell."""
-    told = None if options.no_report else _report(outcome.output)
-    has_report = told is None and not options.no_report
+    reported = None if options.no_report else _report(outcome.output)
+    has_report = reported is None and not options.no_report
     if options.as_json:
         found = json.loads((outcome.output / "summary.json").read_text()) if has_report else None
         print(json.dumps({
@@ -151,8 +138,8 @@ def _concluded(outcome: Outcome, options: Options) -> int:
         }))  # fmt: skip
     elif has_report:
         print(f"Report: {outcome.output / 'report.md'}")
-    if told:
-        print(f"orion bench: {told}", file=sys.stderr)
+    if reported:
+        print(f"orion bench: {reported}", file=sys.stderr)
     if outcome.left:
         print(f"orion bench: {outcome.left} runs would not have ended in time; the same command goes on with them",
               file=sys.stderr)  # fmt: skip
@@ -160,7 +147,7 @@ def _concluded(outcome: Outcome, options: Options) -> int:
         print(f"orion bench: {len(outcome.failed)} runs failed; the same command tries them again:", file=sys.stderr)
         for sentence in outcome.failed.values():
             print(f"  {' '.join(sentence.split())}", file=sys.stderr)
-    return 1 if outcome.failed or told else 0
+    return 1 if outcome.failed or reported else 0
 
 
 def _said(error: BaseException) -> str:

@@ -22,7 +22,7 @@ from orion.bench.colocation.schedule import expected_seconds
 from orion.bench.colocation.systems import needs_mps
 from orion.bench.colocation.work_list import START_SECONDS, WorkList
 from orion.bench.colocation.work_list import expected_seconds as expected_for_gpus
-from orion.bench.estimates import completed_between
+from orion.bench.samples import completed_between
 from orion.bench.workloads import check
 from orion.bench.workloads import load as resolve
 

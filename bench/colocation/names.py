@@ -55,7 +55,7 @@ def of_be(entry: BestEffort) -> str:
     return slug("-".join(words))
 
 
-def told_apart(wanted: Sequence[tuple[str, Any]]) -> dict[str, str]:
+def reported_apart(wanted: Sequence[tuple[str, Any]]) -> dict[str, str]:
     """Make names short and unique.
 
     Args:

@@ -94,13 +94,13 @@ class Plan:
             ScenarioError: Two experiments ask for the same pair, or for different numbers of requests of one hp.
         """
         self.scenario = scenario
-        self._hp_names = names.told_apart(
+        self._hp_names = names.reported_apart(
             [(names.of_hp(each.hp, each.arrivals), _hp_fields(each)) for each in scenario.experiments]
         )
-        self._be_names = names.told_apart(
+        self._be_names = names.reported_apart(
             [(names.of_be(entry), entry.model_dump()) for each in scenario.experiments for entry in each.be]
         )
-        self._workload_names = names.told_apart(
+        self._workload_names = names.reported_apart(
             [
                 (names.of_load(entry), entry.model_dump(include={"workload", "options"}))
                 for each in scenario.experiments

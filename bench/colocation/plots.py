@@ -19,7 +19,8 @@ from orion.bench.colocation.ceiling import front
 from orion.bench.colocation.plot_labels import Label, place
 from orion.bench.colocation.run_files import SystemSpec
 from orion.bench.colocation.summary import CeilingCurve, Figure, PairFigures, SystemFigures
-from orion.bench.estimates import Samples, percentile
+from orion.bench.estimates import Samples
+from orion.bench.samples import percentile
 
 INK, PALE = "#22262b", "#9aa1a9"
 FAMILIES = {

@@ -36,7 +36,9 @@ class Post:
     mode: str
     """"timeslice" or "mps": how its context shares the GPU."""
     domain: str | None
-    """Whose agent manages it; None: no hook."""
+    """Whose agent manages it; None: no agent."""
+    baselines: bool
+    """Whether its library, and its agent, know published schedulers."""
     role: str
     index: int
     """Of its slot, among those of its role."""
@@ -61,7 +63,7 @@ class Post:
             loads = ", ".join(f"{client.role} {client.kind}" for client in self.clients)
             return f"with {'threads' if self.threads == 'scheduled' else 'plain threads'} {loads}"
         number = f" {self.index}" if self.index else ""
-        hooked = "" if self.domain is None else " under the hook"
+        hooked = "" if self.domain is None else f" under the hook{' with baselines' * self.baselines}"
         return f"{self.role}{number} {self.clients[0].kind}{hooked}{' in mps' if self.mode == 'mps' else ''}"
 
 
@@ -92,7 +94,8 @@ def _post(run: PlannedRun, role: str, index: int, simulated: bool) -> Post:
     weights = run.entry.weights if run.entry and role == "be" and hooked else []
     return Post(
         mode="mps" if needs_mps(spec) else "timeslice",
-        domain=spec.mode if isinstance(spec, Orion) else None,
+        domain=spec.domain if isinstance(spec, Orion) else None,
+        baselines=isinstance(spec, Orion) and spec.baselines,
         role=role,
         index=index,
         weight=weights[index] if weights else 0.0,
@@ -108,7 +111,8 @@ def _threads(run: PlannedRun, simulated: bool) -> Post:
     count = run.entry.count if run.entry else 0
     clients = [_client(run, "hp", simulated)] + [_client(run, "be", simulated)] * count
     return Post(
-        mode="timeslice", domain=None, role="hp", index=0, weight=0.0,
+        mode="timeslice", domain=None, baselines=isinstance(run.spec, Orion) and run.spec.baselines,
+        role="hp", index=0, weight=0.0,
         clients=tuple(clients), threads="scheduled" if isinstance(run.spec, Orion) else "plain",
         environment=_environment(run.spec, run.spec.hp, "hp"),
         prefix=tuple(run.spec.hp.prefix), service=(),
@@ -120,15 +124,15 @@ def _client(run: PlannedRun, role: str, simulated: bool) -> Client:
     options = dict(load.options)
     if role == "hp" and isinstance(run.spec, Mps) and run.spec.hp_stream_priority:
         options["stream_priority"] = run.spec.hp_stream_priority
-    kind, told = resolve(load.workload, options, simulated)
-    return Client(role, kind, json.dumps(told, sort_keys=True))
+    kind, reported = resolve(load.workload, options, simulated)
+    return Client(role, kind, json.dumps(reported, sort_keys=True))
 
 
 def _environment(spec: Any, side: Side, role: str) -> tuple[tuple[str, str], ...]:
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     if isinstance(spec, Mps) and role == "be":
         if spec.be_client_priority is not None:
-            told["CUDA_MPS_CLIENT_PRIORITY"] = str(spec.be_client_priority)
+            reported["CUDA_MPS_CLIENT_PRIORITY"] = str(spec.be_client_priority)
         if spec.be_active_thread_percentage is not None:
-            told["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{spec.be_active_thread_percentage:g}"
-    return tuple(sorted({**told, **side.environment}.items()))
+            reported["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{spec.be_active_thread_percentage:g}"
+    return tuple(sorted({**reported, **side.environment}.items()))

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from orion.bench.colocation.gpus import Device
 from orion.bench.colocation.plan import PlannedRun
-from orion.bench.estimates import completed_between, latencies_ms, percentile
+from orion.bench.samples import completed_between, latencies_ms, percentile
 
 OVERHEAD = 1.15  # of starting processes and switching, before anything is known
 
@@ -91,8 +91,8 @@ class Display:
                 self._left.remove(run)
             self._bars.update(self._task, completed=self._made, description=f"{self._time_left()} left")
             where = f" on GPU {device.index}" if self._gpus > 1 else ""
-            told = figures({**measured, "error": (measured["error"] or "").removeprefix(f"{run}: ")})
-            self.say(f"[{self._made}/{self._total}]{where} {run}: {told} ({self._time_left()} left)")
+            reported = figures({**measured, "error": (measured["error"] or "").removeprefix(f"{run}: ")})
+            self.say(f"[{self._made}/{self._total}]{where} {run}: {reported} ({self._time_left()} left)")
 
     def say(self, text: str) -> None:
         """Print a line."""

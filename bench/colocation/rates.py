@@ -11,7 +11,8 @@ import numpy as np
 
 from orion.bench.colocation.ceiling import Speeds
 from orion.bench.colocation.run_files import SUFFIX, BestEffort, Run, RunFolder
-from orion.bench.estimates import Samples, binned_rates, completed_between
+from orion.bench.estimates import Samples
+from orion.bench.samples import binned_rates, completed_between
 
 BIN_SECONDS = 0.5
 CLOSED_OVERLAP = re.compile(r"(threads-)?closed-overlap-(.+)")

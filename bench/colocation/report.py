@@ -16,8 +16,7 @@ from orion.bench.colocation.run_files import RunFolder
 from orion.bench.colocation.summary import PairFigures, Summary
 
 WITHOUT_PLOTS = (
-    "No plots, since {why}: install the extra `bench` (`pip install 'orion-gpu[bench]'`), then make the report again "
-    "(`orion bench report {folder}`)."
+    "No plots, since {why}: run `pip install matplotlib`, then make the report again (`orion bench report {folder}`)."
 )
 
 

@@ -133,17 +133,17 @@ class Roster:
 
     def _environment(self, post: Post, gpu: SharedGPU) -> Environment:
         if post.threads == "scheduled":
-            return gpu.preloaded_environment()
+            return gpu.preloaded_environment(post.baselines)
         if post.domain is None:
             return gpu.environment()
-        return gpu.slot_environment(post.domain, post.role, post.index, post.weight)
+        return gpu.slot_environment(post.domain, post.baselines, post.role, post.index, post.weight)
 
     def _welcome(self, post: Post) -> None:
         workers = self._filled[post]
         try:
             self._crew.ready(*workers)
             if post.domain is not None and not post.prefix:  # else the process may be a child of what was started
-                self._gpus[post.mode].agent(post.domain).wait_for_process(workers[0].process_id)
+                self._gpus[post.mode].agent(post.domain, post.baselines).wait_for_process(workers[0].process_id)
         except Exception as error:
             self._failures.setdefault(post, []).append(str(error))
             self.dismiss([post])

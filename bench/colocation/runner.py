@@ -25,8 +25,8 @@ from orion.bench.colocation.scenario import Scenario
 from orion.bench.colocation.schedule import Schedule, TooFast, rate_of, schedule
 from orion.bench.colocation.shared_gpu import SharedGPU
 from orion.bench.colocation.systems import Orion
-from orion.bench.estimates import completed_between
 from orion.bench.managed import AgentError
+from orion.bench.samples import completed_between
 from orion.bench.workers.crew import Crew, Tick, Worker, WorkerError
 from orion.hook.switching import Switcher, SwitchingError
 
@@ -223,7 +223,7 @@ class Runner:
             process.command(do="policy", policy=fields["policy"], max_slowdown=fields.get("max_slowdown", 1.0))
             self._crew.gather(process, seconds=30)
         else:
-            self._shared[posts[0].mode].set_policy(run.spec.mode, fields, self._policy_names)
+            self._shared[posts[0].mode].set_policy(run.spec, self._policy_names)
 
     def _schedule(self, run: PlannedRun) -> Schedule:
         if run.closed:
@@ -286,7 +286,7 @@ class Runner:
             measured["ends"] = ends
         if isinstance(run.spec, Orion) and run.spec.mode != "threads":
             mode = "mps" if run.spec.mode == "mps" else "timeslice"
-            measured["gpu"] = MessageToDict(self._shared[mode].agent(run.spec.mode).snapshot())
+            measured["gpu"] = MessageToDict(self._shared[mode].agent(run.spec.domain, run.spec.baselines).snapshot())
         return measured
 
     def _be(self, run: PlannedRun, number: int, worker: Worker, ends: list[float]) -> dict[str, Any]:
@@ -294,9 +294,9 @@ class Runner:
         load = {"workload": run.entry.workload, "options": run.entry.options}
         several = f"#{number}" if run.entry.count > 1 and run.kind != "be-alone" else ""
         name = f"{run.be_id}{several}"
-        told = {"id": name, **load, "about": worker.about, "ends": ends, "amount": worker.about["amount"]}
-        told["weight"] = run.entry.weights[number] if run.entry.weights and run.kind in PAIRED else 1.0
-        return told
+        reported = {"id": name, **load, "about": worker.about, "ends": ends, "amount": worker.about["amount"]}
+        reported["weight"] = run.entry.weights[number] if run.entry.weights and run.kind in PAIRED else 1.0
+        return reported
 
 
 def _coming(rest: list[PlannedRun], ahead: Callable[[], Iterable[PlannedRun]]) -> list[PlannedRun]:

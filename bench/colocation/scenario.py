@@ -241,11 +241,11 @@ def first_fault(error: ValidationError, within: tuple[str, ...] = ()) -> str:
     for depth, part in enumerate(path):
         tag = part in kinds and depth > 0 and not (depth == 1 and path[0] == "systems")
         place += "" if tag else f"[{part}]" if isinstance(part, int) else f".{part}"
-    told = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
+    reported = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
     if first["type"] == "extra_forbidden":
-        told = "there is no such field"
+        reported = "there is no such field"
     given = "" if first["type"] in ("missing", "extra_forbidden", "value_error") else f", not {first['input']!r}"
-    return f"{place.lstrip('.')}: {told}{given}".removeprefix(": ")
+    return f"{place.lstrip('.')}: {reported}{given}".removeprefix(": ")
 
 
 def write(scenario: Scenario) -> str:

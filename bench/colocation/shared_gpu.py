@@ -8,20 +8,15 @@ each mode, since it is made in one.
 import contextlib
 import tempfile
 from types import TracebackType
-from typing import Any, Self, get_args
+from typing import Self
 
-from orion import hook
 from orion.bench.colocation.gpus import Device
 from orion.bench.colocation.mps import MpsDaemon, MpsError
-from orion.bench.managed import ManagedGPU, machine
-from orion.node_agent.settings import PolicyName, PolicySettings
+from orion.bench.colocation.systems import Orion
+from orion.bench.managed import ManagedGPU, hooked, machine
+from orion.hook import policy_table
 
 Environment = dict[str, str]
-
-
-def known_policies() -> tuple[str, ...]:
-    """Return the policies that the agent knows."""
-    return get_args(PolicyName)
 
 
 class SharedGPU:
@@ -51,46 +46,45 @@ class SharedGPU:
         """Return that of unhooked clients."""
         return {**self._machine(), **self._sharing()}
 
-    def slot_environment(self, domain: str, role: str, index: int, weight: float) -> Environment:
+    def slot_environment(self, domain: str, baselines: bool, role: str, index: int, weight: float) -> Environment:
         """Return that of hooked clients of one slot.
 
         Args:
             domain: Each has an agent of its own; clients of one never meet those of another.
+            baselines: Whether its agent and clients know published schedulers.
             role: "hp" or "be".
             index: Clients of different indices are in different slots.
             weight: Of the slot; 0: the agent's default.
         """
         key = (domain, role, index, weight)
         if key not in self._slots:
-            self._slots[key] = self.agent(domain).client_environment(role, weight)
+            self._slots[key] = self.agent(domain, baselines).client_environment(role, weight)
         return {**self._slots[key], **self._sharing()}
 
-    def preloaded_environment(self) -> Environment:
+    def preloaded_environment(self, baselines: bool) -> Environment:
         """Return that of processes whose threads are the clients: under the hook, where no agent answers."""
         if not self._nobody:
             self._nobody = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="orion-", dir="/tmp"))
         base = self.environment()
-        preloads = [str(hook.library()), base.get("LD_PRELOAD", "")]
-        return {**base, "LD_PRELOAD": ":".join(filter(None, preloads)), "ORION_ROOT": self._nobody}
+        return {**base, **hooked(base, baselines), "ORION_ROOT": self._nobody}
 
-    def agent(self, domain: str) -> ManagedGPU:
+    def agent(self, domain: str, baselines: bool) -> ManagedGPU:
         """Return the agent of a domain, started if it is not yet."""
         if domain not in self._agents:
-            managed = ManagedGPU(self._machine(), self._simulated, self._device.uuid)
+            managed = ManagedGPU(self._machine(), self._simulated, self._device.uuid, baselines)
             self._agents[domain] = self._stack.enter_context(managed)
         return self._agents[domain]
 
-    def set_policy(self, domain: str, fields: dict[str, Any], reset: set[str]) -> None:
-        """Tell a domain how to share from now on.
+    def set_policy(self, spec: Orion, reset: set[str]) -> None:
+        """Tell a system's agent how to share from now on.
 
         Args:
-            domain: Its agent.
-            fields: What the system names.
+            spec: The system.
             reset: Fields that some other system names: without a word here they are as by default.
         """
-        defaults = PolicySettings()
-        told = {name: getattr(defaults, name) for name in sorted(reset) if name in PolicySettings.model_fields}
-        self.agent(domain).set_policy(**{**told, **fields})
+        table = policy_table.BENCH if spec.baselines else policy_table.RELEASE
+        reported = {row.name: row.default for row in table.all_rows if row.name in reset}
+        self.agent(spec.domain, spec.baselines).set_policy(**{**reported, **spec.policy_fields()})
 
     def note_servers(self) -> None:
         """Remember the MPS servers, to tell later whether they are still the same."""

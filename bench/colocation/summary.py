@@ -65,9 +65,9 @@ class Hiccups(_Model):
     @property
     def words(self) -> str:
         """Say it in a word or three; empty where there was none."""
-        told = f"{self.number} (longest {self.longest_ms:.0f} ms)" if self.number else ""
+        reported = f"{self.number} (longest {self.longest_ms:.0f} ms)" if self.number else ""
         disturbed = f"{self.disturbed} runs disturbed" if self.disturbed else ""
-        return ", ".join(filter(None, [told, disturbed]))
+        return ", ".join(filter(None, [reported, disturbed]))
 
 
 class SystemFigures(_Model):

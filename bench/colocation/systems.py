@@ -5,10 +5,13 @@ Names are the scenario's own; those of `STANDARD` need no definition there.
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model, model_validator
+
+from orion.hook import policy_table
+from orion.node_agent.pages import policy_changes
 
 Mode = Literal["timeslice", "mps", "threads"]
-"""Contexts by turns; contexts that share under an MPS server; threads of one process."""
+"""Contexts time-sliced; contexts that share under an MPS server; threads of one process."""
 
 
 class Side(BaseModel):
@@ -59,35 +62,40 @@ class Mps(_System):
     """ hp works on a stream of the highest priority. """
 
 
-class Orion(_System):
-    """Both under the hook, with a private agent; what is not named is as the agent has it by default."""
+_Policy = create_model("_Policy", __base__=_System, **policy_changes.fields(policy_table.BENCH, "orion"))
+
+
+class Orion(_Policy):  # type: ignore[misc, valid-type]
+    """Both under the hook, with a private agent; what is not named is as the agent has it by default.
+
+    Its policy and the fields of `hook/policy_table.py` are the system's own.
+    """
 
     kind: Literal["orion"]
     mode: Mode = "timeslice"
-    policy: str = "orion"
-    window_us: int | None = Field(default=None, ge=1)
-    linger_floor_us: int | None = Field(default=None, ge=1)
-    linger_ceiling_us: int | None = Field(default=None, ge=1)
-    max_slowdown: float | None = Field(default=None, ge=1)
-    sharing_cost: float | None = Field(default=None, ge=1)
-    overlap_sms: int | None = Field(default=None, ge=0)
-    minimum_share: float | None = Field(default=None, ge=0, le=1)
-    long_kernel_us: int | None = Field(default=None, ge=1)
-    reef_depth: int | None = Field(default=None, ge=1)
-    orion_2024_sms: int | None = Field(default=None, ge=0)
-    orion_2024_duration_us: int | None = Field(default=None, ge=1)
     refresh_ms: float | None = Field(default=None, ge=1)
     """ Milliseconds between two switches of contexts (`orion.hook.switching`); None: none after the first. """
 
     @model_validator(mode="after")
-    def _threads_know_less(self) -> Self:
+    def _makes_sense(self) -> Self:
         more = sorted(set(self.policy_fields()) - {"policy", "max_slowdown"})
         if self.mode == "threads" and more:
             raise ValueError(f"in mode threads there is policy and max_slowdown, not {', '.join(more)}")
+        policy_changes.refuse_disorder(self.policy_fields())
         return self
 
+    @property
+    def baselines(self) -> bool:
+        """Whether its processes and its agent are those that know published schedulers."""
+        return policy_table.is_baseline(self.policy)
+
+    @property
+    def domain(self) -> str:
+        """Whose processes they are: those of one domain have one agent."""
+        return f"{self.mode}, baselines" if self.baselines else self.mode
+
     def policy_fields(self) -> dict[str, Any]:
-        """Return what the agent is told, by the names of its SetPolicy."""
+        """Return what the agent is told, by the names of the table."""
         others = self.model_dump(exclude={"kind", "mode", "rounds", "hp", "be", "refresh_ms"}, exclude_none=True)
         return dict(others)
 
@@ -115,28 +123,13 @@ _DEFINED: dict[str, dict[str, Any]] = {
     "mps": {"kind": "mps"},
     "mps+priority": {"kind": "mps", "be_client_priority": 1, "hp_stream_priority": "high"},
     "mps+sm-cap": {"kind": "mps", "be_active_thread_percentage": 50},
-    "none": {"kind": "orion", "policy": "none"},
-    "gate": {"kind": "orion", "policy": "gate"},
-    "orion": {"kind": "orion", "policy": "orion"},
-    "streams": {"kind": "orion", "policy": "streams"},
-    "reef": {"kind": "orion", "policy": "reef"},
-    "ticktock": {"kind": "orion", "policy": "ticktock"},
-    "orion-2024": {"kind": "orion", "policy": "orion-2024"},
-    "none-in-mps": {"kind": "orion", "mode": "mps", "policy": "none"},
-    "gate-in-mps": {"kind": "orion", "mode": "mps", "policy": "gate"},
-    "orion-in-mps": {"kind": "orion", "mode": "mps", "policy": "orion"},
-    "streams-in-mps": {"kind": "orion", "mode": "mps", "policy": "streams"},
-    "reef-in-mps": {"kind": "orion", "mode": "mps", "policy": "reef"},
-    "ticktock-in-mps": {"kind": "orion", "mode": "mps", "policy": "ticktock"},
-    "orion-2024-in-mps": {"kind": "orion", "mode": "mps", "policy": "orion-2024"},
     "plain-streams": {"kind": "plain-streams"},
-    "none-in-threads": {"kind": "orion", "mode": "threads", "policy": "none"},
-    "gate-in-threads": {"kind": "orion", "mode": "threads", "policy": "gate"},
-    "orion-in-threads": {"kind": "orion", "mode": "threads", "policy": "orion"},
-    "streams-in-threads": {"kind": "orion", "mode": "threads", "policy": "streams"},
-    "reef-in-threads": {"kind": "orion", "mode": "threads", "policy": "reef"},
-    "ticktock-in-threads": {"kind": "orion", "mode": "threads", "policy": "ticktock"},
-    "orion-2024-in-threads": {"kind": "orion", "mode": "threads", "policy": "orion-2024"},
+}
+_SUFFIXES: dict[Mode, str] = {"timeslice": "", "mps": "-in-mps", "threads": "-in-threads"}
+_DEFINED |= {
+    f"{policy}{suffix}": {"kind": "orion", "mode": mode, "policy": policy}
+    for mode, suffix in _SUFFIXES.items()
+    for policy in policy_table.BENCH.names
 }
 STANDARD: dict[str, System] = {name: ADAPTER.validate_python(fields) for name, fields in _DEFINED.items()}
 """Systems that every scenario may name without defining them."""

@@ -73,13 +73,13 @@ def _targets(summary: Summary) -> list[str]:
 def _pair(pair: PairFigures) -> list[str]:
     lines = [f"### {pair.name}", "", *_sides(pair), ""]
     columns = [column for column in _columns(pair) if any(column[1](system) for system in pair.systems)]
-    told = any(system.hiccups.words for system in pair.systems)
-    heads = ["system", *(title for title, _ in columns), "hp p99, ms", "rounds x requests", *["hiccups"] * told]
+    reported = any(system.hiccups.words for system in pair.systems)
+    heads = ["system", *(title for title, _ in columns), "hp p99, ms", "rounds x requests", *["hiccups"] * reported]
     lines += [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for system in pair.systems:
         cells = [system.system, *(_cell(figure(system)) for _, figure in columns)]
         p99 = ", ".join(_digits(value) for value in system.latency_ms["p99"])
-        cells += [p99, f"{len(system.rounds)} x {system.requests}", *[system.hiccups.words] * told]
+        cells += [p99, f"{len(system.rounds)} x {system.requests}", *[system.hiccups.words] * reported]
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, "", *_shares(pair)]
 
@@ -138,13 +138,13 @@ def _sides(pair: PairFigures) -> list[str]:
 
 def _closed_loops(curve: CeilingCurve) -> str:
     """Say what the ceiling of a mode was made from."""
-    told = []
+    reported = []
     for system in dict.fromkeys(loop.system for loop in curve.closed_loops):
         loops = [loop for loop in curve.closed_loops if loop.system == system]
         hp, be = _range([loop.overlapped for loop in loops]), _range([loop.be_overlapped for loop in loops])
-        told.append(f"under {system} hp keeps {hp} and be gets {be}")
+        reported.append(f"under {system} hp keeps {hp} and be gets {be}")
     alone = _range([loop.alone for loop in curve.closed_loops])
-    return f"* closed loops in {curve.mode}: hp keeps {alone} without be; {'; '.join(told)}"
+    return f"* closed loops in {curve.mode}: hp keeps {alone} without be; {'; '.join(reported)}"
 
 
 def _client(client: Client) -> str:

@@ -159,8 +159,8 @@ def _long_kernels(pairs: Sequence[PairFigures], mode: str, factor: float) -> lis
     if not best:
         return []
     holds = all(ratio <= factor for ratio, _ in best.values())
-    told = ", ".join(words for _, words in best.values())
-    return [Finding(holds, len(best) == len(which.BEHIND_LONG_KERNELS), told)]
+    reported = ", ".join(words for _, words in best.values())
+    return [Finding(holds, len(best) == len(which.BEHIND_LONG_KERNELS), reported)]
 
 
 def _p99_ms(system: SystemFigures) -> dict[int, float]:

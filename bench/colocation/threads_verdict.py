@@ -27,8 +27,8 @@ def verdict(output: Path) -> Verdict:
         slower = {
             name: ratio for name, ratio in figures["products_over_plain"].items() if name.rpartition(", ")[0] in JUDGED
         }
-        words = [f"{role} {_told(cost, '+.0f')} ns a launch" for role, cost in costs.items()]
-        words += [f"{name} {_told(ratio, '.3f')} x plain streams" for name, ratio in slower.items()]
+        words = [f"{role} {_reported(cost, '+.0f')} ns a launch" for role, cost in costs.items()]
+        words += [f"{name} {_reported(ratio, '.3f')} x plain streams" for name, ratio in slower.items()]
         most = max((cost["median"] for cost in costs.values()), default=0.0)
         slowest = max((ratio["median"] for ratio in slower.values()), default=0.0)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -49,7 +49,7 @@ def _from_medians(medians: dict[str, dict[str, float]]) -> dict[str, dict[str, d
     }
 
 
-def _told(figure: dict[str, float], digits: str) -> str:
+def _reported(figure: dict[str, float], digits: str) -> str:
     if "low" not in figure:
         return f"{figure['median']:{digits}}"
     return f"{figure['median']:{digits}} ({figure['low']:{digits}} to {figure['high']:{digits}})"

@@ -216,8 +216,8 @@ class Crew:
             scheduled: By Orion; else each thread has a plain stream of its own.
         """
         more = json.dumps({} if scheduled else {"scheduler": None})
-        told = json.dumps([dict(client) for client in clients])
-        words = [*prefix, sys.executable, "-m", "orion.bench.workers.worker", "--threads", told, more]
+        reported = json.dumps([dict(client) for client in clients])
+        words = [*prefix, sys.executable, "-m", "orion.bench.workers.worker", "--threads", reported, more]
         with _interrupted_after():
             process = _Process(words, environment)
             workers = [Worker(f"{name} ({client['role']})", process, number) for number, client in enumerate(clients)]

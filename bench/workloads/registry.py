@@ -117,9 +117,9 @@ def check(kind: str, options: dict[str, Any]) -> of.Options:
         if first["type"] == "extra_forbidden":
             known = ", ".join(model.model_fields)
             raise WorkloadError(f"{kind} has no option {option!r}; it has {known}") from error
-        told = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
+        reported = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
         given = f"option {option} is {first['input']!r}; " if option else ""
-        raise WorkloadError(f"{kind}: {given}{told}") from error
+        raise WorkloadError(f"{kind}: {given}{reported}") from error
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """Workloads of the simulated GPU: kernels that are a duration and a number of SMs.
 
-The driver is called through NVIDIA's own Python bindings, as on a GPU, so the hook sees an ordinary CUDA program.
-Python's work between two launches is kept small: on two cores it would be the noise that the demo measures.
+The hook sees an ordinary CUDA program. Python's work between two launches is kept small: on two cores it would be the
+noise that the demo measures.
 """
 
 import collections
+import ctypes
 import os
 import time
 from collections.abc import Callable
@@ -12,28 +13,18 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from cuda.bindings import driver
-
 from orion.bench.workload import NoTrace, Place, Span, Trace
+from orion.bench.workloads import driver
 from orion.bench.workloads import options as of
+from orion.bench.workloads.driver import call, made
 
-DEFAULT_STREAM = 0
+DEFAULT_STREAM = ctypes.c_void_p(0)
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 HIGHEST_PRIORITY = -100  # the driver takes the nearest one that it has
+CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL = 0, 1  # CUstreamCaptureMode
 UNFINISHED_STEPS = 2
 DRAIN_SECONDS = 0.1  # the driver appends to its timeline every 20 ms
-
-
-class DriverError(RuntimeError):
-    """A driver call failed; the text holds its number."""
-
-
-def checked(answer: tuple[Any, ...]) -> Any:
-    """Return what a binding answered beside its status, or raise."""
-    if answer[0] != driver.CUresult.CUDA_SUCCESS:
-        raise DriverError(f"the driver answered {answer[0]!r}")
-    return answer[1] if len(answer) > 1 else None
 
 
 class DeviceTimeline:
@@ -68,10 +59,7 @@ class Simulated:
         if options.timeline:
             os.environ["ORION_SIM_TRACE"] = options.timeline  # read by the driver when it is initialised
             self.trace = DeviceTimeline(Path(options.timeline))
-        checked(driver.cuInit(0))
-        device = checked(driver.cuDeviceGet(0))
-        checked(driver.cuCtxSetCurrent(checked(driver.cuDevicePrimaryCtxRetain(device))))
-        self.gpu = checked(driver.cuDeviceGetName(64, device)).split(b"\0")[0].decode()
+        self.gpu = _take_gpu()
         self.amount = options.amount
         self.details: dict[str, Any] = options.model_dump(exclude_none=True, exclude={"timeline", "amount"})
         self.details["step_ms"] = options.kernel_us * options.kernels / 1e3 + options.stall_ms
@@ -83,7 +71,7 @@ class Simulated:
         self._launch = self._captured(place) if options.graph else self._launch_kernels
         self._waits, self._stall_seconds = not options.queued, options.stall_ms / 1e3
         self._queued: collections.deque[Any] = collections.deque()
-        self._events = [checked(driver.cuEventCreate(NO_TIMING)) for _ in range(UNFINISHED_STEPS + 1)]
+        self._events = [made("cuEventCreate", NO_TIMING) for _ in range(UNFINISHED_STEPS + 1)]
         for _ in range(3):
             self.step()
         self.finish()
@@ -93,7 +81,7 @@ class Simulated:
         for _ in self._parts:
             self._launch()
             if self._waits:
-                checked(driver.cuStreamSynchronize(self._stream))
+                call("cuStreamSynchronize", self._stream)
         if not self._waits:
             self._queue_step()
         if self._stall_seconds:
@@ -102,40 +90,43 @@ class Simulated:
 
     def finish(self) -> None:
         """Wait for the stream, or in a process of its own for everything."""
-        checked(driver.cuStreamSynchronize(self._stream) if self._one_of_several else driver.cuCtxSynchronize())
+        if self._one_of_several:
+            call("cuStreamSynchronize", self._stream)
+        else:
+            call("cuCtxSynchronize")
 
     def throughout(self) -> AbstractContextManager[Any]:
         """Return the context of a run of steps."""
         return nullcontext()
 
     def _launch_kernels(self) -> None:
-        launch, kernel, stream = driver.cuLaunchKernel, self._kernel, self._stream
+        launch = driver.library().cuLaunchKernel
+        arguments = (self._kernel, 1, 1, 1, 1, 1, 1, 0, self._stream, None, None)
         for _ in self._kernels:
-            checked(launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0))
+            if status := launch(*arguments):
+                raise driver.DriverError(f"cuLaunchKernel answered {status}")
 
     def _captured(self, place: Place) -> Callable[[], None]:
         """Return what launches the graph of a part."""
-        modes = driver.CUstreamCaptureMode
-        mode = (
-            modes.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL if place.one_of_several else modes.CU_STREAM_CAPTURE_MODE_GLOBAL
-        )
+        mode = CAPTURE_THREAD_LOCAL if place.one_of_several else CAPTURE_GLOBAL
         stream = self._stream
-        self._stream = stream or checked(driver.cuStreamCreate(NON_BLOCKING))  # the default one cannot be captured
-        checked(driver.cuStreamBeginCapture(self._stream, mode))
+        self._stream = stream if stream.value else made("cuStreamCreate", NON_BLOCKING)  # the default one: no capture
+        call("cuStreamBeginCapture_v2", self._stream, mode)
         self._launch_kernels()
-        graph = checked(driver.cuStreamEndCapture(self._stream))
+        graph = ctypes.c_void_p()
+        call("cuStreamEndCapture", self._stream, ctypes.byref(graph))
         self._stream = stream
-        executable = checked(driver.cuGraphInstantiate(graph, 0))
-        return lambda: checked(driver.cuGraphLaunch(executable, stream))
+        executable = made("cuGraphInstantiateWithFlags", graph, ctypes.c_ulonglong(0))
+        return lambda: call("cuGraphLaunch", executable, stream)
 
     def _queue_step(self) -> None:
         """Wait for the step before the last ones."""
         event = self._events.pop()
-        checked(driver.cuEventRecord(event, self._stream))
+        call("cuEventRecord", event, self._stream)
         self._queued.append(event)
         if len(self._queued) > UNFINISHED_STEPS:
             self._events.append(self._queued.popleft())
-            checked(driver.cuEventSynchronize(self._events[-1]))
+            call("cuEventSynchronize", self._events[-1])
 
 
 class SimulatedTraining(Simulated):
@@ -144,16 +135,26 @@ class SimulatedTraining(Simulated):
     unit = "steps"
 
 
-def _make_stream(options: of.Simulated, place: Place) -> Any:
+def _take_gpu() -> str:
+    """Make the first GPU's primary context current; return the GPU's name."""
+    device, name = ctypes.c_int(), ctypes.create_string_buffer(64)
+    call("cuInit", 0)
+    call("cuDeviceGet", ctypes.byref(device), 0)
+    call("cuCtxSetCurrent", made("cuDevicePrimaryCtxRetain", device))
+    call("cuDeviceGetName", name, len(name), device)
+    return name.value.decode()
+
+
+def _make_stream(options: of.Simulated, place: Place) -> ctypes.c_void_p:
     if place.stream is not None:
-        return place.stream()
+        return ctypes.c_void_p(int(place.stream()))
     if options.stream_priority == "high" or place.one_of_several:
         priority = HIGHEST_PRIORITY if options.stream_priority == "high" else 0
-        return checked(driver.cuStreamCreateWithPriority(NON_BLOCKING, priority))
+        return made("cuStreamCreateWithPriority", NON_BLOCKING, priority)
     return DEFAULT_STREAM
 
 
-def _load_kernel(options: of.Simulated) -> Any:
+def _load_kernel(options: of.Simulated) -> ctypes.c_void_p:
     line = f"kernel work duration_us={options.kernel_us:.3f} sms={options.sms} params="
-    module = checked(driver.cuModuleLoadData(f"orion-sim 1\n{line}\n".encode() + b"\0"))
-    return checked(driver.cuModuleGetFunction(module, b"work"))
+    module = made("cuModuleLoadData", f"orion-sim 1\n{line}\n".encode())
+    return made("cuModuleGetFunction", module, b"work")

@@ -8,7 +8,8 @@ number of rounds, so an interruption makes it longer, as it does to real kernels
 """
 
 import ctypes
-import functools
+
+from orion.bench.workloads import driver
 
 IMAGE = b"""
 .version 7.0
@@ -57,23 +58,6 @@ again:
 """
 
 
-class SpinError(RuntimeError):
-    """A driver call failed; the text names it and its number."""
-
-
-@functools.cache
-def _driver() -> ctypes.CDLL:
-    driver = ctypes.CDLL("libcuda.so.1")
-    numbers = [ctypes.c_uint] * 7
-    driver.cuLaunchKernel.argtypes = [ctypes.c_void_p, *numbers, *[ctypes.c_void_p] * 3]
-    return driver
-
-
-def _checked(call: str, status: int) -> None:
-    if status:
-        raise SpinError(f"{call} answered {status}")
-
-
 class SpinKernel:
     """One of the kernels above in the current context, with its number of blocks and its argument."""
 
@@ -86,11 +70,8 @@ class SpinKernel:
             threads: Of each block.
             stream: A CUstream; 0 is the default one.
         """
-        driver = _driver()
-        module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
-        _checked("cuModuleLoadData", driver.cuModuleLoadData(ctypes.byref(module), ctypes.c_char_p(IMAGE)))
-        found = driver.cuModuleGetFunction(ctypes.byref(self._function), module, ctypes.c_char_p(name.encode()))
-        _checked("cuModuleGetFunction", found)
+        module = driver.made("cuModuleLoadData", IMAGE)
+        self._function = driver.made("cuModuleGetFunction", module, name.encode())
         self._shape = (blocks, 1, 1, threads, 1, 1, 0)
         self._stream = ctypes.c_void_p(stream)
         self.argument = ctypes.c_uint64(1)
@@ -98,5 +79,4 @@ class SpinKernel:
 
     def launch(self) -> None:
         """Launch once with `argument`, nanoseconds or rounds."""
-        status = _driver().cuLaunchKernel(self._function, *self._shape, self._stream, self._parameters, None)
-        _checked("cuLaunchKernel", status)
+        driver.call("cuLaunchKernel", self._function, *self._shape, self._stream, self._parameters, None)

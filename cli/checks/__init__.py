@@ -1,12 +1,12 @@
-"""What `orion doctor` looks at, one file a subject.
+"""The checks of `orion doctor`, one file per subject.
 
-    library     the hook is there, and this machine's libc loads it
+    library     the hook exists, and this machine's libc loads it
     driver      the NVIDIA driver and its GPUs
-    kernel      what the hook and the agent ask of Linux
-    node        the root, the agent, limits and the process table
-    mps         whether clients share a context, and with it their fate
+    kernel      what the hook and the agent need from Linux
+    node        the root, the agents, limits and the process table
+    mps         whether clients share a context, so that a fault ends all of them
 
-A check never raises and never changes the machine. Its mending sentence says what to type or whom to ask.
+A check never raises and never changes the machine. Its fix says what to type or whom to ask.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,35 +17,35 @@ from pydantic import BaseModel
 
 
 class Status(StrEnum):
-    """How a check came out; only FAIL means that sharing will not work."""
+    """The result of a check; only FAIL means that sharing will not work."""
 
     OK = "ok"
-    NOTE = "note"  # works; somebody may want to know
+    NOTE = "note"  # sharing works, but somebody may want to know
     FAIL = "fail"
 
 
 class Check(BaseModel):
-    """One thing looked at."""
+    """One check and its result."""
 
     name: str
     status: Status
     reason: str
-    mend: str = ""
+    fix: str = ""
 
 
 def ok(name: str, reason: str) -> Check:
-    """Return a check that came out well."""
+    """Return a check without a problem."""
     return Check(name=name, status=Status.OK, reason=reason)
 
 
-def note(name: str, reason: str, mend: str = "") -> Check:
-    """Return a check that sharing survives."""
-    return Check(name=name, status=Status.NOTE, reason=reason, mend=mend)
+def note(name: str, reason: str, fix: str = "") -> Check:
+    """Return a check with a remark; sharing works."""
+    return Check(name=name, status=Status.NOTE, reason=reason, fix=fix)
 
 
-def fail(name: str, reason: str, mend: str) -> Check:
-    """Return a check that sharing does not survive."""
-    return Check(name=name, status=Status.FAIL, reason=reason, mend=mend)
+def fail(name: str, reason: str, fix: str) -> Check:
+    """Return a check that found why sharing cannot work."""
+    return Check(name=name, status=Status.FAIL, reason=reason, fix=fix)
 
 
 def examine(root: Path, simulated: bool) -> Iterator[Check]:
@@ -53,7 +53,7 @@ def examine(root: Path, simulated: bool) -> Iterator[Check]:
 
     Args:
         root: where the agent is or would be.
-        simulated: leave out what only a real GPU needs.
+        simulated: leave out the checks for a real GPU.
     """
     from orion.cli.checks import driver, kernel, library, mps, node
 

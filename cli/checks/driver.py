@@ -1,16 +1,16 @@
-"""The NVIDIA driver, NVML, and what the GPUs are set to."""
+"""Checks the NVIDIA driver, NVML and the GPUs' settings."""
 
 import ctypes
 from collections.abc import Iterator
 
 from orion.cli.checks import Check, fail, note, ok
 
-OLDEST_DRIVER = 12050  # CUDA 12.5: cuCtxRecordEvent, which proves a whole context drained
+OLDEST_DRIVER = 12050  # CUDA 12.5: cuCtxRecordEvent, which proves that a whole context has drained
 INSTALL = "install NVIDIA's driver (555 or later), or check the simulated GPU alone: `orion doctor --simulated`"
 
 
 def examine() -> Iterator[Check]:
-    """Look at libcuda, then at what NVML says of the GPUs."""
+    """Check libcuda, then the GPUs through NVML."""
     yield _libcuda()
     yield from _nvml()
 
@@ -23,11 +23,11 @@ def _libcuda() -> Check:
         return fail(name, "libcuda.so.1 is not found", INSTALL)
     version = ctypes.c_int()
     if libcuda.cuDriverGetVersion(ctypes.byref(version)) != 0:
-        return fail(name, "libcuda.so.1 does not tell its version", INSTALL)
-    told = f"CUDA {version.value // 1000}.{version.value % 1000 // 10}"
+        return fail(name, "libcuda.so.1 does not report its version", INSTALL)
+    reported = f"CUDA {version.value // 1000}.{version.value % 1000 // 10}"
     if version.value < OLDEST_DRIVER:
-        return fail(name, f"the driver speaks {told}; 12.5 is the oldest that Orion works with", INSTALL)
-    return ok(name, f"the driver speaks {told}")
+        return fail(name, f"the driver supports {reported}, but Orion needs 12.5 or later", INSTALL)
+    return ok(name, f"the driver supports {reported}")
 
 
 def _nvml() -> Iterator[Check]:
@@ -36,7 +36,7 @@ def _nvml() -> Iterator[Check]:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        yield fail("NVML", f"NVIDIA's management library does not answer: {error}",
+        yield fail("NVML", f"NVIDIA's management library (NVML) does not answer: {error}",
                    "`nvidia-smi` must work for the user that runs the agent")  # fmt: skip
         return
     try:
@@ -62,13 +62,15 @@ def _device(index: int) -> Check:
     except pynvml.NVMLError as error:
         return fail(name, f"does not answer: {error}", "look at `nvidia-smi -q` and the kernel log")
     if mode == pynvml.NVML_COMPUTEMODE_PROHIBITED:
-        return fail(name, f"{model}: compute mode PROHIBITED lets no process in", f"`nvidia-smi -i {index} -c DEFAULT`")
+        return fail(
+            name, f"{model}: the compute mode PROHIBITED allows no process", f"`nvidia-smi -i {index} -c DEFAULT`"
+        )
     if mode == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS:
-        return fail(name, f"{model}: compute mode EXCLUSIVE_PROCESS lets a single process in",
+        return fail(name, f"{model}: the compute mode EXCLUSIVE_PROCESS allows only one process",
                     f"`nvidia-smi -i {index} -c DEFAULT`")  # fmt: skip
     try:
         if pynvml.nvmlDeviceGetMigMode(handle)[0]:
-            return note(name, f"{model}: MIG is on; Orion shares whole GPUs and leaves MIG slices alone",
+            return note(name, f"{model}: MIG is enabled; Orion shares whole GPUs and does not use MIG slices",
                         f"`nvidia-smi -i {index} -mig 0` to share it")  # fmt: skip
     except pynvml.NVMLError:
         pass  # a GPU without MIG

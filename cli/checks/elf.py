@@ -1,8 +1,8 @@
-"""Reads from a shared library what it needs of the C library.
+"""Reads which versions of the C library a shared library needs.
 
-A dozen lines of ELF in place of a dependency: the section of type GNU_verneed lists, for every library needed, the
-symbol versions that it must have. Scanning the file for strings was refused: the hook asks for versions by name at run
-time, and those strings need nothing.
+The section of type GNU_verneed lists, for every needed library, the symbol versions that the library must have.
+Reading it takes a dozen lines, so there is no dependency. Rejected: scanning the file for strings. The hook looks up
+some versions by name at run time, and those are not required.
 """
 
 import struct

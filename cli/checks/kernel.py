@@ -48,22 +48,22 @@ def _seals() -> Check:
 def _robust_futex() -> Check:
     name, number = "robust futexes", SYS_GET_ROBUST_LIST.get(platform.machine())
     if number is None:
-        return note(name, f"not looked at on {platform.machine()}")
+        return note(name, f"not checked on {platform.machine()}")
     head, length = ctypes.c_void_p(), ctypes.c_size_t()
     if _libc.syscall(number, 0, ctypes.byref(head), ctypes.byref(length)) != 0:
         return fail(
-            name, f"get_robust_list: {os.strerror(ctypes.get_errno())}; a dead client would not be noticed", NEWER
+            name, f"get_robust_list: {os.strerror(ctypes.get_errno())}; the agent would not notice a dead client", NEWER
         )
-    return ok(name, "the kernel tells when a client dies")
+    return ok(name, "the kernel marks a client's death")
 
 
 def _close_range() -> Check:
     name, none = "descriptor tables", ctypes.c_uint(0xFFFFFFFF)
-    # Closes nothing: the range is empty. Without the call the hook's thread shares the program's descriptors.
+    # The range is empty: this closes nothing. Without it the hook's thread would share the program's descriptors.
     if _libc.syscall(SYS_CLOSE_RANGE, none, none, CLOSE_RANGE_UNSHARE) == 0:
         return ok(name, "close_range can unshare")
-    told = "not in this kernel" if ctypes.get_errno() == errno.ENOSYS else os.strerror(ctypes.get_errno())
-    return note(name, f"close_range: {told}; a program that closes all descriptors cuts its hook off", NEWER)
+    reported = "not in this kernel" if ctypes.get_errno() == errno.ENOSYS else os.strerror(ctypes.get_errno())
+    return note(name, f"close_range: {reported}; a program that closes all descriptors disconnects its hook", NEWER)
 
 
 def _wipe_on_fork() -> Check:

@@ -1,7 +1,8 @@
-"""MPS: whether a daemon runs for this node, who reaches it, and what sharing a context means.
+"""Checks whether an MPS daemon runs on this node, which programs reach it, and what sharing a context means.
 
-A program joins the daemon whose pipes lie in the folder that CUDA_MPS_PIPE_DIRECTORY names for it (/tmp/nvidia-mps if
-unset); without one it runs as if MPS did not exist. So a daemon elsewhere splits the clients into two groups, unseen.
+A program uses the daemon whose pipes are in the folder that CUDA_MPS_PIPE_DIRECTORY names (/tmp/nvidia-mps if unset).
+Without such a daemon it runs as if MPS did not exist. So a daemon with another folder silently splits the clients
+into two groups.
 """
 
 import os
@@ -15,14 +16,14 @@ _VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 _DEFAULT = "/tmp/nvidia-mps"
 _COMMAND = "nvidia-cuda-mps"  # /proc/PID/comm holds 15 characters: -control and -server look the same there
 _FATE = (
-    "its clients share one context and one fate: a fault of one, or the server's end, ends all of them; Orion's own "
-    "state survives that"
+    "its clients share one context: a fault of one client, or the server's end, ends all of them; Orion's own state "
+    "survives"
 )
 _QUIT = "for full isolation, end it with `echo quit | nvidia-cuda-mps-control`"
 
 
 def examine(proc: Path = Path("/proc")) -> Iterator[Check]:
-    """Look for an MPS daemon, in the process table and where programs started here would look."""
+    """Look for an MPS daemon, in the process table and where programs from here would look."""
     folder = Path(os.environ.get(_VARIABLE) or _DEFAULT)
     daemons = dict(_daemons(proc))
     here = (folder / "control").exists()
@@ -37,8 +38,9 @@ def examine(proc: Path = Path("/proc")) -> Iterator[Check]:
     where = f"; its pipes are in {', '.join(others)}" if others else ""
     yield note(
         NAME,
-        f"a daemon runs (process {numbers}), but not for programs started here: {folder} has no pipe of it{where}. "
-        f"Those that reach it and those that do not run by turns. Of those that do: {_FATE}",
+        f"a daemon runs (process {numbers}), but programs started here do not reach it: "
+        f"{folder} has no pipe of it{where}. "
+        f"Programs that reach it and programs that do not are time-sliced. For those that reach it: {_FATE}",
         f"set {_VARIABLE} to its folder for all programs, or for none; {_QUIT}",
     )
 
@@ -47,14 +49,14 @@ def _none(folder: Path, here: bool) -> Check:
     if here:
         return note(
             NAME,
-            f"no daemon is seen from here, but {folder} has the pipes of one: it has ended, or runs outside of this "
-            f"container; if that: {_FATE}",
+            f"no daemon is visible from here, but {folder} has the pipes of one: it has ended, or runs outside this "
+            f"container; if it runs: {_FATE}",
             f"if it has ended, remove {folder}; {_QUIT}",
         )
     return ok(
         NAME,
-        "no daemon: every client has a context of its own and survives the others' faults. A max slowdown above 1 "
-        "needs one, or threads of one process",
+        "no daemon: every client has its own context and survives faults of other clients. A max slowdown above 1 "
+        "needs a daemon, or clients that are threads of one process",
     )
 
 

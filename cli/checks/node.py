@@ -1,11 +1,11 @@
-"""The machine around the agent: its root, limits, and what it lets the agent see."""
+"""Checks the agent's root, other agents, limits, and what the agent can see."""
 
 import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from orion.cli import agents, roots
+from orion.cli import agents, other_agents, roots
 from orion.cli.checks import Check, fail, note, ok
 
 # A client costs the agent a connection and up to four pages while it joins; 512 clients on one GPU.
@@ -15,9 +15,10 @@ LONGEST_BELOW_ROOT = len("/run/4194304/slots/GPU-00000000-0000-0000-0000-0000000
 
 
 def examine(root: Path) -> Iterator[Check]:
-    """Look at the root, the agent, limits and the process table."""
+    """Check the root, the agents, limits and the process table."""
     yield _root(root)
     yield _agent(root)
+    yield from _other_agents(root)
     yield _descriptors()
     yield _processes()
 
@@ -25,7 +26,7 @@ def examine(root: Path) -> Iterator[Check]:
 def _root(root: Path) -> Check:
     name = "root directory"
     if len(os.fsencode(root)) + LONGEST_BELOW_ROOT > LONGEST_SOCKET_PATH:
-        return fail(name, f"{root} is too long a path for sockets below it", "give a shorter one with --root")
+        return fail(name, f"the path {root} is too long for sockets below it", "give a shorter one with --root")
     place = root
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -39,31 +40,50 @@ def _root(root: Path) -> Check:
 def _agent(root: Path) -> Check:
     name = "node agent"
     if not (root / roots.AGENT_SOCKET).exists():
-        return note(name, f"none runs at {root}", "`orion run` starts one; `orion agent` runs one in the foreground")
+        return note(
+            name, f"no agent runs at {root}", "`orion run` starts one; `orion agent` runs one in the foreground"
+        )
     try:
         snapshot = agents.ask(root)
-    except Exception as error:  # whatever is wrong with it is the finding
-        return fail(name, f"does not answer at {root}: {error}", f"end it, or see {root / roots.AGENT_LOG}")
+    except Exception as error:  # any error is the finding
+        return fail(
+            name, f"does not answer at {root}: {error}", f"end it (`orion stop`), or look at {root / roots.AGENT_LOG}"
+        )
     count = len(snapshot.gpus)
-    told = f"version {snapshot.agent_version}, process {snapshot.agent_process_id}, {count} GPU{'s' * (count != 1)}"
-    return ok(name, told) if count else note(name, told, "an agent without GPUs manages nothing; start it with --sim")
+    reported = f"version {snapshot.agent_version}, process {snapshot.agent_process_id}, {count} GPU{'s' * (count != 1)}"
+    return (
+        ok(name, reported)
+        if count
+        else note(name, reported, "an agent without GPUs manages nothing; start it with --simulated")
+    )
+
+
+def _other_agents(root: Path) -> Iterator[Check]:
+    """Look for agents of other roots on the same GPUs."""
+    try:
+        snapshot = agents.ask(root)
+    except Exception:  # the check before has reported the error
+        snapshot = None
+    found = [sentence.partition("; ") for sentence in other_agents.warnings(root, snapshot)]
+    if found:
+        yield note("other agents", "; ".join(reason for reason, _, _ in found), found[0][2])
 
 
 def _descriptors() -> Check:
     name = "open files"
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < DESCRIPTORS_FOR_A_GPU:
-        return note(name, f"at most {hard} for a process; 512 clients on a GPU need {DESCRIPTORS_FOR_A_GPU}",
+        return note(name, f"a process may open at most {hard}; 512 clients on a GPU need {DESCRIPTORS_FOR_A_GPU}",
                     "raise the hard limit (`ulimit -Hn`, LimitNOFILE= of the service)")  # fmt: skip
-    return ok(name, "no limit" if hard == resource.RLIM_INFINITY else f"at most {hard} for a process")
+    return ok(name, "no limit" if hard == resource.RLIM_INFINITY else f"a process may open at most {hard}")
 
 
 def _processes() -> Check:
-    """Other users' processes must be visible: the agent sees there that a client was stopped."""
+    """Other users' processes must be visible, because the agent looks there for stopped clients."""
     name = "process table"
     for line in Path("/proc/mounts").read_text().splitlines():
         _, place, _, options = line.split()[:4]
         if place == "/proc" and any(o in options.split(",") for o in ("hidepid=1", "hidepid=2", "hidepid=invisible")):
-            return note(name, "/proc hides other users' processes (hidepid); stopped clients are noticed a second late",
-                        "run the agent as root or in the group that may see them")  # fmt: skip
+            return note(name, "/proc hides other users' processes (hidepid): the agent notices stopped clients late",
+                        "run the agent as root or in the group that may see all processes")  # fmt: skip
     return ok(name, "/proc shows all processes")

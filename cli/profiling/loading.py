@@ -1,4 +1,4 @@
-"""From a GPUProfile's file to the board: read, checked, given to the slots of a running agent."""
+"""From a GPUProfile's file to the GPU: read, checked, given to the slots of a running agent."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,8 +33,7 @@ def read_rows(path: Path) -> "list[agent_pb2.ProfileRow]":
     Raises:
         Refused: it cannot be read, or there is nothing that the policy could use.
     """
-    from orion.node_agent import profiles
-    from orion.node_agent.api import agent_pb2
+    from orion.node_agent.api import agent_pb2, profiles
 
     if _is_orions(path):
         raise Refused(f"{path}: {_WHY_NOT}")
@@ -56,7 +55,7 @@ def read_rows(path: Path) -> "list[agent_pb2.ProfileRow]":
 
 
 _WHY_NOT = (
-    "a file of Orion's knows launches by their position and has no grids, so none could be told to be one of its "
+    "a file of Orion's knows launches by their position and has no grids, so none could be reported to be one of its "
     "rows; measure the program with `orion profile kernels`"
 )
 

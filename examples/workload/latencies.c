@@ -37,9 +37,9 @@ double latencies_percentile_ms(const struct latencies *latencies, double of_hund
     return 0;
 }
 
-void latencies_print(const struct latencies *latencies) {
+void latencies_write(const struct latencies *latencies, char *text, size_t size) {
     double mean = latencies->count ? (double)latencies->total_ns / (double)latencies->count / 1e6 : 0;
-    printf("\"count\":%llu,\"mean_ms\":%.3f,\"p50_ms\":%.3f,\"p99_ms\":%.3f,\"max_ms\":%.3f",
-           (unsigned long long)latencies->count, mean, latencies_percentile_ms(latencies, 50),
-           latencies_percentile_ms(latencies, 99), (double)latencies->most_ns / 1e6);
+    snprintf(text, size, "\"count\":%llu,\"mean_ms\":%.3f,\"p50_ms\":%.3f,\"p99_ms\":%.3f,\"max_ms\":%.3f",
+             (unsigned long long)latencies->count, mean, latencies_percentile_ms(latencies, 50),
+             latencies_percentile_ms(latencies, 99), (double)latencies->most_ns / 1e6);
 }

@@ -3,6 +3,7 @@
 #ifndef WORKLOAD_LATENCIES_H
 #define WORKLOAD_LATENCIES_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define LATENCY_STEPS 128
@@ -18,7 +19,7 @@ void latencies_add(struct latencies *latencies, uint64_t ns);
 /* Milliseconds that `of_hundred` percent of them do not exceed; 0 if there are none. */
 double latencies_percentile_ms(const struct latencies *latencies, double of_hundred);
 
-/* `"count":...,"mean_ms":...,"p50_ms":...,"p99_ms":...,"max_ms":...` on standard output. */
-void latencies_print(const struct latencies *latencies);
+/* Writes `"count":...,"mean_ms":...,"p50_ms":...,"p99_ms":...,"max_ms":...`, cut at `size`. */
+void latencies_write(const struct latencies *latencies, char *text, size_t size);
 
 #endif

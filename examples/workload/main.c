@@ -1,12 +1,14 @@
 /* A GPU program to try a shared GPU with: it serves requests or trains without end, and says how well that goes.
  *
  * `--help` teaches it; README.md shows it in pods. It knows nothing of Orion. */
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "answers.h"
 #include "gpu.h"
 #include "latencies.h"
 #include "options.h"
@@ -14,11 +16,11 @@
 #define SECOND_NS 1e9
 #define LOOK_NS 100000000u /* longest sleep: a report or the end may be due, and a signal may come just before */
 
-static volatile sig_atomic_t told_to_end;
+static volatile sig_atomic_t reported_to_end;
 
 static void end(int number) {
     (void)number;
-    told_to_end = 1;
+    reported_to_end = 1;
 }
 
 static uint64_t now_ns(void) {
@@ -42,7 +44,7 @@ static struct timetable begin_now(const struct options *options) {
     return (struct timetable){now, end, now, now + (uint64_t)(options->report_seconds * SECOND_NS)};
 }
 
-static bool over(const struct timetable *times) { return told_to_end || now_ns() >= times->end; }
+static bool over(const struct timetable *times) { return reported_to_end || now_ns() >= times->end; }
 
 /* Seconds since the last report if one is due; else 0. */
 static double report_due(struct timetable *times, const struct options *options) {
@@ -55,9 +57,11 @@ static double report_due(struct timetable *times, const struct options *options)
 }
 
 static void print_served(const char *event, double seconds, const struct latencies *latencies) {
-    printf("{\"event\":\"%s\",\"seconds\":%.3f,", event, seconds);
-    latencies_print(latencies);
-    printf("}\n");
+    char counted[256], line[384];
+    latencies_write(latencies, counted, sizeof counted);
+    snprintf(line, sizeof line, "{\"event\":\"%s\",\"seconds\":%.3f,%s}\n", event, seconds, counted);
+    fputs(line, stdout);
+    answers_say(line);
 }
 
 static void report_served(struct timetable *times, const struct options *options, struct latencies *recent) {
@@ -137,6 +141,10 @@ int main(int count, char **arguments) {
            "\"kernels\":%llu,\"kernel_us\":%llu}\n",
            options.train ? "train" : "serve", gpu.simulated ? "simulated" : "nvidia", gpu.uuid, gpu.name, gpu.sms,
            (unsigned long long)options.kernels, (unsigned long long)options.kernel_us);
+    if (options.port && !answers_begin(options.port)) {
+        printf("{\"event\":\"error\",\"call\":\"bind\",\"port\":%d,\"error\":\"%s\"}\n", options.port, strerror(errno));
+        return 1;
+    }
     if (options.train)
         train(&options);
     else

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RATE, FIXED, KERNELS, KERNEL_US, SMS, MEMORY, DEVICE, SECONDS, REPORT, SEED, OPTIONS };
+enum { RATE, FIXED, KERNELS, KERNEL_US, SMS, MEMORY, DEVICE, SECONDS, REPORT, SEED, PORT, OPTIONS };
 
 static const struct {
     const char *name, *variable, *serve, *train; /* the defaults in both modes */
@@ -21,6 +21,7 @@ static const struct {
     [SECONDS] = {"seconds", "WORKLOAD_SECONDS", "0", "0", "end after so long; 0: run until SIGTERM"},
     [REPORT] = {"report", "WORKLOAD_REPORT", "5", "5", "seconds between two reports"},
     [SEED] = {"seed", "WORKLOAD_SEED", "1", "1", "serve: of the random arrivals"},
+    [PORT] = {"port", "WORKLOAD_PORT", "0", "0", "serve: answer HTTP there with the latest report; 0: nowhere"},
 };
 
 static const char introduction[] =
@@ -92,7 +93,9 @@ struct options options_read(int count, char **arguments) {
     }
     if ((!train && values[RATE] <= 0) || values[KERNELS] < 1 || values[REPORT] <= 0)
         refuse("--rate, --kernels and --report must be positive", "");
+    if (values[PORT] > 65535)
+        refuse("--port must be at most 65535", "");
     return (struct options){train, values[RATE], values[FIXED] != 0, (uint64_t)values[KERNELS],
                             (uint64_t)values[KERNEL_US], (int)values[SMS], (size_t)values[MEMORY],
-                            (int)values[DEVICE], values[SECONDS], values[REPORT], (uint64_t)values[SEED]};
+                            (int)values[DEVICE], values[SECONDS], values[REPORT], (uint64_t)values[SEED], train ? 0 : (int)values[PORT]};
 }

@@ -18,6 +18,7 @@ struct options {
     double seconds;         /* until it ends by itself; 0: never */
     double report_seconds;  /* between two reports */
     uint64_t seed;          /* of the arrivals */
+    int port;               /* where HTTP requests are answered; 0: nowhere */
 };
 
 /* Ends the program: with status 0 for --help, with 2 and one sentence on standard error for what cannot be. */

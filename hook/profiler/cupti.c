@@ -13,7 +13,10 @@ static void called(void *data, uint32_t domain, uint32_t function, const void *p
 
 static bool resolve(struct cupti *cupti, void *library)
 {
-    const struct { void *to; const char *name; } functions[] = {
+    const struct {
+        void *to;
+        const char *name;
+    } functions[] = {
         {&cupti->subscribe, "cuptiSubscribe"},
         {&cupti->register_callbacks, "cuptiActivityRegisterCallbacks"},
         {&cupti->enable, "cuptiActivityEnable"},
@@ -30,7 +33,7 @@ static bool resolve(struct cupti *cupti, void *library)
     return true;
 }
 
-/* Subscribing is how tools keep out of each other's way: a second one is refused, here as everywhere. */
+/* Tools exclude each other by subscribing: CUPTI refuses a second subscriber. */
 static bool begin(struct cupti *cupti, void *library, const char *path, char *why, size_t size)
 {
     const char *text = "an unknown error";
@@ -42,9 +45,9 @@ static bool begin(struct cupti *cupti, void *library, const char *path, char *wh
     if (result == CUPTI_OK) return true;
     cupti->result_text(result, &text);
     if (result == CUPTI_ANOTHER_SUBSCRIBER)
-        snprintf(why, size, "another profiler (torch.profiler, Nsight) traces this process, and CUPTI serves but one");
-    else
-        snprintf(why, size, "CUPTI (%s) cannot be used: %s (%u)", path, text, result);
+        snprintf(why, size,
+                 "another profiler (torch.profiler, Nsight) traces this process, and CUPTI serves only one; stop the other");
+    else snprintf(why, size, "CUPTI (%s) refuses to start: %s (%u)", path, text, result);
     return false;
 }
 
@@ -53,7 +56,7 @@ static bool try_path(struct cupti *cupti, const char *path, int flags, char *why
     if (*found || path[0] == '\0') return false; /* to dlopen, an empty path is the program itself */
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | flags);
     if (library == NULL) return false;
-    *found = true; /* two of them in one process would be worse than none */
+    *found = true; /* two CUPTIs in one process would be worse than none */
     return begin(cupti, library, path, why, size);
 }
 
@@ -63,7 +66,7 @@ bool cupti_open(struct cupti *cupti, const char *candidates, char *why, size_t s
     static const char *const folders[] = {"/usr/local/cuda/extras/CUPTI/lib64", "/usr/local/cuda/lib64"};
     char path[1024];
     bool found = false;
-    snprintf(why, size, "there is no libcupti.so.13 or .12: install nvidia-cuda-cupti beside the program");
+    snprintf(why, size, "libcupti.so.13 or .12 not found: install nvidia-cuda-cupti in the program's environment");
     for (size_t i = 0; i < 2; i++)
         if (try_path(cupti, names[i], RTLD_NOLOAD, why, size, &found)) return true;
     while (candidates != NULL && *candidates != '\0') {
@@ -81,8 +84,7 @@ bool cupti_open(struct cupti *cupti, const char *candidates, char *why, size_t s
     return false;
 }
 
-const struct cupti_kernel *cupti_next_kernel(const struct cupti *cupti, uint8_t *buffer, size_t valid,
-                                             struct cupti_record **at)
+const struct cupti_kernel *cupti_next_kernel(const struct cupti *cupti, uint8_t *buffer, size_t valid, struct cupti_record **at)
 {
     while (cupti->next_record(buffer, valid, at) == CUPTI_OK)
         if ((*at)->kind == CUPTI_KIND_CONCURRENT_KERNEL) return (const struct cupti_kernel *)*at;

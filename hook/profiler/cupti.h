@@ -1,9 +1,9 @@
-/* CUPTI, as far as it is used here: found at run time, declared here.
+/* The part of CUPTI that the profiler uses: found at run time, declared here.
  *
- * NVIDIA's headers were refused: a build would need them, and their structures are those of one CUDA version, while the
- * library that a workload brings along may be of another. What is declared here is the part that has kept its place: a
- * kernel's record has grown since CUDA 9 (144 bytes) up to CUDA 13 (248 bytes) by fields at its end, and none of
- * these has moved. CUPTI itself walks from record to record, so nobody has to know how long one is. */
+ * Rejected: NVIDIA's headers. A build would need them, and their structures are those of one CUDA version, while the
+ * workload's library may have another version. This file declares only the fields that never moved: from CUDA 9 (144
+ * bytes) to CUDA 13 (248 bytes), a kernel's record has only grown at its end. CUPTI itself steps from record to record,
+ * so the profiler needs no record length. */
 #ifndef ORION_PROFILER_CUPTI_H
 #define ORION_PROFILER_CUPTI_H
 
@@ -12,31 +12,31 @@
 #include <stdint.h>
 
 enum { /* CUptiResult */
-    CUPTI_OK = 0,
-    CUPTI_ANOTHER_SUBSCRIBER = 39,
+       CUPTI_OK = 0,
+       CUPTI_ANOTHER_SUBSCRIBER = 39,
 };
-enum { CUPTI_KIND_CONCURRENT_KERNEL = 10 }; /* kernels, those of graphs included, without making them run one by one */
-enum { CUPTI_FLUSH_FORCED = 1 };            /* buffers that hold unfinished records as well */
+enum { CUPTI_KIND_CONCURRENT_KERNEL = 10 }; /* kernels, including those of graphs, without serialising them */
+enum { CUPTI_FLUSH_FORCED = 1 };            /* also buffers with unfinished records */
 
 struct cupti_record { uint32_t kind; };
 
-/* The head of every CUpti_ActivityKernel4 and later; times are nanoseconds, 0 where they are not known. */
+/* The first fields of CUpti_ActivityKernel4 and later. Times are nanoseconds; 0: unknown. */
 struct cupti_kernel {
     uint32_t kind;
     uint8_t cache, shared_config;
-    uint16_t registers;              /* of a thread */
+    uint16_t registers; /* per thread */
     uint32_t partitioned[2];
     uint64_t start, end, completed;
     uint32_t device, context, stream;
     int32_t grid[3], block[3];
-    int32_t static_shared, dynamic_shared; /* bytes of a block */
+    int32_t static_shared, dynamic_shared; /* bytes per block */
     uint32_t local[2];
-    uint32_t correlation;            /* of the launch: grows in launch order; one for all kernels of a graph's launch */
+    uint32_t correlation; /* of the launch: grows in launch order; one value for all kernels of a graph launch */
     int64_t grid_id;
-    const char *name;                /* mangled; CUPTI's own */
+    const char *name; /* mangled; CUPTI owns the string */
 };
 _Static_assert(offsetof(struct cupti_kernel, start) == 16 && offsetof(struct cupti_kernel, grid) == 52 &&
-               offsetof(struct cupti_kernel, correlation) == 92 && offsetof(struct cupti_kernel, name) == 104,
+                   offsetof(struct cupti_kernel, correlation) == 92 && offsetof(struct cupti_kernel, name) == 104,
                "as in cupti_activity.h of CUDA 12.1, 12.9, 13.0 and 13.5");
 
 typedef void cupti_requested(uint8_t **buffer, size_t *size, size_t *most_records);
@@ -53,12 +53,11 @@ struct cupti {
     uint32_t (*result_text)(uint32_t result, const char **text);
 };
 
-/* Finds a CUPTI and subscribes to it: the one that the process has loaded already (torch's), else those that the colon-
- * separated `candidates` name (may be NULL), else by the loader's search, else the toolkit's. false: `why` says why. */
+/* Finds a CUPTI and subscribes to it. Takes the first of: the one that the process has already loaded (torch's), those
+ * in the colon-separated `candidates` (may be NULL), the loader's search, the toolkit's. false: `why` says why. */
 bool cupti_open(struct cupti *cupti, const char *candidates, char *why, size_t size);
 
-/* The kernels of CUPTI's next_record, from a buffer; NULL at its end. Records of other kinds are passed over. */
-const struct cupti_kernel *cupti_next_kernel(const struct cupti *cupti, uint8_t *buffer, size_t valid,
-                                             struct cupti_record **at);
+/* The next kernel in a buffer, by CUPTI's next_record; NULL at the end. Skips records of other kinds. */
+const struct cupti_kernel *cupti_next_kernel(const struct cupti *cupti, uint8_t *buffer, size_t valid, struct cupti_record **at);
 
 #endif

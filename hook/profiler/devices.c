@@ -16,7 +16,10 @@ const struct profiler_limit profiler_limits[PROFILER_LIMITS] = {
     {"minor", CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR},
 };
 
-static struct { bool known; struct profiler_device device; } devices[PROFILER_DEVICES];
+static struct {
+    bool known;
+    struct profiler_device device;
+} devices[PROFILER_DEVICES];
 
 static bool ask(uint32_t number, struct profiler_device *device)
 {

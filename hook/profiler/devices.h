@@ -1,6 +1,6 @@
-/* A device's limits, those that decide how many blocks of a kernel one SM holds, as the driver tells them.
+/* The limits of a device, from the driver, that decide how many blocks of a kernel fit on one SM.
  *
- * CUPTI's device record was refused: it lacks the shared memory that the system keeps of each block. */
+ * Rejected: CUPTI's device record. It lacks the shared memory that the system reserves in each block. */
 #ifndef ORION_PROFILER_DEVICES_H
 #define ORION_PROFILER_DEVICES_H
 
@@ -10,7 +10,10 @@
 #define PROFILER_DEVICES 16u
 #define PROFILER_LIMITS 9u
 
-struct profiler_limit { const char *name; int attribute; /* CUdevice_attribute */ };
+struct profiler_limit {
+    const char *name;
+    int attribute; /* CUdevice_attribute */
+};
 extern const struct profiler_limit profiler_limits[PROFILER_LIMITS];
 
 struct profiler_device {
@@ -18,11 +21,11 @@ struct profiler_device {
     int limits[PROFILER_LIMITS]; /* in the order of profiler_limits */
 };
 
-/* Asks the driver about a device, once; the number is the one that the process knows it by. Not from a callback of
- * CUPTI's, nor under a lock that such a callback takes. */
+/* Queries the driver about a device, once; `number` is the process's number of it. Do not call it from a callback of
+ * CUPTI, or under a lock that such a callback takes. */
 void profiler_device_ask(uint32_t number);
 
-/* What the driver has said; NULL if it was not asked or did not say. */
+/* The driver's answer; NULL if there was no query, or it failed. */
 const struct profiler_device *profiler_device(uint32_t number);
 
 #endif

@@ -1,12 +1,12 @@
-/* The profiler: a library that the CUDA driver loads by itself (CUDA_INJECTION64_PATH) in the program to be profiled
- * and in its children, and that writes down which kernels ran and for how long.
+/* The profiler: a library that records which kernels ran, and for how long. The CUDA driver itself loads it
+ * (CUDA_INJECTION64_PATH) into the profiled program and the program's children.
  *
- * A library of its own, not a part of the hook: a profile is taken of the program as it is, and most programs are never
- * profiled. Tracing (CUPTI's activity records) needs no rights; hardware counters do, and are not touched. Whatever
- * goes wrong, the program runs on: the reason is said in one sentence, once.
+ * The profiler is separate from the hook, because it profiles the unchanged program, and most programs are never
+ * profiled. Tracing (CUPTI's activity records) needs no privileges; hardware counters do, and the profiler does not use
+ * them. The program continues whatever goes wrong, and the profiler prints the reason once, in one sentence.
  *
- *   ORION_PROFILE_DIRECTORY   where to write (see output.h); without it nothing happens
- *   ORION_PROFILE_LAUNCHES    how many launches to write down one by one (0 unless given)
+ *   ORION_PROFILE_DIRECTORY   folder for the output (see output.h); if unset, the profiler does nothing
+ *   ORION_PROFILE_LAUNCHES    number of launches to record individually (default 0)
  *   ORION_PROFILE_CUPTI       libraries to try, separated by colons */
 #include <errno.h>
 #include <pthread.h>
@@ -22,33 +22,33 @@
 #include "kernels.h"
 #include "output.h"
 
-#define BUFFER_BYTES ((size_t)256 << 10) /* a thousand records of the longest kind known */
-#define PERIOD_MS 400                    /* a killed program loses what ran since, and what is in unfinished buffers */
-#define END_SECONDS 3                    /* that the end of a program may be held up by a flush that does not return */
+#define BUFFER_BYTES ((size_t)256 << 10) /* a thousand records of the longest known kind */
+#define PERIOD_MS 400                    /* a killed program loses the last period, and what is in unfinished buffers */
+#define END_SECONDS 3                    /* longest delay of a program's end by a flush that does not return */
 enum { RECORDS_LEAST = 32, RECORDS_MOST = 1000 };
 
 static struct {
     struct cupti cupti;
-    pthread_mutex_t mutex;               /* of all below; never held while CUPTI or the driver is called */
+    pthread_mutex_t mutex; /* guards everything below; never held during a call of CUPTI or the driver */
     struct profiler_kernels kernels;
     struct profiler_output output;
     struct profiler_state state;
-    uint64_t written;                    /* records that the file on disk knows */
+    uint64_t written; /* records contained in the file on disk */
     char failure[512];
-    pid_t owner;                         /* a forked child has all this, and must not use it */
+    pid_t owner; /* a forked child inherits all this and must not use it */
     pthread_t thread;
     pthread_mutex_t end_mutex;
     pthread_cond_t end;
     bool ending;
 } profiler = {.mutex = PTHREAD_MUTEX_INITIALIZER, .end_mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* A buffer is handed over when all its records are finished, so while launches queue up without a pause only full ones
- * come: they have as many records as come in about an eighth of a second. */
+/* CUPTI delivers a buffer when all its records are finished. So while launches queue up without a pause, it delivers
+ * only full buffers. Their size is the number of records in about an eighth of a second. */
 static _Atomic size_t records_a_buffer = 256;
 
 static void requested(uint8_t **buffer, size_t *size, size_t *most_records)
 {
-    *buffer = malloc(BUFFER_BYTES); /* NULL: CUPTI drops records, and counts them */
+    *buffer = malloc(BUFFER_BYTES); /* NULL: CUPTI drops records and counts them */
     *size = BUFFER_BYTES;
     *most_records = atomic_load_explicit(&records_a_buffer, memory_order_relaxed);
 }
@@ -68,7 +68,7 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
     free(buffer);
 }
 
-/* The driver is asked about devices without the mutex: CUPTI's thread may wait for it with the driver's locks held. */
+/* Queries devices without the mutex: CUPTI's thread may wait for the mutex while it holds the driver's locks. */
 static void write_down(void)
 {
     bool seen[PROFILER_DEVICES] = {false};
@@ -117,7 +117,7 @@ static void *watch(void *unused)
     return unused;
 }
 
-/* Work that the program itself did not wait for may have no times yet; its launches are counted all the same. */
+/* Work that the program did not wait for may have no times yet. Its launches still count. */
 static void finish(void)
 {
     struct timespec deadline;
@@ -128,7 +128,7 @@ static void finish(void)
     pthread_mutex_unlock(&profiler.end_mutex);
     clock_gettime(CLOCK_REALTIME, &deadline);
     deadline.tv_sec += END_SECONDS;
-    if (pthread_timedjoin_np(profiler.thread, NULL, &deadline) != 0) return; /* what it last wrote stands */
+    if (pthread_timedjoin_np(profiler.thread, NULL, &deadline) != 0) return; /* the last written file remains */
     profiler.cupti.flush_all(0);
     profiler.cupti.flush_all(CUPTI_FLUSH_FORCED);
     profiler.state.ended = true;
@@ -143,7 +143,7 @@ static bool start_thread(void)
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&profiler.end, &clock);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program handles its signals, not this thread */
     int result = pthread_create(&profiler.thread, NULL, watch, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return result == 0;
@@ -163,7 +163,8 @@ static bool trace(void)
     return false;
 }
 
-/* Called by the driver inside the first cuInit. Always 1: the program's cuInit is not to fail because of us. */
+/* The driver calls this in the first cuInit. Always returns 1, because the profiler must not make the program's cuInit
+ * fail. */
 __attribute__((visibility("default"))) int InitializeInjection(void)
 {
     const char *folder = getenv("ORION_PROFILE_DIRECTORY"), *launches = getenv("ORION_PROFILE_LAUNCHES");
@@ -172,7 +173,7 @@ __attribute__((visibility("default"))) int InitializeInjection(void)
     profiler.owner = getpid();
     profiler_output_open(&profiler.output, folder, launches != NULL ? strtoull(launches, NULL, 10) : 0);
     if (!profiler_kernels_open(&profiler.kernels)) return 1;
-    /* After CUPTI is loaded, so that at the end ours runs before its own. */
+    /* After CUPTI is loaded, so that at exit our handler runs before CUPTI's. */
     if (trace() && start_thread() && atexit(finish) == 0) return 1;
     if (profiler.failure[0] == '\0') snprintf(profiler.failure, sizeof profiler.failure, "no thread can be started");
     profiler.state.failure = profiler.failure;

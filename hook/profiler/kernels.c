@@ -5,7 +5,7 @@
 
 bool profiler_kernels_open(struct profiler_kernels *kernels)
 {
-    /* 14 MB of which only what is used is ever touched. */
+    /* 14 MB, of which only used pages become resident */
     kernels->kernels = calloc(PROFILER_KERNELS, sizeof *kernels->kernels);
     return kernels->kernels != NULL;
 }
@@ -20,16 +20,15 @@ static uint64_t hash_of(const struct cupti_kernel *record, const char *name)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (const char *at = name; *at != '\0'; at++) hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
-    for (int i = 0; i < 3; i++)
-        hash = mix(hash, (uint64_t)(uint32_t)record->grid[i] << 32 | (uint32_t)record->block[i]);
+    for (int i = 0; i < 3; i++) hash = mix(hash, (uint64_t)(uint32_t)record->grid[i] << 32 | (uint32_t)record->block[i]);
     return mix(hash, (uint32_t)record->dynamic_shared);
 }
 
 static bool is(const struct profiler_kernel *kernel, uint64_t hash, const struct cupti_kernel *record, const char *name)
 {
     return kernel->hash == hash && !memcmp(kernel->grid, record->grid, sizeof kernel->grid) &&
-           !memcmp(kernel->block, record->block, sizeof kernel->block) &&
-           kernel->dynamic_shared == record->dynamic_shared && !strcmp(kernel->name, name);
+           !memcmp(kernel->block, record->block, sizeof kernel->block) && kernel->dynamic_shared == record->dynamic_shared &&
+           !strcmp(kernel->name, name);
 }
 
 static struct profiler_kernel *place(struct profiler_kernels *kernels, const struct cupti_kernel *record)
@@ -39,8 +38,7 @@ static struct profiler_kernel *place(struct profiler_kernels *kernels, const str
     uint64_t hash = hash_of(record, name);
     uint32_t at = (uint32_t)(hash % places);
     for (; kernels->places[at] != 0; at = (at + 1) % places)
-        if (is(&kernels->kernels[kernels->places[at] - 1], hash, record, name))
-            return &kernels->kernels[kernels->places[at] - 1];
+        if (is(&kernels->kernels[kernels->places[at] - 1], hash, record, name)) return &kernels->kernels[kernels->places[at] - 1];
     struct profiler_kernel *kernel = &kernels->kernels[kernels->count];
     if (kernels->count == PROFILER_KERNELS || (kernel->name = strdup(name)) == NULL) return NULL;
     kernels->places[at] = (uint16_t)++kernels->count;

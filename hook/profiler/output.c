@@ -10,7 +10,7 @@
 
 void profiler_output_open(struct profiler_output *output, const char *folder, uint64_t launches)
 {
-    struct timespec now; /* a process that replaces its program keeps its number */
+    struct timespec now; /* a process that executes another program keeps its process id */
     clock_gettime(CLOCK_MONOTONIC, &now);
     uint64_t time = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     int pid = getpid();
@@ -41,9 +41,10 @@ static void write_process(FILE *file, const struct profiler_kernels *kernels, co
     }
     fprintf(file, "{\"record\":\"process\",\"version\":1,\"pid\":%d,\"command\":", getpid());
     write_text(file, command);
-    fprintf(file, ",\"records\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"unplaced\":%" PRIu64 ",\"unplaced_ns\":%" PRIu64
-            ",\"ended\":%s,\"failure\":", kernels->records, state->dropped, kernels->unplaced, kernels->unplaced_ns,
-            state->ended ? "true" : "false");
+    fprintf(file,
+            ",\"records\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"unplaced\":%" PRIu64 ",\"unplaced_ns\":%" PRIu64
+            ",\"ended\":%s,\"failure\":",
+            kernels->records, state->dropped, kernels->unplaced, kernels->unplaced_ns, state->ended ? "true" : "false");
     if (state->failure != NULL) write_text(file, state->failure);
     else fputs("null", file);
     fputs("}\n", file);
@@ -55,8 +56,7 @@ static void write_device(FILE *file, uint32_t number)
     if (device == NULL) return;
     fprintf(file, "{\"record\":\"device\",\"device\":%u,\"model\":", number);
     write_text(file, device->model);
-    for (unsigned i = 0; i < PROFILER_LIMITS; i++)
-        fprintf(file, ",\"%s\":%d", profiler_limits[i].name, device->limits[i]);
+    for (unsigned i = 0; i < PROFILER_LIMITS; i++) fprintf(file, ",\"%s\":%d", profiler_limits[i].name, device->limits[i]);
     fputs("}\n", file);
 }
 
@@ -65,15 +65,15 @@ static void write_kernel(FILE *file, uint32_t index, const struct profiler_kerne
     const char *separator = "";
     fprintf(file, "{\"record\":\"kernel\",\"index\":%u,\"name\":", index);
     write_text(file, kernel->name);
-    fprintf(file, ",\"grid\":[%d,%d,%d],\"block\":[%d,%d,%d]", kernel->grid[0], kernel->grid[1], kernel->grid[2],
-            kernel->block[0], kernel->block[1], kernel->block[2]);
+    fprintf(file, ",\"grid\":[%d,%d,%d],\"block\":[%d,%d,%d]", kernel->grid[0], kernel->grid[1], kernel->grid[2], kernel->block[0],
+            kernel->block[1], kernel->block[2]);
     fprintf(file, ",\"static_shared\":%d,\"dynamic_shared\":%d,\"registers\":%u,\"device\":%u", kernel->static_shared,
             kernel->dynamic_shared, kernel->registers, kernel->device);
-    fprintf(file, ",\"launches\":%" PRIu64 ",\"timed\":%" PRIu64 ",\"total_ns\":%" PRIu64, kernel->launches,
-            kernel->timed, kernel->total_ns);
+    fprintf(file, ",\"launches\":%" PRIu64 ",\"timed\":%" PRIu64 ",\"total_ns\":%" PRIu64, kernel->launches, kernel->timed,
+            kernel->total_ns);
     fprintf(file, ",\"shortest_ns\":%" PRIu64 ",\"longest_ns\":%" PRIu64 ",\"histogram\":[",
             kernel->timed != 0 ? kernel->shortest_ns : 0, kernel->longest_ns);
-    for (uint32_t i = 0; i < PROFILER_BUCKETS; i++) { /* where a bucket begins, where it ends, how many */
+    for (uint32_t i = 0; i < PROFILER_BUCKETS; i++) { /* the bucket's start, its end, its count */
         if (kernel->buckets[i] == 0) continue;
         fprintf(file, "%s[%" PRIu64 ",%" PRIu64 ",%u]", separator, i == 0 ? 0 : profiler_bucket_begin(i),
                 profiler_bucket_begin(i + 1), kernel->buckets[i]);

@@ -1,8 +1,9 @@
-/* What a process leaves behind: files in a folder, for whoever asked for the profile.
+/* The files that a profiled process writes into the profile's folder.
  *
- *   process-PID-TIME.jsonl    one JSON object a line: the process, its devices, its kernels; replaced as a whole, so
- *                             that a reader always finds a complete one, however the process ends
- *   launches-PID-TIME.csv     correlation,start,duration,kernel of each launch, in no order; appended to, bounded */
+ *   process-PID-TIME.jsonl    one JSON object per line: the process, its devices, its kernels. Replaced as a whole,
+ *       so that a
+ *                             reader always finds a complete file, however the process ends
+ *   launches-PID-TIME.csv     correlation,start,duration,kernel of each launch, unordered; appended to; bounded */
 #ifndef ORION_PROFILER_OUTPUT_H
 #define ORION_PROFILER_OUTPUT_H
 
@@ -13,16 +14,16 @@
 
 struct profiler_output {
     char process[512], replacement[520], launches[512]; /* paths */
-    uint64_t launches_left;           /* that may still be written down */
-    uint32_t pending;                 /* bytes of `text` */
+    uint64_t launches_left;                             /* launches that may still be recorded */
+    uint32_t pending;                                   /* bytes of `text` */
     char text[1 << 16];
 };
 
-/* What the process's own line says. */
+/* The contents of the process line. */
 struct profiler_state {
-    uint64_t dropped;                 /* records that CUPTI had no room for */
-    const char *failure;              /* why nothing is traced, or NULL */
-    bool ended;                       /* by itself: nothing is missing */
+    uint64_t dropped;    /* records that CUPTI dropped for lack of space */
+    const char *failure; /* why nothing is traced; NULL: tracing works */
+    bool ended;          /* the process ended itself: the profile is complete */
 };
 
 void profiler_output_open(struct profiler_output *output, const char *folder, uint64_t launches);

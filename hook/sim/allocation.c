@@ -1,6 +1,7 @@
-/* Ranges of memory (see allocation.h): a sorted array, as they are looked up far more often than changed.
+/* Ranges of memory (see allocation.h), in a sorted array, because look-ups are far more frequent than changes.
  *
- * Device memory is host memory that is reserved and backed when touched, so data is real and 80 GiB cost nothing. */
+ * Device memory is host memory. The address space is reserved, and pages are backed when a program touches them. So the
+ * data is real, and 80 GiB cost nothing. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 
 #include "allocation.h"
 
-#define GRANULE (UINT64_C(2) << 20) /* what the driver charges for small allocations is rounded more finely */
+#define GRANULE (UINT64_C(2) << 20) /* allocations below this size are charged in whole pages */
 #define SMALL 512u
 
 static struct sim_allocation *table;
@@ -16,7 +17,8 @@ static size_t count, capacity;
 static unsigned long long ids;
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 
-void *sim_pages(size_t size) {
+void *sim_pages(size_t size)
+{
     void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return pages == MAP_FAILED ? NULL : pages;
 }
@@ -24,19 +26,19 @@ void *sim_pages(size_t size) {
 void sim_pages_free(void *pages, size_t size) { munmap(pages, size); }
 
 /* The number of ranges that start at or before `address`. */
-static size_t up_to(uintptr_t address) {
+static size_t up_to(uintptr_t address)
+{
     size_t low = 0, high = count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (table[middle].start <= address)
-            low = middle + 1;
-        else
-            high = middle;
+        if (table[middle].start <= address) low = middle + 1;
+        else high = middle;
     }
     return low;
 }
 
-bool sim_allocation_add(const struct sim_allocation *allocation) {
+bool sim_allocation_add(const struct sim_allocation *allocation)
+{
     bool added = true;
     pthread_rwlock_wrlock(&lock);
     if (count == capacity) {
@@ -59,17 +61,18 @@ bool sim_allocation_add(const struct sim_allocation *allocation) {
     return added;
 }
 
-bool sim_allocation_find(uintptr_t address, struct sim_allocation *found) {
+bool sim_allocation_find(uintptr_t address, struct sim_allocation *found)
+{
     pthread_rwlock_rdlock(&lock);
     size_t at = up_to(address);
     bool is = at && address - table[at - 1].start < table[at - 1].size;
-    if (is)
-        *found = table[at - 1];
+    if (is) *found = table[at - 1];
     pthread_rwlock_unlock(&lock);
     return is;
 }
 
-bool sim_allocation_remove(uintptr_t start, struct sim_allocation *removed) {
+bool sim_allocation_remove(uintptr_t start, struct sim_allocation *removed)
+{
     pthread_rwlock_wrlock(&lock);
     size_t at = up_to(start);
     bool is = at && table[at - 1].start == start;
@@ -82,23 +85,14 @@ bool sim_allocation_remove(uintptr_t start, struct sim_allocation *removed) {
     return is;
 }
 
-bool sim_allocation_set_flags(uintptr_t start, unsigned flags) {
-    pthread_rwlock_wrlock(&lock);
-    size_t at = up_to(start);
-    bool is = at && table[at - 1].start == start;
-    if (is)
-        table[at - 1].flags = flags;
-    pthread_rwlock_unlock(&lock);
-    return is;
-}
-
-bool sim_on_device(const void *address) {
+bool sim_on_device(const void *address)
+{
     struct sim_allocation found;
-    return sim_allocation_find((uintptr_t)address, &found) && found.memory != SIM_PINNED &&
-           found.memory != SIM_REGISTERED;
+    return sim_allocation_find((uintptr_t)address, &found) && found.memory != SIM_PINNED && found.memory != SIM_REGISTERED;
 }
 
-bool sim_memory_take(struct CUctx_st *context, uint64_t bytes) {
+bool sim_memory_take(struct CUctx_st *context, uint64_t bytes)
+{
     bool fits;
     do {
         sim_enter();
@@ -113,34 +107,35 @@ bool sim_memory_take(struct CUctx_st *context, uint64_t bytes) {
     return fits;
 }
 
-void sim_memory_return(struct CUctx_st *context, uint64_t bytes) {
+void sim_memory_return(struct CUctx_st *context, uint64_t bytes)
+{
     do {
         sim_enter();
         struct sim_context *of = &sim_state()->contexts[context->slot];
         struct sim_gpu *gpu = &sim_state()->gpus[sim_device_gpu(context->device)];
-        uint64_t have = bytes < of->memory ? bytes : of->memory; /* a destroyed context has returned all of it */
+        uint64_t have = bytes < of->memory ? bytes : of->memory; /* a destroyed context has already returned all its memory */
         SIM_PUT(gpu->memory, gpu->memory - have);
         SIM_PUT(of->memory, of->memory - have);
     } while (!sim_leave());
 }
 
-/* Whole pages, so that addresses are aligned as CUDA's are; large ones in granules of 2 MiB. */
-static size_t charge(size_t size) {
+/* Whole pages, so that addresses have CUDA's alignment; large sizes in granules of 2 MiB. */
+static size_t charge(size_t size)
+{
     size_t unit = size >= GRANULE / 2 ? GRANULE : 4096;
     return (size + unit - 1) / unit * unit;
 }
 
-CUresult sim_device_memory(struct CUctx_st *context, size_t size, enum sim_memory memory, void *pool,
-                           uintptr_t *start) {
+CUresult sim_device_memory(struct CUctx_st *context, size_t size, enum sim_memory memory, void *pool, uintptr_t *start)
+{
     SIM_REFUSE(size > sim_machine->parameters.memory, CUDA_ERROR_OUT_OF_MEMORY);
     size_t charged = charge(size);
     SIM_REFUSE(!sim_memory_take(context, charged), CUDA_ERROR_OUT_OF_MEMORY);
     void *pages = sim_pages(charged);
-    struct sim_allocation allocation = {.start = (uintptr_t)pages, .size = size, .charged = charged, .memory = memory,
-                                        .context = context, .pool = pool};
+    struct sim_allocation allocation =
+        {.start = (uintptr_t)pages, .size = size, .charged = charged, .memory = memory, .context = context, .pool = pool};
     if (!pages || !sim_allocation_add(&allocation)) {
-        if (pages)
-            sim_pages_free(pages, charged);
+        if (pages) sim_pages_free(pages, charged);
         sim_memory_return(context, charged);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -148,7 +143,8 @@ CUresult sim_device_memory(struct CUctx_st *context, size_t size, enum sim_memor
     return CUDA_SUCCESS;
 }
 
-void sim_device_memory_free(const struct sim_allocation *allocation) {
+void sim_device_memory_free(const struct sim_allocation *allocation)
+{
     sim_pages_free((void *)allocation->start, allocation->charged);
     if (sim_handle_is(allocation->context, SIM_CONTEXT) && !allocation->context->dead)
         sim_memory_return(allocation->context, allocation->charged);

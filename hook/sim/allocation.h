@@ -1,4 +1,4 @@
-/* The ranges of memory that this process has from the driver. */
+/* The memory ranges that this process has allocated from the driver. */
 #ifndef ORION_SIM_ALLOCATION_H
 #define ORION_SIM_ALLOCATION_H
 
@@ -8,35 +8,34 @@ enum sim_memory { SIM_DEVICE_MEMORY, SIM_PINNED, SIM_REGISTERED, SIM_MANAGED, SI
 
 struct sim_allocation {
     uintptr_t start;
-    size_t size;            /* as asked for */
-    size_t charged;         /* bytes of the device */
+    size_t size;    /* as requested */
+    size_t charged; /* bytes of the device */
     enum sim_memory memory;
     unsigned flags;
     unsigned long long id;
     struct CUctx_st *context;
-    void *pool;             /* of pooled memory */
+    void *pool; /* the pool of pooled memory */
 };
 
-/* Address space for `size` bytes that is not backed until touched; NULL: none. */
+/* Address space for `size` bytes that is backed when it is touched; NULL: none left. */
 void *sim_pages(size_t size);
 void sim_pages_free(void *pages, size_t size);
 
-/* Enter a range; false: no memory for the entry. */
+/* Add a range; false: no memory for the entry. */
 bool sim_allocation_add(const struct sim_allocation *allocation);
 /* The range that `address` lies in, by value. */
 bool sim_allocation_find(uintptr_t address, struct sim_allocation *found);
-/* Take out the range that starts at `start`. */
+/* Remove the range that starts at `start`. */
 bool sim_allocation_remove(uintptr_t start, struct sim_allocation *removed);
-bool sim_allocation_set_flags(uintptr_t start, unsigned flags);
 
-/* Is it memory of the device (for copies: which engine)? */
+/* Is the address in device memory? Copies need this to choose an engine. */
 bool sim_on_device(const void *address);
 
-/* Device memory for `context`, charged; and giving it back. */
+/* Allocate device memory for `context` and charge it; and return it. */
 CUresult sim_device_memory(struct CUctx_st *context, size_t size, enum sim_memory memory, void *pool, uintptr_t *start);
 void sim_device_memory_free(const struct sim_allocation *allocation);
 
-/* Give memory back to the pool that it came from. */
+/* Return memory to its pool. */
 CUresult sim_pool_free(const struct sim_allocation *allocation);
 
 #endif

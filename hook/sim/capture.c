@@ -1,9 +1,9 @@
-/* Stream capture: work is recorded as nodes of a graph instead of being queued.
+/* Stream capture: the driver records work as nodes of a graph and does not queue it.
  *
- * A captured stream has a frontier, the nodes that its next node depends on. An event recorded in the capture carries
- * the frontier of its stream away, and a stream that waits for it joins the capture and takes that frontier on. What is
- * not allowed makes the capture invalid, which its end reports. Captures are few, so one mutex guards them all; without
- * any capture under way a call looks at one counter. */
+ * A captured stream has a frontier: the nodes that its next node depends on. An event recorded in the capture keeps the
+ * frontier of its stream. A stream that waits for this event joins the capture and adds that frontier to its own. A
+ * forbidden call makes the capture invalid, and the end of the capture reports this. Captures are few, so one mutex
+ * guards all of them. While no capture is under way, a call only reads one counter. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,31 +11,33 @@
 #include "capture_state.h"
 #include "copy.h"
 
-void sim_capture_forget_frontier(void **frontier, size_t *count) {
+void sim_capture_forget_frontier(void **frontier, size_t *count)
+{
     free(*frontier);
     *frontier = NULL;
     *count = 0;
 }
 
-bool sim_capture_set_frontier(void **frontier, size_t *count, void *const *nodes, size_t node_count) {
+bool sim_capture_set_frontier(void **frontier, size_t *count, void *const *nodes, size_t node_count)
+{
     void *copy = node_count ? malloc(node_count * sizeof(void *)) : NULL;
-    if (node_count && !copy)
-        return false;
-    if (node_count)
-        memcpy(copy, nodes, node_count * sizeof(void *));
+    if (node_count && !copy) return false;
+    if (node_count) memcpy(copy, nodes, node_count * sizeof(void *));
     free(*frontier);
     *frontier = copy;
     *count = node_count;
     return true;
 }
 
-static CUresult node_after_frontier(struct CUstream_st *stream, CUgraphNodeType type, struct CUgraphNode_st **node) {
+static CUresult node_after_frontier(struct CUstream_st *stream, CUgraphNodeType type, struct CUgraphNode_st **node)
+{
     SIM_TRY(sim_node_new(stream->capture->graph, type, stream->frontier, stream->frontier_count, node));
     return CUDA_SUCCESS;
 }
 
-/* The new node becomes the frontier if `result` is success, and goes away otherwise. */
-static CUresult advance(struct CUstream_st *stream, struct CUgraphNode_st *node, CUresult result) {
+/* If `result` is success, the new node becomes the frontier; otherwise it is destroyed. */
+static CUresult advance(struct CUstream_st *stream, struct CUgraphNode_st *node, CUresult result)
+{
     void *only = node;
     if (!result && !sim_capture_set_frontier(&stream->frontier, &stream->frontier_count, &only, 1))
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -51,36 +53,38 @@ static CUresult advance(struct CUstream_st *stream, struct CUgraphNode_st *node,
         struct CUgraphNode_st *node; \
         pthread_mutex_lock(&sim_capture_mutex); \
         CUresult result_ = node_after_frontier(stream, CU_GRAPH_NODE_TYPE_##type, &node); \
-        if (!result_) \
-            result_ = advance(stream, node, (set)); \
+        if (!result_) result_ = advance(stream, node, (set)); \
         pthread_mutex_unlock(&sim_capture_mutex); \
         return result_; \
     } while (0)
 
-CUresult sim_capture_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters) {
+CUresult sim_capture_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters)
+{
     struct sim_launch here = *launch;
     here.anywhere = !stream->green;
     RECORD(KERNEL, sim_node_set_kernel(node, &here, parameters));
 }
 
-CUresult sim_capture_host(struct CUstream_st *stream, CUhostFn function, void *data) {
+CUresult sim_capture_host(struct CUstream_st *stream, CUhostFn function, void *data)
+{
     RECORD(HOST, (node->host = (CUDA_HOST_NODE_PARAMS){function, data}, CUDA_SUCCESS));
 }
 
-CUresult sim_capture_box(struct CUstream_st *stream, const CUDA_MEMCPY3D *box) {
-    RECORD(MEMCPY, (node->box = *box, CUDA_SUCCESS));
-}
+CUresult sim_capture_box(struct CUstream_st *stream, const CUDA_MEMCPY3D *box) { RECORD(MEMCPY, (node->box = *box, CUDA_SUCCESS)); }
 
-CUresult sim_capture_memset(struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAMS *set) {
+CUresult sim_capture_memset(struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAMS *set)
+{
     RECORD(MEMSET, (node->set = *set, CUDA_SUCCESS));
 }
 
-CUresult sim_capture_child(struct CUstream_st *stream, const struct CUgraph_st *graph) {
+CUresult sim_capture_child(struct CUstream_st *stream, const struct CUgraph_st *graph)
+{
     struct CUgraphNode_st like = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .child = (struct CUgraph_st *)(uintptr_t)graph};
     RECORD(GRAPH, sim_node_set_like(node, &like));
 }
 
-CUresult sim_capture_copy(struct CUstream_st *stream, void *target, const void *source, size_t size) {
+CUresult sim_capture_copy(struct CUstream_st *stream, void *target, const void *source, size_t size)
+{
     CUDA_MEMCPY3D box;
     memset(&box, 0, sizeof box);
     box.srcMemoryType = sim_on_device(source) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
@@ -91,44 +95,44 @@ CUresult sim_capture_copy(struct CUstream_st *stream, void *target, const void *
     return sim_capture_box(stream, &box);
 }
 
-static CUresult record_external(struct CUstream_st *stream, struct CUevent_st *event) {
+static CUresult record_external(struct CUstream_st *stream, struct CUevent_st *event)
+{
     RECORD(EVENT_RECORD, (node->event = event, CUDA_SUCCESS));
 }
 
-static CUresult wait_external(struct CUstream_st *stream, struct CUevent_st *event) {
+static CUresult wait_external(struct CUstream_st *stream, struct CUevent_st *event)
+{
     RECORD(WAIT_EVENT, (node->event = event, CUDA_SUCCESS));
 }
 
-CUresult sim_capture_record(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags) {
-    if (flags & CU_EVENT_RECORD_EXTERNAL)
-        return record_external(stream, event);
+CUresult sim_capture_record(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags)
+{
+    if (flags & CU_EVENT_RECORD_EXTERNAL) return record_external(stream, event);
     pthread_mutex_lock(&sim_capture_mutex);
-    bool good = sim_capture_set_frontier(&event->frontier, &event->frontier_count, stream->frontier,
-                                         stream->frontier_count);
+    bool good = sim_capture_set_frontier(&event->frontier, &event->frontier_count, stream->frontier, stream->frontier_count);
     event->capture = stream->capture;
     event->capture_id = stream->capture->id;
     pthread_mutex_unlock(&sim_capture_mutex);
     return good ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult invalidate(struct sim_capture *capture, CUresult error) {
+static CUresult invalidate(struct sim_capture *capture, CUresult error)
+{
     capture->invalid = true;
     return error;
 }
 
-CUresult sim_capture_join(struct CUstream_st *stream, const struct CUevent_st *event) {
+CUresult sim_capture_join(struct CUstream_st *stream, const struct CUevent_st *event)
+{
     struct CUgraphNode_st **known = stream->frontier, **more = event->frontier;
     size_t count = stream->frontier_count;
     struct CUgraphNode_st **all = malloc((count + event->frontier_count + 1) * sizeof *all);
     SIM_REFUSE(!all, CUDA_ERROR_OUT_OF_MEMORY);
-    if (count)
-        memcpy(all, known, count * sizeof *all);
+    if (count) memcpy(all, known, count * sizeof *all);
     for (size_t i = 0; i < event->frontier_count; i++) {
         size_t at = 0;
-        while (at < count && all[at] != more[i])
-            at++;
-        if (at == count)
-            all[count++] = more[i];
+        while (at < count && all[at] != more[i]) at++;
+        if (at == count) all[count++] = more[i];
     }
     free(stream->frontier);
     stream->frontier = all;
@@ -137,18 +141,15 @@ CUresult sim_capture_join(struct CUstream_st *stream, const struct CUevent_st *e
     return CUDA_SUCCESS;
 }
 
-CUresult sim_capture_wait(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags) {
+CUresult sim_capture_wait(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags)
+{
     bool captured = sim_capture_of_event(event);
     CUresult result;
-    if (stream->capture && (flags & CU_EVENT_WAIT_EXTERNAL))
-        return wait_external(stream, event);
+    if (stream->capture && (flags & CU_EVENT_WAIT_EXTERNAL)) return wait_external(stream, event);
     pthread_mutex_lock(&sim_capture_mutex);
-    if (!captured)
-        result = invalidate(stream->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
-    else if (event->capture->invalid)
-        result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    else if (stream->legacy)
-        result = invalidate(event->capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    if (!captured) result = invalidate(stream->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+    else if (event->capture->invalid) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    else if (stream->legacy) result = invalidate(event->capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     else if (stream->capture && stream->capture != event->capture) {
         invalidate(event->capture, 0);
         result = invalidate(stream->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);

@@ -1,4 +1,5 @@
-/* What is not allowed while streams are being captured, and to whom; breaking a rule makes the capture invalid. */
+/* Which calls are forbidden to which threads while streams are being captured. A forbidden call makes the capture
+ * invalid. */
 #define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,92 +13,89 @@ __thread CUstreamCaptureMode sim_capture_thread_mode = CU_STREAM_CAPTURE_MODE_GL
 
 int sim_capture_self(void) { return (int)syscall(SYS_gettid); }
 
-/* A thread's mode says how careful it is: GLOBAL minds its own captures and everybody's global ones, THREAD_LOCAL its
- * own, RELAXED none. A capture begun as RELAXED forbids nothing. */
-static bool forbids(const struct sim_capture *capture, int thread) {
-    if (capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED || sim_capture_thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
-        return false;
+/* A thread's mode decides which captures restrict it. GLOBAL: its own captures and all global ones of other threads.
+ * THREAD_LOCAL: its own. RELAXED: none. A capture begun as RELAXED restricts no thread. */
+static bool forbids(const struct sim_capture *capture, int thread)
+{
+    if (capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED || sim_capture_thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
     return capture->thread == thread ||
            (sim_capture_thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-CUresult sim_capture_unsafe(void) {
+CUresult sim_capture_unsafe(void)
+{
     bool refused = false;
-    if (!atomic_load_explicit(&sim_captures_under_way, memory_order_acquire))
-        return CUDA_SUCCESS;
+    if (!atomic_load_explicit(&sim_captures_under_way, memory_order_acquire)) return CUDA_SUCCESS;
     pthread_mutex_lock(&sim_capture_mutex);
     int thread = sim_capture_self();
     for (struct sim_capture *capture = sim_captures; capture; capture = capture->next)
-        if (forbids(capture, thread))
-            capture->invalid = refused = true;
+        if (forbids(capture, thread)) capture->invalid = refused = true;
     pthread_mutex_unlock(&sim_capture_mutex);
     return refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
-CUresult sim_capture_refuse(struct CUstream_st *stream) {
+CUresult sim_capture_refuse(struct CUstream_st *stream)
+{
     pthread_mutex_lock(&sim_capture_mutex);
-    if (stream->capture)
-        stream->capture->invalid = true;
+    if (stream->capture) stream->capture->invalid = true;
     pthread_mutex_unlock(&sim_capture_mutex);
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-CUresult sim_capture_refuse_context(struct CUctx_st *context, struct CUgreenCtx_st *green) {
+CUresult sim_capture_refuse_context(struct CUctx_st *context, struct CUgreenCtx_st *green)
+{
     bool refused = false;
-    if (!atomic_load_explicit(&sim_captures_under_way, memory_order_acquire))
-        return CUDA_SUCCESS;
+    if (!atomic_load_explicit(&sim_captures_under_way, memory_order_acquire)) return CUDA_SUCCESS;
     pthread_mutex_lock(&sim_capture_mutex);
     for (struct sim_capture *capture = sim_captures; capture; capture = capture->next)
-        if (capture->origin->context == context && (!green || capture->origin->green == green))
-            capture->invalid = refused = true;
+        if (capture->origin->context == context && (!green || capture->origin->green == green)) capture->invalid = refused = true;
     pthread_mutex_unlock(&sim_capture_mutex);
     return refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
-/* Captures of blocking streams, if `stream` is the legacy stream that they would have to wait for. */
-CUresult sim_capture_implicit(struct CUstream_st *stream) {
+/* Captures of blocking streams, if `stream` is the legacy stream, which they would have to wait for. */
+CUresult sim_capture_implicit(struct CUstream_st *stream)
+{
     bool refused = false;
-    if (!stream->legacy)
-        return CUDA_SUCCESS;
-    sim_enter(); /* the list of streams stays as it is */
+    if (!stream->legacy) return CUDA_SUCCESS;
+    sim_enter(); /* keeps the list of streams unchanged */
     for (struct CUstream_st *other = stream->context->streams; other; other = other->next)
-        if (other->capture && !(other->flags & CU_STREAM_NON_BLOCKING))
-            other->capture->invalid = refused = true;
+        if (other->capture && !(other->flags & CU_STREAM_NON_BLOCKING)) other->capture->invalid = refused = true;
     sim_leave();
     return refused ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
-CUresult sim_capture_check_use(struct CUstream_st *stream) {
-    if (!atomic_load_explicit(&sim_captures_under_way, memory_order_acquire))
-        return CUDA_SUCCESS;
-    if (stream->capture)
-        return sim_capture_refuse(stream);
+CUresult sim_capture_check_use(struct CUstream_st *stream)
+{
+    if (!atomic_load_explicit(&sim_captures_under_way, memory_order_acquire)) return CUDA_SUCCESS;
+    if (stream->capture) return sim_capture_refuse(stream);
     pthread_mutex_lock(&sim_capture_mutex);
     CUresult result = sim_capture_implicit(stream);
     pthread_mutex_unlock(&sim_capture_mutex);
     return result ? result : sim_capture_unsafe();
 }
 
-CUresult sim_capture_touches(struct CUstream_st *stream) {
-    if (!atomic_load_explicit(&sim_captures_under_way, memory_order_acquire))
-        return CUDA_SUCCESS;
+CUresult sim_capture_touches(struct CUstream_st *stream)
+{
+    if (!atomic_load_explicit(&sim_captures_under_way, memory_order_acquire)) return CUDA_SUCCESS;
     pthread_mutex_lock(&sim_capture_mutex);
-    CUresult result = stream->capture && stream->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-                                                                  : sim_capture_implicit(stream);
+    CUresult result =
+        stream->capture && stream->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : sim_capture_implicit(stream);
     pthread_mutex_unlock(&sim_capture_mutex);
     return result;
 }
 
 /* --- Events in captures. --- */
 
-static bool recorded_in(const struct CUevent_st *event, const struct sim_capture *capture) {
+static bool recorded_in(const struct CUevent_st *event, const struct sim_capture *capture)
+{
     return event->capture == capture && event->capture_id == capture->id;
 }
 
-bool sim_capture_of_event(const struct CUevent_st *event) {
+bool sim_capture_of_event(const struct CUevent_st *event)
+{
     bool found = false;
-    if (!event->capture || !atomic_load_explicit(&sim_captures_under_way, memory_order_acquire))
-        return false;
+    if (!event->capture || !atomic_load_explicit(&sim_captures_under_way, memory_order_acquire)) return false;
     pthread_mutex_lock(&sim_capture_mutex);
     for (struct sim_capture *capture = sim_captures; capture && !found; capture = capture->next)
         found = recorded_in(event, capture);
@@ -105,7 +103,8 @@ bool sim_capture_of_event(const struct CUevent_st *event) {
     return found;
 }
 
-CUresult sim_capture_event_use(struct CUevent_st *event) {
+CUresult sim_capture_event_use(struct CUevent_st *event)
+{
     if (sim_capture_of_event(event)) {
         pthread_mutex_lock(&sim_capture_mutex);
         event->capture->invalid = true;

@@ -1,4 +1,4 @@
-/* Captures under way, for the files that deal with them; all of it under the mutex, but for the count. */
+/* Captures under way, for the files that handle them. The mutex guards everything but the count. */
 #ifndef ORION_SIM_CAPTURE_STATE_H
 #define ORION_SIM_CAPTURE_STATE_H
 
@@ -13,7 +13,7 @@ struct sim_capture {
     struct CUgraph_st *graph;
     struct CUstream_st *origin;
     CUstreamCaptureMode mode;
-    int thread; /* that began it */
+    int thread; /* the thread that began it */
     uint64_t id;
     bool invalid, own_graph;
 };
@@ -25,13 +25,14 @@ extern __thread CUstreamCaptureMode sim_capture_thread_mode;
 
 int sim_capture_self(void); /* the calling thread's id */
 
-/* Copies the nodes. False: no memory. */
+/* Copies the nodes. False: out of memory. */
 bool sim_capture_set_frontier(void **frontier, size_t *count, void *const *nodes, size_t node_count);
 
-/* Adds the event's nodes to the stream's frontier; a stream outside joins the capture. */
+/* Adds the event's nodes to the stream's frontier. A stream outside the capture joins it. */
 CUresult sim_capture_join(struct CUstream_st *stream, const struct CUevent_st *event);
 
-/* Refuses, and invalidates captures of blocking streams, if `stream` is the legacy stream that they would wait for. */
+/* If `stream` is the legacy stream: refuses while blocking streams are being captured, and invalidates their
+ * captures. */
 CUresult sim_capture_implicit(struct CUstream_st *stream);
 
 #endif

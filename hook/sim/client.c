@@ -1,11 +1,12 @@
 /* Clients of the machine (see client.h).
  *
- * Each client has one thread, the keeper. It holds the client's `alive` word as a robust futex through a list of its
- * own, so the kernel marks the word however the process ends, before its memory is torn down; and it does what must
- * happen in this process at some time: host functions, memory operations of streams, the trace.
+ * Each client has one thread, the keeper. It holds the client's `alive` word as a robust futex, on a robust list of its
+ * own. So the kernel marks the word however the process ends, before it frees the process's memory. The keeper also
+ * does the work that must happen in this process at a certain time: host functions, memory operations of streams, the
+ * trace.
  *
- * Refused as signs of life: process ids (they mean nothing across containers), file locks (released late). A record
- * lock says which process a client is (file.h). */
+ * Rejected as signs of life: process ids (they are ambiguous across containers) and file locks (the kernel releases
+ * them late). A record lock only says which process a client is (file.h). */
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -33,22 +34,24 @@ static uint64_t trace_begin;
 uint64_t sim_own_client_number(void) { return atomic_load_explicit(&own, memory_order_acquire); }
 uint64_t sim_trace_begin(void) { return trace_begin; }
 
-struct sim_client *sim_own_client(void) {
+struct sim_client *sim_own_client(void)
+{
     uint64_t number = sim_own_client_number();
     return number == SIM_NEVER ? NULL : &sim_state()->clients[number];
 }
 
-/* The kernel walks `head` when the keeper ends; the pending entry covers the moment of taking the word. */
+/* The kernel reads `head` when the keeper ends. The pending entry covers the moment in which the keeper takes the
+ * word. */
 static struct robust_list_head head;
 static struct robust_list entry;
 
-static uint64_t take_place(void) {
+static uint64_t take_place(void)
+{
     uint32_t self = (uint32_t)syscall(SYS_gettid);
-    for (uint64_t place = 0; place < SIM_CLIENTS; place++) {
-        _Atomic uint32_t *word = &sim_machine->alive[place];
+    for (uint64_t client_index = 0; client_index < SIM_CLIENTS; client_index++) {
+        _Atomic uint32_t *word = &sim_machine->alive[client_index];
         uint32_t nobody = 0;
-        if (atomic_load(word) || !sim_file_claim(place))
-            continue;
+        if (atomic_load(word) || !sim_file_claim(client_index)) continue;
         head.list.next = &head.list;
         head.futex_offset = (long)((char *)word - (char *)&entry);
         head.list_op_pending = &entry;
@@ -57,37 +60,44 @@ static uint64_t take_place(void) {
             entry.next = &head.list;
             head.list.next = &entry;
             head.list_op_pending = NULL;
-            return place;
+            return client_index;
         }
         head.list_op_pending = NULL;
-        sim_file_unclaim(place);
+        sim_file_unclaim(client_index);
     }
     return SIM_NEVER;
 }
 
-struct handshake { pthread_mutex_t mutex; pthread_cond_t done; bool finished; uint64_t place; };
+struct handshake {
+    pthread_mutex_t mutex;
+    pthread_cond_t done;
+    bool finished;
+    uint64_t client_index;
+};
 
-static void *keep(void *argument) {
+static void *keep(void *argument)
+{
     struct handshake *handshake = argument;
     prctl(PR_SET_NAME, "sim-keeper");
     prctl(PR_SET_TIMERSLACK, 1000);
     pthread_mutex_lock(&handshake->mutex);
-    uint64_t place = handshake->place = take_place();
-    bool kept = place != SIM_NEVER;
+    uint64_t client_index = handshake->client_index = take_place();
+    bool kept = client_index != SIM_NEVER;
     handshake->finished = true;
     pthread_cond_signal(&handshake->done);
     pthread_mutex_unlock(&handshake->mutex);
     for (uint64_t claim_ns = sim_monotonic_ns(); kept;) {
         sim_effects_work();
         if (sim_monotonic_ns() - claim_ns > CLAIM_EVERY_NS) {
-            sim_file_claim(place);
+            sim_file_claim(client_index);
             claim_ns = sim_monotonic_ns();
         }
     }
     return NULL;
 }
 
-static uint64_t start_keeper(void) {
+static uint64_t start_keeper(void)
+{
     struct handshake handshake = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, SIM_NEVER};
     sigset_t all, before;
     pthread_t thread;
@@ -95,37 +105,34 @@ static uint64_t start_keeper(void) {
     pthread_sigmask(SIG_BLOCK, &all, &before);
     bool started = pthread_create(&thread, NULL, keep, &handshake) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!started)
-        return SIM_NEVER;
+    if (!started) return SIM_NEVER;
     pthread_detach(thread);
     pthread_mutex_lock(&handshake.mutex);
-    while (!handshake.finished)
-        pthread_cond_wait(&handshake.done, &handshake.mutex);
+    while (!handshake.finished) pthread_cond_wait(&handshake.done, &handshake.mutex);
     pthread_mutex_unlock(&handshake.mutex);
-    return handshake.place;
+    return handshake.client_index;
 }
 
-bool sim_client_join(void) {
-    if (sim_own_client_number() != SIM_NEVER)
-        return true;
-    uint64_t place = start_keeper();
-    if (place == SIM_NEVER)
-        return false;
-    atomic_store(&own, place);
+bool sim_client_join(void)
+{
+    if (sim_own_client_number() != SIM_NEVER) return true;
+    uint64_t client_index = start_keeper();
+    if (client_index == SIM_NEVER) return false;
+    atomic_store(&own, client_index);
     do {
         sim_enter();
         struct sim_state *state = sim_state();
-        struct sim_client *client = &state->clients[place];
+        struct sim_client *client = &state->clients[client_index];
         SIM_PUT(client->used, 1);
         SIM_PUT(client->trace, sim_trace_wanted());
-        if (state->clients_high < place + 1)
-            SIM_PUT(state->clients_high, place + 1);
+        if (state->clients_high < client_index + 1) SIM_PUT(state->clients_high, client_index + 1);
         trace_begin = state->trace_head;
     } while (!sim_leave());
     return true;
 }
 
-void sim_drop_context(uint64_t context) {
+void sim_drop_context(uint64_t context)
+{
     struct sim_state *state = sim_state();
     struct sim_context *of = &state->contexts[context];
     struct sim_gpu *gpu = &state->gpus[of->gpu];
@@ -145,30 +152,28 @@ void sim_drop_context(uint64_t context) {
     sim_commit();
 }
 
-/* The word is freed last, and only if it is still the dead one's: until then the row is nobody else's. */
-static void bury(uint64_t place, uint32_t word) {
+/* Frees the word last, and only if it still belongs to the dead client: until then no other client can use the row. */
+static void bury(uint64_t client_index, uint32_t word)
+{
     struct sim_state *state = sim_state();
     for (uint64_t i = 0; i < state->contexts_high; i++)
-        if (state->contexts[i].used && state->contexts[i].client == place)
-            sim_drop_context(i);
-    sim_event_slots_drop(place);
-    SIM_PUT(state->clients[place].used, 0);
-    SIM_PUT(state->clients[place].number, 0);
+        if (state->contexts[i].used && state->contexts[i].client == client_index) sim_drop_context(i);
+    sim_event_slots_drop(client_index);
+    SIM_PUT(state->clients[client_index].used, 0);
+    SIM_PUT(state->clients[client_index].number, 0);
     sim_commit();
     struct sim_region *region = atomic_load(&sim_region);
-    if (!atomic_load(&region->frozen))
-        atomic_compare_exchange_strong(&sim_machine->alive[place], &word, 0);
+    if (!atomic_load(&region->frozen)) atomic_compare_exchange_strong(&sim_machine->alive[client_index], &word, 0);
 }
 
-void sim_reap(void) {
+void sim_reap(void)
+{
     static uint64_t looked_ns;
     uint64_t now = sim_monotonic_ns();
-    if (now - looked_ns < REAP_EVERY_NS)
-        return;
+    if (now - looked_ns < REAP_EVERY_NS) return;
     looked_ns = now;
-    for (uint64_t place = 0; place < SIM_CLIENTS; place++) {
-        uint32_t word = atomic_load_explicit(&sim_machine->alive[place], memory_order_relaxed);
-        if (word & FUTEX_OWNER_DIED)
-            bury(place, word);
+    for (uint64_t client_index = 0; client_index < SIM_CLIENTS; client_index++) {
+        uint32_t word = atomic_load_explicit(&sim_machine->alive[client_index], memory_order_relaxed);
+        if (word & FUTEX_OWNER_DIED) bury(client_index, word);
     }
 }

@@ -1,10 +1,10 @@
-/* This process as a client of the machine: its slot, its keeper thread, and the end of clients that died. */
+/* This process as a client of the machine: its row, its keeper thread, and the clean-up after clients that died. */
 #ifndef ORION_SIM_CLIENT_H
 #define ORION_SIM_CLIENT_H
 
 #include "shared.h"
 
-/* Become a client: start the keeper and take a slot. False: no slot or no thread. */
+/* Become a client: start the keeper and take a row. False: no row or no thread. */
 bool sim_client_join(void);
 
 /* This process's row in the state that it sees; NULL before it has joined. */
@@ -14,10 +14,10 @@ uint64_t sim_own_client_number(void);
 /* The head of the trace ring when this client joined. */
 uint64_t sim_trace_begin(void);
 
-/* Under the lock: free what clients that have died left behind. */
+/* Under the lock: free what dead clients held. */
 void sim_reap(void);
 
-/* Under the lock: throw away a context and all that is in it. */
+/* Under the lock: remove a context and everything in it. */
 void sim_drop_context(uint64_t context);
 
 #endif

@@ -1,12 +1,13 @@
-/* Time: the machine's (real or virtual) and waiting for it. Nanoseconds of CLOCK_MONOTONIC, or of the virtual clock. */
+/* The machine's time (real or virtual), and waits for it. Nanoseconds of CLOCK_MONOTONIC, or of the virtual clock. */
 #ifndef ORION_SIM_CLOCK_H
 #define ORION_SIM_CLOCK_H
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* One turn of a loop that spins. */
-static inline void sim_pause(void) {
+/* One iteration of a spin loop. */
+static inline void sim_pause(void)
+{
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -19,11 +20,11 @@ uint64_t sim_monotonic_ns(void);
 /* The machine's time. */
 uint64_t sim_now_ns(void);
 
-/* Sleep until the machine's time is `until_ns`, or `word` is no longer `seen`. Precise to some microseconds: the last
- * ones are spun. Under the virtual clock it is the sleeping that makes time pass. */
+/* Sleep until the machine's time is `until_ns`, or `word` is no longer `seen`. Precise to a few microseconds, because
+ * the end of the wait is spun. Under the virtual clock, sleeping makes the time pass. */
 void sim_sleep_until(uint64_t until_ns, _Atomic uint32_t *word, uint32_t seen);
 
-/* Wake all sleepers of `word`, which the caller has changed. */
+/* Wake all threads that sleep on `word`. The caller has changed the word. */
 void sim_wake(_Atomic uint32_t *word);
 
 #endif

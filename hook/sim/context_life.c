@@ -1,19 +1,20 @@
-/* Making and ending contexts: the slot in the shared state, the default streams, and waiting for what is queued. */
+/* Creates and destroys contexts: the slot in the shared state, the default streams, and the wait for queued work. */
 #include "client.h"
 #include "context.h"
 #include "health.h"
 #include "mps.h"
 
 struct CUstream_st *sim_context_stream_after(const struct CUctx_st *context, const struct CUgreenCtx_st *green,
-                                             unsigned long long after) {
+                                             unsigned long long after)
+{
     struct CUstream_st *next = NULL;
     for (struct CUstream_st *stream = context->streams; stream; stream = stream->next)
-        if (stream->id > after && (!green || stream->green == green) && (!next || stream->id < next->id))
-            next = stream;
+        if (stream->id > after && (!green || stream->green == green) && (!next || stream->id < next->id)) next = stream;
     return next;
 }
 
-void sim_context_wait(struct CUctx_st *context, const struct CUgreenCtx_st *green) {
+void sim_context_wait(struct CUctx_st *context, const struct CUgreenCtx_st *green)
+{
     struct CUstream_st *stream = NULL;
     for (unsigned long long after = 0;;) {
         struct sim_position position;
@@ -24,22 +25,21 @@ void sim_context_wait(struct CUctx_st *context, const struct CUgreenCtx_st *gree
             after = stream->id;
         }
         sim_leave();
-        if (!stream)
-            return;
+        if (!stream) return;
         sim_wait(&position);
     }
 }
 
-/* A slot of the shared state; SIM_NEVER: all taken. */
-static uint64_t take_slot(CUdevice device) {
+/* Take a slot of the shared state; SIM_NEVER: all are in use. */
+static uint64_t take_slot(CUdevice device)
+{
     uint64_t slot, client = sim_own_client_number();
     bool together = sim_mps_client();
     do {
         sim_enter();
         struct sim_state *state = sim_state();
         slot = 0;
-        while (slot < SIM_CONTEXTS && state->contexts[slot].used)
-            slot++;
+        while (slot < SIM_CONTEXTS && state->contexts[slot].used) slot++;
         if (slot < SIM_CONTEXTS) {
             struct sim_context *of = &state->contexts[slot];
             SIM_PUT(of->used, 1);
@@ -48,19 +48,20 @@ static uint64_t take_slot(CUdevice device) {
             SIM_PUT(of->memory, 0);
             SIM_PUT(of->last_ran_ns, 0);
             SIM_PUT(of->group, together ? SIM_TOGETHER : slot + 1);
-            if (slot >= state->contexts_high)
-                SIM_PUT(state->contexts_high, slot + 1);
+            if (slot >= state->contexts_high) SIM_PUT(state->contexts_high, slot + 1);
         }
     } while (!sim_leave());
     return slot < SIM_CONTEXTS ? slot : SIM_NEVER;
 }
 
-unsigned long long sim_context_new_id(void) {
+unsigned long long sim_context_new_id(void)
+{
     static _Atomic unsigned long long ids;
     return atomic_fetch_add(&ids, 1) + 1;
 }
 
-CUresult sim_context_make(CUdevice device, unsigned flags, struct CUctx_st **made) {
+CUresult sim_context_make(CUdevice device, unsigned flags, struct CUctx_st **made)
+{
     SIM_REFUSE(sim_device_lost(device), CUDA_ERROR_DEVICE_UNAVAILABLE);
     SIM_REFUSE(!sim_client_join(), CUDA_ERROR_OUT_OF_MEMORY);
     struct CUctx_st *context = sim_handle_new(SIM_CONTEXT, sizeof *context);
@@ -77,8 +78,7 @@ CUresult sim_context_make(CUdevice device, unsigned flags, struct CUctx_st **mad
     context->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
     context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (context->slot != SIM_NEVER)
-        result = sim_stream_new(context, NULL, CU_STREAM_DEFAULT, 0, &context->legacy);
+    if (context->slot != SIM_NEVER) result = sim_stream_new(context, NULL, CU_STREAM_DEFAULT, 0, &context->legacy);
     if (result) {
         sim_handle_free(context);
         return result;
@@ -90,14 +90,14 @@ CUresult sim_context_make(CUdevice device, unsigned flags, struct CUctx_st **mad
     return CUDA_SUCCESS;
 }
 
-void sim_context_destroy(struct CUctx_st *context) {
+void sim_context_destroy(struct CUctx_st *context)
+{
     uint64_t client = sim_own_client_number();
     sim_context_wait(context, NULL);
     do {
         sim_enter();
         struct sim_context *of = &sim_state()->contexts[context->slot];
-        if (of->used && of->client == client)
-            sim_drop_context(context->slot);
+        if (of->used && of->client == client) sim_drop_context(context->slot);
     } while (!sim_leave());
     sim_enter();
     context->dead = true;

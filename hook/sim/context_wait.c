@@ -1,31 +1,35 @@
-/* Waiting for whole contexts, and events that stand for all of one. */
+/* Waits for whole contexts, and events that stand for all work of a context. */
 #include "capture.h"
 #include "context.h"
 #include "green.h"
 #include "health.h"
 
-/* Not while a stream of the context is being captured, whatever the mode. A primary context is waited for with its
- * green contexts, a green context alone. */
-static CUresult synchronise(struct CUctx_st *context, struct CUgreenCtx_st *green) {
+/* Refused while any stream of the context is being captured, in every capture mode. A wait for a primary context
+ * includes its green contexts. A wait for a green context includes only that one. */
+static CUresult synchronise(struct CUctx_st *context, struct CUgreenCtx_st *green)
+{
     SIM_TRY(sim_capture_unsafe());
     SIM_TRY(sim_capture_refuse_context(context, green));
     sim_context_wait(context, green);
     return sim_context_error(context);
 }
 
-CUresult CUDAAPI cuCtxSynchronize(void) {
+CUresult CUDAAPI cuCtxSynchronize(void)
+{
     SIM_CONTEXT(context);
     return synchronise(context, sim_green_named(NULL));
 }
 
-CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle) {
-    struct CUctx_st *context;
-    SIM_TRY(sim_context_named(handle, &context));
+CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle)
+{
+    SIM_CONTEXT_NAMED(context, handle);
     return synchronise(context, sim_green_named(handle));
 }
 
-/* The event stands for all that is queued in the context: a hidden stream waits for the others, and is recorded. */
-static CUresult record(struct CUctx_st *context, struct CUgreenCtx_st *green, CUevent event) {
+/* The event stands for all work queued in the context: a hidden stream waits for the others, and the event is recorded
+ * in it. */
+static CUresult record(struct CUctx_st *context, struct CUgreenCtx_st *green, CUevent event)
+{
     SIM_REFUSE(!sim_handle_is(event, SIM_EVENT) || event->context != context, CUDA_ERROR_INVALID_HANDLE);
     SIM_TRY(sim_capture_refuse_context(context, green));
     event->capture = NULL;
@@ -34,7 +38,8 @@ static CUresult record(struct CUctx_st *context, struct CUgreenCtx_st *green, CU
     return sim_submit_record(everything, event);
 }
 
-static CUresult wait(struct CUctx_st *context, struct CUgreenCtx_st *green, CUevent event) {
+static CUresult wait(struct CUctx_st *context, struct CUgreenCtx_st *green, CUevent event)
+{
     SIM_REFUSE(!sim_handle_is(event, SIM_EVENT), CUDA_ERROR_INVALID_HANDLE);
     SIM_TRY(sim_capture_refuse_context(context, green));
     struct sim_position on = sim_event_position(event);
@@ -42,32 +47,33 @@ static CUresult wait(struct CUctx_st *context, struct CUgreenCtx_st *green, CUev
         sim_enter();
         struct CUstream_st *next = sim_context_stream_after(context, green, after);
         sim_leave();
-        if (!next)
-            return CUDA_SUCCESS;
+        if (!next) return CUDA_SUCCESS;
         after = next->id;
         SIM_TRY(sim_submit_wait(next, &on));
     }
 }
 
-CUresult CUDAAPI cuCtxRecordEvent(CUcontext handle, CUevent event) {
-    struct CUctx_st *context;
-    SIM_TRY(sim_context_named(handle, &context));
+CUresult CUDAAPI cuCtxRecordEvent(CUcontext handle, CUevent event)
+{
+    SIM_CONTEXT_NAMED(context, handle);
     return record(context, sim_green_named(handle), event);
 }
 
-CUresult CUDAAPI cuCtxWaitEvent(CUcontext handle, CUevent event) {
-    struct CUctx_st *context;
-    SIM_TRY(sim_context_named(handle, &context));
+CUresult CUDAAPI cuCtxWaitEvent(CUcontext handle, CUevent event)
+{
+    SIM_CONTEXT_NAMED(context, handle);
     return wait(context, sim_green_named(handle), event);
 }
 
-CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx green, CUevent event) {
+CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx green, CUevent event)
+{
     SIM_READY();
     SIM_REFUSE(!sim_handle_is(green, SIM_GREEN), CUDA_ERROR_INVALID_CONTEXT);
     return record(green->context, green, event);
 }
 
-CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event) {
+CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event)
+{
     SIM_READY();
     SIM_REFUSE(!sim_handle_is(green, SIM_GREEN), CUDA_ERROR_INVALID_CONTEXT);
     return wait(green->context, green, event);

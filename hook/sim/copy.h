@@ -1,4 +1,4 @@
-/* Copies and settings of memory, queued or captured. */
+/* Copies and memsets, queued or captured. */
 #ifndef ORION_SIM_COPY_H
 #define ORION_SIM_COPY_H
 
@@ -6,13 +6,13 @@
 
 enum sim_engine sim_engine_for(const void *target, const void *source);
 
-/* `size` bytes in one piece. */
+/* Copies `size` contiguous bytes. */
 CUresult sim_copy(struct CUstream_st *stream, void *target, const void *source, size_t size);
 CUresult sim_capture_copy(struct CUstream_st *stream, void *target, const void *source, size_t size);
 
-/* A box of rows and layers. */
+/* Copies a box of rows and layers. */
 CUresult sim_copy_box(struct CUstream_st *stream, const CUDA_MEMCPY3D *box);
-CUresult sim_box_move(const CUDA_MEMCPY3D *box); /* the bytes only */
+CUresult sim_box_move(const CUDA_MEMCPY3D *box); /* moves the bytes only */
 enum sim_engine sim_box_engine(const CUDA_MEMCPY3D *box);
 CUresult sim_capture_box(struct CUstream_st *stream, const CUDA_MEMCPY3D *box);
 

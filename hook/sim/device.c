@@ -1,4 +1,4 @@
-/* Devices: what there is, and what it can do. Attributes are an H200's where a number is needed. */
+/* Devices and their attributes. The values are an H200's. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,28 +7,30 @@
 #include "mps.h"
 #include "sim.h"
 
-void sim_gpu_uuid(int gpu, unsigned char uuid[16]) {
+void sim_gpu_uuid(int gpu, unsigned char uuid[16])
+{
     uint64_t hash[2] = {UINT64_C(14695981039346656037), UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)gpu};
     for (int half = 0; half < 2; half++)
         for (const char *at = sim_machine->parameters.seed;; at++) {
             hash[half] = (hash[half] ^ (unsigned char)*at ^ ((uint64_t)gpu << 8)) * UINT64_C(1099511628211);
             hash[half] ^= hash[half] >> 29;
-            if (!*at)
-                break;
+            if (!*at) break;
         }
     memcpy(uuid, hash, 16);
-    uuid[6] = (unsigned char)((uuid[6] & 0x0f) | 0x40); /* the form of a random UUID */
+    uuid[6] = (unsigned char)((uuid[6] & 0x0f) | 0x40); /* the format of a random UUID */
     uuid[8] = (unsigned char)((uuid[8] & 0x3f) | 0x80);
 }
 
-void sim_gpu_uuid_text(int gpu, char text[SIM_UUID_TEXT]) {
+void sim_gpu_uuid_text(int gpu, char text[SIM_UUID_TEXT])
+{
     unsigned char u[16];
     sim_gpu_uuid(gpu, u);
-    snprintf(text, SIM_UUID_TEXT, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
-             u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+    snprintf(text, SIM_UUID_TEXT, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
+             u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }
 
-CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal) {
+CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
+{
     SIM_READY();
     SIM_REFUSE(!device, CUDA_ERROR_INVALID_VALUE);
     SIM_REFUSE(!sim_device_valid(ordinal), CUDA_ERROR_INVALID_DEVICE);
@@ -36,7 +38,8 @@ CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal) {
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetCount(int *count) {
+CUresult CUDAAPI cuDeviceGetCount(int *count)
+{
     SIM_READY();
     SIM_REFUSE(!count, CUDA_ERROR_INVALID_VALUE);
     *count = sim_device_count();
@@ -48,33 +51,38 @@ CUresult CUDAAPI cuDeviceGetCount(int *count) {
     SIM_REFUSE(!(pointer), CUDA_ERROR_INVALID_VALUE); \
     SIM_REFUSE(!sim_device_valid(device), CUDA_ERROR_INVALID_DEVICE)
 
-CUresult CUDAAPI cuDeviceGetName(char *name, int length, CUdevice device) {
+CUresult CUDAAPI cuDeviceGetName(char *name, int length, CUdevice device)
+{
     DEVICE(device, name);
     SIM_REFUSE(length <= 0, CUDA_ERROR_INVALID_VALUE);
     snprintf(name, (size_t)length, "%s", SIM_GPU_NAME);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
+CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
+{
     DEVICE(device, uuid);
     sim_gpu_uuid(sim_device_gpu(device), (unsigned char *)uuid->bytes);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
+CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
     DEVICE(device, bytes);
     *bytes = sim_machine->parameters.memory;
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetPCIBusId(char *bus, int length, CUdevice device) {
+CUresult CUDAAPI cuDeviceGetPCIBusId(char *bus, int length, CUdevice device)
+{
     DEVICE(device, bus);
     SIM_REFUSE(length < 13, CUDA_ERROR_INVALID_VALUE);
     snprintf(bus, (size_t)length, "0000:%02X:00.0", sim_device_gpu(device) + 1);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *device, const char *bus) {
+CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *device, const char *bus)
+{
     unsigned domain, number;
     SIM_READY();
     SIM_REFUSE(!device || !bus, CUDA_ERROR_INVALID_VALUE);
@@ -87,21 +95,25 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *device, const char *bus) {
     return CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult CUDAAPI cuDeviceGetLuid(char *luid, unsigned *mask, CUdevice device) {
+CUresult CUDAAPI cuDeviceGetLuid(char *luid, unsigned *mask, CUdevice device)
+{
     (void)luid, (void)mask, (void)device;
-    return CUDA_ERROR_NOT_SUPPORTED; /* Windows only */
+    return CUDA_ERROR_NOT_SUPPORTED; /* for Windows only */
 }
 
-CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice device) {
+CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
+{
     DEVICE(device, major && minor ? major : NULL);
     *major = 9;
     *minor = 0;
     return CUDA_SUCCESS;
 }
 
-static int device_number(CUdevice_attribute attribute, CUdevice device) {
+static int device_number(CUdevice_attribute attribute, CUdevice device)
+{
     switch (attribute) {
-#define IS(name, value) case CU_DEVICE_ATTRIBUTE_##name: return (int)(value);
+#define IS(name, value) \
+    case CU_DEVICE_ATTRIBUTE_##name: return (int)(value);
 #include "device_attributes.inc"
 #undef IS
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return (int)sim_machine->parameters.sms;
@@ -111,43 +123,56 @@ static int device_number(CUdevice_attribute attribute, CUdevice device) {
     }
 }
 
-CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
+CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
     DEVICE(device, value);
     SIM_REFUSE(attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
     *value = device_number(attribute, device);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *properties, CUdevice device) {
+CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *properties, CUdevice device)
+{
     DEVICE(device, properties);
-    *properties = (CUdevprop){SIM_MAX_THREADS, {1024, 1024, 64}, {2147483647, 65535, 65535}, SIM_SHARED_MEMORY, 65536,
-                              32, 2147483647, 65536, 1980000, 512};
+    *properties = (CUdevprop){SIM_MAX_THREADS,
+                              {1024, 1024, 64},
+                              {2147483647, 65535, 65535},
+                              SIM_SHARED_MEMORY,
+                              65536,
+                              32,
+                              2147483647,
+                              65536,
+                              1980000,
+                              512};
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
+CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
     DEVICE(device, can);
     SIM_REFUSE(!sim_device_valid(peer), CUDA_ERROR_INVALID_DEVICE);
     *can = device != peer;
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer) {
+CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer)
+{
     DEVICE(device, value);
     SIM_REFUSE(!sim_device_valid(peer) || device == peer, CUDA_ERROR_INVALID_DEVICE);
     *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED;
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int *value, CUexecAffinityType type, CUdevice device) {
+CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int *value, CUexecAffinityType type, CUdevice device)
+{
     (void)type;
     DEVICE(device, value);
     *value = 0;
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetTexture1DLinearMaxWidth(size_t *width, CUarray_format format, unsigned channels,
-                                                    CUdevice device) {
+CUresult CUDAAPI cuDeviceGetTexture1DLinearMaxWidth(size_t *width, CUarray_format format, unsigned channels, CUdevice device)
+{
     (void)format, (void)channels;
     DEVICE(device, width);
     *width = 1u << 28;

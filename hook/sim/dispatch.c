@@ -1,20 +1,23 @@
-/* Which SMs a kernel runs on, and how long it takes on them.
+/* Chooses the SMs of a kernel, and computes how long the kernel takes on them.
  *
- * A kernel of duration d that needs n SMs is d * n of work that no more than n SMs do at a time. It may use every SM,
- * or, on a stream of a green context, those of its partition. In line by stream priority, then by who came to the head
- * of a stream first, each kernel takes what it needs of the free SMs that it may use. One that got fewer runs longer in
- * proportion, and is in line for more as others end, as the blocks of a kernel that are not running yet are on the
- * hardware. What a kernel has it keeps until it ends or its context loses the engine: blocks are not preempted.
+ * A kernel of duration d that needs n SMs is d * n of work, on at most n SMs at a time. It may use every SM, or, on a
+ * stream of a green context, the SMs of its partition. Kernels are served by stream priority, then in the order in
+ * which they reached the head of their streams. Each kernel takes the SMs that it needs from the free SMs that it may
+ * use. A kernel that got fewer SMs runs longer in proportion. It gets more SMs as other kernels end, as the remaining
+ * blocks of a kernel do on the hardware. A kernel keeps its SMs until it ends or its context loses the engine, because
+ * blocks are not preempted.
  *
- * SMs of high numbers are given first, since green contexts have the low ones: an ordinary kernel meets them last.
+ * SMs with high numbers are given first, because green contexts have the low ones. An ordinary kernel so uses the SMs
+ * of green contexts last.
  *
- * Refused: waiting until all SMs that a kernel needs are free (a long kernel on half of the SMs would stop everybody
- * else), whole waves (the images do not say how long a block takes), and several kernels on one SM. */
+ * Rejected: a kernel waits until all SMs that it needs are free (a long kernel on half of the SMs would stop all
+ * others); whole waves (the images do not contain the duration of a block); several kernels on one SM. */
 #include "dispatch.h"
 #include "engine.h"
 #include "state.h"
 
-struct sim_sms sim_all_sms(void) {
+struct sim_sms sim_all_sms(void)
+{
     struct sim_sms all = {{0}};
     uint64_t count = sim_machine->parameters.sms;
     for (unsigned i = 0; i < SIM_SM_WORDS && count > 64u * i; i++)
@@ -22,25 +25,25 @@ struct sim_sms sim_all_sms(void) {
     return all;
 }
 
-uint64_t sim_count_sms(const struct sim_sms *sms) {
+uint64_t sim_count_sms(const struct sim_sms *sms)
+{
     uint64_t count = 0;
-    for (unsigned i = 0; i < SIM_SM_WORDS; i++)
-        count += (uint64_t)__builtin_popcountll(sms->word[i]);
+    for (unsigned i = 0; i < SIM_SM_WORDS; i++) count += (uint64_t)__builtin_popcountll(sms->word[i]);
     return count;
 }
 
-static bool none(const struct sim_sms *sms) {
+static bool none(const struct sim_sms *sms)
+{
     uint64_t any = 0;
-    for (unsigned i = 0; i < SIM_SM_WORDS; i++)
-        any |= sms->word[i];
+    for (unsigned i = 0; i < SIM_SM_WORDS; i++) any |= sms->word[i];
     return !any;
 }
 
-/* At most `most` SMs of the set, from the highest number down. */
-static struct sim_sms highest(const struct sim_sms *sms, uint64_t most) {
+/* At most `most` SMs of the set, in descending order of their numbers. */
+static struct sim_sms highest(const struct sim_sms *sms, uint64_t most)
+{
     struct sim_sms chosen = {{0}};
-    if (sim_count_sms(sms) <= most)
-        return *sms;
+    if (sim_count_sms(sms) <= most) return *sms;
     for (unsigned i = SIM_SM_WORDS; i-- > 0 && most;)
         for (uint64_t left = sms->word[i]; left && most; most--) {
             uint64_t bit = UINT64_C(1) << (63 - __builtin_clzll(left));
@@ -54,65 +57,67 @@ static bool anywhere(const struct sim_op *op) { return op->b == 1; }
 
 static uint64_t least(uint64_t one, uint64_t other) { return one < other ? one : other; }
 
-/* As many SMs as the kernel will ever have. */
-static uint64_t width(struct sim_state *state, uint64_t stream, const struct sim_op *op) {
+/* The largest number of SMs that the kernel can ever have. */
+static uint64_t width(struct sim_state *state, uint64_t stream, const struct sim_op *op)
+{
     return anywhere(op) ? op->sms : least(op->sms, sim_count_sms(&state->streams[stream].allowed));
 }
 
-/* The time that `work_ns` on `from` SMs takes on `to`, rounded up. */
-static uint64_t rescale(uint64_t work_ns, uint64_t from, uint64_t to) {
+/* The time on `to` SMs of work that takes `work_ns` on `from` SMs, rounded up. */
+static uint64_t rescale(uint64_t work_ns, uint64_t from, uint64_t to)
+{
     return from == to ? work_ns : (uint64_t)(((unsigned __int128)work_ns * from + to - 1) / to);
 }
 
-uint64_t sim_remaining_ns(struct sim_state *state, uint64_t stream) {
+uint64_t sim_remaining_ns(struct sim_state *state, uint64_t stream)
+{
     const struct sim_op *op = sim_head_of(state, stream);
     uint64_t left = op->end_ns > state->now_ns ? op->end_ns - state->now_ns : 0;
     return op->kind == SIM_KERNEL ? rescale(left, sim_count_sms(&state->streams[stream].held), op->sms) : left;
 }
 
-uint64_t sim_least_ns(struct sim_state *state, uint64_t stream, const struct sim_op *op) {
+uint64_t sim_least_ns(struct sim_state *state, uint64_t stream, const struct sim_op *op)
+{
     uint64_t left = op->end_ns > state->now_ns ? op->end_ns - state->now_ns : 0;
-    if (op->kind != SIM_KERNEL)
-        return op->end_ns ? left : op->remaining_ns;
+    if (op->kind != SIM_KERNEL) return op->end_ns ? left : op->remaining_ns;
     uint64_t most = width(state, stream, op);
-    if (!op->end_ns)
-        return rescale(op->remaining_ns, op->sms, most);
+    if (!op->end_ns) return rescale(op->remaining_ns, op->sms, most);
     return (uint64_t)((unsigned __int128)left * sim_count_sms(&state->streams[stream].held) / most);
 }
 
-/* The free SMs that the head of a stream may have. */
-static struct sim_sms available(struct sim_state *state, uint64_t stream, const struct sim_sms *unused) {
+/* The free SMs that the head of a stream may use. */
+static struct sim_sms available(struct sim_state *state, uint64_t stream, const struct sim_sms *unused)
+{
     struct sim_sms sms = *unused;
     if (!anywhere(sim_head_of(state, stream)))
-        for (unsigned i = 0; i < SIM_SM_WORDS; i++)
-            sms.word[i] &= state->streams[stream].allowed.word[i];
+        for (unsigned i = 0; i < SIM_SM_WORDS; i++) sms.word[i] &= state->streams[stream].allowed.word[i];
     return sms;
 }
 
-static bool before(const struct sim_stream *this, const struct sim_stream *other) {
+static bool before(const struct sim_stream *this, const struct sim_stream *other)
+{
     return this->priority != other->priority ? this->priority < other->priority : this->ready_ns < other->ready_ns;
 }
 
-/* The kernel first in line of those that want SMs and can have one; SIM_NEVER: none. */
-static uint64_t first_in_line(struct sim_state *state, uint64_t gpu, const struct sim_sms *unused) {
+/* The first kernel in the order that wants SMs and can get one; SIM_NEVER: none. */
+static uint64_t first_in_line(struct sim_state *state, uint64_t gpu, const struct sim_sms *unused)
+{
     uint64_t best = SIM_NEVER;
     for (uint64_t at = 0; at < state->busy_count; at++) {
         uint64_t stream = state->busy[at];
         const struct sim_op *op = sim_head_of(state, stream);
-        if (op->kind != SIM_KERNEL || sim_gpu_of(state, stream) != gpu ||
-            sim_group_of(state, stream) != state->gpus[gpu].group)
+        if (op->kind != SIM_KERNEL || sim_gpu_of(state, stream) != gpu || sim_group_of(state, stream) != state->gpus[gpu].group)
             continue;
-        if (best != SIM_NEVER && !before(&state->streams[stream], &state->streams[best]))
-            continue;
+        if (best != SIM_NEVER && !before(&state->streams[stream], &state->streams[best])) continue;
         struct sim_sms possible = available(state, stream, unused);
-        if (!none(&possible) && (!op->end_ns || sim_count_sms(&state->streams[stream].held) < op->sms))
-            best = stream;
+        if (!none(&possible) && (!op->end_ns || sim_count_sms(&state->streams[stream].held) < op->sms)) best = stream;
     }
     return best;
 }
 
-/* Start the kernel on what it can have, or let it go on with more. */
-static void give(struct sim_state *state, uint64_t stream, struct sim_sms *unused) {
+/* Start the kernel on the SMs that it can get, or continue it with more SMs. */
+static void give(struct sim_state *state, uint64_t stream, struct sim_sms *unused)
+{
     struct sim_op *op = sim_head_of(state, stream);
     struct sim_stream *of = &state->streams[stream];
     struct sim_gpu *gpu = &state->gpus[sim_gpu_of(state, stream)];
@@ -123,26 +128,25 @@ static void give(struct sim_state *state, uint64_t stream, struct sim_sms *unuse
         SIM_PUT(of->held.word[i], of->held.word[i] | more.word[i]);
         SIM_PUT(gpu->held.word[i], gpu->held.word[i] | more.word[i]);
     }
-    if (!op->end_ns)
-        SIM_PUT(op->a, state->now_ns);
+    if (!op->end_ns) SIM_PUT(op->a, state->now_ns);
     SIM_PUT(op->end_ns, state->now_ns + rescale(left, op->sms, held + sim_count_sms(&more)));
     sim_commit_if_full();
 }
 
-void sim_dispatch(uint64_t gpu) {
+void sim_dispatch(uint64_t gpu)
+{
     struct sim_state *state = sim_state();
     struct sim_sms unused = sim_all_sms();
-    for (unsigned i = 0; i < SIM_SM_WORDS; i++)
-        unused.word[i] &= ~state->gpus[gpu].held.word[i];
+    for (unsigned i = 0; i < SIM_SM_WORDS; i++) unused.word[i] &= ~state->gpus[gpu].held.word[i];
     while (!none(&unused)) {
         uint64_t stream = first_in_line(state, gpu, &unused);
-        if (stream == SIM_NEVER)
-            return;
+        if (stream == SIM_NEVER) return;
         give(state, stream, &unused);
     }
 }
 
-void sim_dispatch_release(uint64_t stream) {
+void sim_dispatch_release(uint64_t stream)
+{
     struct sim_state *state = sim_state();
     struct sim_gpu *gpu = &state->gpus[sim_gpu_of(state, stream)];
     struct sim_stream *of = &state->streams[stream];

@@ -1,4 +1,4 @@
-/* Effects (see effect.h): a list in order of announcement, worked on by the keeper. */
+/* Effects (see effect.h): a list in the order of announcement. The keeper processes it. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -20,17 +20,17 @@ struct effect {
 };
 
 _Atomic uint32_t sim_effects_done;
-static _Atomic uint32_t news; /* grows with every announcement; the keeper sleeps on it */
+static _Atomic uint32_t news; /* grows with every announcement; the keeper sleeps on this word */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct effect *first, **last = &first;
 static __thread bool running;
 
 bool sim_in_host_function(void) { return running; }
 
-void sim_effect_add(const struct sim_position *position, sim_effect_run run, void *data, uint64_t early_ns) {
+void sim_effect_add(const struct sim_position *position, sim_effect_run run, void *data, uint64_t early_ns)
+{
     struct effect *effect = malloc(sizeof *effect);
-    if (!effect)
-        abort(); /* its operation is queued already and would block the stream for ever */
+    if (!effect) abort(); /* its operation is already queued and would block the stream for ever */
     *effect = (struct effect){NULL, *position, run, data, early_ns};
     pthread_mutex_lock(&mutex);
     *last = effect;
@@ -40,33 +40,32 @@ void sim_effect_add(const struct sim_position *position, sim_effect_run run, voi
     sim_wake(&news);
 }
 
-/* Is the effect's operation at the head? If not, `*when` says when it may be. Gone: 2. */
+/* Is the effect's operation at the head? NOT_YET: no, and `*when` is the earliest time at which it may be. GONE: the
+ * operation is no longer in the stream. */
 enum turn { NOT_YET, NOW, GONE };
 
-static enum turn turn_of(const struct effect *effect, uint64_t *when) {
+static enum turn turn_of(const struct effect *effect, uint64_t *when)
+{
     struct sim_position before = effect->position;
     enum turn turn = NOT_YET;
     before.number--;
     sim_enter();
     const struct sim_stream *of = &sim_state()->streams[effect->position.stream];
-    if (of->generation != effect->position.generation || of->done >= effect->position.number)
-        turn = GONE;
-    else if (of->done == before.number)
-        turn = NOW;
-    else
-        *when = sim_earliest(&before);
+    if (of->generation != effect->position.generation || of->done >= effect->position.number) turn = GONE;
+    else if (of->done == before.number) turn = NOW;
+    else *when = sim_earliest(&before);
     sim_leave();
     return turn;
 }
 
-/* An operation that is not the head yet is over as soon as it becomes it. */
-static void mark_done(const struct effect *effect) {
+/* Mark the operation done. If it is not at the head yet, it completes as soon as it gets there. */
+static void mark_done(const struct effect *effect)
+{
     const struct sim_position *at = &effect->position;
     do {
         sim_enter();
         struct sim_state *state = sim_state();
-        if (state->streams[at->stream].generation == at->generation &&
-            state->streams[at->stream].done < at->number) {
+        if (state->streams[at->stream].generation == at->generation && state->streams[at->stream].done < at->number) {
             SIM_PUT(sim_op_at(state, at->stream, at->number - 1)->end_ns, 1);
             sim_run();
         }
@@ -75,56 +74,52 @@ static void mark_done(const struct effect *effect) {
     sim_wake(&sim_effects_done);
 }
 
-static void unlink_effect(struct effect *effect) {
+static void unlink_effect(struct effect *effect)
+{
     pthread_mutex_lock(&mutex);
     struct effect **link = &first;
-    while (*link != effect)
-        link = &(*link)->next;
+    while (*link != effect) link = &(*link)->next;
     *link = effect->next;
-    if (last == &effect->next)
-        last = link;
+    if (last == &effect->next) last = link;
     pthread_mutex_unlock(&mutex);
     free(effect->data);
     free(effect);
 }
 
-/* Runs one effect if it is its turn. Returns when to look at it again; 0: it is gone from the list. */
-static uint64_t attempt(struct effect *effect) {
+/* Runs one effect if it is due. Returns the time of the next attempt; 0: the effect has left the list. */
+static uint64_t attempt(struct effect *effect)
+{
     uint64_t when = 0;
     enum turn turn = turn_of(effect, &when);
-    if (turn == NOT_YET && when > sim_monotonic_ns() + effect->early_ns)
-        return when - effect->early_ns;
+    if (turn == NOT_YET && when > sim_monotonic_ns() + effect->early_ns) return when - effect->early_ns;
     if (turn != GONE) {
         running = true;
         bool done = effect->run(effect->data);
         running = false;
-        if (!done)
-            return sim_monotonic_ns() + ASK_AGAIN_NS;
+        if (!done) return sim_monotonic_ns() + ASK_AGAIN_NS;
         mark_done(effect);
     }
     unlink_effect(effect);
     return 0;
 }
 
-void sim_effects_work(void) {
+void sim_effects_work(void)
+{
     uint32_t seen = atomic_load(&news);
     uint64_t until = SIM_NEVER;
     pthread_mutex_lock(&mutex);
     struct effect *effect = first;
     pthread_mutex_unlock(&mutex);
-    while (effect) { /* only this thread unlinks, so `next` stays good */
+    while (effect) { /* only this thread unlinks entries, so `next` stays valid */
         pthread_mutex_lock(&mutex);
         struct effect *next = effect->next;
         pthread_mutex_unlock(&mutex);
         uint64_t when = attempt(effect);
-        if (when == 0)
-            until = 0;
-        else if (when < until)
-            until = when;
+        if (when == 0) until = 0;
+        else if (when < until) until = when;
         effect = next;
     }
-    if (until == 0)
-        return;
+    if (until == 0) return;
     if (sim_trace_wanted()) {
         uint64_t drain = sim_monotonic_ns() + TRACE_EVERY_NS;
         sim_trace_drain();

@@ -1,23 +1,24 @@
-/* Effects: operations of streams that this process itself has to carry out when their turn comes. */
+/* Effects: operations in streams that this process itself carries out when they are due. */
 #ifndef ORION_SIM_EFFECT_H
 #define ORION_SIM_EFFECT_H
 
 #include "queue.h"
 
-/* Carries out the effect; false: not yet (a value that is waited for), it is asked again. Runs without any lock. */
+/* Carries out the effect, without any lock. False: not yet (the effect waits for a value); the keeper calls it
+ * again. */
 typedef bool (*sim_effect_run)(void *data);
 
-/* Announce the effect whose operation is at `position`; the keeper runs it and then frees `data`. It may run up to
- * `early_ns` before its turn is expected: so a keeper that wakes late leaves no gap where a device would leave none. */
+/* Announce the effect whose operation is at `position`. The keeper runs it and then frees `data`. The keeper may run it
+ * up to `early_ns` before it is due, so that a keeper that wakes late leaves no gap that a device would not leave. */
 void sim_effect_add(const struct sim_position *position, sim_effect_run run, void *data, uint64_t early_ns);
 
-/* One round of the keeper: run what has come to its turn, then sleep until there may be something. */
+/* One round of the keeper: run the effects that are due, then sleep until another may be. */
 void sim_effects_work(void);
 
-/* Is this the thread that runs host functions, in one? They must not call CUDA. */
+/* Is the calling thread inside a host function? Host functions must not call CUDA. */
 bool sim_in_host_function(void);
 
-/* Grows whenever an effect was done; sleepers of this process wait on it. */
+/* Grows with every completed effect. Threads of this process sleep on it. */
 extern _Atomic uint32_t sim_effects_done;
 
 #endif

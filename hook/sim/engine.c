@@ -1,21 +1,21 @@
-/* What runs when.
+/* Decides which operation runs when.
  *
  * Operations of a stream run in order. A kernel at the head of a stream may start when its context has the compute
  * engine; dispatch.c gives it SMs. In time-slice mode one context has the engine until its slice is over and another
- * has something to run, or until it has nothing; the rest of an interrupted kernel goes on when its context is back.
- * The contexts of MPS clients are one. Each copy engine runs one copy at a time.
+ * context has work, or until it has no work left. The rest of an interrupted kernel continues when its context has the
+ * engine again. The contexts of MPS clients count as one. Each copy engine runs one copy at a time.
  *
- * Refused: events in a heap (a few busy streams are scanned faster than a heap is logged), and random contention. */
+ * Rejected: events in a heap (a scan of a few busy streams is faster than logging the heap's stores), and random
+ * contention. */
 #include "dispatch.h"
 #include "engine.h"
 #include "state.h"
 #include "trace.h"
 
-uint64_t sim_group_of(struct sim_state *state, uint64_t stream) {
-    return state->contexts[state->streams[stream].context].group;
-}
+uint64_t sim_group_of(struct sim_state *state, uint64_t stream) { return state->contexts[state->streams[stream].context].group; }
 
-static void leave_busy(struct sim_state *state, uint64_t stream) {
+static void leave_busy(struct sim_state *state, uint64_t stream)
+{
     uint64_t position = state->streams[stream].busy_position - 1, last = state->busy[state->busy_count - 1];
     SIM_PUT(state->busy[position], last);
     SIM_PUT(state->streams[last].busy_position, position + 1);
@@ -23,16 +23,17 @@ static void leave_busy(struct sim_state *state, uint64_t stream) {
     SIM_PUT(state->busy_count, state->busy_count - 1);
 }
 
-static void free_stream(struct sim_state *state, uint64_t stream) {
+static void free_stream(struct sim_state *state, uint64_t stream)
+{
     SIM_PUT(state->streams[stream].generation, state->streams[stream].generation + 1);
     SIM_PUT(state->streams[stream].used, 0);
 }
 
-/* Take a running operation off its engine; a kernel's piece ends here. */
-static void stop(struct sim_state *state, uint64_t stream) {
+/* Take a running operation off its engine. For a kernel, this ends one piece in the trace. */
+static void stop(struct sim_state *state, uint64_t stream)
+{
     struct sim_op *op = sim_head_of(state, stream);
-    if (!op->end_ns)
-        return;
+    if (!op->end_ns) return;
     SIM_PUT(op->remaining_ns, sim_remaining_ns(state, stream));
     if (op->kind == SIM_KERNEL) {
         sim_dispatch_release(stream);
@@ -43,44 +44,42 @@ static void stop(struct sim_state *state, uint64_t stream) {
     SIM_PUT(op->end_ns, 0);
 }
 
-static void complete(struct sim_state *state, uint64_t stream) {
+static void complete(struct sim_state *state, uint64_t stream)
+{
     struct sim_stream *of = &state->streams[stream];
     SIM_PUT(of->done, of->done + 1);
     SIM_PUT(of->ready_ns, state->now_ns);
     if (of->done == of->tail) {
         leave_busy(state, stream);
-        if (of->closing)
-            free_stream(state, stream);
+        if (of->closing) free_stream(state, stream);
     }
 }
 
-/* Complete the head of a stream if it can be at the present time. */
-static bool settle_head(struct sim_state *state, uint64_t stream) {
+/* Complete the head of a stream if it is due at the present time. */
+static bool settle_head(struct sim_state *state, uint64_t stream)
+{
     struct sim_op *op = sim_head_of(state, stream);
     switch (op->kind) {
     case SIM_KERNEL:
     case SIM_COPY:
-        if (!op->end_ns || op->end_ns > state->now_ns)
-            return false;
+        if (!op->end_ns || op->end_ns > state->now_ns) return false;
         stop(state, stream);
         break;
     case SIM_RECORD:
-        if (op->a < SIM_EVENTS && state->events[op->a].generation == op->b)
-            SIM_PUT(state->events[op->a].time_ns, state->now_ns);
+        if (op->a < SIM_EVENTS && state->events[op->a].generation == op->b) SIM_PUT(state->events[op->a].time_ns, state->now_ns);
         break;
     case SIM_WAIT:
-        if (state->streams[op->a].generation == op->b && state->streams[op->a].done < op->c)
-            return false;
+        if (state->streams[op->a].generation == op->b && state->streams[op->a].done < op->c) return false;
         break;
     default:
-        if (!op->end_ns)
-            return false;
+        if (!op->end_ns) return false;
     }
     complete(state, stream);
     return true;
 }
 
-static void settle(struct sim_state *state) {
+static void settle(struct sim_state *state)
+{
     for (bool changed = true; changed;) {
         changed = false;
         for (uint64_t at = 0; at < state->busy_count;) {
@@ -89,21 +88,25 @@ static void settle(struct sim_state *state) {
             changed |= completed;
             sim_commit_if_full();
             if (!completed || state->streams[stream].busy_position != at + 1)
-                at += !completed; /* another stream has come to this place: look at it next */
+                at += !completed; /* another stream has moved to this index: check it next */
         }
     }
 }
 
-/* Who wants the compute engine of a GPU. */
-struct wish { bool holder; bool others; uint64_t next; };
+/* Which groups want the compute engine of a GPU. */
+struct wish {
+    bool holder;
+    bool others;
+    uint64_t next;
+};
 
-static struct wish look(struct sim_state *state, uint64_t gpu) {
+static struct wish look(struct sim_state *state, uint64_t gpu)
+{
     struct wish wish = {false, false, 0};
     uint64_t least = SIM_NEVER;
     for (uint64_t at = 0; at < state->busy_count; at++) {
         uint64_t stream = state->busy[at], group = sim_group_of(state, stream);
-        if (sim_gpu_of(state, stream) != gpu || sim_head_of(state, stream)->kind != SIM_KERNEL)
-            continue;
+        if (sim_gpu_of(state, stream) != gpu || sim_head_of(state, stream)->kind != SIM_KERNEL) continue;
         if (group == state->gpus[gpu].group) {
             wish.holder = true;
             continue;
@@ -118,53 +121,50 @@ static struct wish look(struct sim_state *state, uint64_t gpu) {
     return wish;
 }
 
-static void have_run_together(struct sim_state *state, uint64_t gpu) {
+static void have_run_together(struct sim_state *state, uint64_t gpu)
+{
     for (uint64_t i = 0; i < state->contexts_high; i++) {
         struct sim_context *of = &state->contexts[i];
-        if (of->used && of->gpu == gpu && of->group == SIM_TOGETHER)
-            SIM_PUT(of->last_ran_ns, state->now_ns);
+        if (of->used && of->gpu == gpu && of->group == SIM_TOGETHER) SIM_PUT(of->last_ran_ns, state->now_ns);
     }
 }
 
-static void switch_to(struct sim_state *state, uint64_t gpu, uint64_t group) {
+static void switch_to(struct sim_state *state, uint64_t gpu, uint64_t group)
+{
     struct sim_gpu *of = &state->gpus[gpu];
     for (uint64_t at = 0; of->group && at < state->busy_count; at++) {
         uint64_t stream = state->busy[at];
-        if (sim_gpu_of(state, stream) == gpu && sim_head_of(state, stream)->kind == SIM_KERNEL)
-            stop(state, stream);
+        if (sim_gpu_of(state, stream) == gpu && sim_head_of(state, stream)->kind == SIM_KERNEL) stop(state, stream);
     }
-    if (of->group == SIM_TOGETHER)
-        have_run_together(state, gpu);
-    else if (of->group)
-        SIM_PUT(state->contexts[of->group - 1].last_ran_ns, state->now_ns);
+    if (of->group == SIM_TOGETHER) have_run_together(state, gpu);
+    else if (of->group) SIM_PUT(state->contexts[of->group - 1].last_ran_ns, state->now_ns);
     SIM_PUT(of->group, group);
     SIM_PUT(of->slice_start_ns, state->now_ns);
     SIM_PUT(of->slice_end_ns, 0);
 }
 
-/* Decide who has the engine. A slice that ran on because nobody else wanted the engine ends at its next multiple. */
-static void arbitrate(struct sim_state *state, uint64_t gpu) {
+/* Decide which group has the engine. A slice that continued while no other group wanted the engine ends at its next
+ * multiple. */
+static void arbitrate(struct sim_state *state, uint64_t gpu)
+{
     struct sim_gpu *of = &state->gpus[gpu];
     struct wish wish = look(state, gpu);
     uint64_t slice = sim_machine->parameters.slice_ns;
     if (!wish.holder) {
-        if (of->group || wish.others)
-            switch_to(state, gpu, wish.others ? wish.next : 0);
-        if (of->group)
-            wish = look(state, gpu);
+        if (of->group || wish.others) switch_to(state, gpu, wish.others ? wish.next : 0);
+        if (of->group) wish = look(state, gpu);
     } else if (wish.others && of->slice_end_ns && state->now_ns >= of->slice_end_ns) {
         switch_to(state, gpu, wish.next);
         wish = look(state, gpu);
     }
-    if (!wish.others)
-        SIM_PUT(of->slice_end_ns, 0);
+    if (!wish.others) SIM_PUT(of->slice_end_ns, 0);
     else if (!of->slice_end_ns)
-        SIM_PUT(of->slice_end_ns,
-                of->slice_start_ns + ((state->now_ns - of->slice_start_ns) / slice + 1) * slice);
+        SIM_PUT(of->slice_end_ns, of->slice_start_ns + ((state->now_ns - of->slice_start_ns) / slice + 1) * slice);
 }
 
-/* The waiting copy that came to the head of its stream first; SIM_NEVER: none. */
-static uint64_t first_copy(struct sim_state *state, uint64_t gpu, uint64_t engine) {
+/* The waiting copy that reached the head of its stream first; SIM_NEVER: none. */
+static uint64_t first_copy(struct sim_state *state, uint64_t gpu, uint64_t engine)
+{
     uint64_t best = SIM_NEVER;
     for (uint64_t at = 0; at < state->busy_count; at++) {
         uint64_t stream = state->busy[at];
@@ -176,11 +176,11 @@ static uint64_t first_copy(struct sim_state *state, uint64_t gpu, uint64_t engin
     return best;
 }
 
-static void start_copies(struct sim_state *state, uint64_t gpu) {
+static void start_copies(struct sim_state *state, uint64_t gpu)
+{
     for (uint64_t engine = 0; engine < SIM_ENGINES; engine++) {
         uint64_t stream = state->gpus[gpu].copying[engine] ? SIM_NEVER : first_copy(state, gpu, engine);
-        if (stream == SIM_NEVER)
-            continue;
+        if (stream == SIM_NEVER) continue;
         struct sim_op *op = sim_head_of(state, stream);
         SIM_PUT(state->gpus[gpu].copying[engine], stream + 1);
         SIM_PUT(op->end_ns, state->now_ns + op->remaining_ns);
@@ -188,22 +188,22 @@ static void start_copies(struct sim_state *state, uint64_t gpu) {
     }
 }
 
-static uint64_t next_change(struct sim_state *state) {
+static uint64_t next_change(struct sim_state *state)
+{
     uint64_t next = SIM_NEVER;
     for (uint64_t at = 0; at < state->busy_count; at++) {
         const struct sim_op *op = sim_head_of(state, state->busy[at]);
-        if (op->end_ns && op->end_ns < next)
-            next = op->end_ns;
+        if (op->end_ns && op->end_ns < next) next = op->end_ns;
     }
     for (uint64_t gpu = 0; gpu < sim_machine->parameters.gpus; gpu++)
-        if (state->gpus[gpu].slice_end_ns && state->gpus[gpu].slice_end_ns < next)
-            next = state->gpus[gpu].slice_end_ns;
+        if (state->gpus[gpu].slice_end_ns && state->gpus[gpu].slice_end_ns < next) next = state->gpus[gpu].slice_end_ns;
     return next;
 }
 
-void sim_run(void) {
+void sim_run(void)
+{
     struct sim_state *state = sim_state();
-    SIM_PUT(state->next_ns, state->now_ns); /* until the last store below: a survivor has to run again */
+    SIM_PUT(state->next_ns, state->now_ns); /* until the last store below: if we die, a survivor must run this again */
     settle(state);
     for (uint64_t gpu = 0; gpu < sim_machine->parameters.gpus; gpu++) {
         arbitrate(state, gpu);
@@ -213,23 +213,22 @@ void sim_run(void) {
     SIM_PUT(state->next_ns, next_change(state));
 }
 
-void sim_advance(uint64_t now_ns) {
+void sim_advance(uint64_t now_ns)
+{
     struct sim_state *state = sim_state();
     while (state->next_ns <= now_ns) {
-        if (state->next_ns > state->now_ns)
-            SIM_PUT(state->now_ns, state->next_ns);
+        if (state->next_ns > state->now_ns) SIM_PUT(state->now_ns, state->next_ns);
         sim_run();
         sim_commit();
     }
-    if (now_ns > state->now_ns)
-        SIM_PUT(state->now_ns, now_ns);
+    if (now_ns > state->now_ns) SIM_PUT(state->now_ns, now_ns);
 }
 
-void sim_drop_stream(uint64_t stream) {
+void sim_drop_stream(uint64_t stream)
+{
     struct sim_state *state = sim_state();
     struct sim_stream *of = &state->streams[stream];
-    if (!of->used)
-        return;
+    if (!of->used) return;
     if (of->busy_position) {
         stop(state, stream);
         leave_busy(state, stream);

@@ -1,31 +1,34 @@
-/* The device's behaviour: what runs when. All of it under the lock, all of it a function of the time. */
+/* Decides which operation runs when. All functions need the lock and depend only on the time. */
 #ifndef ORION_SIM_ENGINE_H
 #define ORION_SIM_ENGINE_H
 
 #include "shared.h"
 
-/* Bring the machine from where it stands to `now_ns`, step by step. */
+/* Advance the machine to `now_ns`, step by step. */
 void sim_advance(uint64_t now_ns);
 
-/* Complete and start at the present time whatever can be, and say when to look again (next_ns). */
+/* Complete and start what is due at the present time, and set the time of the next step (next_ns). */
 void sim_run(void);
 
-/* Throw away everything queued in a stream and free its slot. */
+/* Discard everything queued in a stream and free its slot. */
 void sim_drop_stream(uint64_t stream);
 
-static inline struct sim_op *sim_op_at(struct sim_state *state, uint64_t stream, uint64_t number) {
+static inline struct sim_op *sim_op_at(struct sim_state *state, uint64_t stream, uint64_t number)
+{
     return &state->queue[stream][number % SIM_QUEUE];
 }
 
-static inline struct sim_op *sim_head_of(struct sim_state *state, uint64_t stream) {
+static inline struct sim_op *sim_head_of(struct sim_state *state, uint64_t stream)
+{
     return sim_op_at(state, stream, state->streams[stream].done);
 }
 
-static inline uint64_t sim_gpu_of(struct sim_state *state, uint64_t stream) {
+static inline uint64_t sim_gpu_of(struct sim_state *state, uint64_t stream)
+{
     return state->contexts[state->streams[stream].context].gpu;
 }
 
-/* Who has the compute engine together: see struct sim_gpu. */
+/* The group that shares the compute engine: see struct sim_gpu. */
 uint64_t sim_group_of(struct sim_state *state, uint64_t stream);
 
 #endif

@@ -1,16 +1,16 @@
-/* Event slots (see event_slot.h): a free list through the slots. A slot's generation grows when it is freed, so a
- * record that is still queued for a destroyed event writes nowhere. */
+/* Event slots (see event_slot.h): a free list through the slots. A slot's generation grows when the slot is freed, so a
+ * record that is still queued for a destroyed event writes nothing. */
 #include "event_slot.h"
 #include "state.h"
 
-uint64_t sim_event_slot_take(uint64_t client) {
+uint64_t sim_event_slot_take(uint64_t client)
+{
     struct sim_state *state = sim_state();
     uint64_t slot = state->event_free - 1;
     if (state->event_free) {
         SIM_PUT(state->event_free, state->events[slot].next);
     } else {
-        if (state->events_high >= SIM_EVENTS)
-            return SIM_NEVER;
+        if (state->events_high >= SIM_EVENTS) return SIM_NEVER;
         slot = state->events_high;
         SIM_PUT(state->events_high, slot + 1);
     }
@@ -20,7 +20,8 @@ uint64_t sim_event_slot_take(uint64_t client) {
     return slot;
 }
 
-void sim_event_slot_free(uint64_t slot) {
+void sim_event_slot_free(uint64_t slot)
+{
     struct sim_state *state = sim_state();
     SIM_PUT(state->events[slot].used, 0);
     SIM_PUT(state->events[slot].generation, state->events[slot].generation + 1);
@@ -28,7 +29,8 @@ void sim_event_slot_free(uint64_t slot) {
     SIM_PUT(state->event_free, slot + 1);
 }
 
-void sim_event_slots_drop(uint64_t client) {
+void sim_event_slots_drop(uint64_t client)
+{
     struct sim_state *state = sim_state();
     for (uint64_t slot = 0; slot < state->events_high; slot++)
         if (state->events[slot].used && state->events[slot].client == client) {

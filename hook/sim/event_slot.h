@@ -1,4 +1,4 @@
-/* Slots for the time stamps of timing events. All under the lock. */
+/* Slots for the time stamps of timing events. All functions need the lock. */
 #ifndef ORION_SIM_EVENT_SLOT_H
 #define ORION_SIM_EVENT_SLOT_H
 

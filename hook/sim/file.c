@@ -1,6 +1,8 @@
-/* The shared file (see file.h). It is made under another name and linked into place, so it is complete or not there.
+/* The shared file (see file.h). It is created under another name and then linked into place, so other processes see a
+ * complete file or none.
  *
- * The descriptor is kept for mapping later regions; a program that closes every descriptor gets it back by its path. */
+ * The process keeps the descriptor to map later regions. If the program closes every descriptor, this file opens
+ * another by the path. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -28,29 +30,27 @@ static int file = -1;
 static struct stat identity;
 static char path[PATH_MAX];
 
-static void read_boot(char boot[40]) {
+static void read_boot(char boot[40])
+{
     memset(boot, 0, 40);
     int descriptor = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return;
-    if (read(descriptor, boot, 36) != 36)
-        memset(boot, 0, 40);
+    if (descriptor < 0) return;
+    if (read(descriptor, boot, 36) != 36) memset(boot, 0, 40);
     close(descriptor);
 }
 
-static bool grow(int descriptor, uint64_t size) {
+static bool grow(int descriptor, uint64_t size)
+{
     struct stat now;
-    char zero = 0; /* written, not truncated to: two that grow at once must not shrink each other */
-    return fstat(descriptor, &now) == 0 &&
-           ((uint64_t)now.st_size >= size || pwrite(descriptor, &zero, 1, (off_t)(size - 1)) == 1);
+    char zero = 0; /* a write, not ftruncate: two processes that grow the file at once must not shrink it */
+    return fstat(descriptor, &now) == 0 && ((uint64_t)now.st_size >= size || pwrite(descriptor, &zero, 1, (off_t)(size - 1)) == 1);
 }
 
-static bool fill(int descriptor) {
-    if (!grow(descriptor, HEADER_SIZE + REGION_SIZE))
-        return false;
+static bool fill(int descriptor)
+{
+    if (!grow(descriptor, HEADER_SIZE + REGION_SIZE)) return false;
     struct sim_header *header = mmap(NULL, HEADER_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-    if (header == MAP_FAILED)
-        return false;
+    if (header == MAP_FAILED) return false;
     header->magic = SIM_MAGIC;
     header->layout = LAYOUT;
     read_boot(header->boot);
@@ -60,41 +60,39 @@ static bool fill(int descriptor) {
     munmap(header, HEADER_SIZE);
     struct sim_region *region =
         mmap(NULL, REGION_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor, (off_t)HEADER_SIZE);
-    if (region == MAP_FAILED)
-        return false;
+    if (region == MAP_FAILED) return false;
     atomic_store(&region->state.next_ns, SIM_NEVER);
     munmap(region, REGION_SIZE);
     return true;
 }
 
-static bool make(void) {
+static bool make(void)
+{
     char temporary[PATH_MAX + 32];
-    /* Named by the time: process ids of two containers may be the same. */
+    /* Named by the time, because processes in two containers may have the same id. */
     snprintf(temporary, sizeof temporary, "%s.%llu", path, (unsigned long long)sim_monotonic_ns());
     int descriptor = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor < 0)
-        return false;
-    fchmod(descriptor, 0666); /* as /dev/nvidia0: a device for everybody who sees it; the folder decides who does */
+    if (descriptor < 0) return false;
+    fchmod(descriptor, 0666); /* as /dev/nvidia0: every process that sees the device may use it; the folder decides which do */
     bool made = fill(descriptor) && (link(temporary, path) == 0 || errno == EEXIST);
     unlink(temporary);
     close(descriptor);
     return made;
 }
 
-/* A sandbox without /proc cannot say which boot it is in: then the file's word is taken. */
-static bool fits(const struct sim_header *header) {
+/* A sandbox without /proc does not know the present boot, so it accepts the boot in the file. */
+static bool fits(const struct sim_header *header)
+{
     char boot[40];
     read_boot(boot);
-    return header->magic == SIM_MAGIC && header->layout == LAYOUT &&
-           (!boot[0] || !memcmp(boot, header->boot, sizeof boot));
+    return header->magic == SIM_MAGIC && header->layout == LAYOUT && (!boot[0] || !memcmp(boot, header->boot, sizeof boot));
 }
 
-/* The header of an existing file, NULL if there is none that fits; one that does not fit is removed by who may make
- * another. */
-static struct sim_header *open_existing(bool maker) {
+/* The header of an existing file, NULL if none fits. A process that may make the file removes one that does not fit. */
+static struct sim_header *open_existing(bool maker)
+{
     int descriptor = open(path, O_RDWR | O_CLOEXEC);
-    if (descriptor < 0)
-        return NULL;
+    if (descriptor < 0) return NULL;
     struct sim_header *header = MAP_FAILED;
     if (fstat(descriptor, &identity) == 0 && identity.st_size >= (off_t)HEADER_SIZE)
         header = mmap(NULL, HEADER_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
@@ -102,40 +100,39 @@ static struct sim_header *open_existing(bool maker) {
         file = descriptor;
         return header;
     }
-    if (header != MAP_FAILED)
-        munmap(header, HEADER_SIZE);
-    if (maker)
-        unlink(path);
+    if (header != MAP_FAILED) munmap(header, HEADER_SIZE);
+    if (maker) unlink(path);
     close(descriptor);
     return NULL;
 }
 
-struct sim_header *sim_file_open(void) {
+struct sim_header *sim_file_open(void)
+{
     char folder[PATH_MAX - 16];
     sim_state_folder(folder, sizeof folder);
     bool maker = sim_may_make();
     if (maker && mkdir(folder, 0777) == 0 && geteuid() == 0)
-        chmod(folder, 0755); /* root's machine is the whole host's, whatever root's umask */
+        chmod(folder, 0755); /* root's machine belongs to the whole host, whatever root's umask is */
     snprintf(path, sizeof path, "%s/machine", folder);
     for (int attempt = 0; attempt < 10; attempt++) {
         struct sim_header *header = open_existing(maker);
-        if (header)
-            return header;
-        if (!maker || !make())
-            return NULL;
+        if (header) return header;
+        if (!maker || !make()) return NULL;
     }
     return NULL;
 }
 
-static bool same_file(int descriptor) {
+static bool same_file(int descriptor)
+{
     struct stat now;
     return fstat(descriptor, &now) == 0 && now.st_dev == identity.st_dev && now.st_ino == identity.st_ino;
 }
 
-static int descriptor_of_file(void) {
+static int descriptor_of_file(void)
+{
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&mutex);
-    if (!same_file(file)) { /* closed under us, perhaps used again for something else: not ours to close */
+    if (!same_file(file)) { /* the program closed it and may have reused the number, so we do not close it */
         int again = open(path, O_RDWR | O_CLOEXEC);
         if (again >= 0 && !same_file(again)) {
             close(again);
@@ -148,53 +145,56 @@ static int descriptor_of_file(void) {
     return descriptor;
 }
 
-struct sim_region *sim_file_region(uint64_t number) {
+struct sim_region *sim_file_region(uint64_t number)
+{
     int descriptor = descriptor_of_file();
     uint64_t offset = HEADER_SIZE + number * REGION_SIZE;
-    if (descriptor < 0 || !grow(descriptor, offset + REGION_SIZE))
-        return NULL;
-    void *region =
-        mmap(NULL, REGION_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor, (off_t)offset);
+    if (descriptor < 0 || !grow(descriptor, offset + REGION_SIZE)) return NULL;
+    void *region = mmap(NULL, REGION_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor, (off_t)offset);
     return region == MAP_FAILED ? NULL : region;
 }
 
 void sim_file_unmap(struct sim_region *region) { munmap(region, REGION_SIZE); }
 
-void sim_file_retire(struct sim_region *region) {
+void sim_file_retire(struct sim_region *region)
+{
     static struct sim_region *retired[RETIRED];
     static unsigned at;
-    if (!region)
-        return;
-    struct sim_region **place = &retired[at++ % RETIRED];
-    if (*place)
-        sim_file_unmap(*place);
-    *place = region;
+    if (!region) return;
+    struct sim_region **client_index = &retired[at++ % RETIRED];
+    if (*client_index) sim_file_unmap(*client_index);
+    *client_index = region;
 }
 
-void sim_file_forget(uint64_t number) {
+void sim_file_forget(uint64_t number)
+{
     int descriptor = descriptor_of_file();
     if (descriptor >= 0)
         fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(HEADER_SIZE + number * REGION_SIZE),
                   (off_t)(REGION_SIZE - PAGE));
 }
 
-static struct flock claim_of(uint64_t place, short kind) {
-    return (struct flock){.l_type = kind, .l_whence = SEEK_SET, .l_start = CLAIMS + (off_t)place, .l_len = 1};
+static struct flock claim_of(uint64_t client_index, short kind)
+{
+    return (struct flock){.l_type = kind, .l_whence = SEEK_SET, .l_start = CLAIMS + (off_t)client_index, .l_len = 1};
 }
 
-bool sim_file_claim(uint64_t place) {
-    struct flock lock = claim_of(place, F_WRLCK);
+bool sim_file_claim(uint64_t client_index)
+{
+    struct flock lock = claim_of(client_index, F_WRLCK);
     return fcntl(descriptor_of_file(), F_SETLK, &lock) == 0 || (errno != EAGAIN && errno != EACCES);
 }
 
-void sim_file_unclaim(uint64_t place) {
-    struct flock lock = claim_of(place, F_UNLCK);
+void sim_file_unclaim(uint64_t client_index)
+{
+    struct flock lock = claim_of(client_index, F_UNLCK);
     fcntl(descriptor_of_file(), F_SETLK, &lock);
 }
 
-uint32_t sim_file_claimant(uint64_t place) {
-    struct flock lock = claim_of(place, F_WRLCK);
-    /* Asked for this descriptor, not for this process, so that its own claim is seen as well. */
+uint32_t sim_file_claimant(uint64_t client_index)
+{
+    struct flock lock = claim_of(client_index, F_WRLCK);
+    /* The query is for this descriptor, not for this process, so that it also sees the process's own claim. */
     bool asked = fcntl(descriptor_of_file(), F_OFD_GETLK, &lock) == 0;
     return asked && lock.l_type != F_UNLCK && lock.l_pid > 0 ? (uint32_t)lock.l_pid : 0;
 }

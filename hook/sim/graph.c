@@ -1,4 +1,4 @@
-/* Graphs: nodes, what they depend on, copies. What nodes do is in graph_node.c, running them in graph_exec.c. */
+/* Graphs: nodes, their dependencies, copies. graph_node.c holds what nodes do, graph_exec.c runs them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,27 +13,27 @@ bool sim_node_is(const void *handle) { return sim_handle_is(handle, SIM_NODE); }
 
 struct CUgraph_st *sim_graph_new(void) { return sim_handle_new(SIM_GRAPH, sizeof(struct CUgraph_st)); }
 
-void sim_graph_free(struct CUgraph_st *graph) {
-    while (graph->count)
-        sim_node_free(graph->nodes[graph->count - 1]);
+void sim_graph_free(struct CUgraph_st *graph)
+{
+    while (graph->count) sim_node_free(graph->nodes[graph->count - 1]);
     free(graph->nodes);
     sim_handle_free(graph);
 }
 
-bool sim_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on) {
+bool sim_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on)
+{
     for (size_t i = 0; i < node->dependency_count; i++)
-        if (node->dependencies[i] == on)
-            return true;
+        if (node->dependencies[i] == on) return true;
     void *grown = realloc(node->dependencies, (node->dependency_count + 1) * sizeof *node->dependencies);
-    if (!grown)
-        return false;
+    if (!grown) return false;
     node->dependencies = grown;
     node->dependencies[node->dependency_count++] = on;
     return true;
 }
 
-CUresult sim_node_new(struct CUgraph_st *graph, CUgraphNodeType type, struct CUgraphNode_st *const *dependencies,
-                      size_t count, struct CUgraphNode_st **made) {
+CUresult sim_node_new(struct CUgraph_st *graph, CUgraphNodeType type, struct CUgraphNode_st *const *dependencies, size_t count,
+                      struct CUgraphNode_st **made)
+{
     SIM_REFUSE(count && !dependencies, CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < count; i++)
         SIM_REFUSE(!sim_node_is(dependencies[i]) || dependencies[i]->graph != graph, CUDA_ERROR_INVALID_VALUE);
@@ -58,37 +58,35 @@ CUresult sim_node_new(struct CUgraph_st *graph, CUgraphNodeType type, struct CUg
     return CUDA_SUCCESS;
 }
 
-static void forget_dependency(struct CUgraphNode_st *node, const struct CUgraphNode_st *on) {
+static void forget_dependency(struct CUgraphNode_st *node, const struct CUgraphNode_st *on)
+{
     size_t kept = 0;
     for (size_t i = 0; i < node->dependency_count; i++)
-        if (node->dependencies[i] != on)
-            node->dependencies[kept++] = node->dependencies[i];
+        if (node->dependencies[i] != on) node->dependencies[kept++] = node->dependencies[i];
     node->dependency_count = kept;
 }
 
-void sim_node_free(struct CUgraphNode_st *node) {
+void sim_node_free(struct CUgraphNode_st *node)
+{
     struct CUgraph_st *graph = node->graph;
     size_t kept = 0;
     for (size_t i = 0; i < graph->count; i++) {
         forget_dependency(graph->nodes[i], node);
-        if (graph->nodes[i] != node)
-            graph->nodes[kept++] = graph->nodes[i];
+        if (graph->nodes[i] != node) graph->nodes[kept++] = graph->nodes[i];
     }
     graph->count = kept;
-    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL)
-        free(node->call.parameters);
-    if (node->type == CU_GRAPH_NODE_TYPE_GRAPH && node->child)
-        sim_graph_free(node->child);
+    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) free(node->call.parameters);
+    if (node->type == CU_GRAPH_NODE_TYPE_GRAPH && node->child) sim_graph_free(node->child);
     free(node->dependencies);
     sim_handle_free(node);
 }
 
-CUresult sim_node_set_kernel(struct CUgraphNode_st *node, const struct sim_launch *launch, void *const *parameters) {
+CUresult sim_node_set_kernel(struct CUgraphNode_st *node, const struct sim_launch *launch, void *const *parameters)
+{
     const struct sim_kernel *kernel = launch->kernel;
     size_t bytes = 0, pointers = ((size_t)kernel->parameter_count + 1) * sizeof(void *);
     int last = kernel->parameter_count - 1;
-    if (last >= 0)
-        bytes = kernel->parameter_offset[last] + kernel->parameter_size[last];
+    if (last >= 0) bytes = kernel->parameter_offset[last] + kernel->parameter_size[last];
     void **block = calloc(1, pointers + bytes);
     SIM_REFUSE(!block, CUDA_ERROR_OUT_OF_MEMORY);
     for (int i = 0; i < kernel->parameter_count; i++) {
@@ -101,7 +99,8 @@ CUresult sim_node_set_kernel(struct CUgraphNode_st *node, const struct sim_launc
     return CUDA_SUCCESS;
 }
 
-CUresult sim_node_set_like(struct CUgraphNode_st *node, const struct CUgraphNode_st *other) {
+CUresult sim_node_set_like(struct CUgraphNode_st *node, const struct CUgraphNode_st *other)
+{
     switch (other->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: return sim_node_set_kernel(node, &other->call.launch, other->call.parameters);
     case CU_GRAPH_NODE_TYPE_MEMCPY: node->box = other->box; break;
@@ -112,8 +111,7 @@ CUresult sim_node_set_like(struct CUgraphNode_st *node, const struct CUgraphNode
     case CU_GRAPH_NODE_TYPE_GRAPH: {
         struct CUgraph_st *child = sim_graph_clone(other->child);
         SIM_REFUSE(!child, CUDA_ERROR_OUT_OF_MEMORY);
-        if (node->child)
-            sim_graph_free(node->child);
+        if (node->child) sim_graph_free(node->child);
         child->owned = true;
         node->child = child;
         break;
@@ -123,14 +121,15 @@ CUresult sim_node_set_like(struct CUgraphNode_st *node, const struct CUgraphNode
     return CUDA_SUCCESS;
 }
 
-struct CUgraphNode_st *sim_node_copy_in(const struct CUgraph_st *graph, const struct CUgraphNode_st *node) {
+struct CUgraphNode_st *sim_node_copy_in(const struct CUgraph_st *graph, const struct CUgraphNode_st *node)
+{
     for (size_t i = 0; i < graph->count; i++)
-        if (graph->nodes[i]->origin == node)
-            return graph->nodes[i];
+        if (graph->nodes[i]->origin == node) return graph->nodes[i];
     return NULL;
 }
 
-struct CUgraph_st *sim_graph_clone(const struct CUgraph_st *graph) {
+struct CUgraph_st *sim_graph_clone(const struct CUgraph_st *graph)
+{
     struct CUgraph_st *clone = sim_graph_new();
     bool good = clone != NULL;
     for (size_t i = 0; good && i < graph->count; i++) {
@@ -138,7 +137,7 @@ struct CUgraph_st *sim_graph_clone(const struct CUgraph_st *graph) {
         good = !sim_node_new(clone, graph->nodes[i]->type, NULL, 0, &node) && !sim_node_set_like(node, graph->nodes[i]);
         if (good) {
             node->origin = graph->nodes[i];
-            graph->nodes[i]->mark = (unsigned)i; /* where its copy is */
+            graph->nodes[i]->mark = (unsigned)i; /* the index of its copy */
         }
     }
     for (size_t i = 0; good && i < graph->count; i++)
@@ -151,20 +150,18 @@ struct CUgraph_st *sim_graph_clone(const struct CUgraph_st *graph) {
     return clone;
 }
 
-bool sim_graph_sort(struct CUgraph_st *graph) {
-    unsigned mark = atomic_fetch_add(&marks, 1) + (1u << 31); /* never the number of a copy */
+bool sim_graph_sort(struct CUgraph_st *graph)
+{
+    unsigned mark = atomic_fetch_add(&marks, 1) + (1u << 31); /* never the index of a copy */
     for (size_t done = 0; done < graph->count; done++) {
         size_t at = done;
         for (; at < graph->count; at++) {
             const struct CUgraphNode_st *node = graph->nodes[at];
             size_t met = 0;
-            while (met < node->dependency_count && node->dependencies[met]->mark == mark)
-                met++;
-            if (met == node->dependency_count)
-                break;
+            while (met < node->dependency_count && node->dependencies[met]->mark == mark) met++;
+            if (met == node->dependency_count) break;
         }
-        if (at == graph->count)
-            return false;
+        if (at == graph->count) return false;
         struct CUgraphNode_st *next = graph->nodes[at];
         memmove(graph->nodes + done + 1, graph->nodes + done, (at - done) * sizeof *graph->nodes);
         graph->nodes[done] = next;
@@ -173,19 +170,18 @@ bool sim_graph_sort(struct CUgraph_st *graph) {
     return true;
 }
 
-static void mark_before(struct CUgraphNode_st *node, unsigned mark) {
-    while (node->mark != mark) { /* the first dependency in the loop: chains are long, branches few */
+static void mark_before(struct CUgraphNode_st *node, unsigned mark)
+{
+    while (node->mark != mark) { /* the loop follows the first dependency, because chains are long and branches few */
         node->mark = mark;
-        for (size_t i = 1; i < node->dependency_count; i++)
-            mark_before(node->dependencies[i], mark);
-        if (node->dependency_count)
-            node = node->dependencies[0];
+        for (size_t i = 1; i < node->dependency_count; i++) mark_before(node->dependencies[i], mark);
+        if (node->dependency_count) node = node->dependencies[0];
     }
 }
 
-unsigned sim_graph_mark_before(struct CUgraphNode_st *const *nodes, size_t count) {
+unsigned sim_graph_mark_before(struct CUgraphNode_st *const *nodes, size_t count)
+{
     unsigned mark = atomic_fetch_add(&marks, 1) + (1u << 31);
-    for (size_t i = 0; i < count; i++)
-        mark_before(nodes[i], mark);
+    for (size_t i = 0; i < count; i++) mark_before(nodes[i], mark);
     return mark;
 }

@@ -4,11 +4,11 @@
 
 #include "sim.h"
 
-/* What a kernel launch says beside its parameters. */
+/* The attributes of a kernel launch besides its parameters. */
 struct sim_launch {
     struct sim_kernel *kernel;
     unsigned grid[3], block[3], shared;
-    bool anywhere; /* on any SM, whatever the stream's are: a graph's kernels run where they were captured */
+    bool anywhere; /* on any SM, whatever SMs the stream has: a graph's kernels run on the SMs of the stream that was captured */
 };
 
 struct CUgraphNode_st {
@@ -17,11 +17,14 @@ struct CUgraphNode_st {
     struct CUgraph_st *graph;
     struct CUgraphNode_st **dependencies;
     size_t dependency_count;
-    struct CUgraphNode_st *origin; /* the node that this one is a copy of */
-    unsigned mark;                 /* of the walk under way */
+    struct CUgraphNode_st *origin; /* the node that this node is a copy of */
+    unsigned mark;                 /* of the present walk */
     bool disabled;
     union {
-        struct { struct sim_launch launch; void **parameters; } call; /* one block, the values behind the pointers */
+        struct {
+            struct sim_launch launch;
+            void **parameters;
+        } call; /* one allocation with the values that the pointers point to */
         CUDA_MEMCPY3D box;
         CUDA_MEMSET_NODE_PARAMS set;
         CUDA_HOST_NODE_PARAMS host;
@@ -34,12 +37,12 @@ struct CUgraph_st {
     uint32_t kind;
     struct CUgraphNode_st **nodes;
     size_t count, capacity;
-    bool owned; /* a child of a node: not the user's to destroy */
+    bool owned; /* the child graph of a node: the user may not destroy it */
 };
 
 struct CUgraphExec_st {
     uint32_t kind;
-    struct CUgraph_st *graph; /* a copy, its nodes in an order that respects their dependencies */
+    struct CUgraph_st *graph; /* a copy, with nodes in an order that respects their dependencies */
     unsigned long long flags;
 };
 
@@ -50,28 +53,27 @@ bool sim_graph_is(const void *handle);
 bool sim_node_is(const void *handle);
 
 /* A new node after `dependencies`, which are nodes of the graph. */
-CUresult sim_node_new(struct CUgraph_st *graph, CUgraphNodeType type, struct CUgraphNode_st *const *dependencies,
-                      size_t count, struct CUgraphNode_st **made);
+CUresult sim_node_new(struct CUgraph_st *graph, CUgraphNodeType type, struct CUgraphNode_st *const *dependencies, size_t count,
+                      struct CUgraphNode_st **made);
 bool sim_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on);
 void sim_node_free(struct CUgraphNode_st *node);
 /* The copy of `node` in `graph`, NULL: none. */
 struct CUgraphNode_st *sim_node_copy_in(const struct CUgraph_st *graph, const struct CUgraphNode_st *node);
 
-/* What a node does. Parameters are copied. */
+/* Set what a node does. Parameters are copied. */
 CUresult sim_node_set_kernel(struct CUgraphNode_st *node, const struct sim_launch *launch, void *const *parameters);
 CUresult sim_node_set_like(struct CUgraphNode_st *node, const struct CUgraphNode_st *other);
 
 /* Order the nodes by their dependencies; false: there is a cycle. */
 bool sim_graph_sort(struct CUgraph_st *graph);
-/* Mark all that `nodes` depend on, themselves included, with a fresh mark, which is returned. */
+/* Give a new mark to `nodes` and to everything that they depend on; return the mark. */
 unsigned sim_graph_mark_before(struct CUgraphNode_st *const *nodes, size_t count);
 
 CUresult sim_gather_parameters(const struct sim_kernel *kernel, void **parameters, void **extra, void *gathered[]);
-CUresult sim_check_shape(const struct sim_kernel *kernel, const unsigned grid[3], const unsigned block[3],
-                         unsigned shared);
+CUresult sim_check_shape(const struct sim_kernel *kernel, const unsigned grid[3], const unsigned block[3], unsigned shared);
 CUresult sim_submit_host_function(struct CUstream_st *stream, CUhostFn function, void *data);
 
-/* Captured instead of queued. */
+/* Capture instead of queuing. */
 CUresult sim_capture_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters);
 CUresult sim_capture_host(struct CUstream_st *stream, CUhostFn function, void *data);
 CUresult sim_capture_child(struct CUstream_st *stream, const struct CUgraph_st *graph);

@@ -1,4 +1,4 @@
-/* Green contexts: making and ending them, their streams, and what can be asked of both (see green.h). */
+/* Green contexts: creates and destroys them, their streams, and queries of both (see green.h). */
 #include "capture.h"
 #include "context.h"
 #include "dispatch.h"
@@ -9,8 +9,9 @@
     SIM_READY(); \
     SIM_REFUSE(!sim_handle_is(green, SIM_GREEN), CUDA_ERROR_INVALID_CONTEXT)
 
-/* Its default streams and its name; what was made before an error stays in the handle. */
-static CUresult fill(struct CUgreenCtx_st *green) {
+/* Make its default streams and its name. What was made before an error stays in the handle. */
+static CUresult fill(struct CUgreenCtx_st *green)
+{
     struct CUctx_st *context = green->context;
     green->name = sim_handle_new(SIM_CONTEXT, sizeof *green->name);
     SIM_REFUSE(!green->name, CUDA_ERROR_OUT_OF_MEMORY);
@@ -22,17 +23,16 @@ static CUresult fill(struct CUgreenCtx_st *green) {
     return sim_stream_new(context, green, CU_STREAM_NON_BLOCKING, 0, &green->everything);
 }
 
-static void drop(struct CUgreenCtx_st *green) {
-    if (green->legacy)
-        sim_stream_forget(green->legacy);
-    if (green->everything)
-        sim_stream_forget(green->everything);
-    if (green->name)
-        sim_handle_free(green->name);
+static void drop(struct CUgreenCtx_st *green)
+{
+    if (green->legacy) sim_stream_forget(green->legacy);
+    if (green->everything) sim_stream_forget(green->everything);
+    if (green->name) sim_handle_free(green->name);
     sim_handle_free(green);
 }
 
-CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *made, CUdevResourceDesc resources, CUdevice device, unsigned flags) {
+CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *made, CUdevResourceDesc resources, CUdevice device, unsigned flags)
+{
     SIM_READY();
     SIM_REFUSE(!made || flags != CU_GREEN_CTX_DEFAULT_STREAM, CUDA_ERROR_INVALID_VALUE);
     SIM_REFUSE(!sim_handle_is(resources, SIM_RESOURCES), CUDA_ERROR_INVALID_VALUE);
@@ -59,13 +59,13 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *made, CUdevResourceDesc resources,
     return CUDA_SUCCESS;
 }
 
-static void detach_streams(struct CUgreenCtx_st *green) {
+static void detach_streams(struct CUgreenCtx_st *green)
+{
     for (unsigned long long after = 0;;) {
         sim_enter();
         struct CUstream_st *stream = sim_context_stream_after(green->context, green, after);
         sim_leave();
-        if (!stream)
-            return;
+        if (!stream) return;
         after = stream->id;
         sim_capture_leave(stream);
         stream->detached = true;
@@ -73,8 +73,10 @@ static void detach_streams(struct CUgreenCtx_st *green) {
     }
 }
 
-/* What is queued in it is waited for, as by cuCtxDestroy. Its streams stay, but are good for cuStreamDestroy only. */
-CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx green) {
+/* Waits for the queued work, as cuCtxDestroy does. The streams of the green context stay, but only cuStreamDestroy
+ * accepts them. */
+CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx green)
+{
     GREEN(green);
     struct CUctx_st *context = green->context;
     int device = context->device;
@@ -82,17 +84,16 @@ CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx green) {
     detach_streams(green);
     sim_enter();
     struct CUgreenCtx_st **link = &context->greens;
-    while (*link && *link != green)
-        link = &(*link)->next;
-    if (*link)
-        *link = green->next;
+    while (*link && *link != green) link = &(*link)->next;
+    if (*link) *link = green->next;
     sim_leave();
     drop(green);
     return cuDevicePrimaryCtxRelease_v2(device);
 }
 
-/* The streams go with the context's own. */
-void sim_greens_forget(struct CUctx_st *context) {
+/* The context frees the streams with its own. */
+void sim_greens_forget(struct CUctx_st *context)
+{
     while (context->greens) {
         struct CUgreenCtx_st *green = context->greens;
         context->greens = green->next;
@@ -101,14 +102,16 @@ void sim_greens_forget(struct CUctx_st *context) {
     }
 }
 
-CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green) {
+CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
+{
     GREEN(green);
     SIM_REFUSE(!context, CUDA_ERROR_INVALID_VALUE);
     *context = green->name;
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx green, unsigned long long *id) {
+CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx green, unsigned long long *id)
+{
     SIM_READY();
     green = green ? green : sim_green_named(NULL);
     GREEN(green);
@@ -117,56 +120,57 @@ CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx green, unsigned long long *id) {
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx green, CUdevResource *resource, CUdevResourceType type) {
+CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx green, CUdevResource *resource, CUdevResourceType type)
+{
     GREEN(green);
     return sim_resource_describe(resource, type, green->context->device, &green->sms);
 }
 
-CUresult CUDAAPI cuCtxGetDevResource(CUcontext handle, CUdevResource *resource, CUdevResourceType type) {
-    struct CUctx_st *context;
-    SIM_TRY(sim_context_named(handle, &context));
+CUresult CUDAAPI cuCtxGetDevResource(CUcontext handle, CUdevResource *resource, CUdevResourceType type)
+{
+    SIM_CONTEXT_NAMED(context, handle);
     struct CUgreenCtx_st *green = sim_green_named(handle);
     struct sim_sms sms = green ? green->sms : sim_all_sms();
     return sim_resource_describe(resource, type, context->device, &sms);
 }
 
-CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned flags, int priority) {
+CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned flags, int priority)
+{
     GREEN(green);
     SIM_REFUSE(!stream || flags != CU_STREAM_NON_BLOCKING, CUDA_ERROR_INVALID_VALUE);
     SIM_TRY(sim_context_error(green->context));
     return sim_stream_new(green->context, green, flags, priority, stream);
 }
 
-CUresult CUDAAPI cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green) {
-    struct CUstream_st *stream;
-    SIM_TRY(sim_stream(handle, &stream));
+CUresult CUDAAPI cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
+{
+    SIM_STREAM(stream, handle);
     SIM_REFUSE(!green, CUDA_ERROR_INVALID_VALUE);
     *green = stream->green;
     return CUDA_SUCCESS;
 }
 
-/* The first version names the green context where there is one, the second its primary context. */
-CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *context) {
-    struct CUstream_st *stream;
-    SIM_TRY(sim_stream(handle, &stream));
+/* The first version returns the green context if there is one; the second returns its primary context. */
+CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *context)
+{
+    SIM_STREAM(stream, handle);
     SIM_REFUSE(!context, CUDA_ERROR_INVALID_VALUE);
     *context = stream->green ? stream->green->name : stream->context;
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuStreamGetCtx_v2(CUstream handle, CUcontext *context, CUgreenCtx *green) {
-    struct CUstream_st *stream;
-    SIM_TRY(sim_stream(handle, &stream));
+CUresult CUDAAPI cuStreamGetCtx_v2(CUstream handle, CUcontext *context, CUgreenCtx *green)
+{
+    SIM_STREAM(stream, handle);
     SIM_REFUSE(!context, CUDA_ERROR_INVALID_VALUE);
     *context = stream->context;
-    if (green)
-        *green = stream->green;
+    if (green) *green = stream->green;
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuStreamGetDevResource(CUstream handle, CUdevResource *resource, CUdevResourceType type) {
-    struct CUstream_st *stream;
-    SIM_TRY(sim_stream(handle, &stream));
+CUresult CUDAAPI cuStreamGetDevResource(CUstream handle, CUdevResource *resource, CUdevResourceType type)
+{
+    SIM_STREAM(stream, handle);
     struct sim_sms sms = stream->green ? stream->green->sms : sim_all_sms();
     return sim_resource_describe(resource, type, stream->context->device, &sms);
 }

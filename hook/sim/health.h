@@ -1,4 +1,4 @@
-/* What a GPU in trouble does to programs. */
+/* How a faulty GPU affects programs. */
 #ifndef ORION_SIM_HEALTH_H
 #define ORION_SIM_HEALTH_H
 
@@ -6,7 +6,7 @@
 
 bool sim_device_lost(CUdevice device);
 
-/* The error that stays with a context, CUDA_SUCCESS if there is none; that of a lost GPU's contexts begins here. */
+/* The permanent error of a context; CUDA_SUCCESS: none. The first call for a context of a lost GPU sets its error. */
 CUresult sim_context_error(struct CUctx_st *context);
 
 #endif

@@ -1,4 +1,4 @@
-/* Images: what a module or a library is made of. */
+/* Images: the contents of a module or a library. */
 #ifndef ORION_SIM_IMAGE_H
 #define ORION_SIM_IMAGE_H
 

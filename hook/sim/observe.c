@@ -1,4 +1,4 @@
-/* What can be asked of the machine without CUDA (see orion_sim.h). */
+/* Queries of the machine without CUDA (see orion_sim.h). */
 #include "device_identity.h"
 #include "file.h"
 #pragma GCC visibility push(default)
@@ -10,9 +10,9 @@ static bool there(int gpu) { return sim_open() && gpu >= 0 && (uint64_t)gpu < si
 
 int orion_sim_gpu_count(void) { return sim_open() ? (int)sim_machine->parameters.gpus : -1; }
 
-int orion_sim_gpu_uuid(int gpu, char *buffer) {
-    if (!buffer || !there(gpu))
-        return -1;
+int orion_sim_gpu_uuid(int gpu, char *buffer)
+{
+    if (!buffer || !there(gpu)) return -1;
     sim_gpu_uuid_text(gpu, buffer);
     return 0;
 }
@@ -23,25 +23,25 @@ int orion_sim_gpu_mig(int gpu) { return there(gpu) ? (int)(sim_machine->paramete
 
 int orion_sim_gpu_numa(int gpu) { return there(gpu) ? (int)sim_machine->parameters.numa[gpu] : -1; }
 
-int orion_sim_gpu_linked(int gpu, int other) {
+int orion_sim_gpu_linked(int gpu, int other)
+{
     return there(gpu) && there(other) ? (int)(sim_machine->parameters.linked[gpu] >> other & 1) : -1;
 }
 
-int orion_sim_gpu_memory(int gpu, uint64_t *total, uint64_t *used) {
-    if (!there(gpu))
-        return -1;
+int orion_sim_gpu_memory(int gpu, uint64_t *total, uint64_t *used)
+{
+    if (!there(gpu)) return -1;
     sim_enter();
     uint64_t now = sim_state()->gpus[gpu].memory;
     sim_leave();
-    if (total)
-        *total = sim_machine->parameters.memory;
-    if (used)
-        *used = now;
+    if (total) *total = sim_machine->parameters.memory;
+    if (used) *used = now;
     return 0;
 }
 
-/* The places of up to SIM_CLIENTS clients with a context on the GPU, and the bytes that each has there. */
-static int clients_on(int gpu, uint64_t places[SIM_CLIENTS], uint64_t bytes[SIM_CLIENTS]) {
+/* The indices of up to SIM_CLIENTS clients with a context on the GPU, and the bytes that each has there. */
+static int clients_on(int gpu, uint64_t places[SIM_CLIENTS], uint64_t bytes[SIM_CLIENTS])
+{
     uint64_t contexts[SIM_CLIENTS] = {0}, memory[SIM_CLIENTS] = {0};
     int found = 0;
     sim_enter();
@@ -62,16 +62,14 @@ static int clients_on(int gpu, uint64_t places[SIM_CLIENTS], uint64_t bytes[SIM_
     return found;
 }
 
-int orion_sim_gpu_processes(int gpu, uint32_t *processes, uint64_t *memory, int count) {
+int orion_sim_gpu_processes(int gpu, uint32_t *processes, uint64_t *memory, int count)
+{
     uint64_t places[SIM_CLIENTS], bytes[SIM_CLIENTS];
-    if (!there(gpu))
-        return -1;
+    if (!there(gpu)) return -1;
     int found = clients_on(gpu, places, bytes);
     for (int i = 0; i < found && i < count; i++) {
-        if (processes)
-            processes[i] = sim_file_claimant(places[i]);
-        if (memory)
-            memory[i] = bytes[i];
+        if (processes) processes[i] = sim_file_claimant(places[i]);
+        if (memory) memory[i] = bytes[i];
     }
     return found;
 }

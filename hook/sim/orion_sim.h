@@ -1,5 +1,5 @@
-/* What the simulated driver tells beside CUDA, of all GPUs of the machine; callable without cuInit, for instance by
- * ctypes after dlopen. Asking makes a machine if there is none and ORION_SIM_MAKE is not 0. */
+/* What the simulated driver reports besides CUDA, for all GPUs of the machine. Programs may call it without cuInit, for
+ * instance by ctypes after dlopen. A call makes a machine if there is none and ORION_SIM_MAKE is not 0. */
 #ifndef ORION_SIM_H
 #define ORION_SIM_H
 
@@ -9,13 +9,13 @@
 extern "C" {
 #endif
 
-/* "orion-sim 1": there only in the simulated driver. */
+/* "orion-sim 1". Only the simulated driver has this symbol. */
 extern const char orion_sim_driver[];
 
-/* Number of simulated GPUs; -1: the machine's file cannot be had. */
+/* Number of simulated GPUs; -1: the machine's file cannot be opened or made. */
 int orion_sim_gpu_count(void);
 
-/* "GPU-<uuid>" and its NUL into `buffer`, 41 bytes. 0: done, -1: no such GPU. */
+/* Writes "GPU-<uuid>" and its NUL into `buffer`, 41 bytes. 0: done, -1: no such GPU. */
 int orion_sim_gpu_uuid(int gpu, char *buffer);
 
 /* A constant string, NULL: no such GPU. */
@@ -24,12 +24,13 @@ const char *orion_sim_gpu_name(int gpu);
 /* Bytes. 0: done, -1: no such GPU. */
 int orion_sim_gpu_memory(int gpu, uint64_t *total, uint64_t *used);
 
-/* The clients with a context on a GPU, at most `count` of them: process ids as the caller's pid namespace has them into
- * `processes`, 0 for one that cannot be seen from it, and the bytes that each has there into `memory` (either may be
- * NULL). Returns how many there are, -1: no such GPU. */
+/* The clients with a context on a GPU, at most `count` of them. `processes` gets process ids in the caller's pid
+ * namespace, 0 for a process that is not visible in it. `memory` gets the bytes that each client has there. Either may
+ * be NULL. Returns the number of clients, -1: no such GPU. */
 int orion_sim_gpu_processes(int gpu, uint32_t *processes, uint64_t *memory, int count);
 
-/* As whoever made the machine said. 1: MIG is enabled, 0: it is not, -1: no such GPU. Programs see no difference. */
+/* As the maker of the machine configured it. 1: MIG is enabled, 0: it is not, -1: no such GPU. Programs see no
+ * difference. */
 int orion_sim_gpu_mig(int gpu);
 
 /* The NUMA node that a GPU is nearest to; -1: none, or no such GPU. */
@@ -38,12 +39,13 @@ int orion_sim_gpu_numa(int gpu);
 /* 1: NVLink joins two GPUs, 0: it does not, -1: no such GPU. */
 int orion_sim_gpu_linked(int gpu, int other);
 
-/* 0: the GPU is there, 1: it is lost, -1: no such GPU. How many Xid events it ever had goes into `events`, the number of
- * the last into `xid` (either may be NULL). */
+/* 0: the GPU is present, 1: it is lost, -1: no such GPU. `events` gets the number of Xid events so far, `xid` the
+ * number of the last one. Either may be NULL. */
 int orion_sim_gpu_health(int gpu, uint64_t *events, uint32_t *xid);
 
-/* Make a GPU sick, and well again. Programs do not notice an Xid event. Of a lost GPU they get CUDA_ERROR_UNKNOWN, for
- * ever in contexts that they have, or CUDA_ERROR_DEVICE_UNAVAILABLE. 0: done, -1: no such GPU. */
+/* Inject faults, and repair them. Programs do not notice an Xid event. After the loss of a GPU, existing contexts
+ * return CUDA_ERROR_UNKNOWN for ever, and new ones are refused with CUDA_ERROR_DEVICE_UNAVAILABLE. 0: done, -1: no such
+ * GPU. */
 int orion_sim_gpu_raise_xid(int gpu, uint32_t xid);
 int orion_sim_gpu_set_lost(int gpu, int lost);
 

@@ -1,4 +1,4 @@
-/* ORION_SIM_*: read once, by whoever makes the machine. A value that means nothing counts as not set. */
+/* ORION_SIM_*: read once, by the process that makes the machine. An invalid value counts as not set. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,32 +7,34 @@
 
 #include "parameters.h"
 
-static uint64_t number(const char *name, uint64_t otherwise, uint64_t least, uint64_t most) {
+static uint64_t number(const char *name, uint64_t otherwise, uint64_t least, uint64_t most)
+{
     const char *text = getenv(name);
     char *end = NULL;
     uint64_t value = text ? strtoull(text, &end, 10) : 0;
     return text && end != text && *end == 0 && value >= least && value <= most ? value : otherwise;
 }
 
-static uint64_t bytes(const char *name, uint64_t otherwise) {
-    static const struct { const char *unit; uint64_t factor; } units[] = {
-        {"", 1}, {"KiB", 1u << 10}, {"MiB", 1u << 20}, {"GiB", 1u << 30}, {"TiB", UINT64_C(1) << 40}};
+static uint64_t bytes(const char *name, uint64_t otherwise)
+{
+    static const struct {
+        const char *unit;
+        uint64_t factor;
+    } units[] = {{"", 1}, {"KiB", 1u << 10}, {"MiB", 1u << 20}, {"GiB", 1u << 30}, {"TiB", UINT64_C(1) << 40}};
     const char *text = getenv(name);
     char *end = NULL;
     uint64_t value = text ? strtoull(text, &end, 10) : 0;
-    if (!text || end == text || !value)
-        return otherwise;
+    if (!text || end == text || !value) return otherwise;
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (!strcasecmp(end, units[i].unit))
-            return value * units[i].factor;
+        if (!strcasecmp(end, units[i].unit)) return value * units[i].factor;
     return otherwise;
 }
 
-/* The numbers of a list such as "0,1,1", one after the other; false: it has no more, or something else. */
-static bool next_number(const char **list, long *value) {
+/* Read the next number of a list such as "0,1,1". False: the list has ended, or holds no number there. */
+static bool next_number(const char **list, long *value)
+{
     char *end;
-    if (!*list || !**list)
-        return false;
+    if (!*list || !**list) return false;
     *value = strtol(*list, &end, 10);
     bool good = end != *list && (!*end || *end == ',' || *end == '-');
     *list = *end ? end + 1 : end;
@@ -41,14 +43,15 @@ static bool next_number(const char **list, long *value) {
 
 static bool is_gpu(long number) { return number >= 0 && number < (long)SIM_GPUS; }
 
-static void read_mig(struct sim_parameters *parameters) {
+static void read_mig(struct sim_parameters *parameters)
+{
     const char *list = getenv("ORION_SIM_MIG");
     for (long gpu; next_number(&list, &gpu);)
-        if (is_gpu(gpu))
-            parameters->mig |= UINT64_C(1) << gpu;
+        if (is_gpu(gpu)) parameters->mig |= UINT64_C(1) << gpu;
 }
 
-static void read_numa(struct sim_parameters *parameters) {
+static void read_numa(struct sim_parameters *parameters)
+{
     const char *list = getenv("ORION_SIM_NUMA");
     for (size_t gpu = 0; gpu < SIM_GPUS; gpu++) {
         long node;
@@ -56,17 +59,18 @@ static void read_numa(struct sim_parameters *parameters) {
     }
 }
 
-/* Groups "first-last", within which all are joined. */
-static void read_links(struct sim_parameters *parameters) {
+/* Groups "first-last"; links join all GPUs of a group. */
+static void read_links(struct sim_parameters *parameters)
+{
     const char *list = getenv("ORION_SIM_NVLINK");
     for (long first, last; next_number(&list, &first) && next_number(&list, &last);)
         for (long gpu = first; is_gpu(first) && is_gpu(last) && gpu <= last; gpu++)
             for (long other = first; other <= last; other++)
-                if (other != gpu)
-                    parameters->linked[gpu] |= UINT64_C(1) << other;
+                if (other != gpu) parameters->linked[gpu] |= UINT64_C(1) << other;
 }
 
-struct sim_parameters sim_parameters_from_environment(void) {
+struct sim_parameters sim_parameters_from_environment(void)
+{
     struct sim_parameters parameters;
     memset(&parameters, 0, sizeof parameters);
     parameters.gpus = number("ORION_SIM_GPUS", 1, 0, SIM_GPUS);
@@ -79,22 +83,20 @@ struct sim_parameters sim_parameters_from_environment(void) {
     read_mig(&parameters);
     read_numa(&parameters);
     read_links(&parameters);
-    if (seed)
-        snprintf(parameters.seed, sizeof parameters.seed, "%s", seed);
-    else
-        gethostname(parameters.seed, sizeof parameters.seed - 1);
+    if (seed) snprintf(parameters.seed, sizeof parameters.seed, "%s", seed);
+    else gethostname(parameters.seed, sizeof parameters.seed - 1);
     return parameters;
 }
 
-void sim_state_folder(char *folder, size_t size) {
+void sim_state_folder(char *folder, size_t size)
+{
     const char *set = getenv("ORION_SIM_STATE");
-    if (set && *set)
-        snprintf(folder, size, "%s", set);
-    else
-        snprintf(folder, size, "/dev/shm/orion-sim-%u", (unsigned)getuid());
+    if (set && *set) snprintf(folder, size, "%s", set);
+    else snprintf(folder, size, "/dev/shm/orion-sim-%u", (unsigned)getuid());
 }
 
-bool sim_may_make(void) {
+bool sim_may_make(void)
+{
     const char *set = getenv("ORION_SIM_MAKE");
     return !set || strcmp(set, "0");
 }

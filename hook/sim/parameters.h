@@ -1,4 +1,4 @@
-/* What the environment says about the machine. */
+/* The machine's parameters from the environment. */
 #ifndef ORION_SIM_PARAMETERS_H
 #define ORION_SIM_PARAMETERS_H
 
@@ -8,11 +8,11 @@
 
 struct sim_parameters sim_parameters_from_environment(void);
 
-/* The folder of the state files, into `folder`. */
+/* Writes the folder of the state files into `folder`. */
 void sim_state_folder(char *folder, size_t size);
 
-/* May this process make the machine, where there is none or one that does not fit? Not in a container: the node's GPUs
- * are not its to choose. */
+/* May this process make the machine if none fits? A process in a container may not, because it must not choose the
+ * node's GPUs. */
 bool sim_may_make(void);
 
 #endif

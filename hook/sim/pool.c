@@ -1,8 +1,8 @@
 /* Stream-ordered allocation and its pools.
  *
- * Memory is had at once and given back at once, since the bytes of copies move at once too; what a stream orders is not
- * delayed. A pool keeps what is freed up to its release threshold, counted as used on the device, as the driver does;
- * kept bytes are taken first, so a loop of allocate and free does not touch the device's account. */
+ * Allocation and freeing take effect at once, because the bytes of copies also move at once. The order of the stream
+ * delays nothing. A pool keeps freed bytes up to its release threshold, and they count as used on the device, as in the
+ * driver. Allocations use kept bytes first, so a loop of allocate and free does not change the device's account. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,17 +12,18 @@
 
 struct CUmemPoolHandle_st {
     uint32_t kind;
-    struct CUctx_st *context; /* whose account is charged: the one that allocated last */
+    struct CUctx_st *context; /* the context whose account is charged: the one that allocated last */
     int device;
     bool is_default;
-    int reuse[3];             /* the three reuse policies: kept, of no effect */
+    int reuse[3]; /* the three reuse policies: stored, without effect */
     uint64_t threshold, kept, used, used_high, reserved_high;
 };
 
 static struct CUmemPoolHandle_st *defaults[SIM_GPUS], *chosen[SIM_GPUS];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-static struct CUmemPoolHandle_st *pool_new(int device) {
+static struct CUmemPoolHandle_st *pool_new(int device)
+{
     struct CUmemPoolHandle_st *pool = sim_handle_new(SIM_POOL, sizeof *pool);
     if (pool) {
         pool->device = device;
@@ -31,28 +32,29 @@ static struct CUmemPoolHandle_st *pool_new(int device) {
     return pool;
 }
 
-static CUresult default_pool(CUdevice device, CUmemoryPool *pool) {
+static CUresult default_pool(CUdevice device, CUmemoryPool *pool)
+{
     SIM_READY();
     SIM_REFUSE(!pool, CUDA_ERROR_INVALID_VALUE);
     SIM_REFUSE(!sim_device_valid(device), CUDA_ERROR_INVALID_DEVICE);
     pthread_mutex_lock(&mutex);
-    if (!defaults[device] && (defaults[device] = pool_new(device)))
-        defaults[device]->is_default = true;
+    if (!defaults[device] && (defaults[device] = pool_new(device))) defaults[device]->is_default = true;
     *pool = defaults[device];
     pthread_mutex_unlock(&mutex);
     return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Return kept bytes to the device until at most `most` are kept. Under the mutex. */
-static void release(struct CUmemPoolHandle_st *pool, uint64_t most) {
+static void release(struct CUmemPoolHandle_st *pool, uint64_t most)
+{
     uint64_t excess = pool->kept > most ? pool->kept - most : 0;
-    if (excess && sim_handle_is(pool->context, SIM_CONTEXT) && !pool->context->dead)
-        sim_memory_return(pool->context, excess);
+    if (excess && sim_handle_is(pool->context, SIM_CONTEXT) && !pool->context->dead) sim_memory_return(pool->context, excess);
     pool->kept -= excess;
 }
 
-static CUresult allocate(struct CUmemPoolHandle_st *pool, struct CUctx_st *context, size_t size, uintptr_t *start) {
-    if (pool->context != context) { /* another context's account, or that of one that is gone */
+static CUresult allocate(struct CUmemPoolHandle_st *pool, struct CUctx_st *context, size_t size, uintptr_t *start)
+{
+    if (pool->context != context) { /* another context's account, or the account of a destroyed context */
         release(pool, 0);
         pool->context = context;
     }
@@ -64,7 +66,7 @@ static CUresult allocate(struct CUmemPoolHandle_st *pool, struct CUctx_st *conte
     struct sim_allocation made;
     if (!result && sim_allocation_find(*start, &made)) {
         uint64_t reused = made.charged < pool->kept ? made.charged : pool->kept;
-        sim_memory_return(context, reused); /* charged already, while it was kept */
+        sim_memory_return(context, reused); /* already charged, while the pool kept it */
         pool->kept -= reused;
         pool->used += made.charged;
         pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
@@ -74,14 +76,14 @@ static CUresult allocate(struct CUmemPoolHandle_st *pool, struct CUctx_st *conte
     return result;
 }
 
-CUresult sim_pool_free(const struct sim_allocation *allocation) {
+CUresult sim_pool_free(const struct sim_allocation *allocation)
+{
     struct CUmemPoolHandle_st *pool = allocation->pool;
     pthread_mutex_lock(&mutex);
     bool keep = sim_handle_is(pool, SIM_POOL) && pool->context == allocation->context &&
                 sim_handle_is(pool->context, SIM_CONTEXT) && !pool->context->dead &&
                 sim_memory_take(pool->context, allocation->charged);
-    if (sim_handle_is(pool, SIM_POOL))
-        pool->used -= allocation->charged;
+    if (sim_handle_is(pool, SIM_POOL)) pool->used -= allocation->charged;
     sim_device_memory_free(allocation);
     if (keep) {
         pool->kept += allocation->charged;
@@ -93,14 +95,15 @@ CUresult sim_pool_free(const struct sim_allocation *allocation) {
 
 CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) { return default_pool(device, pool); }
 
-CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) {
+CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
+{
     SIM_TRY(default_pool(device, pool));
-    if (chosen[device])
-        *pool = chosen[device];
+    if (chosen[device]) *pool = chosen[device];
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
+CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
+{
     SIM_READY();
     SIM_REFUSE(!sim_device_valid(device), CUDA_ERROR_INVALID_DEVICE);
     SIM_REFUSE(!sim_handle_is(pool, SIM_POOL) || pool->device != device, CUDA_ERROR_INVALID_VALUE);
@@ -108,7 +111,8 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
+CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
+{
     SIM_READY();
     SIM_REFUSE(!pool || !properties, CUDA_ERROR_INVALID_VALUE);
     SIM_REFUSE(properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
@@ -118,19 +122,20 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *prope
     return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool) {
+CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
+{
     SIM_READY();
     SIM_REFUSE(!sim_handle_is(pool, SIM_POOL) || pool->is_default, CUDA_ERROR_INVALID_VALUE);
     pthread_mutex_lock(&mutex);
     release(pool, 0);
-    if (chosen[pool->device] == pool)
-        chosen[pool->device] = NULL;
+    if (chosen[pool->device] == pool) chosen[pool->device] = NULL;
     sim_handle_free(pool);
     pthread_mutex_unlock(&mutex);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
+CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
     SIM_READY();
     SIM_REFUSE(!sim_handle_is(pool, SIM_POOL), CUDA_ERROR_INVALID_VALUE);
     pthread_mutex_lock(&mutex);
@@ -141,7 +146,8 @@ CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
 
 #define POLICY(attribute) ((attribute) - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES)
 
-CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
+CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
     SIM_READY();
     SIM_REFUSE(!value || !sim_handle_is(pool, SIM_POOL), CUDA_ERROR_INVALID_VALUE);
     switch (attribute) {
@@ -158,7 +164,8 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
+CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
     SIM_READY();
     SIM_REFUSE(!value || !sim_handle_is(pool, SIM_POOL), CUDA_ERROR_INVALID_VALUE);
     switch (attribute) {
@@ -179,56 +186,54 @@ CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count) {
+CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
+{
     SIM_READY();
     SIM_REFUSE(!sim_handle_is(pool, SIM_POOL) || (count && !access), CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location) {
+CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location)
+{
     SIM_READY();
     SIM_REFUSE(!flags || !location || !sim_handle_is(pool, SIM_POOL), CUDA_ERROR_INVALID_VALUE);
     *flags = location->id == pool->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t size, CUmemoryPool pool, CUstream handle) {
-    struct CUstream_st *stream;
+CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t size, CUmemoryPool pool, CUstream handle)
+{
     uintptr_t start;
-    SIM_TRY(sim_stream(handle, &stream));
+    SIM_STREAM(stream, handle);
     SIM_REFUSE(!pointer || !size || !sim_handle_is(pool, SIM_POOL), CUDA_ERROR_INVALID_VALUE);
     SIM_TRY(sim_capture_touches(stream));
-    if (stream->capture)
-        return sim_capture_refuse(stream); /* memory nodes are not modelled */
+    if (stream->capture) return sim_capture_refuse(stream); /* memory nodes are not modelled */
     pthread_mutex_lock(&mutex);
     CUresult result = allocate(pool, stream->context, size, &start);
     pthread_mutex_unlock(&mutex);
-    if (!result)
-        *pointer = start;
+    if (!result) *pointer = start;
     return result;
 }
 
-CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *pointer, size_t size, CUstream handle) {
-    struct CUstream_st *stream;
+CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *pointer, size_t size, CUstream handle)
+{
     CUmemoryPool pool;
-    SIM_TRY(sim_stream(handle, &stream));
+    SIM_STREAM(stream, handle);
     SIM_TRY(cuDeviceGetMemPool(&pool, stream->context->device));
     return cuMemAllocFromPoolAsync(pointer, size, pool, handle);
 }
 
-CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
-    struct CUstream_st *stream;
+CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr pointer, CUstream handle)
+{
     struct sim_allocation allocation;
-    SIM_TRY(sim_stream(handle, &stream));
+    SIM_STREAM(stream, handle);
     SIM_TRY(sim_capture_touches(stream));
-    if (stream->capture)
-        return sim_capture_refuse(stream);
+    if (stream->capture) return sim_capture_refuse(stream);
     SIM_REFUSE(!pointer, CUDA_SUCCESS);
     SIM_REFUSE(!sim_allocation_find(pointer, &allocation) || allocation.start != pointer, CUDA_ERROR_INVALID_VALUE);
     SIM_REFUSE(allocation.memory != SIM_POOLED && allocation.memory != SIM_DEVICE_MEMORY, CUDA_ERROR_INVALID_VALUE);
     SIM_REFUSE(!sim_allocation_remove(pointer, &allocation), CUDA_ERROR_INVALID_VALUE);
-    if (allocation.memory == SIM_POOLED)
-        return sim_pool_free(&allocation);
+    if (allocation.memory == SIM_POOLED) return sim_pool_free(&allocation);
     sim_device_memory_free(&allocation);
     return CUDA_SUCCESS;
 }

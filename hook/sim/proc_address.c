@@ -1,4 +1,5 @@
-/* cuGetProcAddress: by function, version and kind of default stream; exactly the exported symbols. */
+/* cuGetProcAddress: finds a symbol by function, version and kind of default stream. It knows exactly the exported
+ * symbols. */
 #include <string.h>
 
 #define __CUDA_API_VERSION_INTERNAL
@@ -8,32 +9,37 @@ SIM_EXPORT CUresult CUDAAPI cuProfilerInitialize(const char *config, const char 
 SIM_EXPORT CUresult CUDAAPI cuProfilerStart(void);
 SIM_EXPORT CUresult CUDAAPI cuProfilerStop(void);
 
-static const struct entry { const char *name; int version; bool per_thread; void *symbol; } entries[] = {
+static const struct entry {
+    const char *name;
+    int version;
+    bool per_thread;
+    void *symbol;
+} entries[] = {
 #define ENTRY(function, version, per_thread, symbol) {#function, version, per_thread, (void *)symbol},
-#include "generated_entries.inc"
+#include "generated/entries.inc"
 #undef ENTRY
 };
 
 #define FLAGS (CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
 
-/* The newest entry that `version` may have; a per-thread one where it is wanted and there is one. */
-static const struct entry *find(const char *name, int version, bool per_thread, bool *known) {
+/* The newest entry that `version` allows; a per-thread one if it is wanted and exists. */
+static const struct entry *find(const char *name, int version, bool per_thread, bool *known)
+{
     const struct entry *best = NULL;
     for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
         const struct entry *entry = &entries[i];
-        if (strcmp(entry->name, name) || (entry->per_thread && !per_thread))
-            continue;
+        if (strcmp(entry->name, name) || (entry->per_thread && !per_thread)) continue;
         *known = true;
-        if (entry->version <= version &&
-            (!best || entry->per_thread > best->per_thread ||
-             (entry->per_thread == best->per_thread && entry->version >= best->version)))
+        if (entry->version <= version && (!best || entry->per_thread > best->per_thread ||
+                                          (entry->per_thread == best->per_thread && entry->version >= best->version)))
             best = entry;
     }
     return best;
 }
 
 CUresult CUDAAPI cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
-                                     CUdriverProcAddressQueryResult *status) {
+                                     CUdriverProcAddressQueryResult *status)
+{
     bool known = false;
     SIM_REFUSE(!name || !function || (flags & ~(cuuint64_t)FLAGS) || flags == FLAGS, CUDA_ERROR_INVALID_VALUE);
     const struct entry *entry = find(name, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &known);
@@ -45,6 +51,7 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char *name, void **function, int vers
     return entry || status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
-CUresult CUDAAPI cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags) {
+CUresult CUDAAPI cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags)
+{
     return cuGetProcAddress_v2(name, function, version, flags, NULL);
 }

@@ -1,8 +1,9 @@
-/* Queuing and waiting (see queue.h).
+/* Queues operations and waits for them (see queue.h).
  *
- * A waiter sleeps until the earliest time at which it could be served and looks again. That time is a lower bound: what
- * stands before it in the queue, as if it had the device alone, and never before the next change of anything. With two
- * contexts in turns each look halves what is left, so a few looks find the end to the microsecond. */
+ * A waiter sleeps until the earliest time at which its operation can complete, then looks again. That time is a lower
+ * bound: the time of the operations before it in the queue, as if they had the device alone, and never before the
+ * machine's next change. When two contexts are time-sliced, each look halves the remaining time, so a few looks find
+ * the end to the microsecond. */
 #include "queue.h"
 #include "clock.h"
 #include "dispatch.h"
@@ -10,12 +11,13 @@
 #include "engine.h"
 #include "state.h"
 
-#define LOOK_NS 4000000u     /* look at least this often: a neighbour may have died */
-#define DEPTH 4              /* waits on waits that are followed */
-#define ROOM 32              /* a full queue is left to drain by this many, to wake less often */
+#define LOOK_NS 4000000u /* look at least this often, because another client may have died */
+#define DEPTH 4          /* depth to which waits on waits are followed */
+#define ROOM 32          /* wait until a full queue has this many free entries, to wake less often */
 #define VIRTUAL_QUERY_NS 1000u
 
-uint64_t sim_push(uint64_t stream, const struct sim_op *op) {
+uint64_t sim_push(uint64_t stream, const struct sim_op *op)
+{
     struct sim_state *state = sim_state();
     struct sim_stream *of = &state->streams[stream];
     uint64_t tail = atomic_load_explicit(&of->tail, memory_order_relaxed);
@@ -32,19 +34,19 @@ uint64_t sim_push(uint64_t stream, const struct sim_op *op) {
     return tail + 1;
 }
 
-bool sim_reached(const struct sim_position *position) {
-    if (position->number == 0)
-        return true;
+bool sim_reached(const struct sim_position *position)
+{
+    if (position->number == 0) return true;
     const struct sim_stream *of = &sim_state()->streams[position->stream];
     return atomic_load_explicit(&of->done, memory_order_acquire) >= position->number ||
            __atomic_load_n(&of->generation, __ATOMIC_RELAXED) != position->generation;
 }
 
-static uint64_t alone(struct sim_state *state, const struct sim_position *position, int depth) {
+static uint64_t alone(struct sim_state *state, const struct sim_position *position, int depth)
+{
     const struct sim_stream *of = &state->streams[position->stream];
     uint64_t at = state->now_ns;
-    if (of->generation != position->generation || !depth)
-        return at;
+    if (of->generation != position->generation || !depth) return at;
     for (uint64_t number = of->done; number < position->number; number++) {
         const struct sim_op *op = sim_op_at(state, position->stream, number);
         if (op->kind == SIM_KERNEL || op->kind == SIM_COPY)
@@ -58,27 +60,27 @@ static uint64_t alone(struct sim_state *state, const struct sim_position *positi
     return at;
 }
 
-uint64_t sim_earliest(const struct sim_position *position) {
+uint64_t sim_earliest(const struct sim_position *position)
+{
     struct sim_state *state = sim_state();
     uint64_t at = alone(state, position, DEPTH);
     return state->next_ns > at ? state->next_ns : at;
 }
 
-bool sim_query(const struct sim_position *position) {
+bool sim_query(const struct sim_position *position)
+{
     sim_refresh();
-    if (sim_reached(position))
-        return true;
-    if (sim_machine->parameters.virtual_clock)
-        atomic_fetch_add(&sim_machine->virtual_ns, VIRTUAL_QUERY_NS);
-    if (sim_now_ns() < atomic_load_explicit(&sim_state()->next_ns, memory_order_relaxed))
-        return false;
+    if (sim_reached(position)) return true;
+    if (sim_machine->parameters.virtual_clock) atomic_fetch_add(&sim_machine->virtual_ns, VIRTUAL_QUERY_NS);
+    if (sim_now_ns() < atomic_load_explicit(&sim_state()->next_ns, memory_order_relaxed)) return false;
     sim_enter();
     bool reached = sim_reached(position);
     sim_leave();
     return reached;
 }
 
-void sim_wait(const struct sim_position *position) {
+void sim_wait(const struct sim_position *position)
+{
     sim_refresh();
     while (!sim_reached(position)) {
         uint32_t seen = atomic_load(&sim_effects_done);
@@ -86,21 +88,19 @@ void sim_wait(const struct sim_position *position) {
         bool reached = sim_reached(position);
         uint64_t until = reached ? 0 : sim_earliest(position), now = sim_state()->now_ns;
         sim_leave();
-        if (reached)
-            return;
-        if (until != SIM_NEVER && until > now + LOOK_NS && !sim_machine->parameters.virtual_clock)
-            until = now + LOOK_NS;
+        if (reached) return;
+        if (until != SIM_NEVER && until > now + LOOK_NS && !sim_machine->parameters.virtual_clock) until = now + LOOK_NS;
         sim_sleep_until(until, &sim_effects_done, seen);
     }
 }
 
-void sim_enter_with_room(uint64_t stream, uint64_t count) {
+void sim_enter_with_room(uint64_t stream, uint64_t count)
+{
     for (;;) {
         sim_enter();
         const struct sim_stream *of = &sim_state()->streams[stream];
         uint64_t tail = of->tail, queued = tail - of->done;
-        if (queued + count <= SIM_QUEUE)
-            return;
+        if (queued + count <= SIM_QUEUE) return;
         uint64_t drain = count > ROOM ? count : ROOM;
         struct sim_position enough = {stream, of->generation, tail - SIM_QUEUE + drain};
         sim_leave();

@@ -1,5 +1,5 @@
-/* Queuing operations and waiting for them. A position is (slot, generation, number): reached when the stream has
- * completed `number` operations, or is gone. */
+/* Queues operations and waits for them. A position is (slot, generation, number). It is reached when the stream has
+ * completed `number` operations, or no longer exists. */
 #ifndef ORION_SIM_QUEUE_H
 #define ORION_SIM_QUEUE_H
 
@@ -7,21 +7,23 @@
 
 struct sim_position { uint64_t stream, generation, number; };
 
-/* Under the lock, with room: queue one operation; returns the number that the stream has completed when it is done. */
+/* Under the lock, with a free entry: queue one operation. Returns the stream's count of completed operations at which
+ * this operation is done. */
 uint64_t sim_push(uint64_t stream, const struct sim_op *op);
 
-/* Enter the state with room for `count` operations in `stream`, waiting for it outside. */
+/* Enter the state with `count` free entries in `stream`. Waits for them outside the state. */
 void sim_enter_with_room(uint64_t stream, uint64_t count);
 
-/* Has it been reached, as far as the state says now? No lock. */
+/* Has the position been reached, by the present state? Takes no lock. */
 bool sim_reached(const struct sim_position *position);
 
-/* The same, bringing the machine up to now first if that could change the answer. */
+/* The same, but first advances the machine to the present time if that can change the answer. */
 bool sim_query(const struct sim_position *position);
 
 void sim_wait(const struct sim_position *position);
 
-/* Under the lock: a time before which the position cannot be reached; SIM_NEVER: not by time alone. */
+/* Under the lock: a lower bound of the time at which the position is reached; SIM_NEVER: time alone does not reach
+ * it. */
 uint64_t sim_earliest(const struct sim_position *position);
 
 #endif

@@ -1,45 +1,46 @@
-/* Sets of SMs as programs see them: asked for, split, and made into what a green context is created from.
+/* Sets of SMs as programs see them: a program queries a set, splits it, and makes a green context from a part.
  *
- * A resource is a structure of the program's, so the set lies in its reserved bytes. Groups have the sizes of compute
- * capability 9: multiples of 8, or of 2 (one TPC) where the program asks to ignore co-scheduling. */
+ * A resource is a structure of the program, so its reserved bytes hold the set. Groups have the sizes of compute
+ * capability 9: multiples of 8, or of 2 (one TPC) if the program asks to ignore co-scheduling. */
 #include <string.h>
 
 #include "dispatch.h"
 #include "green.h"
 
 #define MARK 0x534d5345u
-#define GROUP 8u     /* SMs that are co-scheduled */
+#define GROUP 8u /* SMs that are co-scheduled */
 #define FINE_GROUP 2u
 
 struct content {
     uint32_t mark;
     int32_t device;
-    uint64_t split; /* which call made it; 0: asked for, not split */
-    uint64_t group; /* not 0: one of the groups of a split, which cannot be split itself */
+    uint64_t split; /* number of the call that made it; 0: a query, not a split */
+    uint64_t group; /* not 0: a group of a split, which cannot be split again */
     struct sim_sms sms;
 };
 
 _Static_assert(sizeof(struct content) <= sizeof(((CUdevResource *)NULL)->_internal_padding), "resource");
 
-static void write_resource(CUdevResource *resource, const struct content *content, unsigned alignment) {
+static void write_resource(CUdevResource *resource, const struct content *content, unsigned alignment)
+{
     *resource = (CUdevResource){.type = CU_DEV_RESOURCE_TYPE_SM};
     resource->sm.smCount = (unsigned)sim_count_sms(&content->sms);
     resource->sm.minSmPartitionSize = alignment;
     resource->sm.smCoscheduledAlignment = alignment;
     memcpy(resource->_internal_padding, content, sizeof *content);
-    if (!resource->sm.smCount)
-        *resource = (CUdevResource){.type = CU_DEV_RESOURCE_TYPE_INVALID};
+    if (!resource->sm.smCount) *resource = (CUdevResource){.type = CU_DEV_RESOURCE_TYPE_INVALID};
 }
 
-static CUresult read_resource(const CUdevResource *resource, struct content *content) {
+static CUresult read_resource(const CUdevResource *resource, struct content *content)
+{
     SIM_REFUSE(!resource, CUDA_ERROR_INVALID_VALUE);
     SIM_REFUSE(resource->type != CU_DEV_RESOURCE_TYPE_SM, CUDA_ERROR_INVALID_RESOURCE_TYPE);
     memcpy(content, resource->_internal_padding, sizeof *content);
     return content->mark == MARK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult sim_resource_describe(CUdevResource *resource, CUdevResourceType type, int device,
-                               const struct sim_sms *sms) {
+CUresult sim_resource_describe(CUdevResource *resource, CUdevResourceType type, int device, const struct sim_sms *sms)
+{
     SIM_REFUSE(!resource, CUDA_ERROR_INVALID_VALUE);
     SIM_REFUSE(type != CU_DEV_RESOURCE_TYPE_SM, CUDA_ERROR_INVALID_RESOURCE_TYPE);
     struct content content = {.mark = MARK, .device = device, .sms = *sms};
@@ -47,15 +48,17 @@ CUresult sim_resource_describe(CUdevResource *resource, CUdevResourceType type, 
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type) {
+CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
+{
     SIM_READY();
     SIM_REFUSE(!sim_device_valid(device), CUDA_ERROR_INVALID_DEVICE);
     struct sim_sms all = sim_all_sms();
     return sim_resource_describe(resource, type, device, &all);
 }
 
-/* Takes `count` SMs out of `from`, the lowest numbers first. */
-static struct sim_sms take(struct sim_sms *from, unsigned count) {
+/* Takes the `count` lowest SMs out of `from`. */
+static struct sim_sms take(struct sim_sms *from, unsigned count)
+{
     struct sim_sms taken = {{0}};
     for (unsigned i = 0; i < SIM_SM_WORDS; i++)
         for (; from->word[i] && count; count--) {
@@ -67,10 +70,10 @@ static struct sim_sms take(struct sim_sms *from, unsigned count) {
 }
 
 CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned *count, const CUdevResource *input,
-                                             CUdevResource *remainder, unsigned flags, unsigned least) {
+                                             CUdevResource *remainder, unsigned flags, unsigned least)
+{
     static _Atomic uint64_t splits;
-    const unsigned known = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
-                           CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
+    const unsigned known = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
     struct content content;
     SIM_READY();
     SIM_REFUSE(!count || (result && !*count) || (flags & ~known), CUDA_ERROR_INVALID_VALUE);
@@ -87,16 +90,15 @@ CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned *co
     for (unsigned i = 0; i < groups; i++) {
         content.group = i + 1;
         content.sms = take(&rest.sms, size);
-        if (result)
-            write_resource(&result[i], &content, alignment);
+        if (result) write_resource(&result[i], &content, alignment);
     }
-    if (remainder)
-        write_resource(remainder, &rest, alignment);
+    if (remainder) write_resource(remainder, &rest, alignment);
     *count = groups;
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *made, CUdevResource *resources, unsigned count) {
+CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *made, CUdevResource *resources, unsigned count)
+{
     struct content first, more;
     SIM_READY();
     SIM_REFUSE(!made || !resources || !count, CUDA_ERROR_INVALID_VALUE);
@@ -105,8 +107,7 @@ CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *made, CUdevResourc
         SIM_TRY(read_resource(&resources[i], &more));
         SIM_REFUSE(more.device != first.device || more.split != first.split || !more.split,
                    CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
-        for (unsigned word = 0; word < SIM_SM_WORDS; word++)
-            first.sms.word[word] |= more.sms.word[word];
+        for (unsigned word = 0; word < SIM_SM_WORDS; word++) first.sms.word[word] |= more.sms.word[word];
     }
     struct CUdevResourceDesc_st *described = sim_handle_new(SIM_RESOURCES, sizeof *described);
     SIM_REFUSE(!described, CUDA_ERROR_OUT_OF_MEMORY);

@@ -1,17 +1,17 @@
-/* The state of the simulated machine, as it lies in the shared file.
+/* The state of the simulated machine, as laid out in the shared file.
  *
- * The file is one header, never moved, and then regions: complete copies of the state, of which `current` names the
- * one that counts. A region is entered under its lock, and every store to it is logged first, so whoever finds a lock
- * that does not move on (its owner was killed, stopped, or throttled) copies the region, takes the unfinished stores
- * back in the copy, and makes the copy current. An owner that comes back writes into a region that nobody reads,
- * notices, and does its work again. That is one mechanism for death, SIGSTOP and CPU quotas alike.
+ * The file is one header, which never moves, followed by regions. A region is a complete copy of the state; `current`
+ * names the valid one. A process enters a region under its lock and logs every store before it makes the store. When a
+ * lock does not change hands (its owner was killed, stopped or throttled), another process copies the region, undoes
+ * the unfinished stores in the copy, and makes the copy current. An owner that continues writes into a region that no
+ * process reads. It detects this and does its work again. One mechanism so handles death, SIGSTOP and CPU quotas.
  *
- * Refused: a robust mutex alone (a stopped owner would stop the machine, and another library may have put a robust
- * list of its own into the thread), two copies of all state with a flip for every call (copies megabytes a launch), a
- * daemon (somebody would have to start it).
+ * Rejected: a robust mutex alone (a stopped owner would stop the machine, and another library may use the thread's
+ * robust list); two copies of all state, switched at every call (each launch would copy megabytes); a daemon (users
+ * would have to start it).
  *
- * Words are 64 bits wide unless the kernel wants 32; times are CLOCK_MONOTONIC nanoseconds; slots are numbered from 0
- * and named by number, never by address. */
+ * Words have 64 bits, except where the kernel requires 32. Times are nanoseconds of CLOCK_MONOTONIC. Slots are numbered
+ * from 0, and references are numbers, never addresses. */
 #ifndef ORION_SIM_SHARED_H
 #define ORION_SIM_SHARED_H
 
@@ -30,9 +30,9 @@
 #define SIM_JOURNAL 16384u
 #define SIM_TRACE 16384u
 #define SIM_SM_WORDS 4u
-#define SIM_SMS (SIM_SM_WORDS * 64u) /* of one GPU, at most */
+#define SIM_SMS (SIM_SM_WORDS * 64u) /* SMs of one GPU, at most */
 #define SIM_NEVER UINT64_MAX
-#define SIM_TOGETHER (SIM_CONTEXTS + 1u) /* the group of the contexts that run together: those of MPS clients */
+#define SIM_TOGETHER (SIM_CONTEXTS + 1u) /* the group of all contexts that run together: those of MPS clients */
 
 enum sim_mode { SIM_TIMESLICE = 0, SIM_MPS = 1 };
 enum sim_engine { SIM_HOST_TO_DEVICE = 0, SIM_DEVICE_TO_HOST = 1, SIM_DEVICE_TO_DEVICE = 2, SIM_ENGINES = 3 };
@@ -42,20 +42,20 @@ enum sim_kind {
     SIM_COPY = 2,   /* runs on the copy engine `sms` (enum sim_engine) */
     SIM_RECORD = 3, /* writes the time into event slot a, if its generation is b */
     SIM_WAIT = 4,   /* waits until stream slot a of generation b has completed c operations */
-    SIM_EFFECT = 5, /* waits until its own process has done something: a host function, a memory operation */
+    SIM_EFFECT = 5, /* waits until its own process has done its part: a host function, a memory operation */
 };
 
-/* A set of SMs of one GPU, a bit each. */
+/* A set of SMs of one GPU, one bit each. */
 struct sim_sms { uint64_t word[SIM_SM_WORDS]; };
 
-/* One operation in a stream's queue. Nothing of it is logged when it is queued: it exists once `tail` says so. */
+/* One operation in a stream's queue. Its stores are not logged: the operation exists once `tail` includes it. */
 struct sim_op {
     uint64_t kind;
-    uint64_t remaining_ns; /* when not running; a kernel's if it had as many SMs as it needs */
-    uint64_t end_ns;       /* when running; for an effect: not 0 once it is done */
-    uint64_t sms;          /* as many as the kernel needs */
-    uint64_t a, b, c;      /* of a kernel: a = start of the running piece; b = 1: any SM, whatever the stream's are */
-    uint64_t name;         /* means something to the owning process only */
+    uint64_t remaining_ns; /* while not running; for a kernel, on all the SMs that it needs */
+    uint64_t end_ns;       /* while running; for an effect: not 0 once it is done */
+    uint64_t sms;          /* number of SMs that the kernel needs */
+    uint64_t a, b, c;      /* for a kernel: a = start of the running piece; b = 1: any SM, whatever SMs the stream has */
+    uint64_t name;         /* valid in the owning process only */
 };
 
 struct sim_stream {
@@ -64,38 +64,41 @@ struct sim_stream {
     uint64_t priority;      /* 0 is the highest */
     uint64_t closing;       /* destroyed; the slot is freed when drained */
     uint64_t busy_position; /* index into busy + 1; 0: idle */
-    uint64_t ready_ns;      /* when the head came to the head */
+    uint64_t ready_ns;      /* when the present head reached the head */
     _Atomic uint64_t tail;  /* operations ever queued */
     _Atomic uint64_t done;  /* operations ever completed; the head is number done */
-    struct sim_sms allowed; /* where its kernels may run: all SMs, or the partition of its green context */
-    struct sim_sms held;    /* where its head is running */
+    struct sim_sms allowed; /* where its kernels may run: on all SMs, or in the partition of its green context */
+    struct sim_sms held;    /* where its head runs */
 };
 
 struct sim_context {
     uint64_t used, client, gpu, memory, last_ran_ns, streams;
-    uint64_t group; /* what has the compute engine by turns with others: its number + 1, or SIM_TOGETHER */
+    uint64_t group; /* contexts of different groups are time-sliced; the context's number + 1, or SIM_TOGETHER */
 };
 struct sim_client { uint64_t used, number, trace; };
-struct sim_event { uint64_t used, generation, client, next; _Atomic uint64_t time_ns; };
+struct sim_event {
+    uint64_t used, generation, client, next;
+    _Atomic uint64_t time_ns;
+};
 struct sim_piece { uint64_t client, start_ns, end_ns, name; };
 
 struct sim_gpu {
-    uint64_t memory;                      /* bytes in use */
-    uint64_t group;                       /* of contexts, who has the compute engine; 0: nobody */
-    uint64_t slice_start_ns, slice_end_ns; /* the end is 0 while nobody else wants the engine */
-    struct sim_sms held;                  /* by running kernels */
-    uint64_t copying[SIM_ENGINES];        /* stream + 1 */
+    uint64_t memory;                       /* bytes in use */
+    uint64_t group;                        /* the group that has the compute engine; 0: none */
+    uint64_t slice_start_ns, slice_end_ns; /* the end is 0 while no other group wants the engine */
+    struct sim_sms held;                   /* held by running kernels */
+    uint64_t copying[SIM_ENGINES];         /* stream + 1 */
 };
 
-/* Arrays are ordered so that a copy can stop at the high-water marks. */
+/* The order of the arrays lets a copy stop at the high-water marks. */
 struct sim_state {
     uint64_t now_ns;
-    _Atomic uint64_t next_ns; /* nothing changes before, unless something is queued */
+    _Atomic uint64_t next_ns; /* the state does not change before this time, unless something is queued */
     uint64_t reaped_ns;
     uint64_t clients_high, contexts_high, streams_high, events_high;
-    uint64_t event_free;      /* index + 1 of a free event slot; 0: take a new one */
+    uint64_t event_free; /* index + 1 of a free event slot; 0: take a new one */
     uint64_t busy_count;
-    uint64_t trace_head;      /* pieces ever written */
+    uint64_t trace_head; /* pieces written so far */
     struct sim_gpu gpus[SIM_GPUS];
     struct sim_client clients[SIM_CLIENTS];
     struct sim_context contexts[SIM_CONTEXTS];
@@ -109,10 +112,10 @@ struct sim_state {
 struct sim_store { uint64_t offset, old; };
 
 struct sim_region {
-    _Atomic uint32_t lock;   /* 0 free, 1 held, 2 held and waited for; a futex */
-    _Atomic uint32_t frozen; /* 1: is being copied; what commits from now on may not be in the copy */
-    _Atomic uint64_t turns;  /* how often the lock was taken */
-    _Atomic uint64_t logged; /* stores ever logged */
+    _Atomic uint32_t lock;      /* 0 free, 1 held, 2 held and others wait; a futex */
+    _Atomic uint32_t frozen;    /* 1: a process copies the region; later commits may be missing in the copy */
+    _Atomic uint64_t turns;     /* how often the lock was taken */
+    _Atomic uint64_t logged;    /* stores logged so far */
     _Atomic uint64_t committed; /* stores that stay */
     struct sim_store journal[SIM_JOURNAL];
     struct sim_state state;
@@ -120,29 +123,30 @@ struct sim_region {
 
 struct sim_parameters {
     uint64_t gpus, sms, memory, slice_ns, mode, virtual_clock;
-    uint64_t mig;               /* GPUs with MIG enabled, a bit each */
-    uint64_t linked[SIM_GPUS];  /* for each GPU those that NVLink joins to it, a bit each */
-    int64_t numa[SIM_GPUS];     /* each GPU's NUMA node, -1: none */
+    uint64_t mig;              /* GPUs with MIG enabled, one bit each */
+    uint64_t linked[SIM_GPUS]; /* for each GPU, the GPUs that NVLink joins to it, one bit each */
+    int64_t numa[SIM_GPUS];    /* each GPU's NUMA node, -1: none */
     char seed[128];
 };
 
-/* What an operator would see of a GPU in trouble; nothing of it is part of a region. */
+/* What an administrator sees of a faulty GPU. It is not part of a region. */
 struct sim_health {
-    _Atomic uint64_t xid;  /* Xid events ever << 32 | number of the last */
-    _Atomic uint32_t lost; /* 1: it does not answer any more */
+    _Atomic uint64_t xid;  /* number of Xid events so far << 32 | number of the last */
+    _Atomic uint32_t lost; /* 1: the GPU no longer responds */
 };
 
 struct sim_header {
     uint64_t magic;
     uint64_t layout; /* SIM_LAYOUT and the sizes of header and region, mixed */
-    char boot[40];   /* times of another boot mean nothing */
+    char boot[40];   /* times of another boot are invalid */
     struct sim_parameters parameters;
-    _Atomic uint64_t current;     /* the region that counts */
-    _Atomic uint64_t next_region; /* numbers are never used twice: a stopped owner may still write to an old one */
+    _Atomic uint64_t current;     /* number of the valid region */
+    _Atomic uint64_t next_region; /* numbers are never reused, because a stopped owner may still write to an old region */
     _Atomic uint64_t virtual_ns;
     struct sim_health health[SIM_GPUS];
-    /* Robust futexes, held by each client's keeper thread: its id while it lives; the kernel sets FUTEX_OWNER_DIED.
-     * Threads of two pid namespaces may have one id, so a word is taken under its place's claim (file.h) alone. */
+    /* Robust futexes, held by each client's keeper thread. The word is the thread's id while it lives; the kernel sets
+     * FUTEX_OWNER_DIED. Threads of two pid namespaces may have the same id, so a client takes a word only under the
+     * claim of its index (file.h). */
     _Atomic uint32_t alive[SIM_CLIENTS];
 };
 

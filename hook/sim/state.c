@@ -1,4 +1,4 @@
-/* The shared state: lock, journal, commit, and moving on from an owner that does not (see shared.h). */
+/* The shared state: lock, log, commit, and the move to a new region when an owner does not continue (see shared.h). */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -17,37 +17,37 @@
 #include "file.h"
 #include "state.h"
 
-#define STUCK_NS 1000000u /* a lock that does not change hands for this long is left behind with its region */
+#define STUCK_NS 1000000u /* a lock that does not change hands for this long is abandoned with its region */
 
 struct sim_header *sim_machine;
 struct sim_region *_Atomic sim_region;
 
-static pthread_mutex_t one_thread = PTHREAD_MUTEX_INITIALIZER; /* one thread of this process is in the state */
-static _Atomic uint64_t region_number = UINT64_MAX;            /* of sim_region; changed under one_thread */
+static pthread_mutex_t one_thread = PTHREAD_MUTEX_INITIALIZER; /* held by the one thread of this process that is in the state */
+static _Atomic uint64_t region_number = UINT64_MAX;            /* number of sim_region; changed under one_thread */
 
-static long count_from(const char *name) {
+static long count_from(const char *name)
+{
     const char *text = getenv(name);
     return text ? atol(text) : 0;
 }
 
-void sim_crash_point(void) {
+void sim_crash_point(void)
+{
     static long kill_at = -1, stop_at;
     if (kill_at == -1) {
         stop_at = count_from("ORION_SIM_STOP_AT");
         kill_at = count_from("ORION_SIM_CRASH_AT");
     }
-    if (kill_at > 0 && --kill_at == 0)
-        kill(getpid(), SIGKILL);
-    if (stop_at > 0 && --stop_at == 0)
-        raise(SIGSTOP);
+    if (kill_at > 0 && --kill_at == 0) kill(getpid(), SIGKILL);
+    if (stop_at > 0 && --stop_at == 0) raise(SIGSTOP);
 }
 
-/* The log entry is complete before it is counted, and counted before the store: a reader that sees the store can take
- * it back. A killed process leaves a prefix of its stores, since x86 and the release stores keep their order. */
-void sim_put(volatile uint64_t *word, uint64_t value) {
+/* The log entry is complete before `logged` counts it, and counted before the store. So a reader that sees the store
+ * can undo it. A killed process leaves a prefix of its stores, because x86 and the release stores keep their order. */
+void sim_put(volatile uint64_t *word, uint64_t value)
+{
     struct sim_region *region = atomic_load_explicit(&sim_region, memory_order_relaxed);
-    if (*word == value)
-        return;
+    if (*word == value) return;
     uint64_t at = atomic_load_explicit(&region->logged, memory_order_relaxed);
     struct sim_store *store = &region->journal[at % SIM_JOURNAL];
     store->offset = (uint64_t)((volatile char *)word - (volatile char *)&region->state);
@@ -58,22 +58,26 @@ void sim_put(volatile uint64_t *word, uint64_t value) {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-void sim_commit(void) {
+void sim_commit(void)
+{
     struct sim_region *region = atomic_load_explicit(&sim_region, memory_order_relaxed);
     sim_crash_point();
     atomic_store(&region->committed, atomic_load_explicit(&region->logged, memory_order_relaxed));
     sim_crash_point();
 }
 
-void sim_commit_if_full(void) {
+void sim_commit_if_full(void)
+{
     struct sim_region *region = atomic_load_explicit(&sim_region, memory_order_relaxed);
     if (atomic_load_explicit(&region->logged, memory_order_relaxed) -
-            atomic_load_explicit(&region->committed, memory_order_relaxed) > SIM_JOURNAL / 2)
+            atomic_load_explicit(&region->committed, memory_order_relaxed) >
+        SIM_JOURNAL / 2)
         sim_commit();
 }
 
-/* Put back what unfinished stores replaced, latest first. Doing it twice is the same as once. */
-static void take_back(struct sim_region *region) {
+/* Undo unfinished stores, latest first. Undoing twice has the same result as once. */
+static void take_back(struct sim_region *region)
+{
     uint64_t committed = atomic_load(&region->committed);
     for (uint64_t at = atomic_load(&region->logged); at > committed && at - committed <= SIM_JOURNAL; at--) {
         struct sim_store *store = &region->journal[(at - 1) % SIM_JOURNAL];
@@ -82,19 +86,21 @@ static void take_back(struct sim_region *region) {
     }
 }
 
-static void copy_queues(struct sim_state *to, const struct sim_state *from) {
+static void copy_queues(struct sim_state *to, const struct sim_state *from)
+{
     for (uint64_t i = 0; i < to->streams_high && i < SIM_STREAMS; i++) {
         uint64_t tail = to->streams[i].tail;
-        for (uint64_t at = to->streams[i].done; at < tail; at++)
-            to->queue[i][at % SIM_QUEUE] = from->queue[i][at % SIM_QUEUE];
+        for (uint64_t at = to->streams[i].done; at < tail; at++) to->queue[i][at % SIM_QUEUE] = from->queue[i][at % SIM_QUEUE];
     }
 }
 
 static uint64_t at_most(uint64_t count, uint64_t most) { return count < most ? count : most; }
 
-/* Copies what is in use; what lies above a high-water mark is zero in both. What is queued follows from the streams as
- * they were before the unfinished stores, so those are taken back before the queues are copied, and again after. */
-static void copy_state(struct sim_region *to, const struct sim_region *from) {
+/* Copies the part in use; above a high-water mark both regions are zero. The queues' contents depend on the streams
+ * before the unfinished stores. So the stores are undone in the copy before the queues are copied, and once more
+ * afterwards. */
+static void copy_state(struct sim_region *to, const struct sim_region *from)
+{
     const struct sim_state *source = &from->state;
     struct sim_state *target = &to->state;
     uint64_t logged = atomic_load(&from->logged), committed = atomic_load(&from->committed);
@@ -118,48 +124,49 @@ static void copy_state(struct sim_region *to, const struct sim_region *from) {
 
 static void wake(_Atomic uint32_t *word, int count) { syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0); }
 
-/* Leave region `number` behind. Freezing comes before copying, and an owner commits before it looks whether it is
- * frozen, so a commit that its owner believes in is in the copy. */
-static void move_on(struct sim_region *old, uint64_t number) {
+/* Abandon region `number`. The freeze comes before the copy, and an owner commits before it checks for a freeze. So the
+ * copy contains every commit that its owner considers valid. */
+static void move_on(struct sim_region *old, uint64_t number)
+{
     atomic_store(&old->frozen, 1);
     sim_crash_point();
     uint64_t fresh_number = atomic_fetch_add(&sim_machine->next_region, 1);
     struct sim_region *fresh = sim_file_region(fresh_number);
-    if (!fresh)
-        return;
+    if (!fresh) return;
     uint64_t before;
     do {
         before = atomic_load(&old->logged);
         copy_state(fresh, old);
-    } while (before != atomic_fetch_add(&old->logged, 0) && /* a write that changes nothing, after all that was read */
+    } while (before !=
+                 atomic_fetch_add(&old->logged, 0) && /* an atomic write that changes nothing, ordered after all the reads above */
              atomic_load(&sim_machine->current) == number);
     atomic_store(&fresh->committed, atomic_load(&fresh->logged));
     sim_crash_point();
     if (atomic_compare_exchange_strong(&sim_machine->current, &number, fresh_number)) {
         sim_crash_point();
         wake(&old->lock, INT_MAX);
-        if (fresh_number > 16)
-            sim_file_forget(fresh_number - 16);
+        if (fresh_number > 16) sim_file_forget(fresh_number - 16);
     } else {
         sim_file_forget(fresh_number);
     }
     sim_file_unmap(fresh);
 }
 
-static struct sim_region *attach(void) {
+static struct sim_region *attach(void)
+{
     uint64_t current = atomic_load(&sim_machine->current);
     if (current != region_number) {
         struct sim_region *region = sim_file_region(current);
-        if (!region)
-            abort(); /* the file was truncated under us: nothing of the machine is left */
+        if (!region) abort(); /* another process truncated the file: nothing of the machine is left */
         sim_file_retire(atomic_exchange(&sim_region, region));
         region_number = current;
     }
     return atomic_load(&sim_region);
 }
 
-/* One attempt at the lock of `region`; waits at most until it looks stuck. */
-static bool try_lock(struct sim_region *region) {
+/* One attempt at the lock of `region`; waits until the lock looks stuck, at most. */
+static bool try_lock(struct sim_region *region)
+{
     for (int spin = 0; spin < 100; spin++) {
         uint32_t free_word = 0;
         if (atomic_load_explicit(&region->lock, memory_order_relaxed) == 0 &&
@@ -169,8 +176,7 @@ static bool try_lock(struct sim_region *region) {
     }
     uint64_t turns = atomic_load(&region->turns), since = sim_monotonic_ns();
     while (!atomic_load(&region->frozen)) {
-        if (atomic_exchange(&region->lock, 2) == 0)
-            return true;
+        if (atomic_exchange(&region->lock, 2) == 0) return true;
         struct timespec patience = {0, STUCK_NS};
         syscall(SYS_futex, &region->lock, FUTEX_WAIT, 2, &patience, NULL, 0);
         uint64_t now = sim_monotonic_ns(), turns_now = atomic_load(&region->turns);
@@ -184,12 +190,13 @@ static bool try_lock(struct sim_region *region) {
     return false;
 }
 
-static void unlock(struct sim_region *region) {
-    if (atomic_exchange(&region->lock, 0) == 2)
-        wake(&region->lock, 1);
+static void unlock(struct sim_region *region)
+{
+    if (atomic_exchange(&region->lock, 0) == 2) wake(&region->lock, 1);
 }
 
-static void lock_current(void) {
+static void lock_current(void)
+{
     for (;;) {
         struct sim_region *region = attach();
         uint64_t number = region_number;
@@ -201,19 +208,20 @@ static void lock_current(void) {
             }
             unlock(region);
         }
-        if (atomic_load(&sim_machine->current) == number)
-            move_on(region, number);
+        if (atomic_load(&sim_machine->current) == number) move_on(region, number);
     }
 }
 
-void sim_enter(void) {
+void sim_enter(void)
+{
     pthread_mutex_lock(&one_thread);
     lock_current();
     sim_reap();
     sim_advance(sim_now_ns());
 }
 
-void sim_refresh(void) {
+void sim_refresh(void)
+{
     if (atomic_load_explicit(&sim_machine->current, memory_order_acquire) !=
         atomic_load_explicit(&region_number, memory_order_relaxed)) {
         sim_enter();
@@ -221,7 +229,8 @@ void sim_refresh(void) {
     }
 }
 
-bool sim_leave(void) {
+bool sim_leave(void)
+{
     struct sim_region *region = atomic_load(&sim_region);
     uint64_t number = region_number, mine = 0;
     struct sim_client *client = sim_own_client();
@@ -232,7 +241,7 @@ bool sim_leave(void) {
     sim_commit();
     bool kept = !atomic_load(&region->frozen) && atomic_load(&sim_machine->current) == number;
     unlock(region);
-    if (!kept) { /* ask the state that counts whether it has what we did */
+    if (!kept) { /* check whether the valid state contains our stores */
         lock_current();
         client = sim_own_client();
         kept = client && client->number >= mine;
@@ -242,14 +251,15 @@ bool sim_leave(void) {
     return kept;
 }
 
-bool sim_open(void) {
+bool sim_open(void)
+{
     static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&opening);
     if (!sim_machine) {
         struct sim_header *header = sim_file_open();
         struct sim_region *first = header ? sim_file_region(atomic_load(&header->current)) : NULL;
         if (first) {
-            sim_file_unmap(first); /* only to know that it can be had; attach maps the current one */
+            sim_file_unmap(first); /* only a test that it can be mapped; attach maps the current one */
             sim_machine = header;
             pthread_mutex_lock(&one_thread);
             attach();

@@ -1,4 +1,4 @@
-/* Streams: their handles, the default ones, and what can be asked of them. */
+/* Streams: their handles, the default streams, and queries. */
 #include <stdlib.h>
 
 #include "capture.h"
@@ -11,24 +11,22 @@
 
 static _Atomic unsigned long long ids;
 
-static uint64_t take_slot(uint64_t context, const struct sim_sms *allowed, int priority, uint64_t *generation) {
+static uint64_t take_slot(uint64_t context, const struct sim_sms *allowed, int priority, uint64_t *generation)
+{
     uint64_t slot;
     do {
         sim_enter();
         struct sim_state *state = sim_state();
         slot = 0;
-        while (slot < SIM_STREAMS && state->streams[slot].used)
-            slot++;
+        while (slot < SIM_STREAMS && state->streams[slot].used) slot++;
         if (slot < SIM_STREAMS) {
             struct sim_stream *of = &state->streams[slot];
             SIM_PUT(of->used, 1);
             SIM_PUT(of->context, context);
             SIM_PUT(of->priority, (uint64_t)(priority + SIM_PRIORITIES));
             SIM_PUT(of->closing, 0);
-            for (unsigned i = 0; i < SIM_SM_WORDS; i++)
-                SIM_PUT(of->allowed.word[i], allowed->word[i]);
-            if (slot >= state->streams_high)
-                SIM_PUT(state->streams_high, slot + 1);
+            for (unsigned i = 0; i < SIM_SM_WORDS; i++) SIM_PUT(of->allowed.word[i], allowed->word[i]);
+            if (slot >= state->streams_high) SIM_PUT(state->streams_high, slot + 1);
             *generation = of->generation;
         }
     } while (!sim_leave());
@@ -36,7 +34,8 @@ static uint64_t take_slot(uint64_t context, const struct sim_sms *allowed, int p
 }
 
 CUresult sim_stream_new(struct CUctx_st *context, struct CUgreenCtx_st *green, unsigned flags, int priority,
-                        struct CUstream_st **made) {
+                        struct CUstream_st **made)
+{
     struct sim_sms allowed = green ? green->sms : sim_all_sms();
     struct CUstream_st *stream = sim_handle_new(SIM_STREAM, sizeof *stream);
     SIM_REFUSE(!stream, CUDA_ERROR_OUT_OF_MEMORY);
@@ -58,54 +57,56 @@ CUresult sim_stream_new(struct CUctx_st *context, struct CUgreenCtx_st *green, u
     return CUDA_SUCCESS;
 }
 
-/* What is queued is still done: the slot lives until it has drained. */
-void sim_stream_forget(struct CUstream_st *stream) {
+/* Queued work still runs: the slot lives until it has drained. */
+void sim_stream_forget(struct CUstream_st *stream)
+{
     do {
         sim_enter();
         struct sim_stream *of = &sim_state()->streams[stream->slot];
         if (of->generation == stream->generation) {
-            if (of->busy_position)
-                SIM_PUT(of->closing, 1);
-            else
-                sim_drop_stream(stream->slot);
+            if (of->busy_position) SIM_PUT(of->closing, 1);
+            else sim_drop_stream(stream->slot);
         }
     } while (!sim_leave());
     sim_enter();
     struct CUstream_st **link = &stream->context->streams;
-    while (*link && *link != stream)
-        link = &(*link)->next;
-    if (*link)
-        *link = stream->next;
+    while (*link && *link != stream) link = &(*link)->next;
+    if (*link) *link = stream->next;
     sim_leave();
     sim_capture_forget_frontier(&stream->frontier, &stream->frontier_count);
     sim_handle_free(stream);
 }
 
-struct sim_position sim_stream_position(struct CUstream_st *stream) {
+struct sim_position sim_stream_position(struct CUstream_st *stream)
+{
     return (struct sim_position){stream->slot, stream->generation, sim_state()->streams[stream->slot].tail};
 }
 
-/* The calling thread's own default stream of a context. Contexts have ids that are never used again. */
-static CUresult per_thread_stream(struct CUctx_st *context, struct CUstream_st **stream) {
-    static __thread struct { unsigned long long context; struct CUstream_st *stream; } known[SIM_GPUS];
-    int place = (int)(context->id % SIM_GPUS);
-    if (known[place].context != context->id) {
-        SIM_TRY(sim_stream_new(context, NULL, CU_STREAM_DEFAULT, 0, &known[place].stream));
-        known[place].stream->per_thread = true;
-        known[place].context = context->id;
+/* The calling thread's own default stream of a context. Context ids are never reused. */
+static CUresult per_thread_stream(struct CUctx_st *context, struct CUstream_st **stream)
+{
+    static __thread struct {
+        unsigned long long context;
+        struct CUstream_st *stream;
+    } known[SIM_GPUS];
+    int client_index = (int)(context->id % SIM_GPUS);
+    if (known[client_index].context != context->id) {
+        SIM_TRY(sim_stream_new(context, NULL, CU_STREAM_DEFAULT, 0, &known[client_index].stream));
+        known[client_index].stream->per_thread = true;
+        known[client_index].context = context->id;
     }
-    *stream = known[place].stream;
+    *stream = known[client_index].stream;
     return CUDA_SUCCESS;
 }
 
-CUresult sim_stream(CUstream handle, struct CUstream_st **stream) {
+CUresult sim_stream(CUstream handle, struct CUstream_st **stream)
+{
     if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
         SIM_CONTEXT(context);
         struct CUgreenCtx_st *green = sim_green_named(NULL);
         bool per_thread = handle == CU_STREAM_PER_THREAD || (handle == NULL && sim_per_thread_default);
         SIM_REFUSE(green && per_thread, CUDA_ERROR_INVALID_HANDLE);
-        if (per_thread)
-            return per_thread_stream(context, stream);
+        if (per_thread) return per_thread_stream(context, stream);
         *stream = green ? green->legacy : context->legacy;
         return CUDA_SUCCESS;
     }
@@ -116,29 +117,29 @@ CUresult sim_stream(CUstream handle, struct CUstream_st **stream) {
     return sim_context_error(handle->context);
 }
 
-CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority) {
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
+{
     SIM_CONTEXT(context);
     SIM_REFUSE(!stream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING), CUDA_ERROR_INVALID_VALUE);
-    SIM_REFUSE(sim_green_named(NULL) && !flags, CUDA_ERROR_NOT_SUPPORTED); /* whom it would wait for is not modelled */
+    SIM_REFUSE(sim_green_named(NULL) && !flags, CUDA_ERROR_NOT_SUPPORTED); /* which streams it would wait for is not modelled */
     return sim_stream_new(context, sim_green_named(NULL), flags, priority, stream);
 }
 
-CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags) {
-    return cuStreamCreateWithPriority(stream, flags, 0);
-}
+CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags) { return cuStreamCreateWithPriority(stream, flags, 0); }
 
-/* What it has queued is still its context's: waits for the context, and events of it, wait for that. */
-static void leave_to_context(struct CUstream_st *stream) {
+/* The context keeps the queued work of the stream: waits for the context, and its events, include that work. */
+static void leave_to_context(struct CUstream_st *stream)
+{
     struct sim_position position;
     sim_enter();
     position = sim_stream_position(stream);
     sim_leave();
     sim_submit_wait(stream->context->everything, &position);
-    if (stream->green)
-        sim_submit_wait(stream->green->everything, &position);
+    if (stream->green) sim_submit_wait(stream->green->everything, &position);
 }
 
-CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle) {
+CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle)
+{
     SIM_READY();
     SIM_REFUSE(!sim_handle_is(handle, SIM_STREAM) || handle->legacy || handle->per_thread, CUDA_ERROR_INVALID_HANDLE);
     sim_capture_leave(handle);
@@ -147,12 +148,14 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle) {
     return CUDA_SUCCESS;
 }
 
-/* The legacy stream stands for every stream that synchronises with it. */
-static bool stands_for(const struct CUstream_st *stream, const struct CUstream_st *other) {
+/* Does `stream`, as the legacy stream, also stand for `other`, which synchronises with it? */
+static bool stands_for(const struct CUstream_st *stream, const struct CUstream_st *other)
+{
     return stream == other || (stream->legacy && !(other->flags & CU_STREAM_NON_BLOCKING));
 }
 
-CUresult sim_stream_wait(struct CUstream_st *stream) {
+CUresult sim_stream_wait(struct CUstream_st *stream)
+{
     struct sim_position position;
     if (!stream->legacy) {
         sim_enter();
@@ -165,28 +168,27 @@ CUresult sim_stream_wait(struct CUstream_st *stream) {
         struct CUstream_st *next = NULL;
         sim_enter();
         for (struct CUstream_st *other = stream->context->streams; other; other = other->next)
-            if (stands_for(stream, other) && other->id > after && (!next || other->id < next->id))
-                next = other;
+            if (stands_for(stream, other) && other->id > after && (!next || other->id < next->id)) next = other;
         if (next) {
             position = sim_stream_position(next);
             after = next->id;
         }
         sim_leave();
-        if (!next)
-            return sim_context_error(stream->context);
+        if (!next) return sim_context_error(stream->context);
         sim_wait(&position);
     }
 }
 
-CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
-    struct CUstream_st *stream;
-    SIM_TRY(sim_stream(handle, &stream));
+CUresult CUDAAPI cuStreamSynchronize(CUstream handle)
+{
+    SIM_STREAM(stream, handle);
     SIM_TRY(sim_capture_check_use(stream));
     return sim_stream_wait(stream);
 }
 
-/* The legacy stream is idle when all are that it stands for. */
-static bool legacy_idle(const struct CUstream_st *legacy) {
+/* The legacy stream is idle when all streams that it stands for are idle. */
+static bool legacy_idle(const struct CUstream_st *legacy)
+{
     bool idle = true;
     sim_enter();
     for (struct CUstream_st *other = legacy->context->streams; other && idle; other = other->next)
@@ -198,77 +200,57 @@ static bool legacy_idle(const struct CUstream_st *legacy) {
     return idle;
 }
 
-CUresult CUDAAPI cuStreamQuery(CUstream handle) {
-    struct CUstream_st *stream;
-    SIM_TRY(sim_stream(handle, &stream));
+CUresult CUDAAPI cuStreamQuery(CUstream handle)
+{
+    SIM_STREAM(stream, handle);
     SIM_TRY(sim_capture_check_use(stream));
     sim_refresh();
-    struct sim_position position = sim_stream_position(stream); /* without the lock: only this process queues in it */
-    if (!sim_query(&position) || (stream->legacy && !legacy_idle(stream)))
-        return CUDA_ERROR_NOT_READY;
+    struct sim_position position = sim_stream_position(stream); /* without the lock, because only this process queues in it */
+    if (!sim_query(&position) || (stream->legacy && !legacy_idle(stream))) return CUDA_ERROR_NOT_READY;
     return sim_context_error(stream->context);
 }
 
-CUresult CUDAAPI cuStreamGetPriority(CUstream handle, int *priority) {
-    struct CUstream_st *stream;
-    SIM_TRY(sim_stream(handle, &stream));
-    SIM_REFUSE(!priority, CUDA_ERROR_INVALID_VALUE);
-    *priority = stream->priority;
-    return CUDA_SUCCESS;
-}
+#define GETS(function, type_of, member) \
+    CUresult CUDAAPI function(CUstream handle, type_of *value) \
+    { \
+        SIM_STREAM(stream, handle); \
+        SIM_REFUSE(!value, CUDA_ERROR_INVALID_VALUE); \
+        *value = stream->member; \
+        return CUDA_SUCCESS; \
+    }
 
-CUresult CUDAAPI cuStreamGetFlags(CUstream handle, unsigned *flags) {
-    struct CUstream_st *stream;
-    SIM_TRY(sim_stream(handle, &stream));
-    SIM_REFUSE(!flags, CUDA_ERROR_INVALID_VALUE);
-    *flags = stream->flags;
-    return CUDA_SUCCESS;
-}
+GETS(cuStreamGetPriority, int, priority)
+GETS(cuStreamGetFlags, unsigned, flags)
+GETS(cuStreamGetId, unsigned long long, id)
+GETS(cuStreamGetDevice, CUdevice, context->device)
 
-CUresult CUDAAPI cuStreamGetId(CUstream handle, unsigned long long *id) {
-    struct CUstream_st *stream;
-    SIM_TRY(sim_stream(handle, &stream));
-    SIM_REFUSE(!id, CUDA_ERROR_INVALID_VALUE);
-    *id = stream->id;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuStreamGetDevice(CUstream handle, CUdevice *device) {
-    struct CUstream_st *stream;
-    SIM_TRY(sim_stream(handle, &stream));
-    SIM_REFUSE(!device, CUDA_ERROR_INVALID_VALUE);
-    *device = stream->context->device;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuStreamCopyAttributes(CUstream target, CUstream source) {
-    struct CUstream_st *stream;
-    SIM_TRY(sim_stream(target, &stream));
+CUresult CUDAAPI cuStreamCopyAttributes(CUstream target, CUstream source)
+{
+    SIM_STREAM(stream, target);
     return sim_stream(source, &stream);
 }
 
-CUresult CUDAAPI cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue *value) {
-    struct CUstream_st *stream;
-    SIM_TRY(sim_stream(handle, &stream));
+CUresult CUDAAPI cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue *value)
+{
+    SIM_STREAM(stream, handle);
     SIM_REFUSE(!value, CUDA_ERROR_INVALID_VALUE);
     *value = (CUstreamAttrValue){0};
-    if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY)
-        value->priority = stream->priority;
+    if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) value->priority = stream->priority;
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue *value) {
-    struct CUstream_st *stream;
+CUresult CUDAAPI cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue *value)
+{
     (void)attribute;
-    SIM_TRY(sim_stream(handle, &stream));
+    SIM_STREAM(stream, handle);
     SIM_REFUSE(!value, CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuStreamAttachMemAsync(CUstream handle, CUdeviceptr pointer, size_t bytes, unsigned flags) {
-    struct CUstream_st *stream;
+CUresult CUDAAPI cuStreamAttachMemAsync(CUstream handle, CUdeviceptr pointer, size_t bytes, unsigned flags)
+{
     (void)bytes, (void)flags;
-    SIM_TRY(sim_stream(handle, &stream));
+    SIM_STREAM(stream, handle);
     SIM_REFUSE(!pointer, CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS;
 }

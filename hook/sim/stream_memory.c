@@ -1,16 +1,21 @@
-/* Memory operations of streams: writes and waits that the device does on words of memory, in stream order. They are
- * done by this process's keeper when their turn comes. */
+/* Memory operations of streams: writes and waits that the device does on words of memory, in stream order. This
+ * process's keeper does them when they are due. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "capture.h"
 #include "sim.h"
 
-#define EARLY_NS 60000u /* a wait may look at its word so long before its turn */
+#define EARLY_NS 60000u /* a wait may read its word this long before it is due */
 
-struct word { uint64_t address, value; unsigned flags; bool wide, wait; };
+struct word {
+    uint64_t address, value;
+    unsigned flags;
+    bool wide, wait;
+};
 
-static bool satisfied(const struct word *word) {
+static bool satisfied(const struct word *word)
+{
     uint64_t value = word->wide ? *(volatile uint64_t *)word->address : *(volatile uint32_t *)word->address;
     uint64_t mask = word->wide ? UINT64_MAX : UINT32_MAX;
     switch (word->flags & 3) {
@@ -18,55 +23,57 @@ static bool satisfied(const struct word *word) {
     case CU_STREAM_WAIT_VALUE_AND: return (value & word->value) != 0;
     case CU_STREAM_WAIT_VALUE_NOR: return (~(value | word->value) & mask) != 0;
     default: /* a cyclic comparison */
-        return word->wide ? (int64_t)(value - word->value) >= 0
-                          : (int32_t)((uint32_t)value - (uint32_t)word->value) >= 0;
+        return word->wide ? (int64_t)(value - word->value) >= 0 : (int32_t)((uint32_t)value - (uint32_t)word->value) >= 0;
     }
 }
 
-static bool run(void *data) {
+static bool run(void *data)
+{
     const struct word *word = data;
-    if (word->wait)
-        return satisfied(word);
-    if (word->wide)
-        __atomic_store_n((uint64_t *)word->address, word->value, __ATOMIC_RELEASE);
-    else
-        __atomic_store_n((uint32_t *)word->address, (uint32_t)word->value, __ATOMIC_RELEASE);
+    if (word->wait) return satisfied(word);
+    if (word->wide) __atomic_store_n((uint64_t *)word->address, word->value, __ATOMIC_RELEASE);
+    else __atomic_store_n((uint32_t *)word->address, (uint32_t)word->value, __ATOMIC_RELEASE);
     return true;
 }
 
-static CUresult check(const struct word *word) {
+static CUresult check(const struct word *word)
+{
     SIM_REFUSE(!word->address || word->address % (word->wide ? 8 : 4), CUDA_ERROR_INVALID_VALUE);
     unsigned known = word->wait ? 3u | CU_STREAM_WAIT_VALUE_FLUSH : CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
     return word->flags & ~known ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-static CUresult submit(CUstream handle, const struct word *word) {
-    struct CUstream_st *stream;
-    SIM_TRY(sim_stream(handle, &stream));
+static CUresult submit(CUstream handle, const struct word *word)
+{
+    SIM_STREAM(stream, handle);
     SIM_TRY(check(word));
     SIM_TRY(sim_capture_touches(stream));
-    if (stream->capture)
-        return sim_capture_refuse(stream);
+    if (stream->capture) return sim_capture_refuse(stream);
     struct word *copy = malloc(sizeof *copy);
     SIM_REFUSE(!copy, CUDA_ERROR_OUT_OF_MEMORY);
     *copy = *word;
     return sim_submit_host(stream, run, copy, word->wait ? EARLY_NS : 0);
 }
 
-CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
+CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
+{
     return submit(stream, &(struct word){address, value, flags, false, false});
 }
-CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
+CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags)
+{
     return submit(stream, &(struct word){address, value, flags, true, false});
 }
-CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
+CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
+{
     return submit(stream, &(struct word){address, value, flags, false, true});
 }
-CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
+CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags)
+{
     return submit(stream, &(struct word){address, value, flags, true, true});
 }
 
-static bool decode(const CUstreamBatchMemOpParams *op, struct word *word) {
+static bool decode(const CUstreamBatchMemOpParams *op, struct word *word)
+{
     switch (op->operation) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
         *word = (struct word){op->waitValue.address, op->waitValue.value, op->waitValue.flags, false, true};
@@ -80,22 +87,21 @@ static bool decode(const CUstreamBatchMemOpParams *op, struct word *word) {
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
         *word = (struct word){op->writeValue.address, op->writeValue.value64, op->writeValue.flags, true, false};
         return true;
-    default:
-        return false;
+    default: return false;
     }
 }
 
-CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned count, CUstreamBatchMemOpParams *ops, unsigned flags) {
+CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned count, CUstreamBatchMemOpParams *ops, unsigned flags)
+{
     struct word word;
     SIM_READY();
     SIM_REFUSE(!ops || count > 256 || flags, CUDA_ERROR_INVALID_VALUE);
-    for (unsigned i = 0; i < count; i++) /* all are checked before any is queued */
+    for (unsigned i = 0; i < count; i++) /* check all before queuing any */
         if (ops[i].operation != CU_STREAM_MEM_OP_BARRIER && ops[i].operation != CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES) {
             SIM_REFUSE(!decode(&ops[i], &word), CUDA_ERROR_INVALID_VALUE);
             SIM_TRY(check(&word));
         }
     for (unsigned i = 0; i < count; i++)
-        if (decode(&ops[i], &word))
-            SIM_TRY(submit(stream, &word));
+        if (decode(&ops[i], &word)) SIM_TRY(submit(stream, &word));
     return CUDA_SUCCESS;
 }

@@ -1,5 +1,5 @@
-/* A function that exists so that programs link and load: it answers CUDA_ERROR_NOT_SUPPORTED, without reading its
- * arguments. Weak, so a function written by hand anywhere in the library takes its place. */
+/* A stub of a function, so that programs link and load. It returns CUDA_ERROR_NOT_SUPPORTED and does not read its
+ * arguments. The stub is weak, so a handwritten function anywhere in the library replaces it. */
 #ifndef ORION_SIM_STUB_H
 #define ORION_SIM_STUB_H
 

@@ -1,4 +1,4 @@
-/* Queuing work in a stream, in order with the default stream. */
+/* Queues work in a stream, ordered with the default stream. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,64 +6,65 @@
 #include "graph.h"
 #include "trace.h"
 
-#define HOST_BYTES_PER_US 50000u      /* 50 GB/s between host and device */
-#define DEVICE_BYTES_PER_US 2000000u  /* 2 TB/s within the device */
+#define HOST_BYTES_PER_US 50000u     /* 50 GB/s between host and device */
+#define DEVICE_BYTES_PER_US 2000000u /* 2 TB/s within the device */
 #define COPY_START_NS 1000u
 
-static bool pending(const struct CUstream_st *stream) {
+static bool pending(const struct CUstream_st *stream)
+{
     const struct sim_stream *of = &sim_state()->streams[stream->slot];
     return of->done != of->tail && of->generation == stream->generation;
 }
 
-static void push_wait(struct CUstream_st *stream, const struct sim_position *on) {
+static void push_wait(struct CUstream_st *stream, const struct sim_position *on)
+{
     struct sim_op wait = {.kind = SIM_WAIT, .a = on->stream, .b = on->generation, .c = on->number};
     sim_push(stream->slot, &wait);
 }
 
-/* Waits for what is pending in the other streams of the context, but for those with one of the flags `without`; only
- * for those of the green context, if the stream is of one. */
-static void push_waits(struct CUstream_st *stream, unsigned without) {
+/* Waits for pending work in the other streams of the context, except streams with one of the flags `without`. If the
+ * stream belongs to a green context, waits only for the streams of that green context. */
+static void push_waits(struct CUstream_st *stream, unsigned without)
+{
     unsigned waits = 0;
     for (struct CUstream_st *other = stream->context->streams; other; other = other->next)
-        if (other != stream && !(other->flags & without) && (!stream->green || other->green == stream->green) &&
-            pending(other) && waits++ < SIM_QUEUE / 2) {
+        if (other != stream && !(other->flags & without) && (!stream->green || other->green == stream->green) && pending(other) &&
+            waits++ < SIM_QUEUE / 2) {
             struct sim_position on = sim_stream_position(other);
             push_wait(stream, &on);
         }
 }
 
-/* Legacy stream and blocking streams wait for each other (a non-blocking one for nobody). */
-static void order(struct CUstream_st *stream) {
+/* The legacy stream and blocking streams wait for each other. A non-blocking stream waits for none. */
+static void order(struct CUstream_st *stream)
+{
     struct CUstream_st *legacy = stream->context->legacy;
     struct sim_position on;
-    if (stream->flags & CU_STREAM_NON_BLOCKING)
-        return;
+    if (stream->flags & CU_STREAM_NON_BLOCKING) return;
     if (stream != legacy) {
         on = sim_stream_position(legacy);
-        if (pending(legacy))
-            push_wait(stream, &on);
+        if (pending(legacy)) push_wait(stream, &on);
         return;
     }
     push_waits(legacy, CU_STREAM_NON_BLOCKING);
 }
 
-static uint64_t room_needed(const struct CUstream_st *stream) {
-    return stream->legacy ? SIM_QUEUE / 2 + 1 : 2;
-}
+static uint64_t room_needed(const struct CUstream_st *stream) { return stream->legacy ? SIM_QUEUE / 2 + 1 : 2; }
 
-CUresult sim_submit(struct CUstream_st *stream, const struct sim_op *op, struct sim_position *at) {
+CUresult sim_submit(struct CUstream_st *stream, const struct sim_op *op, struct sim_position *at)
+{
     uint64_t number;
     do {
         sim_enter_with_room(stream->slot, stream->legacy && !stream->context->streams->next ? 1 : room_needed(stream));
         order(stream);
         number = sim_push(stream->slot, op);
     } while (!sim_leave());
-    if (at)
-        *at = (struct sim_position){stream->slot, stream->generation, number};
+    if (at) *at = (struct sim_position){stream->slot, stream->generation, number};
     return CUDA_SUCCESS;
 }
 
-CUresult sim_wait_for_streams(struct CUstream_st *stream) {
+CUresult sim_wait_for_streams(struct CUstream_st *stream)
+{
     do {
         sim_enter_with_room(stream->slot, SIM_QUEUE / 2);
         push_waits(stream, 0);
@@ -71,66 +72,81 @@ CUresult sim_wait_for_streams(struct CUstream_st *stream) {
     return CUDA_SUCCESS;
 }
 
-static uint64_t parameter(const struct sim_kernel *kernel, void *const *parameters, int index) {
+static uint64_t parameter(const struct sim_kernel *kernel, void *const *parameters, int index)
+{
     uint64_t value = 0;
     if (parameters && parameters[index])
         memcpy(&value, parameters[index], kernel->parameter_size[index] < 8 ? kernel->parameter_size[index] : 8);
     return value;
 }
 
-struct fault { struct CUctx_st *context; CUresult error; };
+struct fault {
+    struct CUctx_st *context;
+    CUresult error;
+};
 
-static bool run_fault(void *data) {
+static bool run_fault(void *data)
+{
     const struct fault *fault = data;
     fault->context->sticky = fault->error;
     return true;
 }
 
-/* A kernel that goes wrong leaves its context unusable, when it has run. */
-static CUresult submit_fault(struct CUstream_st *stream, CUresult error) {
+/* A faulty kernel makes its context unusable, after it has run. */
+static CUresult submit_fault(struct CUstream_st *stream, CUresult error)
+{
     struct fault *fault = malloc(sizeof *fault);
     SIM_REFUSE(!fault, CUDA_ERROR_OUT_OF_MEMORY);
     *fault = (struct fault){stream->context, error};
     return sim_submit_host(stream, run_fault, fault, 0);
 }
 
-/* The SMs that the blocks of a launch fill when as many are on each as it holds. */
-static uint64_t sms_of_grid(const struct sim_launch *launch) {
+/* The number of SMs that a launch fills if each SM holds as many of its blocks as fit. */
+static uint64_t sms_of_grid(const struct sim_launch *launch)
+{
     uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
     int each = sim_blocks_per_sm((int)(launch->block[0] * launch->block[1] * launch->block[2]), launch->shared);
     return each > 0 ? (blocks + (uint64_t)each - 1) / (uint64_t)each : blocks;
 }
 
-CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters) {
+CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters)
+{
     const struct sim_kernel *kernel = launch->kernel;
     uint64_t duration = kernel->duration_ns, sms = kernel->sms_of_grid ? sms_of_grid(launch) : kernel->sms;
-    if (kernel->duration_parameter >= 0)
-        duration = parameter(kernel, parameters, kernel->duration_parameter) * 1000;
-    if (kernel->sms_parameter >= 0)
-        sms = parameter(kernel, parameters, kernel->sms_parameter);
+    if (kernel->duration_parameter >= 0) duration = parameter(kernel, parameters, kernel->duration_parameter) * 1000;
+    if (kernel->sms_parameter >= 0) sms = parameter(kernel, parameters, kernel->sms_parameter);
     uint64_t most = sim_machine->parameters.sms;
-    struct sim_op op = {.kind = SIM_KERNEL, .remaining_ns = duration ? duration : 1, .name = kernel->label,
-                        .sms = sms < 1 ? 1 : sms > most ? most : sms, .b = launch->anywhere};
+    struct sim_op op = {.kind = SIM_KERNEL,
+                        .remaining_ns = duration ? duration : 1,
+                        .name = kernel->label,
+                        .sms = sms < 1      ? 1
+                               : sms > most ? most
+                                            : sms,
+                        .b = launch->anywhere};
     SIM_TRY(sim_submit(stream, &op, NULL));
     return kernel->error ? submit_fault(stream, kernel->error) : CUDA_SUCCESS;
 }
 
-CUresult sim_submit_copy(struct CUstream_st *stream, enum sim_engine engine, size_t bytes) {
+CUresult sim_submit_copy(struct CUstream_st *stream, enum sim_engine engine, size_t bytes)
+{
     uint64_t rate = engine == SIM_DEVICE_TO_DEVICE ? DEVICE_BYTES_PER_US : HOST_BYTES_PER_US;
     struct sim_op op = {.kind = SIM_COPY, .remaining_ns = COPY_START_NS + bytes * 1000 / rate, .sms = engine};
     return sim_submit(stream, &op, NULL);
 }
 
-CUresult sim_submit_memset(struct CUstream_st *stream, size_t bytes) {
+CUresult sim_submit_memset(struct CUstream_st *stream, size_t bytes)
+{
     static _Atomic uint64_t label;
-    if (!label)
-        label = sim_trace_label("memset", "memset");
-    struct sim_op op = {.kind = SIM_KERNEL, .remaining_ns = COPY_START_NS + bytes * 1000 / DEVICE_BYTES_PER_US,
-                        .sms = sim_machine->parameters.sms, .name = label};
+    if (!label) label = sim_trace_label("memset", "memset");
+    struct sim_op op = {.kind = SIM_KERNEL,
+                        .remaining_ns = COPY_START_NS + bytes * 1000 / DEVICE_BYTES_PER_US,
+                        .sms = sim_machine->parameters.sms,
+                        .name = label};
     return sim_submit(stream, &op, NULL);
 }
 
-CUresult sim_submit_host(struct CUstream_st *stream, bool (*run)(void *), void *data, uint64_t early_ns) {
+CUresult sim_submit_host(struct CUstream_st *stream, bool (*run)(void *), void *data, uint64_t early_ns)
+{
     struct sim_op op = {.kind = SIM_EFFECT};
     struct sim_position at;
     SIM_TRY(sim_submit(stream, &op, &at));
@@ -138,7 +154,8 @@ CUresult sim_submit_host(struct CUstream_st *stream, bool (*run)(void *), void *
     return CUDA_SUCCESS;
 }
 
-CUresult sim_submit_record(struct CUstream_st *stream, struct CUevent_st *event) {
+CUresult sim_submit_record(struct CUstream_st *stream, struct CUevent_st *event)
+{
     struct sim_op op = {.kind = SIM_RECORD, .a = event->slot, .b = event->slot_generation};
     struct sim_position at;
     SIM_TRY(sim_submit(stream, &op, &at));
@@ -146,7 +163,8 @@ CUresult sim_submit_record(struct CUstream_st *stream, struct CUevent_st *event)
     return CUDA_SUCCESS;
 }
 
-CUresult sim_submit_wait(struct CUstream_st *stream, const struct sim_position *on) {
+CUresult sim_submit_wait(struct CUstream_st *stream, const struct sim_position *on)
+{
     struct sim_op op = {.kind = SIM_WAIT, .a = on->stream, .b = on->generation, .c = on->number};
     return sim_reached(on) ? CUDA_SUCCESS : sim_submit(stream, &op, NULL);
 }

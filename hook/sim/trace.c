@@ -1,7 +1,8 @@
-/* The timeline (see trace.h). Whoever advances the machine writes pieces into a ring in the state; each process takes
- * its own out of it and appends them to its file: `pid start_ns end_ns kind name`, one line a piece.
+/* The timeline (see trace.h). The process that advances the machine writes pieces into a ring in the state. Each
+ * process takes its own pieces out of the ring and appends them to its file: `pid start_ns end_ns kind name`, one line
+ * per piece.
  *
- * A process that stays away while the ring goes round loses pieces; its keeper looks every 20 ms. */
+ * A process loses pieces if the ring wraps around before it reads them. Its keeper reads every 20 ms. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -13,31 +14,35 @@
 #include "state.h"
 #include "trace.h"
 
-#define PORTION 256 /* pieces taken out at a time */
+#define PORTION 256 /* pieces taken at a time */
 
-bool sim_trace_wanted(void) {
+bool sim_trace_wanted(void)
+{
     const char *path = getenv("ORION_SIM_TRACE");
     return path && *path;
 }
 
-void sim_trace_piece(struct sim_state *state, uint64_t stream, uint64_t start_ns, uint64_t label) {
+void sim_trace_piece(struct sim_state *state, uint64_t stream, uint64_t start_ns, uint64_t label)
+{
     uint64_t client = state->contexts[state->streams[stream].context].client;
-    if (!state->clients[client].trace || start_ns == state->now_ns)
-        return;
+    if (!state->clients[client].trace || start_ns == state->now_ns) return;
     state->trace[state->trace_head % SIM_TRACE] = (struct sim_piece){client, start_ns, state->now_ns, label};
     SIM_PUT(state->trace_head, state->trace_head + 1);
 }
 
-/* Labels live until the process ends, since pieces may name them; each text once. */
-struct label { struct label *next; char text[]; };
+/* Labels, each text once. They live until the process ends, because pieces may name them. */
+struct label {
+    struct label *next;
+    char text[];
+};
 
 static struct label *labels;
 static pthread_mutex_t label_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-static struct label *label_of(const char *text) {
+static struct label *label_of(const char *text)
+{
     struct label *label = labels;
-    while (label && strcmp(label->text, text))
-        label = label->next;
+    while (label && strcmp(label->text, text)) label = label->next;
     if (!label && (label = malloc(sizeof *label + strlen(text) + 1))) {
         strcpy(label->text, text);
         label->next = labels;
@@ -46,7 +51,8 @@ static struct label *label_of(const char *text) {
     return label;
 }
 
-uint64_t sim_trace_label(const char *kind, const char *name) {
+uint64_t sim_trace_label(const char *kind, const char *name)
+{
     char text[256];
     snprintf(text, sizeof text, "%s %s", kind, name);
     pthread_mutex_lock(&label_mutex);
@@ -55,8 +61,9 @@ uint64_t sim_trace_label(const char *kind, const char *name) {
     return label ? (uint64_t)(uintptr_t)label->text : 0;
 }
 
-/* Takes up to PORTION pieces of this process out of the ring; `*at` moves on. */
-static int take(struct sim_piece *pieces, uint64_t *at) {
+/* Takes up to PORTION pieces of this process out of the ring and advances `*at`. */
+static int take(struct sim_piece *pieces, uint64_t *at)
+{
     int count;
     uint64_t next;
     sim_enter();
@@ -65,52 +72,48 @@ static int take(struct sim_piece *pieces, uint64_t *at) {
     count = 0;
     next = state->trace_head - *at > SIM_TRACE ? state->trace_head - SIM_TRACE : *at;
     for (; next < state->trace_head && count < PORTION; next++)
-        if (state->trace[next % SIM_TRACE].client == own)
-            pieces[count++] = state->trace[next % SIM_TRACE];
+        if (state->trace[next % SIM_TRACE].client == own) pieces[count++] = state->trace[next % SIM_TRACE];
     sim_leave();
     *at = next;
     return count;
 }
 
-static void append(int file, const struct sim_piece *pieces, int count) {
+static void append(int file, const struct sim_piece *pieces, int count)
+{
     char text[PORTION * 40];
     size_t used = 0;
     for (int i = 0; i < count; i++) {
         const char *label = (const char *)(uintptr_t)pieces[i].name;
         char line[320];
-        int length = snprintf(line, sizeof line, "%d %llu %llu %.200s\n", (int)getpid(),
-                              (unsigned long long)pieces[i].start_ns, (unsigned long long)pieces[i].end_ns,
-                              label ? label : "kernel ?");
+        int length = snprintf(line, sizeof line, "%d %llu %llu %.200s\n", (int)getpid(), (unsigned long long)pieces[i].start_ns,
+                              (unsigned long long)pieces[i].end_ns, label ? label : "kernel ?");
         if (used + (size_t)length > sizeof text) {
-            if (write(file, text, used) < 0)
-                return;
+            if (write(file, text, used) < 0) return;
             used = 0;
         }
         memcpy(text + used, line, (size_t)length);
         used += (size_t)length;
     }
-    if (used && write(file, text, used) < 0)
-        return;
+    if (used && write(file, text, used) < 0) return;
 }
 
-void sim_trace_drain(void) {
+void sim_trace_drain(void)
+{
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     static uint64_t at;
     static bool begun;
-    if (!sim_trace_wanted() || !sim_own_client())
-        return;
+    if (!sim_trace_wanted() || !sim_own_client()) return;
     pthread_mutex_lock(&one);
     struct sim_piece pieces[PORTION];
     int file = open(getenv("ORION_SIM_TRACE"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     int count = PORTION;
-    if (!begun) /* pieces of a former owner of our slot are not ours */
+    if (!begun) /* skip pieces of the former client with our index */
         at = sim_trace_begin();
     begun = true;
     while (file >= 0 && count == PORTION) {
         count = take(pieces, &at);
         append(file, pieces, count);
     }
-    if (file >= 0)
-        close(file);
+    if (file >= 0) close(file);
     pthread_mutex_unlock(&one);
 }

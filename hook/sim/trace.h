@@ -1,4 +1,4 @@
-/* The timeline: who had the compute engine when, for ORION_SIM_TRACE. */
+/* The timeline: which kernel had the compute engine when, for ORION_SIM_TRACE. */
 #ifndef ORION_SIM_TRACE_H
 #define ORION_SIM_TRACE_H
 
@@ -7,13 +7,13 @@
 /* Is this process tracing? */
 bool sim_trace_wanted(void);
 
-/* Under the lock: a kernel of `stream` ran from `start_ns` until now. */
+/* Under the lock: record that a kernel of `stream` ran from `start_ns` until now. */
 void sim_trace_piece(struct sim_state *state, uint64_t stream, uint64_t start_ns, uint64_t label);
 
 /* Append this process's pieces to its file. */
 void sim_trace_drain(void);
 
-/* "kernel gemm", for ever; as the name of an operation. */
+/* "kernel gemm", valid for ever; used as the name of an operation. */
 uint64_t sim_trace_label(const char *kind, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
-/* Virtual memory management: address ranges, physical memory, and mapping one into the other. Physical memory is a
- * memfd, so it can be mapped twice and its contents live as long as the handle. */
+/* Virtual memory management: address ranges, physical memory, and mappings of physical memory into ranges. Physical
+ * memory is a memfd, so it can be mapped twice, and its contents live as long as the handle. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,44 +14,49 @@
 
 #define GRANULARITY (UINT64_C(2) << 20)
 
-/* CUmemGenericAllocationHandle is its address. */
+/* The value of a CUmemGenericAllocationHandle is the address of this structure. */
 struct physical {
     uint32_t kind;
-    int file, references; /* the handle itself and each mapping */
+    int file, references; /* references: one of the handle itself, one of each mapping */
     size_t size;
     struct CUctx_st *context;
     CUmemAllocationProp properties;
 };
 
-struct reservation { struct reservation *next; uintptr_t start; size_t size; };
+struct reservation {
+    struct reservation *next;
+    uintptr_t start;
+    size_t size;
+};
 
 static struct reservation *reservations;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-static bool reserved(uintptr_t start, size_t size) {
+static bool reserved(uintptr_t start, size_t size)
+{
     for (const struct reservation *at = reservations; at; at = at->next)
-        if (start >= at->start && size <= at->size && start - at->start <= at->size - size)
-            return true;
+        if (start >= at->start && size <= at->size && start - at->start <= at->size - size) return true;
     return false;
 }
 
 CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *properties,
-                                               CUmemAllocationGranularity_flags option) {
+                                               CUmemAllocationGranularity_flags option)
+{
     (void)option;
     SIM_READY();
     SIM_REFUSE(!granularity || !properties, CUDA_ERROR_INVALID_VALUE);
-    SIM_REFUSE(properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-                   !sim_device_valid(properties->location.id), CUDA_ERROR_INVALID_DEVICE);
+    SIM_REFUSE(properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !sim_device_valid(properties->location.id),
+               CUDA_ERROR_INVALID_DEVICE);
     *granularity = GRANULARITY;
     return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *pointer, size_t size, size_t alignment, CUdeviceptr wish,
-                                     unsigned long long flags) {
+                                     unsigned long long flags)
+{
     (void)wish;
     SIM_READY();
-    SIM_REFUSE(!pointer || !size || size % GRANULARITY || flags || (alignment & (alignment - 1)),
-               CUDA_ERROR_INVALID_VALUE);
+    SIM_REFUSE(!pointer || !size || size % GRANULARITY || flags || (alignment & (alignment - 1)), CUDA_ERROR_INVALID_VALUE);
     size_t unit = alignment > GRANULARITY ? alignment : GRANULARITY;
     struct reservation *made = malloc(sizeof *made);
     char *space = mmap(NULL, size + unit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -60,8 +65,7 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *pointer, size_t size, size_t a
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     uintptr_t start = ((uintptr_t)space + unit - 1) / unit * unit;
-    if (start > (uintptr_t)space)
-        munmap(space, start - (uintptr_t)space);
+    if (start > (uintptr_t)space) munmap(space, start - (uintptr_t)space);
     munmap((void *)(start + size), (uintptr_t)space + unit - start);
     pthread_mutex_lock(&mutex);
     *made = (struct reservation){reservations, start, size};
@@ -71,15 +75,14 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *pointer, size_t size, size_t a
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemAddressFree(CUdeviceptr pointer, size_t size) {
+CUresult CUDAAPI cuMemAddressFree(CUdeviceptr pointer, size_t size)
+{
     SIM_READY();
     pthread_mutex_lock(&mutex);
     struct reservation **link = &reservations, *found;
-    while (*link && ((*link)->start != pointer || (*link)->size != size))
-        link = &(*link)->next;
+    while (*link && ((*link)->start != pointer || (*link)->size != size)) link = &(*link)->next;
     found = *link;
-    if (found)
-        *link = found->next;
+    if (found) *link = found->next;
     pthread_mutex_unlock(&mutex);
     SIM_REFUSE(!found, CUDA_ERROR_INVALID_VALUE);
     munmap((void *)found->start, found->size);
@@ -87,18 +90,19 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr pointer, size_t size) {
     return CUDA_SUCCESS;
 }
 
-/* Physical memory belongs to a device, not to a context; the account charged is that of its primary context, which this
- * makes if need be: memory is created before any context is current. */
-static CUresult account(CUdevice device, struct CUctx_st **context) {
+/* Physical memory belongs to a device, not to a context. It is charged to the device's primary context. This function
+ * makes that context if needed, because memory may be created before any context is current. */
+static CUresult account(CUdevice device, struct CUctx_st **context)
+{
     *context = sim_current();
-    if (*context && (*context)->device == device)
-        return CUDA_SUCCESS;
+    if (*context && (*context)->device == device) return CUDA_SUCCESS;
     SIM_TRY(sim_primary(device, context));
     return *context ? CUDA_SUCCESS : cuDevicePrimaryCtxRetain(context, device);
 }
 
 CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties,
-                             unsigned long long flags) {
+                             unsigned long long flags)
+{
     struct CUctx_st *context;
     SIM_READY();
     SIM_REFUSE(!handle || !properties || flags || !size || size % GRANULARITY, CUDA_ERROR_INVALID_VALUE);
@@ -111,10 +115,8 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, 
     struct physical *made = sim_handle_new(SIM_PHYSICAL, sizeof *made);
     int file = (int)syscall(SYS_memfd_create, "sim-memory", 1u /* MFD_CLOEXEC */); /* glibc has the function since 2.27 only */
     if (!made || file < 0 || ftruncate(file, (off_t)size)) {
-        if (file >= 0)
-            close(file);
-        if (made)
-            sim_handle_free(made);
+        if (file >= 0) close(file);
+        if (made) sim_handle_free(made);
         sim_memory_return(context, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -127,22 +129,23 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, 
     return CUDA_SUCCESS;
 }
 
-static struct physical *physical(CUmemGenericAllocationHandle handle) {
+static struct physical *physical(CUmemGenericAllocationHandle handle)
+{
     void *address = (void *)(uintptr_t)handle;
     return sim_handle_is(address, SIM_PHYSICAL) ? address : NULL;
 }
 
 /* Under the mutex. */
-static void drop(struct physical *of) {
-    if (--of->references)
-        return;
-    if (sim_handle_is(of->context, SIM_CONTEXT) && !of->context->dead)
-        sim_memory_return(of->context, of->size);
+static void drop(struct physical *of)
+{
+    if (--of->references) return;
+    if (sim_handle_is(of->context, SIM_CONTEXT) && !of->context->dead) sim_memory_return(of->context, of->size);
     close(of->file);
     sim_handle_free(of);
 }
 
-CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
+CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
+{
     SIM_READY();
     SIM_REFUSE(!physical(handle), CUDA_ERROR_INVALID_VALUE);
     pthread_mutex_lock(&mutex);
@@ -152,7 +155,8 @@ CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
 }
 
 CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
-                          unsigned long long flags) {
+                          unsigned long long flags)
+{
     struct physical *of = physical(handle);
     struct sim_allocation already;
     SIM_READY();
@@ -161,8 +165,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, size_t size, size_t offset, CUmem
     pthread_mutex_lock(&mutex);
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     if (reserved(pointer, size) && !sim_allocation_find(pointer, &already)) {
-        struct sim_allocation mapping = {.start = pointer, .size = size, .memory = SIM_MAPPED,
-                                         .context = of->context, .pool = of};
+        struct sim_allocation mapping = {.start = pointer, .size = size, .memory = SIM_MAPPED, .context = of->context, .pool = of};
         void *at = mmap((void *)(uintptr_t)pointer, size, PROT_NONE, MAP_SHARED | MAP_FIXED, of->file, (off_t)offset);
         result = at != MAP_FAILED && sim_allocation_add(&mapping) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
         of->references += !result;
@@ -171,7 +174,8 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, size_t size, size_t offset, CUmem
     return result;
 }
 
-CUresult CUDAAPI cuMemUnmap(CUdeviceptr pointer, size_t size) {
+CUresult CUDAAPI cuMemUnmap(CUdeviceptr pointer, size_t size)
+{
     struct sim_allocation mapping;
     SIM_READY();
     pthread_mutex_lock(&mutex);
@@ -191,7 +195,8 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr pointer, size_t size) {
     return result;
 }
 
-CUresult CUDAAPI cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc *access, size_t count) {
+CUresult CUDAAPI cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc *access, size_t count)
+{
     SIM_READY();
     SIM_REFUSE(!access || !count || !reserved(pointer, size), CUDA_ERROR_INVALID_VALUE);
     int protection = access[0].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
@@ -202,7 +207,8 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAcc
     return mprotect((void *)(uintptr_t)pointer, size, protection) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr pointer) {
+CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr pointer)
+{
     struct sim_allocation mapping;
     SIM_READY();
     SIM_REFUSE(!flags || !location || !sim_allocation_find(pointer, &mapping) || mapping.memory != SIM_MAPPED,
@@ -211,7 +217,8 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address) {
+CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
     struct sim_allocation mapping;
     SIM_READY();
     SIM_REFUSE(!handle || !sim_allocation_find((uintptr_t)address, &mapping) || mapping.memory != SIM_MAPPED,
@@ -223,8 +230,8 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
-                                                        CUmemGenericAllocationHandle handle) {
+CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties, CUmemGenericAllocationHandle handle)
+{
     SIM_READY();
     SIM_REFUSE(!properties || !physical(handle), CUDA_ERROR_INVALID_VALUE);
     *properties = physical(handle)->properties;

@@ -1,8 +1,9 @@
-/* Which GPUs of the machine this process sees, as its devices 0, 1, ...
+/* Decides which GPUs of the machine this process sees as its devices 0, 1, ...
  *
- * Two lists, as with NVIDIA's container toolkit and CUDA: ORION_SIM_VISIBLE_GPUS is what a container was given, UUIDs in
- * any order; CUDA_VISIBLE_DEVICES is what the program wants of that, numbers or UUIDs (or how they begin), in its own
- * order, up to the first that means nothing. Not set is all. Read once, when the driver is initialised. */
+ * There are two lists, as with NVIDIA's container toolkit and CUDA. ORION_SIM_VISIBLE_GPUS names the GPUs that a
+ * container was given, as UUIDs in any order. CUDA_VISIBLE_DEVICES names the GPUs of those that the program wants, as
+ * numbers or UUIDs (or prefixes of UUIDs), in the program's order. An invalid entry ends this list. A list that is not
+ * set selects all GPUs. The driver reads both once, when it is initialised. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,10 +20,10 @@ bool sim_device_valid(CUdevice device) { return device >= 0 && device < count; }
 
 int sim_device_gpu(CUdevice device) { return gpus[device]; }
 
-/* The next word of a list, "" for an empty one or one that is too long; NULL at its end. */
-static const char *next_word(const char **list, char word[LONGEST]) {
-    if (!*list)
-        return NULL;
+/* The next word of a list; "" for a word that is empty or too long; NULL at the end. */
+static const char *next_word(const char **list, char word[LONGEST])
+{
+    if (!*list) return NULL;
     size_t length = strcspn(*list, ",");
     *word = 0;
     if (length < LONGEST) {
@@ -33,8 +34,9 @@ static const char *next_word(const char **list, char word[LONGEST]) {
     return word;
 }
 
-/* Where in `among` the GPU is that the word means; -1: nowhere, or in several places. */
-static int place_of(const char *word, const int *among, int many) {
+/* The index in `among` of the GPU that the word names; -1: none or several match. */
+static int client_index_of(const char *word, const int *among, int many)
+{
     char uuid[SIM_UUID_TEXT], *end;
     int found = -1;
     if (strncmp(word, "GPU-", 4)) {
@@ -44,53 +46,49 @@ static int place_of(const char *word, const int *among, int many) {
     for (int at = 0; at < many; at++) {
         sim_gpu_uuid_text(among[at], uuid);
         if (!strncmp(word, uuid, strlen(word))) {
-            if (found >= 0)
-                return -1;
+            if (found >= 0) return -1;
             found = at;
         }
     }
     return found;
 }
 
-static bool contains(const int *list, int many, int gpu) {
+static bool contains(const int *list, int many, int gpu)
+{
     for (int at = 0; at < many; at++)
-        if (list[at] == gpu)
-            return true;
+        if (list[at] == gpu) return true;
     return false;
 }
 
 /* The machine's GPUs that the container was given, in the machine's order. */
-static int given(int into[SIM_GPUS]) {
+static int given(int into[SIM_GPUS])
+{
     const char *list = getenv("ORION_SIM_VISIBLE_GPUS"), *text;
     char word[LONGEST];
     int all[SIM_GPUS], many = (int)sim_machine->parameters.gpus, taken = 0;
     uint64_t named = list ? 0 : UINT64_MAX;
-    for (int gpu = 0; gpu < many; gpu++)
-        all[gpu] = gpu;
+    for (int gpu = 0; gpu < many; gpu++) all[gpu] = gpu;
     while ((text = next_word(&list, word))) {
-        int gpu = place_of(text, all, many);
-        if (gpu >= 0)
-            named |= UINT64_C(1) << gpu;
+        int gpu = client_index_of(text, all, many);
+        if (gpu >= 0) named |= UINT64_C(1) << gpu;
     }
     for (int gpu = 0; gpu < many; gpu++)
-        if (named >> gpu & 1)
-            into[taken++] = gpu;
+        if (named >> gpu & 1) into[taken++] = gpu;
     return taken;
 }
 
-void sim_choose_devices(void) {
+void sim_choose_devices(void)
+{
     const char *list = getenv("CUDA_VISIBLE_DEVICES"), *text;
     char word[LONGEST];
     int had[SIM_GPUS], many = given(had);
     bool chosen = list != NULL;
     count = 0;
-    for (int at = 0; !chosen && at < many; at++)
-        gpus[count++] = had[at];
+    for (int at = 0; !chosen && at < many; at++) gpus[count++] = had[at];
     while ((text = next_word(&list, word))) {
-        int at = place_of(text, had, many);
-        if (at < 0)
-            return;
-        if (contains(gpus, count, had[at])) { /* named twice: none at all, as CUDA has it */
+        int at = client_index_of(text, had, many);
+        if (at < 0) return;
+        if (contains(gpus, count, had[at])) { /* a GPU named twice: no GPU at all, as in CUDA */
             count = 0;
             return;
         }

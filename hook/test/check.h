@@ -1,4 +1,4 @@
-/* CHECK(condition): a failed check names itself and ends the test with status 1. */
+/* CHECK(condition): a failed check prints its location and its condition, and ends the test with status 1. */
 #ifndef ORION_TEST_CHECK_H
 #define ORION_TEST_CHECK_H
 

@@ -1,15 +1,15 @@
-/* A CUDA program that trains on several GPUs from one process, as it is told, one command a line; answers as those of
- * client_scripted. It knows nothing of Orion. Its kernels are compute_gpuG and ncclDevKernel_AllReduce_gpuG, so when
- * they ran on which GPU is in the simulated GPU's trace. A collective ends together on all GPUs as far as what comes
- * after it can tell; it does not spin until its peers run, which the simulated GPU's kernels cannot.
+/* A CUDA program that trains on several GPUs from one process. It reads one command per line and answers as
+ * client_scripted does. It has no Orion code. Its kernels are compute_gpuG and ncclDevKernel_AllReduce_gpuG, so the
+ * simulated GPU's trace shows when they ran on which GPU. Later work sees a collective end on all GPUs together. The
+ * kernel does not spin until its peers run, because kernels of the simulated GPU cannot.
  *
  *   init N            contexts, modules and streams on GPUs 0 to N-1
- *   compute GPU US    a kernel there
+ *   compute GPU US    a kernel on this GPU
  *   collective US     a collective on all GPUs, launched by this thread, one GPU after the other
- *   graph US          the same as a graph a GPU, captured before
- *   apart GPU US      the collective of that GPU alone; its peers' are commands of their own
+ *   graph US          the same as one graph per GPU, captured earlier
+ *   apart GPU US      this GPU's part of the collective only; its peers' parts are separate commands
  *   train N COMPUTE_US COLLECTIVE_US   N steps of both, by this thread
- *   threads N COMPUTE_US COLLECTIVE_US the same, by one thread a GPU
+ *   threads N COMPUTE_US COLLECTIVE_US the same, by one thread per GPU
  *   sync              cuStreamSynchronize of each GPU
  *   query GPU         cuStreamQuery
  *   end               cuDevicePrimaryCtxReset of each GPU, with work under way */
@@ -31,7 +31,7 @@ struct gpu {
 
 static struct gpu gpus[GPUS];
 static unsigned gpu_count;
-static pthread_barrier_t barrier; /* of threads that train */
+static pthread_barrier_t barrier; /* of training threads */
 
 static uint64_t now(void)
 {

@@ -1,13 +1,15 @@
-/* Reaches driver functions in every way that programs do, and prints where each led: WAY, object, symbol, by tabs.
+/* Reaches driver functions in every way that programs use, and prints the result of each: WAY, object, symbol,
+ * separated by tabs.
  *
- * With -DUNLINKED it is not linked with the driver. Without a driver, or with a real one, it prints what it finds. */
+ * With -DUNLINKED the program is not linked with the driver. Without a driver, or with a real one, it prints what it
+ * finds. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#if defined(__x86_64__) /* the oldest version of glibc's functions, which every glibc has */
+#if defined(__x86_64__) /* the oldest version of each glibc function, which every glibc has */
 #define DLSYM_VERSION "GLIBC_2.2.5"
 #else
 #define DLSYM_VERSION "GLIBC_2.17"
@@ -111,7 +113,7 @@ int main(void)
     else say("default", dlsym(RTLD_DEFAULT, "cuLaunchKernel")), say("next", dlsym(RTLD_NEXT, "cuLaunchKernel"));
     unsigned long *launches = driver != NULL ? dlsym(driver, "stub_launches") : NULL;
     if (launches != NULL) printf("launches\t%lu\t-\n", *launches);
-    for (int i = 0; driver != NULL && i < 2; i++) dlclose(driver); /* what was opened here */
+    for (int i = 0; driver != NULL && i < 2; i++) dlclose(driver); /* what this program opened */
     say("closed", in_constructor);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Ways around a preload, and what a second preload finds: prints WAY, object, symbol, by tabs.
- * Usage: client_interposition_escapes deepbind|namespace|table LIBRARY, or: preload */
+/* Ways around a preload, and what a second preload finds. Prints WAY, object, symbol, separated by tabs. Usage:
+ * client_interposition_escapes deepbind|namespace|table LIBRARY, or: preload */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,21 +1,22 @@
-/* A CUDA program whose order can be checked: it reads a list of operations, issues them as fast as it can, and says
- * when those ran that it can see. It knows nothing of Orion; tests/hook/ordered_program.py writes the lists and knows
- * what CUDA allows. When kernels ran is in the simulated GPU's trace: operation number i launches the kernel ki, and
- * when all is over there is a kernel named last.
+/* A CUDA program for tests of stream order. It reads a list of operations, issues them as fast as it can, and reports
+ * when those operations ran that it can observe. It has no Orion code. tests/hook/ordered_program.py writes the lists
+ * and knows what CUDA allows. The simulated GPU's trace shows when kernels ran: operation number i launches the kernel
+ * ki, and a kernel named last runs at the end.
  *
  *   launch STREAM US SMS   a kernel
  *   moved STREAM US SMS    a kernel on half of the SMs: on a green context's stream, joined with STREAM both ways
- *   graph STREAM US SMS    a graph of two such kernels, one after the other, made before the list is begun
+ *   graph STREAM US SMS    a graph of two such kernels in order, made before the list starts
  *   copy STREAM BYTES      from the host, or with BYTES < 0 to it
- *   host STREAM            a host function; says when it ran
+ *   host STREAM            a host function; reports when it ran
  *   record STREAM EVENT    cuEventRecord
  *   wait STREAM EVENT      cuStreamWaitEvent
- *   sync STREAM            cuStreamSynchronize; says when it returned, as do the following
- *   query STREAM           cuStreamQuery until it is not CUDA_ERROR_NOT_READY
+ *   sync STREAM            cuStreamSynchronize; reports when it returned, as do the following
+ *   query STREAM           cuStreamQuery until the result is not CUDA_ERROR_NOT_READY
  *   esync EVENT            cuEventSynchronize
  *   ctxsync                cuCtxSynchronize
- *   go                     begin; answers "ok go BEGAN ENDED RESULT" and then NUMBER BEGAN ENDED of what it saw,
- *                          when all is over; the times are CLOCK_MONOTONIC nanoseconds
+ *   go                     start the list; at the end answers "ok go BEGAN ENDED RESULT" and then NUMBER BEGAN ENDED
+ *       for
+ *                          each observed operation; the times are CLOCK_MONOTONIC nanoseconds
  *
  * STREAM is 0 (legacy), 1 (non-blocking), 2 (non-blocking, high priority), 3 (blocking), 4 (the thread's default
  * stream). Events are numbered from 0 to 3. */
@@ -34,15 +35,15 @@ struct operation {
     char what[12];
     long a, b, c;
     CUgraphExec graph;
-    uint64_t began, ended; /* 0: not seen */
+    uint64_t began, ended; /* 0: not observed */
 };
 
 static struct operation list[OPERATIONS];
 static unsigned count;
-static CUfunction kernels[OPERATIONS + 1]; /* of the last place: "last" */
+static CUfunction kernels[OPERATIONS + 1]; /* the last entry is the kernel "last" */
 static CUstream streams[STREAMS];
 static CUevent events[EVENTS];
-static CUstream half; /* of a green context */
+static CUstream half; /* a green context's stream */
 static CUevent join;
 static CUdeviceptr device_buffer;
 static void *host_buffer;
@@ -102,7 +103,7 @@ static CUresult initialise(void)
     return result;
 }
 
-/* A grid that fills as many SMs as the kernel takes: blocks of 1024 threads, of which an SM holds two. */
+/* A grid that fills as many SMs as the kernel uses: blocks of 1024 threads, two per SM. */
 static CUresult launch(unsigned number, CUstream stream, uint64_t microseconds, uint32_t sms)
 {
     void *parameters[] = {&microseconds, &sms};

@@ -1,14 +1,14 @@
-/* A CUDA program whose kernels are what standard input says, for tests of the profiler beside the fake CUPTI. It does
- * what the real driver does within cuInit: it loads CUDA_INJECTION64_PATH and calls its InitializeInjection.
+/* A CUDA program whose kernels standard input lists, for tests of the profiler with the fake CUPTI. As the real driver
+ * does in cuInit, it loads CUDA_INJECTION64_PATH and calls its InitializeInjection.
  *
  *   kernel NAME GX GY GZ BX BY BZ STATIC DYNAMIC REGISTERS NS COUNT [DEVICE]   COUNT launches of NS nanoseconds each
  *   running NAME            one launch that has not ended
- *   drop COUNT              records for which CUPTI had no room
+ *   drop COUNT              records that CUPTI dropped for lack of space
  *   spawn                   this program again as a child: one launch of child_kernel
- *   fork                    a child that ends by exit() without using CUDA
+ *   fork                    a child that ends by exit() and uses no CUDA
  *   exit STATUS, _exit STATUS
  *
- * Each is answered with "ok". */
+ * It answers each with "ok". */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdint.h>

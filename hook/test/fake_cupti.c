@@ -1,10 +1,10 @@
-/* A fake libcupti.so.13, as far as the profiler uses it: it replays the kernels that the program beside it names (see
- * client_profiled.c) through the registered callbacks, with CUPTI's rules: a buffer takes as many records as it was
- * said to and is handed over when it is full or flushed; a flush keeps back a buffer with unfinished records unless
- * it is forced; records of other kinds and sizes stand between.
+/* A fake libcupti.so.13 with the functions that the profiler uses. It replays the kernels that the program names (see
+ * client_profiled.c) through the registered callbacks. It follows CUPTI's rules: a buffer takes as many records as the
+ * profiler configured, and the profiler gets the buffer when it is full or flushed. An unforced flush keeps a buffer
+ * with unfinished records. Records of other kinds and sizes lie between the kernels' records.
  *
  *   FAKE_CUPTI_SUBSCRIBE      the result of cuptiSubscribe (0)
- *   FAKE_CUPTI_RECORD_BYTES   of a kernel's record: 144 (CUDA 9) to 248 (CUDA 13.5, the default) */
+ *   FAKE_CUPTI_RECORD_BYTES   the size of a kernel's record: 144 (CUDA 9) to 248 (CUDA 13.5, the default) */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -72,7 +72,7 @@ uint32_t cuptiActivityGetNextRecord(uint8_t *from, size_t valid, struct cupti_re
     return CUPTI_OK;
 }
 
-/* A callback of the profiler's runs without the mutex, as CUPTI's do from a thread of its own. */
+/* The profiler's callback runs without the mutex, as CUPTI's callbacks run on a thread of CUPTI. */
 static void hand_over(void)
 {
     uint8_t *full = buffer;
@@ -103,7 +103,7 @@ uint32_t cuptiActivityFlushAll(uint32_t flag)
     return CUPTI_OK;
 }
 
-/* One kernel has run: what the program tells, in the record that CUPTI would write. An end of 0: it still runs. */
+/* Record one kernel that ran, as CUPTI would. An end of 0: the kernel still runs. */
 void fake_cupti_kernel(const struct cupti_kernel *kernel)
 {
     size_t bytes = number("FAKE_CUPTI_RECORD_BYTES", 248);
@@ -115,5 +115,5 @@ void fake_cupti_kernel(const struct cupti_kernel *kernel)
     pthread_mutex_unlock(&mutex);
 }
 
-/* So many records have found no room. */
+/* Count records as dropped for lack of space. */
 void fake_cupti_drop(size_t count) { dropped += count; }

@@ -1,11 +1,12 @@
-/* A driver of a few functions for tests of the core alone: one device, one context, streams that are numbers. Real
- * streams, events and time are the simulated GPU's business; here a test decides itself what has completed. */
+/* A driver of a few functions for tests of the core alone: one device, one context, and numbers as streams. The test
+ * itself decides what has completed. Tests that need real streams, events and time use the simulated GPU. */
 #ifndef ORION_TEST_FAKE_DRIVER_H
 #define ORION_TEST_FAKE_DRIVER_H
 
-#include "process.h"
-#include "agent/board.h"
+#include "core/joining.h"
 #include "generated/driver.h"
+#include "process/gpu.h"
+#include "process/process.h"
 
 #define FAKE_CONTEXT ((CUcontext)0x1000)
 
@@ -25,8 +26,9 @@ static CUresult CUDAAPI fake_event_query(CUevent event) { (void)event; return CU
 static CUresult CUDAAPI fake_record(CUcontext context, CUevent event) { (void)context, (void)event; return CUDA_SUCCESS; }
 static CUresult CUDAAPI fake_exchange(CUstreamCaptureMode *mode) { (void)mode; return CUDA_SUCCESS; }
 
-/* A board of this process with the given role, as if it had joined; the board's thread finds no agent and sleeps. */
-static inline struct orion_board *fake_board(enum orion_role role)
+/* This process's state of a GPU with the given role, as if the process had joined. Its thread finds no agent and
+ * sleeps. */
+static inline struct orion_gpu *fake_gpu(enum orion_role role)
 {
     setenv("ORION_ROOT", "/nonexistent", 1);
     orion_driver.cuCtxGetCurrent = fake_get_current;
@@ -40,11 +42,11 @@ static inline struct orion_board *fake_board(enum orion_role role)
     orion_driver.cuEventQuery = fake_event_query;
     orion_driver.cuCtxRecordEvent = fake_record;
     orion_driver.cuThreadExchangeStreamCaptureMode = fake_exchange;
-    struct orion_board *board = orion_board_of(0);
-    orion_board_await_join(board);
-    atomic_store(&board->role, role);
+    struct orion_gpu *gpu = orion_gpu_of(0);
+    orion_gpu_await_join(gpu);
+    atomic_store(&gpu->role, role);
     atomic_fetch_add(&orion_process_started()->managed, 1);
-    return board;
+    return gpu;
 }
 
 #endif

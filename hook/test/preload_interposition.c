@@ -1,11 +1,11 @@
-/* A second preload, as a profiler or another hook would be: it wraps dlsym and getpid, and finds what comes behind it
- * by RTLD_NEXT. Also a library that is linked with the driver, to be opened in unusual ways. */
+/* A second preload library, like a profiler or another hook: it wraps dlsym and getpid, and finds the next definitions
+ * by RTLD_NEXT. It is also linked with the driver, so that tests can open it in unusual ways. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stddef.h>
 #include <sys/types.h>
 
-#if defined(__x86_64__) /* the oldest version of glibc's functions, which every glibc has */
+#if defined(__x86_64__) /* the oldest version of each glibc function, which every glibc has */
 #define DLSYM_VERSION "GLIBC_2.2.5"
 #else
 #define DLSYM_VERSION "GLIBC_2.17"
@@ -29,7 +29,7 @@ void *dlsym(void *handle, const char *name)
 }
 #endif
 
-/* What follows this library, asked for in both ways. */
+/* The definition behind this library, found in both ways. */
 void *preload_next(const char *name) { return next_dlsym()(RTLD_NEXT, name); }
 void *preload_next_by_dlsym(const char *name) { void *found = dlsym(RTLD_NEXT, name); return found; }
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "be/baselines.h"
+#include "baselines/baselines.h"
 
 #define US UINT64_C(1000)
 #define ROUNDS 200000

@@ -1,13 +1,14 @@
-/* The budget of overlap: hp's slowdown settles under what its owner granted, whatever hp's busy periods look like. */
+/* The overlap budget: hp's slowdown settles below its owner's limit, whatever hp's busy periods look like. */
 #include "check.h"
 
 #include <math.h>
 
-#include "core.h"
+#include "core/core.h"
 #include "fake_driver.h"
-#include "policy.h"
-#include "system.h"
 #include "hp/budget.h"
+#include "hp/state.h"
+#include "process/policy.h"
+#include "system/system.h"
 
 #define MS ORION_MILLISECOND
 
@@ -19,157 +20,157 @@ static double uniform(void)
 }
 static double exponential(double mean) { return -log(1 - uniform()) * mean; }
 
-static void grant(struct orion_board *board, uint32_t max_slowdown_milli)
+static void grant(struct orion_gpu *gpu, uint32_t max_slowdown_milli)
 {
-    struct orion_policy_page *page = (struct orion_policy_page *)(uintptr_t)board->policy;
+    struct orion_policy_page *page = (struct orion_policy_page *)(uintptr_t)gpu->policy;
     page->copy[0].kind = ORION_POLICY_ORION;
     page->copy[0].max_slowdown_milli = max_slowdown_milli;
     atomic_store(&page->be_clients, 1);
-    atomic_store(&board->sharing, ORION_SHARING_TOGETHER);
-    board->budget = (struct orion_budget){0};
-    atomic_store(&board->record->slowdown_milli, 0);
+    atomic_store(&gpu->sharing, ORION_SHARING_TOGETHER);
+    orion_hp(gpu)->budget = (struct orion_budget){0};
+    atomic_store(&gpu->record->slowdown_milli, 0);
 }
 
 struct totals { double alone_ns, spent_ns; };
 static uint64_t now = 1000 * MS, work;
 
-/* One busy period of so much work: what be overlaps takes `beside` times as long. */
-static void period(struct orion_board *board, double alone_ns, double beside, uint64_t launches, struct totals *totals)
+/* One busy period with this much work. Work that be overlaps takes `beside` times as long. */
+static void period(struct orion_gpu *gpu, double alone_ns, double beside, uint64_t launches, struct totals *totals)
 {
-    orion_budget_opened(board, now, work);
-    uint64_t until = atomic_load(&board->busy->overlap_until_ns);
+    orion_budget_opened(gpu, now, work);
+    uint64_t until = atomic_load(&gpu->busy->overlap_until_ns);
     double leave = until > now ? (double)(until - now) : 0;
-    double overlapped = leave < alone_ns * beside ? leave : alone_ns * beside; /* time during which be runs as well */
+    double overlapped = leave < alone_ns * beside ? leave : alone_ns * beside; /* time during which be also runs */
     double spent = overlapped + (alone_ns - overlapped / beside);
     now += (uint64_t)spent;
     work += launches;
-    orion_budget_paused(board, now, work);
+    orion_budget_paused(gpu, now, work);
     totals->alone_ns += alone_ns;
     totals->spent_ns += spent;
     now += 5 * MS;
 }
 
-static double settled(struct orion_board *board, uint32_t max_slowdown_milli, double beside, double mean_requests)
+static double settled(struct orion_gpu *gpu, uint32_t max_slowdown_milli, double beside, double mean_requests)
 {
     struct totals totals = {0, 0};
-    grant(board, max_slowdown_milli);
+    grant(gpu, max_slowdown_milli);
     for (int i = 0; i < 4000; i++) {
         if (i == 1000) totals = (struct totals){0, 0};
         uint64_t requests = 1 + (uint64_t)exponential(mean_requests);
         double noise = 0.98 + 0.04 * uniform();
-        period(board, (double)requests * 31e6 * noise, beside, requests * 32, &totals);
+        period(gpu, (double)requests * 31e6 * noise, beside, requests * 32, &totals);
     }
     return totals.spent_ns / totals.alone_ns;
 }
 
-static void slowdown_settles_under_the_budget(struct orion_board *board)
+static void slowdown_settles_under_the_budget(struct orion_gpu *gpu)
 {
     for (uint32_t budget = 1050; budget <= 1300; budget += 50) {
-        double slowdown = settled(board, budget, 1.45, 1.5);
+        double slowdown = settled(gpu, budget, 1.45, 1.5);
         CHECK(slowdown < 1 + (budget - 1000) / 1000.0 * 1.10);
         CHECK(slowdown > 1 + (budget - 1000) / 1000.0 * 0.60);
     }
 }
 
-static void a_large_budget_lets_everything_overlap(struct orion_board *board)
+static void a_large_budget_lets_everything_overlap(struct orion_gpu *gpu)
 {
-    double slowdown = settled(board, 3000, 1.4, 1.0);
-    CHECK(slowdown > 1.30); /* but for the control periods */
+    double slowdown = settled(gpu, 3000, 1.4, 1.0);
+    CHECK(slowdown > 1.30); /* except in the control periods */
 }
 
-static void no_budget_means_no_overlap(struct orion_board *board)
+static void no_budget_means_no_overlap(struct orion_gpu *gpu)
 {
-    CHECK(settled(board, 1000, 1.4, 1.0) < 1.0001);
+    CHECK(settled(gpu, 1000, 1.4, 1.0) < 1.0001);
 }
 
-static void an_exceeded_budget_is_left_within_a_few_periods(struct orion_board *board)
+static void an_exceeded_budget_is_left_within_a_few_periods(struct orion_gpu *gpu)
 {
     struct totals totals = {0, 0};
-    grant(board, 1200);
-    for (int i = 0; i < 500; i++) period(board, 31e6, 1.1, 32, &totals); /* cheap neighbours: all of it overlaps */
-    CHECK(board->budget.overlap_ns > 25 * MS);
-    for (int i = 0; i < 12; i++) period(board, 31e6, 3.0, 32, &totals);  /* dear ones */
+    grant(gpu, 1200);
+    for (int i = 0; i < 500; i++) period(gpu, 31e6, 1.1, 32, &totals); /* cheap neighbours: everything overlaps */
+    CHECK(orion_hp(gpu)->budget.overlap_ns > 25 * MS);
+    for (int i = 0; i < 12; i++) period(gpu, 31e6, 3.0, 32, &totals);  /* expensive neighbours */
     totals = (struct totals){0, 0};
-    for (int i = 0; i < 200; i++) period(board, 31e6, 3.0, 32, &totals);
+    for (int i = 0; i < 200; i++) period(gpu, 31e6, 3.0, 32, &totals);
     CHECK(totals.spent_ns / totals.alone_ns < 1.25);
 }
 
-/* Kernels so long that the first one costs more than the budget, however early it has to come. */
-static void where_any_overlap_is_too_much_there_is_next_to_none(struct orion_board *board)
+/* Kernels so long that the first overlapped one exceeds the budget, however early it comes. */
+static void where_any_overlap_is_too_much_there_is_next_to_none(struct orion_gpu *gpu)
 {
     double alone = 0, spent = 0;
-    grant(board, 1050);
+    grant(gpu, 1050);
     for (int i = 0; i < 2000; i++) {
-        orion_budget_opened(board, now, work);
-        uint64_t costs = atomic_load(&board->busy->overlap_until_ns) > now && i < 1500 ? 10 * MS : 0;
+        orion_budget_opened(gpu, now, work);
+        uint64_t costs = atomic_load(&gpu->busy->overlap_until_ns) > now && i < 1500 ? 10 * MS : 0;
         now += 31 * MS + costs;
         work += 32;
-        orion_budget_paused(board, now, work);
+        orion_budget_paused(gpu, now, work);
         if (i >= 100 && i < 1500) alone += 31, spent += 31 + (double)costs / MS;
         now += 5 * MS;
     }
     CHECK(spent / alone < 1.02);
-    CHECK(spent / alone > 1.00); /* it is tried again and again */
-    CHECK(board->budget.overlap_ns > 25 * MS); /* and was found out when it cost nothing any more */
+    CHECK(spent / alone > 1.00); /* the hook tries overlap again and again */
+    CHECK(orion_hp(gpu)->budget.overlap_ns > 25 * MS); /* the hook noticed when overlap became free */
 }
 
-static void what_sharing_costs_comes_off_the_budget(struct orion_board *board)
+static void what_sharing_costs_comes_off_the_budget(struct orion_gpu *gpu)
 {
-    struct orion_policy_page *page = (struct orion_policy_page *)(uintptr_t)board->policy;
+    struct orion_policy_page *page = (struct orion_policy_page *)(uintptr_t)gpu->policy;
     page->copy[0].sharing_cost_milli = 1073;
-    CHECK(settled(board, 1073, 1.4, 1.0) < 1.0001);
-    CHECK(settled(board, 1200, 1.4, 1.0) < 1.14);
+    CHECK(settled(gpu, 1073, 1.4, 1.0) < 1.0001);
+    CHECK(settled(gpu, 1200, 1.4, 1.0) < 1.14);
     page->copy[0].sharing_cost_milli = 0;
 }
 
-static void a_period_without_end_is_cut_into_slices(struct orion_board *board)
+static void a_period_without_end_is_cut_into_slices(struct orion_gpu *gpu)
 {
-    grant(board, 1150);
-    orion_budget_opened(board, now, work);
-    atomic_store(&board->busy->busy_since_ns, now);
-    atomic_store(&board->typical_busy_ns, 0);
+    grant(gpu, 1150);
+    orion_budget_opened(gpu, now, work);
+    atomic_store(&gpu->busy->busy_since_ns, now);
+    atomic_store(&orion_hp(gpu)->typical_busy_ns, 0);
     double alone = 0, spent = 0;
-    for (int i = 0; i < 200000; i++) { /* steps of 2 ms, a launch a 100 us alone */
-        bool beside = now < atomic_load(&board->busy->overlap_until_ns);
+    for (int i = 0; i < 200000; i++) { /* steps of 2 ms; alone, one launch every 100 us */
+        bool beside = now < atomic_load(&gpu->busy->overlap_until_ns);
         now += 2 * MS;
         work += beside ? 14 : 20;
         if (i > 50000) alone += beside ? 1.4 : 2, spent += 2;
-        orion_budget_attend(board, now, work);
+        orion_budget_attend(gpu, now, work);
     }
     CHECK(spent / alone < 1.17);
     CHECK(spent / alone > 1.08);
 }
 
-/* A trainer that waits for every step lingers between them: parts of one period, each shorter than a slice. */
-static void a_period_of_short_parts_without_end_is_cut_into_slices(struct orion_board *board)
+/* A trainer that waits for every step lingers between steps: the parts of one period, each shorter than a slice. */
+static void a_period_of_short_parts_without_end_is_cut_into_slices(struct orion_gpu *gpu)
 {
-    grant(board, 1150);
-    orion_budget_opened(board, now, work);
-    atomic_store(&board->busy->busy_since_ns, now);
-    atomic_store(&board->typical_busy_ns, 0);
+    grant(gpu, 1150);
+    orion_budget_opened(gpu, now, work);
+    atomic_store(&gpu->busy->busy_since_ns, now);
+    atomic_store(&orion_hp(gpu)->typical_busy_ns, 0);
     double alone = 0, spent = 0;
-    for (int i = 0; i < 40000; i++) { /* a step of 50 ms, then a gap that is none of the time */
+    for (int i = 0; i < 40000; i++) { /* a step of 50 ms, then a gap that does not count */
         for (int j = 0; j < 10; j++) {
-            bool beside = now < atomic_load(&board->busy->overlap_until_ns);
+            bool beside = now < atomic_load(&gpu->busy->overlap_until_ns);
             now += 5 * MS;
             work += beside ? 14 : 20;
             if (i > 10000) alone += beside ? 3.5 : 5, spent += 5;
-            orion_budget_attend(board, now, work);
+            orion_budget_attend(gpu, now, work);
         }
-        orion_budget_paused(board, now, work);
+        orion_budget_paused(gpu, now, work);
         now += MS;
-        orion_budget_resumed(board, now, work);
+        orion_budget_resumed(gpu, now, work);
     }
     CHECK(spent / alone < 1.17);
     CHECK(spent / alone > 1.08);
 }
 
-/* A server whose every request is one launch, such as a graph: its periods count, too. */
-static void periods_of_one_launch_count(struct orion_board *board)
+/* A server with one launch per request, such as a graph: its busy periods count too. */
+static void periods_of_one_launch_count(struct orion_gpu *gpu)
 {
     const struct orion_stream_name stream = {(CUstream)0x5000, false};
-    uint64_t before = atomic_load(&board->record->control_periods);
-    grant(board, 1200);
+    uint64_t before = atomic_load(&gpu->record->control_periods);
+    grant(gpu, 1200);
     for (unsigned i = 0; i < 200; i++) {
         struct orion_work launched = {.stream = stream, .identity = 1};
         struct orion_proof proof = {.scope = ORION_PROOF_STREAM, .blocks = true, .stream = stream};
@@ -177,23 +178,23 @@ static void periods_of_one_launch_count(struct orion_board *board)
         orion_work_end(&launched, CUDA_SUCCESS);
         orion_proof_begin(&proof);
         orion_proof_end(&proof, CUDA_SUCCESS);
-        atomic_store(&board->busy->state, ORION_IDLE); /* the linger is over */
+        atomic_store(&gpu->busy->state, ORION_IDLE); /* the linger has ended */
     }
-    CHECK(atomic_load(&board->record->control_periods) > before + 4);
-    CHECK(atomic_load(&board->record->slowdown_milli) > 0);
+    CHECK(atomic_load(&gpu->record->control_periods) > before + 4);
+    CHECK(atomic_load(&gpu->record->slowdown_milli) > 0);
 }
 
 int main(void)
 {
-    struct orion_board *board = fake_board(ORION_ROLE_HP);
-    no_budget_means_no_overlap(board);
-    slowdown_settles_under_the_budget(board);
-    a_large_budget_lets_everything_overlap(board);
-    an_exceeded_budget_is_left_within_a_few_periods(board);
-    where_any_overlap_is_too_much_there_is_next_to_none(board);
-    what_sharing_costs_comes_off_the_budget(board);
-    a_period_without_end_is_cut_into_slices(board);
-    a_period_of_short_parts_without_end_is_cut_into_slices(board);
-    periods_of_one_launch_count(board);
+    struct orion_gpu *gpu = fake_gpu(ORION_ROLE_HP);
+    no_budget_means_no_overlap(gpu);
+    slowdown_settles_under_the_budget(gpu);
+    a_large_budget_lets_everything_overlap(gpu);
+    an_exceeded_budget_is_left_within_a_few_periods(gpu);
+    where_any_overlap_is_too_much_there_is_next_to_none(gpu);
+    what_sharing_costs_comes_off_the_budget(gpu);
+    a_period_without_end_is_cut_into_slices(gpu);
+    a_period_of_short_parts_without_end_is_cut_into_slices(gpu);
+    periods_of_one_launch_count(gpu);
     return 0;
 }

@@ -1,24 +1,24 @@
-/* busy is never clear while work is outstanding: threads launch and synchronise at random on shared streams while a
- * watcher reads the word as a be client does. Runs under the thread sanitizer too. */
+/* The busy word is never clear while work is outstanding. Threads launch and synchronise at random on shared streams,
+ * and a watcher reads the word as a be client does. The test also runs under the thread sanitizer. */
 #include "check.h"
 #include "fake_driver.h"
 
 #include <pthread.h>
 #include <sched.h>
 
-#include "core.h"
-#include "system.h"
+#include "core/core.h"
 #include "hp/busy.h"
+#include "system/system.h"
 
 #define STREAMS 2
 #define THREADS 4
 #define ROUNDS 40000
 #define PAUSE_EVERY 400
 
-static struct orion_board *board;
-static _Atomic uint64_t given[STREAMS], completed[STREAMS]; /* the truth: work handed to the "GPU" and done */
+static struct orion_gpu *gpu;
+static _Atomic uint64_t given[STREAMS], completed[STREAMS]; /* the truth: work passed to the "GPU" and completed */
 static _Atomic uint32_t finished;
-static _Atomic uint64_t clears; /* clear states that the watcher has seen */
+static _Atomic uint64_t clears; /* clear states that the watcher saw */
 static pthread_barrier_t barrier;
 
 static CUstream stream_of(unsigned i) { return (CUstream)(uintptr_t)(0x5000 + 0x100 * i); }
@@ -27,12 +27,12 @@ static void launch(unsigned i)
 {
     struct orion_work work = {.stream = {stream_of(i), false}, .identity = 1};
     orion_work_begin(&work);
-    CHECK(work.lane != NULL);
+    CHECK(work.stream_record != NULL);
     atomic_fetch_add(&given[i], 1);
     orion_work_end(&work, CUDA_SUCCESS);
 }
 
-/* The driver's synchronise: everything that it had been given when it was called is complete when it returns. */
+/* The driver's synchronise: all work passed before the call is complete when the call returns. */
 static void complete(unsigned i, uint64_t upto)
 {
     uint64_t done = atomic_load(&completed[i]);
@@ -68,7 +68,7 @@ static void record_and_wait(unsigned i, CUevent event)
     orion_proof_end(&proof, CUDA_SUCCESS);
 }
 
-/* What the drain thread asks of the driver: an event behind everything that was given. */
+/* What the drain thread queries in the driver: an event behind all work passed so far. */
 static uint64_t behind[STREAMS];
 static CUresult CUDAAPI record_context(CUcontext context, CUevent event)
 {
@@ -83,7 +83,8 @@ static CUresult CUDAAPI query_event(CUevent event)
     return CUDA_SUCCESS;
 }
 
-/* Now and then nobody launches, until the watcher has seen the word clear: it must clear when all is done. */
+/* From time to time all threads stop launching until the watcher sees a clear word: the word must clear when all is
+ * done. */
 static void pause_together(void)
 {
     if (pthread_barrier_wait(&barrier) == PTHREAD_BARRIER_SERIAL_THREAD) {
@@ -114,14 +115,15 @@ static void *worker(void *argument)
     return NULL;
 }
 
-/* IDLE or LINGER, read between two equal counts of work handed over, with some of it not complete: a violation. */
+/* A violation: the word is IDLE or LINGER between two equal counts of passed work, and some of that work is
+ * incomplete. */
 static void *watcher(void *argument)
 {
     (void)argument;
     while (atomic_load(&finished) < THREADS) {
         uint64_t before[STREAMS];
         for (unsigned i = 0; i < STREAMS; i++) before[i] = atomic_load(&given[i]);
-        uint32_t state = atomic_load(&board->busy->state);
+        uint32_t state = atomic_load(&gpu->busy->state);
         if (state != ORION_IDLE && state != ORION_LINGER) continue;
         for (unsigned i = 0; i < STREAMS; i++) CHECK(atomic_load(&completed[i]) >= before[i]);
         atomic_fetch_add(&clears, 1);
@@ -132,7 +134,7 @@ static void *watcher(void *argument)
 int main(void)
 {
     pthread_t threads[THREADS], watch;
-    board = fake_board(ORION_ROLE_HP);
+    gpu = fake_gpu(ORION_ROLE_HP);
     orion_driver.cuCtxRecordEvent = record_context;
     orion_driver.cuEventQuery = query_event;
     pthread_barrier_init(&barrier, NULL, THREADS);
@@ -141,9 +143,9 @@ int main(void)
     for (unsigned i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     pthread_join(watch, NULL);
     synchronise_context();
-    uint32_t state = atomic_load(&board->busy->state);
-    CHECK(state == ORION_LINGER || state == ORION_IDLE); /* and it does clear when all is done */
-    CHECK(atomic_load(&board->busy->progress) > 0);
+    uint32_t state = atomic_load(&gpu->busy->state);
+    CHECK(state == ORION_LINGER || state == ORION_IDLE); /* the word clears when all is done */
+    CHECK(atomic_load(&gpu->busy->progress) > 0);
     printf("busy: %llu clear states seen, none with work outstanding\n", (unsigned long long)atomic_load(&clears));
     return 0;
 }

@@ -1,13 +1,14 @@
-/* Launches of several threads on one stream: a sample lasts from the begin to the end of the launch that it times. */
+/* Several threads launch on one stream: a sample lasts from the start to the end of the launch that it times. */
 #include "check.h"
 
-#include "core.h"
-#include "fake_driver.h"
-#include "system.h"
 #include "be/admission.h"
 #include "be/chunks.h"
+#include "be/state.h"
+#include "core/core.h"
+#include "fake_driver.h"
 #include "learning/durations.h"
-#include "streams/lanes.h"
+#include "streams/stream_records.h"
+#include "system/system.h"
 
 static unsigned timed_ends;
 static CUresult CUDAAPI fake_record_in(CUevent event, CUstream stream) { (void)event, (void)stream; timed_ends++; return CUDA_SUCCESS; }
@@ -15,7 +16,7 @@ static CUresult CUDAAPI fake_running(CUevent event) { (void)event; return CUDA_E
 
 static void know(uint64_t identity)
 {
-    struct orion_durations *durations = &orion_the_process->durations;
+    struct orion_durations *durations = orion_durations(orion_the_process);
     orion_duration_claim(durations, identity);
     orion_duration_learn(durations, identity, 50 * ORION_MICROSECOND, ORION_SAMPLE_CLEAN);
 }
@@ -24,8 +25,8 @@ int main(void)
 {
     const struct orion_stream_name stream = {(CUstream)0x5000, false};
     const uint64_t first_identity = 0x10001, other_identity = 0x20001;
-    struct orion_board *board = fake_board(ORION_ROLE_BE);
-    struct orion_policy_page *policy = (struct orion_policy_page *)(uintptr_t)board->policy;
+    struct orion_gpu *gpu = fake_gpu(ORION_ROLE_BE);
+    struct orion_policy_page *policy = (struct orion_policy_page *)(uintptr_t)gpu->policy;
     policy->copy[0].kind = ORION_POLICY_GATE;
     orion_driver.cuEventRecord = fake_record_in;
     orion_driver.cuEventQuery = fake_running;
@@ -34,13 +35,13 @@ int main(void)
 
     struct orion_work first = {.stream = stream, .identity = first_identity}, other = {.stream = stream, .identity = other_identity};
     orion_work_begin(&first);
-    orion_work_begin(&other); /* another thread, meanwhile */
-    const struct orion_chunks *chunks = &first.lane->chunks;
+    orion_work_begin(&other); /* another thread launches meanwhile */
+    const struct orion_chunks *chunks = &orion_be_stream_record(first.stream_record)->chunks;
     CHECK(first.flags & ORION_ADMITTED_TIMED);
     CHECK(!(other.flags & ORION_ADMITTED_TIMED));
     CHECK(chunks->sampling);
     orion_work_end(&other, CUDA_SUCCESS);
-    CHECK(chunks->sampling); /* the end of another launch is not the end of the sample */
+    CHECK(chunks->sampling); /* the end of another launch must not end the sample */
     orion_work_end(&first, CUDA_SUCCESS);
     CHECK(!chunks->sampling);
     CHECK(chunks->count == 1 && chunks->ring[chunks->first].identity == first_identity);

@@ -1,31 +1,34 @@
-/* Collectives pass on all tied GPUs or on none: the numbers, the word, and GPUs that run as they like. */
+/* Collectives pass on all tied GPUs or on none. Tests of the numbers, of the word, and of GPUs that run in any
+ * order. */
 #include "check.h"
 
 #include <stdlib.h>
 
-#include "fake_driver.h"
-#include "system.h"
 #include "be/collective.h"
+#include "be/stop.h"
+#include "fake_driver.h"
+#include "learning/kernels.h"
 #include "streams/capture.h"
-#include "streams/lanes.h"
+#include "streams/stream_records.h"
+#include "system/system.h"
 
 #define GPUS 3
 #define ROUNDS 20000
 
 static struct orion_process *process;
-static struct orion_board *boards[GPUS];
+static struct orion_gpu *gpus[GPUS];
 
 /* -- GPUs: each has one stream, of waits and writes ------------------------------------------------------------------- */
 
 struct operation { bool wait; uint32_t *word, value; };
-static struct { struct operation queue[64]; unsigned first, count; } gpus[GPUS];
-static struct orion_lane lanes[GPUS];
+static struct { struct operation queue[64]; unsigned first, count; } devices[GPUS];
+static struct orion_stream_record stream_records[GPUS];
 
 static CUresult put(CUstream stream, struct operation operation)
 {
-    unsigned gpu = (unsigned)(uintptr_t)stream % 16;
-    CHECK(gpu < GPUS && gpus[gpu].count < 64);
-    gpus[gpu].queue[(gpus[gpu].first + gpus[gpu].count++) % 64] = operation;
+    unsigned device = (unsigned)(uintptr_t)stream % 16;
+    CHECK(device < GPUS && devices[device].count < 64);
+    devices[device].queue[(devices[device].first + devices[device].count++) % 64] = operation;
     return CUDA_SUCCESS;
 }
 static CUresult CUDAAPI fake_wait(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
@@ -50,16 +53,16 @@ static CUresult CUDAAPI fake_pointer(CUdeviceptr *address, void *memory, unsigne
     return CUDA_SUCCESS;
 }
 
-/* One operation of a GPU's stream, if it can go on. */
-static bool step(unsigned gpu)
+/* Run the next operation of a GPU's stream if it can continue. */
+static bool step(unsigned device)
 {
-    if (gpus[gpu].count == 0) return false;
-    struct operation *next = &gpus[gpu].queue[gpus[gpu].first];
+    if (devices[device].count == 0) return false;
+    struct operation *next = &devices[device].queue[devices[device].first];
     uint32_t value = __atomic_load_n(next->word, __ATOMIC_SEQ_CST);
     if (next->wait && (int32_t)(value - next->value) < 0) return false;
     if (!next->wait) __atomic_store_n(next->word, next->value, __ATOMIC_SEQ_CST);
-    gpus[gpu].first = (gpus[gpu].first + 1) % 64;
-    gpus[gpu].count--;
+    devices[device].first = (devices[device].first + 1) % 64;
+    devices[device].count--;
     return true;
 }
 
@@ -71,11 +74,11 @@ static void run_all(void)
 
 /* -- hp --------------------------------------------------------------------------------------------------------------- */
 
-static struct orion_policy_page *policy(unsigned gpu) { return (struct orion_policy_page *)(uintptr_t)boards[gpu]->policy; }
-static void set_hp(unsigned gpu, bool busy)
+static struct orion_policy_page *policy(unsigned device) { return (struct orion_policy_page *)(uintptr_t)gpus[device]->policy; }
+static void set_hp(unsigned device, bool busy)
 {
-    struct orion_busy_page *page = (struct orion_busy_page *)(uintptr_t)boards[gpu]->neighbours;
-    atomic_store(&page->beat_ns, orion_now());
+    struct orion_busy_page *page = (struct orion_busy_page *)(uintptr_t)gpus[device]->neighbours;
+    atomic_store(&page->heartbeat_ns, orion_now());
     atomic_store(&page->state, busy ? ORION_BUSY : ORION_IDLE);
 }
 
@@ -85,26 +88,26 @@ static void begin(void)
     orion_driver.cuStreamWriteValue32_v2 = fake_write;
     orion_driver.cuMemHostRegister_v2 = fake_register;
     orion_driver.cuMemHostGetDevicePointer_v2 = fake_pointer;
-    boards[0] = fake_board(ORION_ROLE_BE);
+    gpus[0] = fake_gpu(ORION_ROLE_BE);
     process = orion_process_started();
     for (unsigned i = 0; i < GPUS; i++) {
-        boards[i] = orion_board_of((CUdevice)i);
-        orion_board_await_join(boards[i]);
-        atomic_store(&boards[i]->role, ORION_ROLE_BE);
-        atomic_store(&boards[i]->hp_count, 1);
+        gpus[i] = orion_gpu_of((CUdevice)i);
+        orion_gpu_await_join(gpus[i]);
+        atomic_store(&gpus[i]->role, ORION_ROLE_BE);
+        atomic_store(&gpus[i]->hp_count, 1);
         policy(i)->copy[0].kind = ORION_POLICY_GATE;
         atomic_store(&policy(i)->hp_clients, 1);
-        lanes[i].board = boards[i];
-        lanes[i].stream.handle = (CUstream)(uintptr_t)(0x100 + i);
+        stream_records[i].gpu = gpus[i];
+        stream_records[i].stream.handle = (CUstream)(uintptr_t)(0x100 + i);
     }
 }
 
-static uint32_t launch(unsigned gpu)
+static uint32_t launch(unsigned device)
 {
-    uint32_t number = orion_collective_begin(process, boards[gpu]);
+    uint32_t number = orion_collective_begin(process, gpus[device]);
     if (number == 0) return 0;
     CHECK(orion_collective_ready(process));
-    CHECK(orion_collective_pass(process, &lanes[gpu], number));
+    CHECK(orion_collective_pass(process, &stream_records[device], number));
     return number;
 }
 
@@ -126,32 +129,32 @@ static void one_gpu_is_not_tied(void)
     for (unsigned i = 0; i < 5; i++) CHECK(launch(0) == 0);
     set_hp(0, true);
     CHECK(!orion_collective_attend(process));
-    CHECK(orion_collective_stands(process, boards[0]) == NULL);
+    CHECK(orion_collective_stands(process, gpus[0]) == NULL);
     set_hp(0, false);
     for (unsigned i = 0; i < 5; i++) CHECK(launch(1) == i + 1);
     CHECK(launch(0) == 6 && launch(1) == 6);
     run_all();
-    CHECK(gpus[0].count == 0 && gpus[1].count == 0);
+    CHECK(devices[0].count == 0 && devices[1].count == 0);
 }
 
 static void what_has_begun_is_finished_and_nothing_else_begins(void)
 {
     launch(0), launch(1), launch(0), launch(1);
-    step(0), step(0);                                   /* the first one runs on GPU 0 */
+    step(0), step(0);                                   /* the first collective runs on GPU 0 */
     set_hp(1, true);
     CHECK(orion_collective_attend(process));
-    CHECK(!orion_collective_attend(process));           /* settled */
-    CHECK(orion_collective_stands(process, boards[0]) == boards[1]);
+    CHECK(!orion_collective_attend(process));           /* the state has settled */
+    CHECK(orion_collective_stands(process, gpus[0]) == gpus[1]);
     run_all();
-    CHECK(gpus[0].count == 2 && gpus[1].count == 2);    /* and finishes on GPU 1; the second on neither */
+    CHECK(devices[0].count == 2 && devices[1].count == 2);    /* the first finishes on GPU 1; the second finishes on neither */
     set_hp(1, false);
     orion_collective_attend(process);
     run_all();
-    CHECK(gpus[0].count == 0 && gpus[1].count == 0);
-    CHECK(orion_collective_stands(process, boards[0]) == NULL);
+    CHECK(devices[0].count == 0 && devices[1].count == 0);
+    CHECK(orion_collective_stands(process, gpus[0]) == NULL);
 }
 
-/* The GPU is past the wait and has not said so yet when the word closes. */
+/* The GPU has passed the wait but has not written so when the word closes. */
 static void what_began_while_closing_is_seen_at_the_next_look(void)
 {
     launch(0), launch(1);
@@ -162,64 +165,65 @@ static void what_began_while_closing_is_seen_at_the_next_look(void)
     step(0);
     CHECK(orion_collective_attend(process));
     run_all();
-    CHECK(gpus[0].count == 0 && gpus[1].count == 0);
+    CHECK(devices[0].count == 0 && devices[1].count == 0);
     set_hp(0, false);
     orion_collective_attend(process);
 }
 
 static void on_the_cpu_the_same_holds(void)
 {
-    uint32_t first = orion_collective_begin(process, boards[0]);
-    CHECK(!orion_collective_held(process, boards[0], first));
-    orion_collective_go(process, boards[0], first);
-    CHECK(!orion_collective_follows(process, boards[0], first));
+    uint32_t first = orion_collective_begin(process, gpus[0]);
+    CHECK(!orion_collective_held(process, gpus[0], first));
+    orion_collective_go(process, gpus[0], first);
+    CHECK(!orion_collective_follows(process, gpus[0], first));
     set_hp(1, true);
-    CHECK(orion_collective_begin(process, boards[1]) == first);
-    CHECK(orion_collective_follows(process, boards[1], first));
-    CHECK(!orion_collective_held(process, boards[1], first)); /* though its own hp is busy */
-    orion_collective_go(process, boards[1], first);
-    uint32_t second = orion_collective_begin(process, boards[0]);
-    CHECK(orion_collective_held(process, boards[0], second));
+    CHECK(orion_collective_begin(process, gpus[1]) == first);
+    CHECK(orion_collective_follows(process, gpus[1], first));
+    CHECK(!orion_collective_held(process, gpus[1], first)); /* although hp on that GPU is busy */
+    orion_collective_go(process, gpus[1], first);
+    uint32_t second = orion_collective_begin(process, gpus[0]);
+    CHECK(orion_collective_held(process, gpus[0], second));
     set_hp(1, false);
-    orion_collective_wait(process, boards[0], second);
-    orion_collective_go(process, boards[0], second);
-    orion_collective_go(process, boards[1], orion_collective_begin(process, boards[1]));
+    orion_collective_wait(process, gpus[0], second);
+    orion_collective_go(process, gpus[0], second);
+    orion_collective_go(process, gpus[1], orion_collective_begin(process, gpus[1]));
 }
 
-/* GPUs run as they like, one far ahead of the other; hp comes and goes. Whenever the word is closed and has been looked at
- * twice, the GPUs come to a stop at the same number. */
+/* GPUs run in any order, one far ahead of the other; hp comes and goes. Whenever the word is closed and was checked
+ * twice, all GPUs stop at the same number. */
 static void whenever_hp_comes_all_gpus_stop_at_one_number(void)
 {
     unsigned seed = 5, stops = 0;
     for (unsigned round = 0; round < ROUNDS; round++) {
-        unsigned gpu = (unsigned)rand_r(&seed) % 2;
-        if (gpus[0].count < 20 && gpus[1].count < 20) launch(0), launch(1);
+        unsigned device = (unsigned)rand_r(&seed) % 2;
+        if (devices[0].count < 20 && devices[1].count < 20) launch(0), launch(1);
         for (unsigned steps = (unsigned)rand_r(&seed) % 3; steps > 0; steps--) {
-            unsigned left = gpus[gpu].count; /* a collective ends when its peers have begun: none is a whole one ahead */
-            if (left + 2 <= gpus[1 - gpu].count) break;
-            step(gpu);
+            unsigned left = devices[device].count; /* a collective ends when its peers have started: none is a whole one ahead */
+            if (left + 2 <= devices[1 - device].count) break;
+            step(device);
         }
         if (rand_r(&seed) % 50 != 0) continue;
         unsigned whose = (unsigned)rand_r(&seed) % 2;
         set_hp(whose, true);
-        unsigned before = gpus[0].count < gpus[1].count ? gpus[0].count : gpus[1].count;
+        unsigned before = devices[0].count < devices[1].count ? devices[0].count : devices[1].count;
         orion_collective_attend(process);
         for (unsigned i = 0; i < 2; i++)
-            if (gpus[i].count % 2 == 1) step(i); /* what was past its wait says so */
+            if (devices[i].count % 2 == 1) step(i); /* a GPU past its wait writes so */
         orion_collective_attend(process);
         run_all();
-        CHECK(gpus[0].count == gpus[1].count && gpus[0].count % 2 == 0);
-        CHECK(gpus[0].count + 1 >= before);      /* nothing else began */
+        CHECK(devices[0].count == devices[1].count && devices[0].count % 2 == 0);
+        CHECK(devices[0].count + 1 >= before);      /* nothing else started */
         CHECK(!orion_collective_attend(process));
         set_hp(whose, false);
         orion_collective_attend(process);
         stops++;
     }
     run_all();
-    CHECK(stops > ROUNDS / 100 && gpus[0].count == 0 && gpus[1].count == 0);
+    CHECK(stops > ROUNDS / 100 && devices[0].count == 0 && devices[1].count == 0);
 }
 
-/* GPUs 1 and 2 have a communicator of their own, and are far ahead of GPU 0: nothing begins on any for another's sake. */
+/* GPUs 1 and 2 have a separate communicator and are far ahead of GPU 0: the word releases nothing for another GPU's
+ * sake. */
 static void out_of_step_all_are_held(void)
 {
     CHECK(launch(2) != 0);
@@ -228,12 +232,12 @@ static void out_of_step_all_are_held(void)
     set_hp(0, true);
     orion_collective_attend(process);
     run_all();
-    CHECK(gpus[0].count == 2 && gpus[1].count == 2 && gpus[2].count == 2);
-    atomic_store(&policy(0)->hp_clients, 0); /* nobody to be spared there any more, and its page says idle */
+    CHECK(devices[0].count == 2 && devices[1].count == 2 && devices[2].count == 2);
+    atomic_store(&policy(0)->hp_clients, 0); /* no hp there any more, and its page says idle */
     set_hp(0, false);
     orion_collective_attend(process);
     run_all();
-    CHECK(gpus[0].count == 0 && gpus[1].count == 0 && gpus[2].count == 0);
+    CHECK(devices[0].count == 0 && devices[1].count == 0 && devices[2].count == 0);
     atomic_store(&policy(0)->hp_clients, 1);
 }
 
@@ -243,12 +247,12 @@ static void a_context_that_ends_opens(void)
     launch(0), launch(1), launch(2);
     orion_collective_attend(process);
     run_all();
-    CHECK(gpus[0].count + gpus[1].count + gpus[2].count > 0);
+    CHECK(devices[0].count + devices[1].count + devices[2].count > 0);
     orion_forbid_touch(process);
-    orion_valve_open_all(process);
+    orion_stops_open(process);
     CHECK(!orion_collective_attend(process));
     run_all();
-    CHECK(gpus[0].count + gpus[1].count + gpus[2].count == 0);
+    CHECK(devices[0].count + devices[1].count + devices[2].count == 0);
     orion_allow_touch(process);
     set_hp(1, false);
 }

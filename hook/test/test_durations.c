@@ -1,5 +1,5 @@
-/* What is learnt of identities converges, is forgotten on request, survives hostile amounts of identities and of threads,
- * and says when to sample; hearsay gives way to what is measured; a class is learnt from time on fewer SMs. */
+/* What the hook learns of identities converges, is dropped on request, survives hostile numbers of identities and
+ * threads, and decides when to sample. Measurements replace estimates. Kernels on fewer SMs reveal their class. */
 #include "check.h"
 
 #include <pthread.h>
@@ -23,26 +23,27 @@ static void converges(void)
     bool sample;
     uint64_t identity = kernel(0);
     CHECK(orion_duration_expect(&durations, identity, &sample) == 0 && sample);
-    for (int i = 0; i < 50; i++) /* some slices lost */
+    for (int i = 0; i < 50; i++) /* some slices were lost */
         orion_duration_learn(&durations, identity, i % 5 == 0 ? 2000000 : 100000, ORION_SAMPLE_CLEAN);
     uint64_t expected = orion_duration_expect(&durations, identity, &sample);
     CHECK(expected >= 90000 && expected <= 300000);
     unsigned sampled = 0;
     for (int i = 0; i < 1280; i++) orion_duration_expect(&durations, identity, &sample), sampled += sample;
     CHECK(sampled >= 10 && sampled <= 18); /* at powers of two, then one in 128 */
-    for (int i = 0; i < 3; i++) /* other code under that name */
+    for (int i = 0; i < 3; i++) /* other code with the same name */
         orion_duration_learn(&durations, identity, 2000000, ORION_SAMPLE_CLEAN);
     CHECK(expected_of(identity) > 1900000);
     orion_duration_forget(&durations, identity);
     CHECK(orion_duration_expect(&durations, identity, &sample) == 0 && sample);
 }
 
-/* A kernel of most of a slice's length, with three other contexts: four samples of five hold one or more of their slices. */
-static void by_turns_the_shortest_samples_count(void)
+/* A kernel of most of a slice's length beside three other contexts: four of five samples include slices of the
+ * others. */
+static void time_sliced_the_shortest_samples_count(void)
 {
     uint64_t identity = kernel(3 << 20);
     for (unsigned i = 0; i < 500; i++)
-        orion_duration_learn(&durations, identity, i % 5 == 1 ? 1600000 : 1600000 + (1 + i % 3) * 2000000, ORION_SAMPLE_BY_TURNS);
+        orion_duration_learn(&durations, identity, i % 5 == 1 ? 1600000 : 1600000 + (1 + i % 3) * 2000000, ORION_SAMPLE_TIME_SLICED);
     CHECK(expected_of(identity) >= 1600000 && expected_of(identity) < 1760000);
 }
 
@@ -53,7 +54,7 @@ static void is_bounded(void)
     CHECK(expected_of(kernel(10 * ORION_DURATIONS - 1)) > 0);
 }
 
-/* However much was launched once, what is in use now stays. */
+/* Entries in use stay, however many others were launched once. */
 static void the_least_recently_used_makes_room(void)
 {
     uint64_t old[64], kept = 0;
@@ -73,38 +74,38 @@ static void the_least_recently_used_makes_room(void)
     CHECK(kept <= 40);
 }
 
-static void hearsay_gives_way(void)
+static void estimate_gives_way(void)
 {
     bool sample;
     uint64_t identity = kernel(3 << 20);
     durations = empty;
-    struct orion_duration *entry = orion_duration_claim_for_hearsay(&durations, identity);
+    struct orion_duration *entry = orion_duration_claim_for_estimate(&durations, identity);
     CHECK(entry != NULL);
-    atomic_store(&entry->expected_100ns, 10); /* a microsecond */
-    orion_facts_set_flags(entry, ORION_FACTS_HEARSAY);
-    CHECK(orion_duration_expect(&durations, identity, &sample) == 20000 && sample); /* no less, until it is measured */
+    atomic_store(&entry->expected_100ns, 10); /* one microsecond */
+    orion_facts_set_flags(entry, ORION_FACTS_ESTIMATE);
+    CHECK(orion_duration_expect(&durations, identity, &sample) == 20000 && sample); /* not less, until it is measured */
     orion_duration_learn(&durations, identity, 900000, ORION_SAMPLE_CLEAN);
     CHECK(expected_of(identity) == 900100);
-    CHECK(!(orion_facts_flags(atomic_load(&entry->facts)) & ORION_FACTS_HEARSAY));
-    /* Nor does hearsay drive out what was measured. */
+    CHECK(!(orion_facts_flags(atomic_load(&entry->facts)) & ORION_FACTS_ESTIMATE));
+    /* Estimates do not evict measurements. */
     for (uint64_t i = 0; i < 8 * ORION_DURATIONS; i++) orion_duration_learn(&durations, kernel((4 << 20) + i), 1000, ORION_SAMPLE_CLEAN);
-    for (uint64_t i = 0; i < 2000; i++) CHECK(orion_duration_claim_for_hearsay(&durations, kernel((5 << 20) + i)) == NULL);
+    for (uint64_t i = 0; i < 2000; i++) CHECK(orion_duration_claim_for_estimate(&durations, kernel((5 << 20) + i)) == NULL);
 }
 
-/* What another program had by the same name and grid, in less than half the time: no tenant is charged by it. */
-static void hearsay_does_not_stay_where_work_goes_by_turns(void)
+/* An estimate from another program with the same name and grid, less than half the true time: no tenant pays by it. */
+static void estimate_does_not_stay_where_work_goes_time_sliced(void)
 {
     uint64_t identity = kernel(7 << 20);
     durations = empty;
-    struct orion_duration *entry = orion_duration_claim_for_hearsay(&durations, identity);
+    struct orion_duration *entry = orion_duration_claim_for_estimate(&durations, identity);
     CHECK(entry != NULL);
     atomic_store(&entry->expected_100ns, 850);
     for (unsigned i = 0; i < 16; i++)
-        orion_duration_learn(&durations, identity, i % 3 == 1 ? 195000 : 195000 + (1 + i % 3) * 2000000, ORION_SAMPLE_BY_TURNS);
+        orion_duration_learn(&durations, identity, i % 3 == 1 ? 195000 : 195000 + (1 + i % 3) * 2000000, ORION_SAMPLE_TIME_SLICED);
     CHECK(expected_of(identity) >= 195000 && expected_of(identity) < 400000);
 }
 
-/* Every thread its own identities and some shared ones: what is read was written for that identity, or is unknown. */
+/* Each thread has its own identities and some shared ones. A read value was written for its identity, or is unknown. */
 static void *hammer(void *argument)
 {
     uint64_t own = (uint64_t)(uintptr_t)argument << 32;
@@ -145,11 +146,11 @@ static void identities_say_what_they_are(void)
 int main(void)
 {
     converges();
-    by_turns_the_shortest_samples_count();
+    time_sliced_the_shortest_samples_count();
     is_bounded();
     the_least_recently_used_makes_room();
-    hearsay_gives_way();
-    hearsay_does_not_stay_where_work_goes_by_turns();
+    estimate_gives_way();
+    estimate_does_not_stay_where_work_goes_time_sliced();
     threads_do_no_harm();
     identities_say_what_they_are();
     puts("durations: ok");

@@ -1,10 +1,10 @@
-/* An hp process that lives on after its context is lost is not busy for ever, and says what happened. */
+/* An hp process that survives the loss of its context does not stay busy, and it reports the loss. */
 #include "check.h"
 
-#include "core.h"
+#include "core/core.h"
+#include "core/faults.h"
 #include "fake_driver.h"
-#include "faults.h"
-#include "streams/lanes.h"
+#include "streams/stream_records.h"
 
 static void launch(struct orion_work *work, CUresult result)
 {
@@ -13,7 +13,7 @@ static void launch(struct orion_work *work, CUresult result)
     orion_work_end(work, result);
 }
 
-static bool is_busy(const struct orion_board *board) { return atomic_load(&board->busy->state) == ORION_BUSY; }
+static bool is_busy(const struct orion_gpu *gpu) { return atomic_load(&gpu->busy->state) == ORION_BUSY; }
 
 static void synchronise(CUresult result)
 {
@@ -24,22 +24,22 @@ static void synchronise(CUresult result)
 
 int main(void)
 {
-    struct orion_board *board = fake_board(ORION_ROLE_HP);
+    struct orion_gpu *gpu = fake_gpu(ORION_ROLE_HP);
     struct orion_work work;
     CHECK(!orion_fault_is_final(CUDA_SUCCESS) && !orion_fault_is_final(CUDA_ERROR_NOT_READY));
     CHECK(!orion_fault_is_final(CUDA_ERROR_OUT_OF_MEMORY) && !orion_fault_is_final(CUDA_ERROR_INVALID_VALUE));
 
     launch(&work, CUDA_SUCCESS);
-    CHECK(is_busy(board));
-    synchronise(CUDA_ERROR_INVALID_HANDLE); /* proves nothing, and ends nothing */
-    CHECK(is_busy(board) && atomic_load(&board->record->fault) == 0);
+    CHECK(is_busy(gpu));
+    synchronise(CUDA_ERROR_INVALID_HANDLE); /* proves nothing and ends nothing */
+    CHECK(is_busy(gpu) && atomic_load(&gpu->record->fault) == 0);
     synchronise(CUDA_ERROR_ILLEGAL_ADDRESS);
-    CHECK(!is_busy(board));
-    CHECK(atomic_load(&board->record->fault) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(!is_busy(gpu));
+    CHECK(atomic_load(&gpu->record->fault) == CUDA_ERROR_ILLEGAL_ADDRESS);
 
-    launch(&work, CUDA_ERROR_LAUNCH_FAILED); /* every call fails from now on; the first error is the cause */
-    CHECK(!is_busy(board));
-    CHECK(atomic_load(&board->record->fault) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    launch(&work, CUDA_ERROR_LAUNCH_FAILED); /* every later call fails; the first error is the cause */
+    CHECK(!is_busy(gpu));
+    CHECK(atomic_load(&gpu->record->fault) == CUDA_ERROR_ILLEGAL_ADDRESS);
     puts("faults: ok");
     return 0;
 }

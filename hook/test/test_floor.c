@@ -1,41 +1,42 @@
-/* The floor for be: beside hp clients that are never idle, whenever their busy periods began, and for no others. */
+/* The floor for be applies beside hp clients that are never idle, whatever the start of their busy periods, and beside
+ * no others. */
 #include "check.h"
 
 #include <linux/futex.h>
 
-#include "fake_driver.h"
-#include "system.h"
-#include "agent/board.h"
 #include "be/gate.h"
+#include "fake_driver.h"
+#include "process/gpu.h"
+#include "system/system.h"
 
-#define CYCLE_NS (200 * ORION_MILLISECOND) /* as in gate.c */
-#define FLOORLESS_NS (160 * ORION_MILLISECOND) /* of a cycle, with a share of 0.2 */
+#define CYCLE_NS (200 * ORION_MILLISECOND) /* the value in gate.c */
+#define FLOORLESS_NS (160 * ORION_MILLISECOND) /* per cycle, with a share of 0.2 */
 #define LOOKS 100u
 
 static struct orion_busy_page pages[ORION_PLACES];
 static struct orion_policy_page policy;
 static struct orion_grant_page grant;
-static struct orion_board board = {.policy = &policy, .grant = &grant, .neighbours = pages};
+static struct orion_gpu gpu = {.policy = &policy, .grant = &grant, .neighbours = pages};
 
-static void hp(uint32_t place, uint32_t state, uint64_t busy_since_ns)
+static void hp(uint32_t client_index, uint32_t state, uint64_t busy_since_ns)
 {
-    atomic_store(&pages[place].state, state);
-    atomic_store(&pages[place].busy_since_ns, busy_since_ns);
-    atomic_store(&board.hp_generation[place], 1);
-    if (place >= atomic_load(&board.hp_count)) atomic_store(&board.hp_count, place + 1);
-    atomic_store(&board.hp_place[place], (uint16_t)place);
+    atomic_store(&pages[client_index].state, state);
+    atomic_store(&pages[client_index].busy_since_ns, busy_since_ns);
+    atomic_store(&gpu.hp_generation[client_index], 1);
+    if (client_index >= atomic_load(&gpu.hp_count)) atomic_store(&gpu.hp_count, client_index + 1);
+    atomic_store(&gpu.hp_client_index[client_index], (uint16_t)client_index);
 }
 
 enum when { NEVER, IN_THE_FLOOR, ALWAYS };
 
-/* Looks at the gate in both parts of cycles. A look that did not begin and end in one part, since this thread lost the
- * processor meanwhile, says nothing. */
+/* Checks the gate in both parts of a cycle. A check that does not start and end in the same part does not count,
+ * because this thread lost the CPU meanwhile. */
 static void opens(enum when expected)
 {
     unsigned before = 0, within = 0;
     while (before < LOOKS || within < LOOKS) {
         uint64_t began = orion_now();
-        bool open = !orion_gate_closed(&board);
+        bool open = !orion_gate_closed(&gpu);
         uint64_t ended = orion_now();
         bool is_within = began % CYCLE_NS >= FLOORLESS_NS;
         if (began / CYCLE_NS != ended / CYCLE_NS || is_within != (ended % CYCLE_NS >= FLOORLESS_NS)) continue;
@@ -53,18 +54,18 @@ int main(void)
     policy.copy[0].minimum_share_milli = 200;
     opens(IN_THE_FLOOR);
     hp(1, ORION_BUSY, now - 10 * ORION_SECOND - CYCLE_NS / 2);
-    opens(IN_THE_FLOOR); /* two that are never idle, out of step */
+    opens(IN_THE_FLOOR); /* two hp clients that are never idle, out of step */
     hp(1, ORION_BUSY, UINT64_MAX);
-    opens(IN_THE_FLOOR); /* one of them has just begun: be has waited for the other one */
+    opens(IN_THE_FLOOR); /* one of them became busy just now: be has waited for the other */
     hp(0, ORION_IDLE, now - 10 * ORION_SECOND);
-    opens(NEVER); /* and pays nothing for the idle one's past */
+    opens(NEVER); /* be does not pay for the past of the idle one */
     hp(0, ORION_BUSY, now - 10 * ORION_SECOND);
     atomic_store(&pages[0].alive, FUTEX_OWNER_DIED);
     opens(NEVER); /* nor for a dead one */
     hp(1, ORION_LINGER, now - 10 * ORION_SECOND);
     policy.copy[0].kind = ORION_POLICY_ORION;
     opens(IN_THE_FLOOR);
-    policy.copy[0].minimum_share_milli = 5000; /* whatever the page says */
+    policy.copy[0].minimum_share_milli = 5000; /* whatever the page contains */
     opens(ALWAYS);
     puts("floor: ok");
     return 0;

@@ -1,20 +1,21 @@
-/* Graphs are known by their nodes: the same graph made again, another shape, changes of single nodes there and back,
- * child graphs, nodes that do not say what will run; and how long a walk takes. On the simulated driver. */
+/* The hook identifies graphs by their nodes: the same graph made again, another shape, single nodes changed and changed
+ * back, child graphs, nodes of unknown contents. Also the duration of a walk. Runs on the simulated driver. */
 #include "check.h"
 
 #include <dlfcn.h>
 #include <time.h>
 
-#include "core.h"
-#include "process.h"
+#include "core/core.h"
 #include "generated/driver.h"
 #include "interposition/launched.h"
 #include "learning/durations.h"
 #include "learning/facts.h"
+#include "learning/launch.h"
+#include "process/process.h"
 
 #define MUST(call) CHECK((call) == CUDA_SUCCESS)
 
-/* Ten times the normal; a sanitizer's own time is not the subject. */
+/* Ten times the normal limit, because a sanitizer slows the test. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define WALK_MOST_US 100.0
 #else
@@ -76,7 +77,7 @@ static CUgraphExec instantiated(CUgraph graph)
     return exec;
 }
 
-static uint64_t of(CUgraphExec exec) { return orion_identity_graph(exec); }
+static uint64_t of(CUgraphExec exec) { return orion_launch_identity(process, &(struct orion_launch){.graph = exec}); }
 
 static void the_same_nodes_are_the_same_graph(void)
 {
@@ -100,7 +101,7 @@ static void single_nodes_change_there_and_back(void)
     CUgraphExec exec = instantiated(graph);
     uint64_t before = of(exec);
     CUDA_KERNEL_NODE_PARAMS parameters = kernel(function, 4), changed = kernel(other, 77);
-    orion_graph_node_set(exec, nodes[3], orion_identity_kernel_node(&parameters, parameters.func)); /* other arguments alone */
+    orion_graph_node_set(exec, nodes[3], orion_identity_kernel_node(&parameters, parameters.func)); /* only other arguments */
     CHECK(of(exec) == before);
     orion_graph_node_set(exec, nodes[3], orion_identity_kernel_node(&changed, changed.func));
     uint64_t after = of(exec);
@@ -166,11 +167,11 @@ static void what_cannot_be_walked_goes_by_its_handle(void)
     CUgraphExec exec = instantiated(graph), again = instantiated(graph);
     orion_driver.cuGraphNodeGetType = cuGraphNodeGetType;
     CHECK(orion_identity_is_local(of(exec)) && of(exec) != of(again));
-    orion_duration_learn(&process->durations, of(exec), 5000, ORION_SAMPLE_CLEAN);
+    orion_duration_learn(orion_durations(process), of(exec), 5000, ORION_SAMPLE_CLEAN);
     bool sample;
-    orion_graph_made(exec, graph); /* updated */
+    orion_graph_made(exec, graph); /* an update */
     CHECK(!orion_identity_is_local(of(exec)));
-    CHECK(orion_duration_expect(&process->durations, of(exec), &sample) == 0);
+    CHECK(orion_duration_expect(orion_durations(process), of(exec), &sample) == 0);
 }
 
 static void facts_are_the_mean_over_kernels(void)
@@ -180,7 +181,7 @@ static void facts_are_the_mean_over_kernels(void)
     CUgraphExec exec = instantiated(chain(100, NULL));
     struct orion_launch launch = {.graph = exec};
     orion_kernel_note(process, of(exec), &launch);
-    CHECK(orion_kernel_facts(&process->durations, of(exec), &facts) && facts.sms >= 1 && facts.sms <= 132);
+    CHECK(orion_kernel_facts(orion_durations(process), of(exec), &facts) && facts.sms >= 1 && facts.sms <= 132);
     CHECK(orion_kernel_name(process, of(exec), text, sizeof text) && text[0] == 'o');
 }
 

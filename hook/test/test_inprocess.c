@@ -1,13 +1,15 @@
-/* Threads that are clients bind, launch and synchronise at random while others do; then the scheduler stops and another
- * one starts. hp is never clear while it has work, each launch counts for its own client. Runs under the thread
- * sanitizer too: the whole of it against the simulated GPU is client_threads.c. */
+/* Client threads bind, launch and synchronise at random, in parallel. Then the scheduler stops and another one starts.
+ * hp is never clear while it has work, and each launch counts for its own client. The test also runs under the thread
+ * sanitizer. client_threads.c tests the whole against the simulated GPU. */
 #include "check.h"
 #include "fake_driver.h"
 
 #include <pthread.h>
 
-#include "core.h"
-#include "system.h"
+#include "core/core.h"
+#include "core/lifetimes.h"
+#include "streams/stream_records.h"
+#include "system/system.h"
 #include "threads/inprocess.h"
 #include "threads/redirect.h"
 
@@ -26,7 +28,7 @@ static CUresult CUDAAPI create_stream(CUstream *stream, unsigned flags, int prio
 }
 static CUresult CUDAAPI priorities(int *least, int *greatest) { *least = 0, *greatest = -5; return CUDA_SUCCESS; }
 static CUresult CUDAAPI done_stream(CUstream stream) { (void)stream; return CUDA_SUCCESS; }
-static CUstream ended; /* with its context */
+static CUstream ended; /* ended with its context */
 static CUresult CUDAAPI record(CUevent event, CUstream stream)
 {
     (void)event;
@@ -60,11 +62,11 @@ static void launch(uint32_t client, CUstream stream)
 {
     struct orion_work work = {.stream = {orion_redirected(stream), false}, .identity = 9};
     orion_work_begin(&work);
-    CHECK(work.lane != NULL);
-    const struct orion_board *board = work.lane->board;
-    CHECK(board->client == client + 1);
-    uint32_t state = atomic_load(&board->busy->state); /* another thread may be trying to close it just now */
-    if (board->role == ORION_ROLE_HP) CHECK(state == ORION_BUSY || state == ORION_CLOSING);
+    CHECK(work.stream_record != NULL);
+    const struct orion_gpu *gpu = work.stream_record->gpu;
+    CHECK(gpu->client == client + 1);
+    uint32_t state = atomic_load(&gpu->busy->state); /* another thread may be trying to clear it now */
+    if (gpu->role == ORION_ROLE_HP) CHECK(state == ORION_BUSY || state == ORION_CLOSING);
     atomic_fetch_add(&launched[client], 1);
     orion_work_end(&work, CUDA_SUCCESS);
 }
@@ -110,7 +112,7 @@ static void run_scheduler(void)
     CHECK(atomic_load(&orion_the_process->managed) == 0);
 }
 
-/* A thread that is still bound when its context ends has a stream that is none any more: to name it may end the process. */
+/* A thread still bound when its context ends has an invalid stream: a use of its handle may end the process. */
 static void end_a_context_under_a_bound_thread(void)
 {
     CHECK(orion_start_scheduler(CLIENTS) == 0);
@@ -132,7 +134,7 @@ int main(void)
     uint64_t first = atomic_load(&created);
     CHECK(first == CLIENTS);
     run_scheduler();
-    CHECK(atomic_load(&created) == first); /* the streams are used again */
+    CHECK(atomic_load(&created) == first); /* the streams are reused */
     for (unsigned i = 0; i < CLIENTS; i++) CHECK(atomic_load(&launched[i]) == UINT64_C(2) * ROUNDS * THREADS / CLIENTS);
     end_a_context_under_a_bound_thread();
     return 0;

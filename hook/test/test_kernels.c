@@ -1,16 +1,17 @@
-/* Kernels are known by their names: handles of either kind, handles that come to mean another kernel, more kernels than
- * fit, many threads; what is found out of them before they are measured. */
+/* The hook identifies kernels by their names: both kinds of handles, handles that are reused for other kernels, more
+ * kernels than fit, many threads. Also what the hook knows of kernels before it measures them. */
 #include "check.h"
 
 #include <pthread.h>
 #include <string.h>
 
-#include "core.h"
+#include "core/core.h"
 #include "fake_driver.h"
-#include "process.h"
 #include "learning/durations.h"
 #include "learning/facts.h"
 #include "learning/kernels.h"
+#include "learning/launch.h"
+#include "process/process.h"
 
 /* The fake driver's kernels: a CUfunction is 0x1000000 + 64 i, the CUkernel of the same code 0x8000000 + 64 i. */
 #define FUNCTIONS UINT64_C(0x1000000)
@@ -36,7 +37,7 @@ static CUresult CUDAAPI kernel_function(CUfunction *function, CUkernel kernel)
 }
 static CUresult CUDAAPI attribute(int *value, CUfunction_attribute which, CUfunction function)
 {
-    *value = (int)which + ((uintptr_t)function % 128 == 64 ? 7 : 0); /* odd kernels are other code */
+    *value = (int)which + ((uintptr_t)function % 128 == 64 ? 7 : 0); /* odd kernels have other code */
     return CUDA_SUCCESS;
 }
 static CUresult CUDAAPI device_attribute(int *value, CUdevice_attribute which, CUdevice device)
@@ -55,7 +56,7 @@ static CUresult CUDAAPI occupancy(int *blocks, CUfunction function, int threads,
 static struct orion_process *process;
 static const void *function(uint64_t i) { return (const void *)(uintptr_t)(FUNCTIONS + 64 * i); }
 static const void *library_kernel(uint64_t i) { return (const void *)(uintptr_t)(KERNELS + 64 * i); }
-static struct orion_kernel_key key(const void *handle) { return orion_kernel_key(&process->kernels, handle); }
+static struct orion_kernel_key key(const void *handle) { return orion_kernel_key(orion_kernels(process), handle); }
 
 static void either_kind_of_handle_is_one_kernel(void)
 {
@@ -64,10 +65,10 @@ static void either_kind_of_handle_is_one_kernel(void)
     CHECK(key(function(1)).name == key(library_kernel(1)).name && key(function(1)).mark == key(library_kernel(1)).mark);
     CHECK(key(function(1)).name == orion_hash_name("kernel_0_1") && key(function(1)).mark != 0);
     CHECK(key(function(2)).name != key(function(1)).name && key(function(2)).mark != key(function(1)).mark);
-    CHECK(atomic_load(&asked) == before + 4); /* the CUkernel was asked about as a CUfunction first */
-    CHECK(orion_kernel_text(&process->kernels, key(function(2)).name, text, sizeof text) && strcmp(text, "kernel_0_2") == 0);
-    CHECK(orion_kernel_text(&process->kernels, key(function(2)).name, text, 5) && strcmp(text, "kern") == 0);
-    CHECK(!orion_kernel_text(&process->kernels, 12345, text, sizeof text));
+    CHECK(atomic_load(&asked) == before + 4); /* the hook first queried the CUkernel as a CUfunction */
+    CHECK(orion_kernel_text(orion_kernels(process), key(function(2)).name, text, sizeof text) && strcmp(text, "kernel_0_2") == 0);
+    CHECK(orion_kernel_text(orion_kernels(process), key(function(2)).name, text, 5) && strcmp(text, "kern") == 0);
+    CHECK(!orion_kernel_text(orion_kernels(process), 12345, text, sizeof text));
 }
 
 static void unloaded_code_is_asked_about_anew(void)
@@ -75,10 +76,10 @@ static void unloaded_code_is_asked_about_anew(void)
     uint64_t before = key(function(3)).name;
     atomic_store(&generation, 1);
     CHECK(key(function(3)).name == before);
-    orion_kernels_forget(&process->kernels);
+    orion_kernels_forget(orion_kernels(process));
     CHECK(key(function(3)).name == orion_hash_name("kernel_1_3"));
     atomic_store(&generation, 0);
-    orion_kernels_forget(&process->kernels);
+    orion_kernels_forget(orion_kernels(process));
 }
 
 static void a_kernel_without_a_name_is_its_handle(void)
@@ -87,7 +88,7 @@ static void a_kernel_without_a_name_is_its_handle(void)
     CHECK(key(function(70)).mark == ORION_IDENTITY_LOCAL && key(function(70)).name != key(function(71)).name);
     CHECK(key(NULL).mark == ORION_IDENTITY_LOCAL);
     nameless = false;
-    orion_kernels_forget(&process->kernels);
+    orion_kernels_forget(orion_kernels(process));
     CHECK(key(function(70)).mark != ORION_IDENTITY_LOCAL);
 }
 
@@ -103,7 +104,8 @@ static void many_kernels_are_bounded_and_right(void)
     CHECK(atomic_load(&asked) == before);
 }
 
-/* While code comes and goes: a handle's name is of some generation that was loaded, never another kernel's. */
+/* While code is loaded and unloaded: a handle's name comes from a generation that was loaded, never from another
+ * kernel. */
 static void *hammer(void *argument)
 {
     for (uint64_t i = 0; i < 100000; i++) {
@@ -116,7 +118,7 @@ static void *hammer(void *argument)
             found = got == orion_hash_name(text);
         }
         CHECK(found);
-        if (i % 9973 == 0) atomic_store(&generation, (unsigned)(i % 3)), orion_kernels_forget(&process->kernels);
+        if (i % 9973 == 0) atomic_store(&generation, (unsigned)(i % 3)), orion_kernels_forget(orion_kernels(process));
     }
     return NULL;
 }
@@ -127,54 +129,53 @@ static void threads_do_no_harm(void)
     for (uintptr_t i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, hammer, (void *)(2 * i + 1)) == 0);
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
     atomic_store(&generation, 0);
-    orion_kernels_forget(&process->kernels);
+    orion_kernels_forget(orion_kernels(process));
 }
 
 static uint64_t identity_of(const struct orion_launch *launch)
 {
-    struct orion_kernel_key its = key(launch->function);
-    return orion_identity_shape(its.name, its.mark, (unsigned)launch->blocks, 1, 1, launch->threads, 1, 1, launch->shared_bytes);
+    return orion_launch_identity(process, launch);
 }
 
 static void facts_come_before_the_first_sample(void)
 {
-    struct orion_launch launch = {.function = function(5), .blocks = 64, .threads = 1024};
+    struct orion_launch launch = {.function = function(5), .grid_x = 64, .grid_y = 1, .grid_z = 1, .block_x = 32, .block_y = 32, .block_z = 1};
     struct orion_kernel_facts facts;
     char text[32];
     uint64_t identity = identity_of(&launch);
-    CHECK(!orion_kernel_facts(&process->durations, identity, &facts));
+    CHECK(!orion_kernel_facts(orion_durations(process), identity, &facts));
     CHECK(!orion_kernel_note(process, identity, &launch));
-    CHECK(orion_kernel_facts(&process->durations, identity, &facts) && facts.sms == 32 && facts.expected_ns == 0);
+    CHECK(orion_kernel_facts(orion_durations(process), identity, &facts) && facts.sms == 32 && facts.expected_ns == 0);
     CHECK(orion_kernel_name(process, identity, text, sizeof text) && strcmp(text, "kernel_0_5") == 0);
-    launch.blocks = 1000000;
+    launch.grid_y = 1000000 / 64;
     identity = identity_of(&launch);
     orion_kernel_note(process, identity, &launch);
-    CHECK(orion_kernel_facts(&process->durations, identity, &facts) && facts.sms == 132);
+    CHECK(orion_kernel_facts(orion_durations(process), identity, &facts) && facts.sms == 132);
 }
 
-/* A profile's row knows no code: it counts for the kernel of that name and shape, whatever the kernel's mark. */
+/* A profile's row contains no code. It applies to the kernel of its name and shape, whatever the kernel's mark. */
 static void a_profile_is_used_until_measured(void)
 {
     bool sample;
-    struct orion_launch launch = {.function = function(9), .blocks = 10, .threads = 128};
+    struct orion_launch launch = {.function = function(9), .grid_x = 10, .grid_y = 1, .grid_z = 1, .block_x = 128, .block_y = 1, .block_z = 1};
     struct orion_kernel_facts facts;
     uint64_t identity = identity_of(&launch);
-    struct orion_duration *row = orion_duration_claim_for_hearsay(&process->durations, identity ^ key(launch.function).mark);
+    struct orion_duration *row = orion_duration_claim_for_estimate(orion_durations(process), identity ^ key(launch.function).mark);
     CHECK(identity != row->identity);
     atomic_store(&row->expected_100ns, 1000);
     orion_facts_set_class(row, ORION_CLASS_MEMORY);
     orion_facts_set_flags(row, ORION_FACTS_PROFILE);
-    CHECK(orion_duration_expect(&process->durations, identity, &sample) == 0);
+    CHECK(orion_duration_expect(orion_durations(process), identity, &sample) == 0);
     CHECK(orion_kernel_note(process, identity, &launch));
-    CHECK(orion_duration_expect(&process->durations, identity, &sample) == 100000 && sample);
-    CHECK(orion_kernel_facts(&process->durations, identity, &facts) && facts.kernel_class == ORION_CLASS_MEMORY && facts.sms == 1);
-    orion_duration_learn(&process->durations, identity, 10000, ORION_SAMPLE_CLEAN);
-    CHECK(orion_duration_expect(&process->durations, identity, &sample) == 10100);
+    CHECK(orion_duration_expect(orion_durations(process), identity, &sample) == 100000 && sample);
+    CHECK(orion_kernel_facts(orion_durations(process), identity, &facts) && facts.kernel_class == ORION_CLASS_MEMORY && facts.sms == 1);
+    orion_duration_learn(orion_durations(process), identity, 10000, ORION_SAMPLE_CLEAN);
+    CHECK(orion_duration_expect(orion_durations(process), identity, &sample) == 10100);
 }
 
 int main(void)
 {
-    fake_board(ORION_ROLE_BE);
+    fake_gpu(ORION_ROLE_BE);
     process = orion_process_started();
     orion_driver.cuFuncGetName = function_name;
     orion_driver.cuKernelGetName = kernel_name;

@@ -1,14 +1,14 @@
-/* Knowledge: a table is taken as hearsay, never in place of what was measured; malformed ones are not taken; what is new
- * is told once, to another agent anew. */
+/* Knowledge tables: the hook takes a table as estimates, which never replace measurements. It rejects malformed tables.
+ * It reports new knowledge once, and again to another agent. */
 #include "check.h"
 
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "system.h"
 #include "agent/knowledge.h"
 #include "learning/identity.h"
+#include "system/system.h"
 
 static struct orion_durations durations;
 static const struct orion_durations empty;
@@ -31,7 +31,7 @@ static uint64_t expected_of(uint64_t identity)
     return orion_duration_expect(&durations, identity, &sample);
 }
 
-static void a_table_is_hearsay(void)
+static void a_table_is_estimate(void)
 {
     struct orion_knowledge_header header = {ORION_KNOWLEDGE_MAGIC, ORION_KNOWLEDGE_LAYOUT, 5};
     struct orion_knowledge_entry entries[] = {
@@ -49,7 +49,7 @@ static void a_table_is_hearsay(void)
     orion_kernel_facts(&durations, kernel(3), &facts);
     CHECK(facts.kernel_class == ORION_CLASS_COMPUTE && facts.samples == 0);
     orion_duration_learn(&durations, kernel(1), 400000, ORION_SAMPLE_CLEAN);
-    CHECK(expected_of(kernel(1)) == 400100); /* what was measured takes its place */
+    CHECK(expected_of(kernel(1)) == 400100); /* the measurement replaces the estimate */
 }
 
 static uint32_t class_of(uint64_t identity)
@@ -59,7 +59,7 @@ static uint32_t class_of(uint64_t identity)
     return facts.kernel_class;
 }
 
-static void a_profile_takes_the_place_of_the_last(void)
+static void a_profile_takes_the_client_index_of_the_last(void)
 {
     struct orion_knowledge_header header = {ORION_KNOWLEDGE_MAGIC, ORION_KNOWLEDGE_LAYOUT, 2};
     struct orion_knowledge_entry first[] = {
@@ -87,35 +87,35 @@ static void malformed_tables_are_not_taken(void)
     CHECK(take(&wrong, entries, 2) == 0);
     wrong = right, wrong.count = UINT32_MAX;
     CHECK(take(&wrong, entries, 2) == 0);
-    wrong = right, wrong.count = 3; /* shorter than it says */
+    wrong = right, wrong.count = 3; /* shorter than its header says */
     CHECK(take(&wrong, entries, 2) == 0);
     CHECK(orion_knowledge_take(&durations, -1) == 0);
     CHECK(take(&right, entries, 2) == 2);
 }
 
-static void what_is_new_is_told_once(void)
+static void what_is_new_is_reported_once(void)
 {
     struct orion_knowledge_news news;
-    uint32_t cursor = 0, told = 0, count;
+    uint32_t cursor = 0, reported = 0, count;
     durations = empty;
     for (uint64_t i = 0; i < 600; i++) orion_duration_learn(&durations, kernel(i), 1000 * (i + 1), ORION_SAMPLE_CLEAN);
     orion_duration_learn(&durations, kernel(0) | ORION_IDENTITY_LOCAL, 1000, ORION_SAMPLE_CLEAN);
     do {
         count = orion_knowledge_news(&durations, &cursor, &news);
-        orion_knowledge_told(&durations, &news, count);
-        told += count;
+        orion_knowledge_reported(&durations, &news, count);
+        reported += count;
     } while (count == ORION_LEARNT_ENTRIES);
-    CHECK(told == 600);
+    CHECK(reported == 600);
     CHECK(orion_knowledge_news(&durations, &cursor, &news) == 0);
-    for (int i = 0; i < 10; i++) orion_duration_learn(&durations, kernel(300), 301000, ORION_SAMPLE_CLEAN); /* no other than before */
+    for (int i = 0; i < 10; i++) orion_duration_learn(&durations, kernel(300), 301000, ORION_SAMPLE_CLEAN); /* the same as before */
     CHECK(orion_knowledge_news(&durations, &cursor, &news) == 0);
     for (int i = 0; i < 10; i++) orion_duration_learn(&durations, kernel(300), 100000, ORION_SAMPLE_CLEAN);
     orion_facts_set_sms(orion_duration_find(&durations, kernel(301)), 5);
     CHECK(orion_knowledge_news(&durations, &cursor, &news) == 2);
-    /* What the agent itself said is no news, even when measured so. */
+    /* A measurement equal to what the agent sent is not news. */
     struct orion_knowledge_header header = {ORION_KNOWLEDGE_MAGIC, ORION_KNOWLEDGE_LAYOUT, 1};
     struct orion_knowledge_entry entry = {kernel(700), 5000, 3, 0, 0};
-    orion_knowledge_told(&durations, &news, 2);
+    orion_knowledge_reported(&durations, &news, 2);
     CHECK(take(&header, &entry, 1) == 1);
     orion_duration_learn(&durations, kernel(700), 500000, ORION_SAMPLE_CLEAN);
     CHECK(orion_knowledge_news(&durations, &cursor, &news) == 0);
@@ -159,7 +159,7 @@ static void telling_is_paced_and_starts_anew_with_another_agent(void)
     orion_telling_attend(&telling, &durations, sockets[0], telling.at_ns);
     orion_telling_attend(&telling, &durations, sockets[0], telling.at_ns);
     CHECK(received(sockets[1]) + received(sockets[1]) == 300);
-    /* An agent that does not read: nothing counts as told. */
+    /* An agent that does not read: nothing counts as reported. */
     orion_duration_learn(&durations, kernel(1000), 5000, ORION_SAMPLE_CLEAN);
     close(sockets[1]);
     orion_telling_attend(&telling, &durations, sockets[0], telling.at_ns);
@@ -170,10 +170,10 @@ static void telling_is_paced_and_starts_anew_with_another_agent(void)
 
 int main(void)
 {
-    a_table_is_hearsay();
-    a_profile_takes_the_place_of_the_last();
+    a_table_is_estimate();
+    a_profile_takes_the_client_index_of_the_last();
     malformed_tables_are_not_taken();
-    what_is_new_is_told_once();
+    what_is_new_is_reported_once();
     telling_is_paced_and_starts_anew_with_another_agent();
     puts("knowledge: ok");
     return 0;

@@ -1,4 +1,4 @@
-/* The linger covers the short gaps of a token loop, and does not waste the long gaps of sparse requests. */
+/* The linger covers the short gaps of a token loop, but not the long gaps of sparse requests. */
 #include "check.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static void token_loop_is_covered(uint64_t gap, uint64_t most)
     CHECK(chosen <= most);
 }
 
-/* Pauses so rare that they have faded: nothing says that a longer wait would ever end. */
+/* Pauses so rare that they have faded: nothing suggests that a longer wait would ever end. */
 static void a_loop_without_pauses_is_covered_and_no_more(uint64_t gap, uint64_t most)
 {
     struct orion_linger linger = {0};
@@ -39,7 +39,7 @@ static void a_loop_without_pauses_is_covered_and_no_more(uint64_t gap, uint64_t 
     CHECK(orion_linger_now(&linger, FLOOR, CEILING) >= gap);
 }
 
-/* The gaps of a whole bucket are no reason to wait through what is left of it above the floor. */
+/* Gaps in a whole bucket are no reason to wait for the rest of the bucket above the floor. */
 static void a_floor_within_a_bucket_stays(void)
 {
     struct orion_linger linger = {0};
@@ -65,7 +65,7 @@ static void sparse_requests_waste_nothing(void)
     CHECK(orion_linger_now(&linger, FLOOR, CEILING) <= 100 * US);
 }
 
-/* Random arrivals so frequent that waiting through every gap would cost about as much as waiting through none. */
+/* Random arrivals so frequent that waiting through every gap costs about as much as waiting through none. */
 static void frequent_requests_waste_little(void)
 {
     struct orion_linger linger = {0};
@@ -77,7 +77,7 @@ static void frequent_requests_waste_little(void)
     CHECK(lingering < 20000 / 20);
 }
 
-/* Queued requests follow each other within 40 us, the others come at random: those gaps are not worth waiting through. */
+/* Queued requests follow each other within 40 us, others arrive at random. The random gaps are not worth a wait. */
 static void gaps_behind_a_queue_are_not_waited_through(void)
 {
     struct orion_linger linger = {0};
@@ -93,8 +93,8 @@ static void gaps_behind_a_queue_are_not_waited_through(void)
     CHECK(lingered < 20000 * 2 * FLOOR);
 }
 
-/* Of those that follow each other, the slow ones as well: few enough that the cost of all gaps hardly shows them, and each
- * finds the GPU in other hands. Few requests a second here, so that waiting for them costs be nothing either. */
+/* Slow followers are covered too. They are few, so the cost of all gaps hardly shows them, and each would find the GPU
+ * in use by be. Here requests per second are few, so waiting for them costs be nothing. */
 static void slow_followers_are_covered(uint64_t least, uint64_t spread, uint64_t random)
 {
     struct orion_linger linger = {0};

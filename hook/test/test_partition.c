@@ -1,10 +1,12 @@
-/* A partition whose size administrators change again and again: few are made, and all end with the context. */
+/* The size of a partition changes again and again: the hook makes few partitions, and all end with the context. */
 #include "check.h"
 
-#include "core.h"
-#include "fake_driver.h"
 #include "be/partition.h"
-#include "streams/lanes.h"
+#include "be/state.h"
+#include "core/core.h"
+#include "core/lifetimes.h"
+#include "fake_driver.h"
+#include "streams/stream_records.h"
 
 static int contexts, streams;
 static uintptr_t handle = 0x100;
@@ -54,9 +56,9 @@ static CUresult CUDAAPI fake_state(CUdevice device, unsigned *flags, int *active
 static CUresult CUDAAPI fake_retain(CUcontext *context, CUdevice device) { (void)device; return fake_get_current(context); }
 static CUresult CUDAAPI fake_release(CUdevice device) { (void)device; return CUDA_SUCCESS; }
 
-static struct orion_board *partitioned_board(void)
+static struct orion_gpu *partitioned_gpu(void)
 {
-    struct orion_board *board = fake_board(ORION_ROLE_BE);
+    struct orion_gpu *gpu = fake_gpu(ORION_ROLE_BE);
     orion_driver.cuDeviceGetDevResource = fake_resource;
     orion_driver.cuDevSmResourceSplitByCount = fake_split;
     orion_driver.cuDevResourceGenerateDesc = fake_describe;
@@ -69,32 +71,32 @@ static struct orion_board *partitioned_board(void)
     orion_driver.cuDevicePrimaryCtxGetState = fake_state;
     orion_driver.cuDevicePrimaryCtxRetain = fake_retain;
     orion_driver.cuDevicePrimaryCtxRelease_v2 = fake_release;
-    return board;
+    return gpu;
 }
 
-static void launch_moved(struct orion_board *board, struct orion_lane *lane, uint32_t overlap_sms)
+static void launch_moved(struct orion_gpu *gpu, struct orion_stream_record *stream_record, uint32_t overlap_sms)
 {
-    struct orion_policy_page *policy = (struct orion_policy_page *)(uintptr_t)board->policy;
+    struct orion_policy_page *policy = (struct orion_policy_page *)(uintptr_t)gpu->policy;
     policy->copy[0].overlap_sms = overlap_sms;
-    CUstream stream = orion_partition_fork(orion_the_process, lane);
+    CUstream stream = orion_partition_fork(orion_the_process, stream_record);
     CHECK(stream != NULL);
-    orion_partition_join(lane, stream);
+    orion_partition_join(stream_record, stream);
 }
 
 int main(void)
 {
-    struct orion_board *board = partitioned_board();
-    struct orion_lane *lane = orion_lane_of(orion_the_process, (struct orion_stream_name){(CUstream)0x5000, false});
-    for (uint32_t i = 0; i < 100; i++) launch_moved(board, lane, 32 + i % 2 * 32); /* there and back */
+    struct orion_gpu *gpu = partitioned_gpu();
+    struct orion_stream_record *stream_record = orion_stream_record_of(orion_the_process, (struct orion_stream_name){(CUstream)0x5000, false});
+    for (uint32_t i = 0; i < 100; i++) launch_moved(gpu, stream_record, 32 + i % 2 * 32); /* there and back */
     CHECK(contexts == 2 && streams == 1);
-    for (uint32_t i = 0; i < 100; i++) launch_moved(board, lane, 16 + i);
+    for (uint32_t i = 0; i < 100; i++) launch_moved(gpu, stream_record, 16 + i);
     CHECK(contexts == (int)ORION_PARTITION_SIZES && streams == 1);
-    CHECK(atomic_load(&board->moving) == 0);
+    CHECK(atomic_load(&orion_be(gpu)->moving) == 0);
     orion_primary_ending(0);
     CHECK(contexts == 0 && streams == 0);
-    CHECK(orion_partition_fork(orion_the_process, lane) == NULL); /* not while it ends */
+    CHECK(orion_partition_fork(orion_the_process, stream_record) == NULL); /* refused while the context ends */
     orion_context_ended();
-    launch_moved(board, lane, 32);
+    launch_moved(gpu, stream_record, 32);
     CHECK(contexts == 1 && streams == 1);
     puts("partition: ok");
     return 0;

@@ -1,12 +1,14 @@
-/* A client killed or stopped at any instruction leaves the simulated device usable.
+/* A client that is killed or stopped at any instruction leaves the simulated device usable.
  *
  *   every point   a client runs a fixed piece of work and is killed at the n-th numbered point inside the critical
- *                 sections, for every n until it gets through
- *   twice         a second client is killed while it moves on from what the first left
- *   stopped       the same with SIGSTOP: others go on, and when it is continued it has lost and doubled nothing
+ *                 sections, for every n until it completes
+ *   twice         a second client is killed while it recovers from the death of the first
+ *   stopped       the same with SIGSTOP: others continue, and a client that is continued lost nothing and did nothing
+ *       twice
  *   at random     clients that work without end are killed after a random time
  *
- * After each the survivor launches, synchronises within bounds, and finds the memory of the dead returned. */
+ * After each death a survivor launches, synchronises within a time limit, and finds the dead client's memory
+ * returned. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +21,7 @@
 #include "clock.h"
 #include "sim.h"
 
-#define SURVIVOR_NS UINT64_C(3000000000) /* usually 2 ms: the time until a stuck lock is left, and the kernel */
+#define SURVIVOR_NS UINT64_C(3000000000) /* usually 2 ms: the time to abandon a stuck lock, and the kernel */
 #define LAUNCHES 6
 
 static const char image[] = "orion-sim 1\n"
@@ -62,7 +64,7 @@ static int client(void) {
     CUevent event;
     open_device();
     open_partition();
-    uint64_t before = sim_state()->streams[stream->slot].tail; /* of the slot's former streams */
+    uint64_t before = sim_state()->streams[stream->slot].tail; /* from former streams in this slot */
     CHECK(cuMemAlloc(&memory, 8u << 20) == 0 && cuEventCreate(&event, 0) == 0);
     for (int i = 0; i < LAUNCHES; i++) {
         launch(i % 2 ? tick : wide);
@@ -129,7 +131,7 @@ static void survive(void) {
     while (memory_in_use() && sim_monotonic_ns() - begun < SURVIVOR_NS)
         usleep(200);
     CHECK(memory_in_use() == 0);
-    sim_enter(); /* nobody is left on any SM */
+    sim_enter(); /* all SMs are free again */
     for (unsigned i = 0; i < SIM_SM_WORDS; i++)
         CHECK(sim_state()->gpus[0].held.word[i] == 0);
     sim_leave();

@@ -1,4 +1,4 @@
-"""Where the agent's socket for administrators is, as gRPC is told: also where its path does not fit into an address."""
+"""The gRPC address of the agent's administrators' socket, also where the path is too long for a socket address."""
 
 import os
 from pathlib import Path

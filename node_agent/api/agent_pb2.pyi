@@ -74,12 +74,12 @@ class WatchDevicesRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Devices(_message.Message):
-    __slots__ = ("devices", "not_offered")
+    __slots__ = ("devices", "not_advertised")
     DEVICES_FIELD_NUMBER: _ClassVar[int]
-    NOT_OFFERED_FIELD_NUMBER: _ClassVar[int]
+    NOT_ADVERTISED_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[Device]
-    not_offered: _containers.RepeatedCompositeFieldContainer[NotOffered]
-    def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., not_offered: _Optional[_Iterable[_Union[NotOffered, _Mapping]]] = ...) -> None: ...
+    not_advertised: _containers.RepeatedCompositeFieldContainer[NotAdvertised]
+    def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., not_advertised: _Optional[_Iterable[_Union[NotAdvertised, _Mapping]]] = ...) -> None: ...
 
 class Device(_message.Message):
     __slots__ = ("uuid", "index", "model", "simulated", "memory_bytes", "memory_reserved_bytes", "hp_busy_ratio", "slots", "held", "healthy", "cordoned", "reason", "message", "numa_node", "linked", "minor")
@@ -117,7 +117,7 @@ class Device(_message.Message):
     minor: int
     def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_reserved_bytes: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[str]] = ..., held: _Optional[_Iterable[str]] = ..., healthy: _Optional[bool] = ..., cordoned: _Optional[bool] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., numa_node: _Optional[int] = ..., linked: _Optional[_Iterable[str]] = ..., minor: _Optional[int] = ...) -> None: ...
 
-class NotOffered(_message.Message):
+class NotAdvertised(_message.Message):
     __slots__ = ("uuid", "reason", "message")
     UUID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -162,64 +162,36 @@ class SetProfileRequest(_message.Message):
     def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., rows: _Optional[_Iterable[_Union[ProfileRow, _Mapping]]] = ...) -> None: ...
 
 class SetPolicyRequest(_message.Message):
-    __slots__ = ("gpu", "policy", "window_us", "linger_floor_us", "linger_ceiling_us", "max_slowdown", "sharing_cost", "overlap_sms", "minimum_share", "long_kernel_us", "reef_depth", "orion_2024_sms", "orion_2024_duration_us")
+    __slots__ = ("gpu", "policy", "fields")
+    class FieldsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     GPU_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
-    WINDOW_US_FIELD_NUMBER: _ClassVar[int]
-    LINGER_FLOOR_US_FIELD_NUMBER: _ClassVar[int]
-    LINGER_CEILING_US_FIELD_NUMBER: _ClassVar[int]
-    MAX_SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
-    SHARING_COST_FIELD_NUMBER: _ClassVar[int]
-    OVERLAP_SMS_FIELD_NUMBER: _ClassVar[int]
-    MINIMUM_SHARE_FIELD_NUMBER: _ClassVar[int]
-    LONG_KERNEL_US_FIELD_NUMBER: _ClassVar[int]
-    REEF_DEPTH_FIELD_NUMBER: _ClassVar[int]
-    ORION_2024_SMS_FIELD_NUMBER: _ClassVar[int]
-    ORION_2024_DURATION_US_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     policy: str
-    window_us: int
-    linger_floor_us: int
-    linger_ceiling_us: int
-    max_slowdown: float
-    sharing_cost: float
-    overlap_sms: int
-    minimum_share: float
-    long_kernel_us: int
-    reef_depth: int
-    orion_2024_sms: int
-    orion_2024_duration_us: int
-    def __init__(self, gpu: _Optional[str] = ..., policy: _Optional[str] = ..., window_us: _Optional[int] = ..., linger_floor_us: _Optional[int] = ..., linger_ceiling_us: _Optional[int] = ..., max_slowdown: _Optional[float] = ..., sharing_cost: _Optional[float] = ..., overlap_sms: _Optional[int] = ..., minimum_share: _Optional[float] = ..., long_kernel_us: _Optional[int] = ..., reef_depth: _Optional[int] = ..., orion_2024_sms: _Optional[int] = ..., orion_2024_duration_us: _Optional[int] = ...) -> None: ...
+    fields: _containers.ScalarMap[str, float]
+    def __init__(self, gpu: _Optional[str] = ..., policy: _Optional[str] = ..., fields: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class Policy(_message.Message):
-    __slots__ = ("policy", "window_us", "linger_floor_us", "linger_ceiling_us", "max_slowdown", "sharing_cost", "overlap_sms", "minimum_share", "long_kernel_us", "reef_depth", "orion_2024_sms", "orion_2024_duration_us", "stall_ms")
+    __slots__ = ("policy", "fields")
+    class FieldsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     POLICY_FIELD_NUMBER: _ClassVar[int]
-    WINDOW_US_FIELD_NUMBER: _ClassVar[int]
-    LINGER_FLOOR_US_FIELD_NUMBER: _ClassVar[int]
-    LINGER_CEILING_US_FIELD_NUMBER: _ClassVar[int]
-    MAX_SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
-    SHARING_COST_FIELD_NUMBER: _ClassVar[int]
-    OVERLAP_SMS_FIELD_NUMBER: _ClassVar[int]
-    MINIMUM_SHARE_FIELD_NUMBER: _ClassVar[int]
-    LONG_KERNEL_US_FIELD_NUMBER: _ClassVar[int]
-    REEF_DEPTH_FIELD_NUMBER: _ClassVar[int]
-    ORION_2024_SMS_FIELD_NUMBER: _ClassVar[int]
-    ORION_2024_DURATION_US_FIELD_NUMBER: _ClassVar[int]
-    STALL_MS_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
     policy: str
-    window_us: int
-    linger_floor_us: int
-    linger_ceiling_us: int
-    max_slowdown: float
-    sharing_cost: float
-    overlap_sms: int
-    minimum_share: float
-    long_kernel_us: int
-    reef_depth: int
-    orion_2024_sms: int
-    orion_2024_duration_us: int
-    stall_ms: int
-    def __init__(self, policy: _Optional[str] = ..., window_us: _Optional[int] = ..., linger_floor_us: _Optional[int] = ..., linger_ceiling_us: _Optional[int] = ..., max_slowdown: _Optional[float] = ..., sharing_cost: _Optional[float] = ..., overlap_sms: _Optional[int] = ..., minimum_share: _Optional[float] = ..., long_kernel_us: _Optional[int] = ..., reef_depth: _Optional[int] = ..., orion_2024_sms: _Optional[int] = ..., orion_2024_duration_us: _Optional[int] = ..., stall_ms: _Optional[int] = ...) -> None: ...
+    fields: _containers.ScalarMap[str, float]
+    def __init__(self, policy: _Optional[str] = ..., fields: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("reason", "message", "since")
@@ -232,14 +204,16 @@ class Condition(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., since: _Optional[float] = ...) -> None: ...
 
 class Snapshot(_message.Message):
-    __slots__ = ("agent_version", "agent_process_id", "gpus")
+    __slots__ = ("agent_version", "agent_process_id", "gpus", "taken_seconds")
     AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
     AGENT_PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_SECONDS_FIELD_NUMBER: _ClassVar[int]
     agent_version: str
     agent_process_id: int
     gpus: _containers.RepeatedCompositeFieldContainer[Gpu]
-    def __init__(self, agent_version: _Optional[str] = ..., agent_process_id: _Optional[int] = ..., gpus: _Optional[_Iterable[_Union[Gpu, _Mapping]]] = ...) -> None: ...
+    taken_seconds: float
+    def __init__(self, agent_version: _Optional[str] = ..., agent_process_id: _Optional[int] = ..., gpus: _Optional[_Iterable[_Union[Gpu, _Mapping]]] = ..., taken_seconds: _Optional[float] = ...) -> None: ...
 
 class Gpu(_message.Message):
     __slots__ = ("uuid", "index", "model", "simulated", "memory_bytes", "policy", "window_us", "hp_busy_ratio", "slots", "memory_used_bytes", "settings", "conditions")
@@ -296,7 +270,7 @@ class Slot(_message.Message):
     def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., weight: _Optional[float] = ..., held: _Optional[bool] = ..., profile_kernels: _Optional[int] = ..., learnt_kernels: _Optional[int] = ...) -> None: ...
 
 class Client(_message.Message):
-    __slots__ = ("place", "generation", "process_id", "command", "state", "launches", "gated_launches", "gated_seconds", "busy_seconds", "linger_us", "in_flight_us", "memory_bytes", "condition", "joined_seconds_ago", "gpu_seconds", "overlapped_launches", "overlapped_seconds", "partitioned_launches", "slowdown", "overlap_us", "control_periods", "shares_context", "long_kernel", "long_kernel_seconds", "conditions")
+    __slots__ = ("place", "generation", "process_id", "command", "state", "launches", "gated_launches", "gated_seconds", "busy_seconds", "linger_us", "in_flight_us", "memory_bytes", "condition", "joined_seconds_ago", "gpu_seconds", "overlapped_launches", "overlapped_seconds", "partitioned_launches", "slowdown", "overlap_us", "control_periods", "shares_context", "long_kernel", "long_kernel_seconds", "conditions", "counted_seconds")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
@@ -322,6 +296,7 @@ class Client(_message.Message):
     LONG_KERNEL_FIELD_NUMBER: _ClassVar[int]
     LONG_KERNEL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_SECONDS_FIELD_NUMBER: _ClassVar[int]
     place: int
     generation: int
     process_id: int
@@ -347,4 +322,5 @@ class Client(_message.Message):
     long_kernel: str
     long_kernel_seconds: float
     conditions: _containers.RepeatedCompositeFieldContainer[Condition]
-    def __init__(self, place: _Optional[int] = ..., generation: _Optional[int] = ..., process_id: _Optional[int] = ..., command: _Optional[str] = ..., state: _Optional[str] = ..., launches: _Optional[int] = ..., gated_launches: _Optional[int] = ..., gated_seconds: _Optional[float] = ..., busy_seconds: _Optional[float] = ..., linger_us: _Optional[int] = ..., in_flight_us: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., condition: _Optional[str] = ..., joined_seconds_ago: _Optional[float] = ..., gpu_seconds: _Optional[float] = ..., overlapped_launches: _Optional[int] = ..., overlapped_seconds: _Optional[float] = ..., partitioned_launches: _Optional[int] = ..., slowdown: _Optional[float] = ..., overlap_us: _Optional[int] = ..., control_periods: _Optional[int] = ..., shares_context: _Optional[bool] = ..., long_kernel: _Optional[str] = ..., long_kernel_seconds: _Optional[float] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ...) -> None: ...
+    counted_seconds: float
+    def __init__(self, place: _Optional[int] = ..., generation: _Optional[int] = ..., process_id: _Optional[int] = ..., command: _Optional[str] = ..., state: _Optional[str] = ..., launches: _Optional[int] = ..., gated_launches: _Optional[int] = ..., gated_seconds: _Optional[float] = ..., busy_seconds: _Optional[float] = ..., linger_us: _Optional[int] = ..., in_flight_us: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., condition: _Optional[str] = ..., joined_seconds_ago: _Optional[float] = ..., gpu_seconds: _Optional[float] = ..., overlapped_launches: _Optional[int] = ..., overlapped_seconds: _Optional[float] = ..., partitioned_launches: _Optional[int] = ..., slowdown: _Optional[float] = ..., overlap_us: _Optional[int] = ..., control_periods: _Optional[int] = ..., shares_context: _Optional[bool] = ..., long_kernel: _Optional[str] = ..., long_kernel_seconds: _Optional[float] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., counted_seconds: _Optional[float] = ...) -> None: ...

@@ -135,14 +135,14 @@ class AgentServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetProfile(self, request, context):
-        """Replaces what a slot's clients are told of kernels before they have measured them; running clients hear of it.
+        """Replaces what a slot's clients are reported of kernels before they have measured them; running clients hear of it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchDevices(self, request, context):
-        """What a device plugin may offer: all of it at once, then again, whole, at every change that a plugin acts on.
+        """What a device plugin may advertise: all of it at once, then again, whole, at every change that a plugin acts on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -114,43 +114,14 @@ class AgentClient:
         request = agent_pb2.SetGrantRequest(gpu=gpu, name=name, memory_limit_bytes=memory_limit_bytes, weight=weight)
         return self._ask(self._stub.SetGrant, request, agent_pb2.Slot)
 
-    def set_policy(
-        self,
-        gpu: str,
-        *,
-        policy: str = "",
-        window_us: int = 0,
-        linger_floor_us: int = 0,
-        linger_ceiling_us: int = 0,
-        max_slowdown: float = 0,
-        sharing_cost: float = 0,
-        overlap_sms: int | None = None,
-        minimum_share: float | None = None,
-        long_kernel_us: int = 0,
-        reef_depth: int = 0,
-        orion_2024_sms: int | None = None,
-        orion_2024_duration_us: int = 0,
-    ) -> agent_pb2.Gpu:
-        """Change how a GPU is shared; what is not given stays. `SetPolicyRequest` says what each means."""
-        request = agent_pb2.SetPolicyRequest(
-            gpu=gpu,
-            policy=policy,
-            window_us=window_us,
-            linger_floor_us=linger_floor_us,
-            linger_ceiling_us=linger_ceiling_us,
-            max_slowdown=max_slowdown,
-            sharing_cost=sharing_cost,
-            overlap_sms=overlap_sms,
-            minimum_share=minimum_share,
-            long_kernel_us=long_kernel_us,
-            reef_depth=reef_depth,
-            orion_2024_sms=orion_2024_sms,
-            orion_2024_duration_us=orion_2024_duration_us,
+    def set_policy(self, gpu: str, *, policy: str = "", **fields: float) -> agent_pb2.Gpu:
+        """Change how a GPU is shared; what is not given stays. `hook/policy_table.py` says what the fields are."""
+        return self._ask(
+            self._stub.SetPolicy, agent_pb2.SetPolicyRequest(gpu=gpu, policy=policy, fields=fields), agent_pb2.Gpu
         )
-        return self._ask(self._stub.SetPolicy, request, agent_pb2.Gpu)
 
     def set_profile(self, gpu: str, name: str, rows: Iterable[agent_pb2.ProfileRow]) -> agent_pb2.Slot:
-        """Replace what a slot's clients are told of kernels; `orion.node_agent.profiles` makes rows of a GPUProfile."""
+        """Replace the profile that a slot's clients receive; `api.profiles` makes the rows of a GPUProfile."""
         return self._ask(
             self._stub.SetProfile, agent_pb2.SetProfileRequest(gpu=gpu, name=name, rows=rows), agent_pb2.Slot
         )

@@ -35,7 +35,7 @@ class KubeletAway(Exception):
 
 
 @dataclass(frozen=True)
-class Claim:
+class ListedHolder:
     """A container that the kubelet says has a slot."""
 
     slot: SlotKey
@@ -87,11 +87,11 @@ class PodResources:
             raise KubeletAway(f"{error.code().name}: {error.details()}") from None
 
 
-def claims(pods: list[api_pb2.PodResources]) -> list[Claim]:
+def listed_holders(pods: list[api_pb2.PodResources]) -> list[ListedHolder]:
     """Return who has which of our slots; ids that can be none of ours are left out."""
     resources = set(RESOURCES.values())
     return [
-        Claim((match[1], match[2]), pod.namespace, pod.name, container.name)
+        ListedHolder((match[1], match[2]), pod.namespace, pod.name, container.name)
         for pod in pods
         for container in pod.containers
         for devices in container.devices

@@ -1,7 +1,7 @@
 """Starts what an agent does in a cluster, and ends it.
 
 One session to the API server and one connection to the kubelet serve all of it. Each part runs for itself: one that
-fails is named and begun again, and the boards, the sockets and the clients know nothing of it.
+fails is named and begun again, and the GPUs, the sockets and the clients know nothing of it.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from orion.api_server.metrics import RequestMetrics
 from orion.api_server.requests import ApiServer
 from orion.node_agent.agent import Agent
 from orion.node_agent.cluster.context import Context
-from orion.node_agent.cluster.holding import Holding
+from orion.node_agent.cluster.holders.holders import ClusterHolders
 from orion.node_agent.cluster.pod_resources import PodResources
-from orion.node_agent.cluster.reporting import Reporting
+from orion.node_agent.cluster.reporting.reporting import Reporting
 from orion.node_agent.errors import Invalid
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ PARTS: tuple[Callable[[Context], Part], ...] = (Reporting,)
 
 
 @contextlib.asynccontextmanager
-async def in_cluster(agent: Agent) -> AsyncIterator[Holding]:
+async def in_cluster(agent: Agent) -> AsyncIterator[ClusterHolders]:
     """Be the agent of a node for as long as the context lasts.
 
     Raises:
@@ -53,14 +53,14 @@ async def in_cluster(agent: Agent) -> AsyncIterator[Holding]:
         stack.push_async_callback(server.close)
         resources = PodResources(settings.pod_resources)
         stack.push_async_callback(resources.close)
-        holding = Holding(agent, server, settings.node_name, resources)
-        agent.holders = holding
-        holding.start()
-        context = Context(agent, settings.node_name, server, holding, resources)
-        tasks = [asyncio.create_task(_forever(part)) for part in [holding, *(make(context) for make in PARTS)]]
+        holders = ClusterHolders(agent, server, settings.node_name, resources)
+        agent.holders = holders
+        holders.start()
+        context = Context(agent, settings.node_name, server, holders, resources)
+        tasks = [asyncio.create_task(_forever(part)) for part in [holders, *(make(context) for make in PARTS)]]
         stack.push_async_callback(_ended, tasks)
         _log.info("agent: is that of node %s, at %s", settings.node_name, access.url)
-        yield holding
+        yield holders
 
 
 async def _forever(part: Part) -> None:

@@ -1,7 +1,7 @@
 """What is known of the slots that containers hold, as plain values: what a GPUDevice's status and events are made from.
 
-Written by identity and grants, read by whoever tells the API server. Read on the event loop; a value that was handed
-out does not change any more.
+Written by identity and grants, read by whoever tells the API server. Read on the event loop; a value
+that was returned never changes.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from typing import Protocol
 
 from orion.crds.grant import GrantedPolicy
 from orion.crds.policy import Priority
-from orion.node_agent import pages
-from orion.node_agent.holders import Holder
+from orion.node_agent.pages.policy_words import Policy
+from orion.node_agent.slots.holders import Holder
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class HeldSlot:
+class HolderState:
     """A slot that a container holds."""
 
     gpu: str
@@ -75,7 +75,7 @@ class Asking:
 class PolicyState:
     """How a GPU is shared now, and who decided it."""
 
-    policy: pages.Policy
+    policy: Policy
     """ As its page has it. """
 
     deciding: Asking | None = None
@@ -93,7 +93,7 @@ class GpuState:
     slots: dict[Priority, int]
     """ How many are offered of each kind; held ones that are not configured any more are among them. """
 
-    held: tuple[HeldSlot, ...]
+    held: tuple[HolderState, ...]
     """ By name. """
 
     policy: PolicyState
@@ -118,4 +118,4 @@ class ClusterState(Protocol):
         """Return any pod of this node by its uid (as a cgroup's name has it), its container left empty."""
 
     def on_change(self, tell: Callable[[], None]) -> None:
-        """Call `tell`, on the event loop, after what `of` returns has changed; several changes may be told as one."""
+        """Call `tell`, on the event loop, after what `of` returns has changed; several changes may lead to one call."""

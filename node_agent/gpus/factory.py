@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from orion.node_agent.errors import Invalid
-from orion.node_agent.gpus.interface import GpuSource, GpusUnavailable
-from orion.node_agent.gpus.none import NoGpus
+from orion.node_agent.gpus.interface import HEALTHY, Gpu, GpuSource, GpusUnavailable, Health
 from orion.node_agent.gpus.nvml import NvmlGpus
 from orion.node_agent.gpus.remembering import RememberingGpus
 from orion.node_agent.gpus.simulated import SimulatedGpus
@@ -19,6 +18,39 @@ _log = logging.getLogger(__name__)
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 _NVIDIA = "0x10de"
 _DISPLAY = "0x03"
+
+
+class NoGpus:
+    """A machine without GPUs: an implementation, so that nothing else has to ask."""
+
+    name = "none"
+
+    def find(self) -> list[Gpu]:
+        """Return nothing."""
+        return []
+
+    def memory_used_bytes(self, gpu: Gpu) -> int:
+        """Return 0."""
+        return 0
+
+    def process_ids(self, gpu: Gpu) -> list[int]:
+        """Return nothing."""
+        return []
+
+    def health(self, gpu: Gpu) -> Health:
+        """Return that nothing is wrong."""
+        return HEALTHY
+
+    def mig_enabled(self, gpu: Gpu) -> bool:
+        """Return False."""
+        return False
+
+    def needs_restart(self) -> str:
+        """Return nothing."""
+        return ""
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def choose(choice: Choice, simulated_library: Path | None, memory: Path | None = None) -> GpuSource:

@@ -66,7 +66,7 @@ class GpuSource(Protocol):
         """Return the processes that the device knows, in the agent's pid namespace; empty where it does not say."""
 
     def health(self, gpu: Gpu) -> Health:
-        """Return what is wrong now, or has gone wrong since the last call: an Xid is told once. Raises nothing."""
+        """Return what is wrong now, or went wrong since the last call: each Xid is reported once. Raises nothing."""
 
     def mig_enabled(self, gpu: Gpu) -> bool:
         """Return whether the GPU is cut into MIG instances; as last known where that cannot be said. Raises nothing."""

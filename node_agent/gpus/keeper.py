@@ -1,7 +1,7 @@
 """Looks after the GPUs' health, in one thread of its own, and says when a verdict has changed.
 
 A driver in trouble may take minutes for an answer, or never give one: then what it was asked about is unhealthy for
-that reason, and the thread goes on when it is let go. The driver is asked anew which GPUs there are, often while a GPU
+that reason, and the thread goes on when it is let go. The driver is asked again which GPUs there are, often while a GPU
 is in trouble or there is none, and seldom while all are well: so a driver that comes late or is loaded again is found
 without a restart, and so is a GPU that did not answer when the others did.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.hysteresis import Hysteresis, Patience
 from orion.node_agent.gpus.interface import GONE, Gpu, GpuSource, GpusUnavailable, Health
-from orion.node_agent.tolerating import periodically
+from orion.node_agent.pacing.tolerating import periodically
 
 __all__ = ["GONE", "HANGS", "HealthKeeper"]
 
@@ -73,7 +73,7 @@ class HealthKeeper:
         self._mig: dict[str, bool] = {}
         self._gone: set[str] = set()
         self._searched = time.monotonic() if self._gpus else float("-inf")
-        self._told = ""
+        self._reported = ""
         self._thread = AskingThread("health")
 
     def verdict(self, uuid: str) -> Health:
@@ -88,7 +88,7 @@ class HealthKeeper:
     @property
     def unavailable(self) -> str:
         """Why the driver cannot say which GPUs there are; empty: it can, or was not asked."""
-        return self._told
+        return self._reported
 
     @property
     def uuids(self) -> list[str]:
@@ -155,9 +155,9 @@ class HealthKeeper:
             return self._mig.get(gpu.uuid, True)
 
     def _say(self, what: str) -> None:
-        if what != self._told:
+        if what != self._reported:
             _log.warning("gpus: %s", what or "the driver answers again")
-        self._told = what
+        self._reported = what
 
     def _take_found(self, look: _Look, found: list[Gpu]) -> None:
         self._gone = self._gpus.keys() - {gpu.uuid for gpu in found}
@@ -172,7 +172,7 @@ class HealthKeeper:
             else:
                 _log.info("gpus: %s is now number %d, /dev/nvidia%d", uuid, gpu.index, gpu.minor)
             self._found(gpu)
-            self._gpus[uuid] = gpu  # now: where it could not be told, it is with the next search
+            self._gpus[uuid] = gpu  # last: if `_found` fails, the next search calls it again
 
     def _take(self, health: dict[str, Health], mig: dict[str, bool]) -> None:
         now, merged = time.monotonic(), self._mig | mig

@@ -2,9 +2,9 @@
 
 The driver may not be there yet when the agent starts, may be replaced under it, and may stop to answer for one GPU.
 None of that ends this source or makes a GPU silently vanish: what does not answer is unhealthy, and the library is
-begun anew when it is next asked which GPUs there are.
+begun again when it is next asked which GPUs there are.
 
-Refused: `nvmlDeviceGetNumaNodeId`, which tells of memory nodes that a GPU brings along itself; the processors nearest
+Rejected: `nvmlDeviceGetNumaNodeId`, which tells of memory nodes that a GPU brings along itself; the processors nearest
 to a GPU are those of its PCI slot.
 """
 
@@ -25,7 +25,9 @@ _log = logging.getLogger(__name__)
 
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 _END_SECONDS = 1.0
-_REPLACED = Health(False, "DriverReplaced", "the driver was replaced while the agent ran, so the agent must begin anew")
+_REPLACED = Health(
+    False, "DriverReplaced", "the driver was replaced while the agent ran, so the agent must begin again"
+)
 _RESET = Health(False, "ResetRequired", "the driver says that the GPU must be reset (nvidia-smi --gpu-reset)")
 
 
@@ -75,7 +77,7 @@ class NvmlGpus:
                 except self._nvml.NVMLError:
                     if not self._begun:
                         raise
-                    self._end()  # a slip, or another driver: either is over when the library is begun anew
+                    self._end()  # a slip, or another driver: either is over when the library is begun again
                     return self._find()
             except self._nvml.NVMLError as error:
                 self._end()
@@ -203,7 +205,7 @@ class NvmlGpus:
             return int(self._nvml.nvmlDeviceGetMinorNumber(handle))
         except self._nvml.NVMLError as error:
             if error.value != self._nvml.NVML_ERROR_NOT_SUPPORTED:
-                raise  # a wrong number would hand another GPU over
+                raise  # a wrong number would give the container another GPU
             return index
 
     def _links(self, gpu: Gpu, handle: Any) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Errors of GPUs that NVML tells by events: Xids, and memory errors of two bits."""
+"""Errors of GPUs that NVML reports as events: Xids, and memory errors of two bits."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ class ErrorEvents:
         """ Taken from the library and not yet from here, by the GPU's UUID. """
 
     def register(self, answering: Mapping[str, Any]) -> None:
-        """Have errors of these GPUs told from now on; one that cannot tell them is known by its answers alone.
+        """Register for error events of these GPUs; a GPU without events is judged by its answers alone.
 
         Args:
             answering: all that answer, with their handles by UUID; those that were registered before may be among them.
@@ -45,7 +45,7 @@ class ErrorEvents:
             try:
                 self._set = nvml.nvmlEventSetCreate()
             except nvml.NVMLError as error:
-                _log.warning("gpus: errors are not told by events: %s", error)
+                _log.warning("gpus: errors are not reported by events: %s", error)
                 return
         new, self._registered = answering.keys() - self._registered, set(answering)
         for uuid in sorted(new):
@@ -60,7 +60,7 @@ class ErrorEvents:
         self._set, self._registered = None, set()
 
     def take(self, uuid: str, known: Iterable[str]) -> int | None:
-        """Return the first Xid of a GPU since the last call, if there was one; those that programs cause are not told.
+        """Return the first Xid of a GPU since the last call, if there was one; Xids that programs cause are left out.
 
         Args:
             uuid: the GPU's.

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.interface import Gpu, GpuSource, GpusUnavailable, Health
-from orion.node_agent.state import boot_id
+from orion.node_agent.state.state_file import boot_id
 
 _log = logging.getLogger(__name__)
 
@@ -43,9 +43,9 @@ class RememberingGpus:
     def __init__(self, source: GpuSource, file: Path) -> None:
         self._source, self._file = source, file
         self._kept: list[Gpu] | None = None
-        """ All that the driver has told of; None: it has not answered yet. """
+        """ All GPUs that the driver has listed; None: it has not answered yet. """
         self._asking: Future[list[Gpu]] | None = None
-        self._told = False
+        self._reported = False
         self.name = source.name
 
     def find(self) -> list[Gpu]:
@@ -91,8 +91,8 @@ class RememberingGpus:
         before = self._read()
         if not before:
             raise error
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             _log.warning("gpus: %s; those found last are served: %s", error, ", ".join(each.uuid for each in before))
         return before
 

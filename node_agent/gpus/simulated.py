@@ -58,7 +58,7 @@ class SimulatedGpus:
         return [process for process in found[: max(0, min(count, _PROCESSES_MAX))] if process]
 
     def health(self, gpu: Gpu) -> Health:
-        """Return what is wrong, or has gone wrong since the last call; Xids that programs cause are not told."""
+        """Return what is wrong, or has gone wrong since the last call; Xids that programs cause are left out."""
         answer, events, xid = self._look(gpu.index)
         news = events > self._events_known.get(gpu.index, 0)
         self._events_known[gpu.index] = events

@@ -26,7 +26,7 @@ class MemoryUsage:
         return self._known.get(gpu.uuid, 0)
 
     async def refresh(self, gpus: list[Gpu]) -> None:
-        """Ask for all of these anew, and wait a little for the answers."""
+        """Ask for all of these again, and wait a little for the answers."""
         if self._asking is None or self._asking.done():
             self._asking = self._thread.submit(self._ask, gpus)
         await asyncio.wait([asyncio.wrap_future(self._asking)], timeout=_WAIT_SECONDS)

@@ -8,8 +8,8 @@
     <GPU uuid>/log/         CUDA_MPS_LOG_DIRECTORY
 
 Files are replaced by rename, so whoever reads finds the one before or the new one. A state counts while the lock is
-held: the kernel lets go of it when the process ends, whatever its end, so a state that nobody answers for is nobody's
-word. Refused: a heartbeat, which is late by its own length and goes stale on a busy node.
+held: the kernel lets go of it when the process ends, whatever its end, so a state without a living
+MPS daemon does not count. Refused: a heartbeat, which is late by its own length and goes stale on a busy node.
 """
 
 import contextlib
@@ -192,7 +192,7 @@ class MpsFolder:
         """Return what is wanted, by GPU; a file that makes no sense wants a real GPU's daemon.
 
         Raises:
-            OSError: it cannot be told.
+            OSError: the folder cannot be read.
         """
         found: dict[str, Wanted] = {}
         with contextlib.suppress(FileNotFoundError):

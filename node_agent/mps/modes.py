@@ -21,18 +21,18 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
+from orion.node_agent.advertising.advertising import FINE, Advertising, Verdict
 from orion.node_agent.errors import Conflict
 from orion.node_agent.mps import pending
 from orion.node_agent.mps.control import empty
 from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
 from orion.node_agent.mps.pending import Pending
-from orion.node_agent.offering import FINE, Verdict
-from orion.node_agent.tolerating import periodically
-
-if TYPE_CHECKING:
-    from orion.node_agent.agent import Agent
+from orion.node_agent.pacing.tolerating import periodically
+from orion.node_agent.settings import AgentSettings
+from orion.node_agent.sharing.served import Serves
+from orion.node_agent.state.root import Root
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +70,22 @@ class _Gpu:
     said: tuple[object, ...] = field(default_factory=tuple)
 
 
+class ServesModes(Serves, Protocol):
+    """What is needed of an agent here."""
+
+    @property
+    def root(self) -> Root:
+        """Where the folder of the modes lies."""
+
+    @property
+    def settings(self) -> AgentSettings:
+        """How it was started."""
+
+    @property
+    def advertising(self) -> Advertising:
+        """Knows which slots are in use, and hears of changes."""
+
+
 class Modes:
     """The modes of one agent's GPUs; a judge of what is offered.
 
@@ -78,7 +94,7 @@ class Modes:
         names: names those who hold slots of a GPU, for people.
     """
 
-    def __init__(self, agent: "Agent", names: Callable[[str], list[str]] = lambda uuid: []) -> None:
+    def __init__(self, agent: ServesModes, names: Callable[[str], list[str]] = lambda uuid: []) -> None:
         self._agent = agent
         self.folder = MpsFolder(agent.root.path)
         self.names = names
@@ -87,7 +103,7 @@ class Modes:
         """ What is asked of the MPS daemon; of an agent before this one, too. """
         self._began = time.monotonic()
         self._first = bool(agent.settings.node_name) and not agent.root.state.exists()
-        """ No agent was here since the node's boot, and this one will be told what is wanted. """
+        """ No agent was here since the node's boot, and this one will learn which mode is wanted. """
         for uuid in self._asked:
             self._gpus[uuid] = _Gpu(wanted="mps", began=self._began)
 
@@ -195,7 +211,7 @@ class Modes:
             self._ask(uuid, False)
 
     def _ask(self, uuid: str, wanted: bool) -> None:
-        simulated = self._agent.gpus[uuid].board.gpu.simulated
+        simulated = self._agent.gpus[uuid].shared_gpu.gpu.simulated
         self.folder.want(uuid, Wanted(simulated) if wanted else None)
         if wanted:
             self._asked[uuid] = Wanted(simulated)
@@ -211,7 +227,7 @@ class Modes:
             if gpu.said and gpu.said[0] != now[0]:
                 _log.info("mps: %s is now in mode %s", uuid, now[0])
             gpu.said = now
-            self._agent.offering.changed()
+            self._agent.advertising.changed()
 
     # -- Answers of parts ----------------------------------------------------------------------------------------------
 
@@ -249,14 +265,14 @@ class Modes:
 
     def _free(self, uuid: str, gpu: _Gpu) -> bool:
         """Return whether nobody is there whom a change could meet."""
-        board, slots = self._agent.gpus[uuid].board, self._agent.offering.slots
-        if board.clients or board.awaited:
+        shared_gpu, slots = self._agent.gpus[uuid].shared_gpu, self._agent.advertising.slots
+        if shared_gpu.clients or shared_gpu.awaited:
             return False
         if gpu.back and gpu.wanted == "mps":
             return True
         if uuid in self._asked and self._is_without_daemon(gpu):
             return True
-        return self._agent.holders.certain and not any(slots.in_use(slot) for slot in board.slots.values())
+        return self._agent.holders.certain and not any(slots.in_use(slot) for slot in shared_gpu.slots.values())
 
     def _is_without_daemon(self, gpu: _Gpu) -> bool:
         """Return whether the node's MPS daemon is long gone: slots that are held then hold nothing of it."""

@@ -15,10 +15,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from orion.node_agent import undumpable
 from orion.node_agent.mps.control import SEVERAL_USERS, ControlDaemon, ControlFailed, empty, kill_leftovers, program
 from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
 from orion.node_agent.mps.refreshing import Refresher
+from orion.node_agent.processes import undumpable
 
 _log = logging.getLogger(__name__)
 
@@ -253,12 +253,12 @@ async def _serve(folder: MpsFolder, options: Options) -> None:
 
 
 async def _take(folder: MpsFolder) -> int:
-    deadline, told = time.monotonic() + _TAKE_SECONDS, False
+    deadline, reported = time.monotonic() + _TAKE_SECONDS, False
     while (lock := folder.take()) is None:
         if time.monotonic() > deadline:
             raise AlreadyRuns(f"another MPS daemon serves {folder.path}; end it, or use another root")
-        if not told:
+        if not reported:
             _log.info("mps: waits for the daemon before it, at most %g s", _TAKE_SECONDS)
-            told = True
+            reported = True
         await asyncio.sleep(0.1)
     return lock

@@ -102,7 +102,7 @@ def _recover(state: State, seen: Seen, now: datetime, settings: CertificateSetti
         authority = _authority(now, settings)
     others = [each for each in (*state.trusted, *seen.trusted) if each.fingerprint != authority.fingerprint]
     retired = {each.fingerprint: each.without_key() for each in others if each.holds(now)}
-    # A coming authority that did not become the present one is retired with the rest; one begins anew if need be.
+    # A coming authority that did not become the present one is retired with the rest; one begins again if need be.
     after = State(_leaf(authority, now, settings), authority, None, tuple(retired.values()))
     what = "there was no leaf" if state.leaf is None else "nobody could take the leaf"
     return Step(after, f"{what}; a new one is made" + ("" if authority == state.authority else ", by a new authority"))

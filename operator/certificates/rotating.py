@@ -43,7 +43,7 @@ class _Since:
     _at: float = 0.0
 
     def see(self, mark: object) -> timedelta:
-        """Return how long it has been so; a mark that differs begins anew."""
+        """Return how long it has been so; a mark that differs begins again."""
         if mark != self._mark:
             self._mark, self._at = mark, self.clock()
         return timedelta(seconds=self.clock() - self._at)

@@ -42,8 +42,8 @@ def _certificates(state: State, now: datetime) -> list[str]:
 def _describe(certificate: Certificate, now: datetime) -> str:
     left = certificate.ends - now
     ends = f"{certificate.ends:%Y-%m-%d %H:%M} UTC"
-    told = f"{certificate.fingerprint[:12]}, " + (f"ended at {ends}" if left < timedelta(0) else f"ends at {ends}")
-    return told + (f", for {', '.join(sorted(certificate.names))}" if certificate.names else "")
+    reported = f"{certificate.fingerprint[:12]}, " + (f"ended at {ends}" if left < timedelta(0) else f"ends at {ends}")
+    return reported + (f", for {', '.join(sorted(certificate.names))}" if certificate.names else "")
 
 
 def _trust(configuration: Configuration, state: State) -> str:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from orion.api_server.merging import merge_patch
-from orion.crds.annotations import PREFIX, RESOURCE_PREFIX
+from orion.crds.annotations import WRITTEN
 from orion.crds.conditions import ConditionType, with_condition
 from orion.operator.reconciler.orphans import OF_THE_PAST
 from orion.operator.reconciler.share_status import conditions_of
@@ -24,11 +24,11 @@ Patch = dict[str, Any]
 
 
 def node_patch(node: Body) -> Patch | None:
-    """Return the merge patch that takes a node's labels orion/... away; None: it has none.
+    """Return the merge patch that takes a node's labels orion.gpu/... away; None: it has none.
 
     Of every release: an older one may have written others than this one does. None has written annotations of nodes.
     """
-    ours = {name: None for name in node["metadata"].get("labels") or {} if name.startswith(PREFIX)}
+    ours = {name: None for name in node["metadata"].get("labels") or {} if name.startswith(WRITTEN)}
     return {"metadata": {"labels": ours}} if ours else None
 
 
@@ -40,7 +40,7 @@ def capacity_patch(node: Body) -> Patch | None:
     """
     status = node.get("status") or {}
     counted = {
-        field: {name: amount for name, amount in (status.get(field) or {}).items() if name.startswith(RESOURCE_PREFIX)}
+        field: {name: amount for name, amount in (status.get(field) or {}).items() if name.startswith(WRITTEN)}
         for field in ("capacity", "allocatable")
     }
     if not counted["capacity"] or {*counted["capacity"].values(), *counted["allocatable"].values()} != {"0"}:

@@ -38,7 +38,7 @@ _LOG = logging.getLogger(__name__)
 
 SETTLE = {Kind.POD: 0.0, Kind.SHARE: 0.5, Kind.NODE: 0.2, Kind.DEVICE: 10.0, Kind.NAMESPACE: 0.1}
 """ How long an object may wait for further changes; seconds. A share's status changes with each of its pods; a node
-that is gone may be one that registers anew. """
+that is gone may be one that registers again. """
 
 _TOO_MANY = 429
 """ Also what an eviction is answered that a disruption budget forbids. """

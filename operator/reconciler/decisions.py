@@ -97,12 +97,12 @@ def _eviction(state: State, pod: PodRecord, governance: Governance) -> Iterator[
     if not pod.running or governance.how is How.UNMANAGED or not _fail_closed(state, pod, governance):
         return
     # An agent speaks of its own node: what it says of pods elsewhere, by mistake or malice, ends none of them.
-    found = [each for each in state.usage([pod]).strangers if each[0].status.node == pod.node]
+    found = [each for each in state.usage([pod]).unmanaged if each[0].status.node == pod.node]
     if not found:
         return
-    device, stranger = found[0]
+    device, unmanaged = found[0]
     note = (
-        f"process {stranger.process_id} ({stranger.command or 'unnamed'}) uses {device.name} without the hook, which "
+        f"process {unmanaged.process_id} ({unmanaged.command or 'unnamed'}) uses {device.name} without the hook, which "
         "failClosed of the pod's GPUShare forbids: the pod is evicted"
     )
     yield PostEvent(pod_reference(pod.at, pod.uid), True, "HookMissing", "Evict", note)

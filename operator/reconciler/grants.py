@@ -7,12 +7,12 @@ from orion.operator.reconciler.records import Complaint, PodRecord
 REASON_NOT_ADMITTED = "NotAdmitted"
 _NOT_ADMITTED = Complaint(
     REASON_NOT_ADMITTED,
-    "the pod asks for no slot, so it was made without Orion's webhook and shares no GPU: make it anew",
+    "the pod asks for no slot, so it was made without Orion's webhook and shares no GPU: make it again",
 )
 
 
 def desired_grant(pod: PodRecord, governance: Governance, shares: ShareRecords) -> str | None:
-    """Return the text of the annotation `orion/grant` that the pod is to have; None: as it is."""
+    """Return the text of the annotation `orion.gpu/grant` that the pod is to have; None: as it is."""
     if pod.priority is None or not pod.slots:
         return None
     if governance.how is How.DEFAULTS:

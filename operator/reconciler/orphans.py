@@ -15,7 +15,9 @@ from orion.crds.device import GPUDeviceStatus
 
 NODE_GONE = "NodeGone"
 
-OF_THE_PAST = ("slots", "heldSlots", "hpBusyRatio", "clientCount", "clients", "strangerCount", "strangers", "policy")
+OF_THE_PAST = (
+    *("slots", "heldSlots", "hpBusyRatio", "clientCount", "clients", "unmanagedProcessCount", "unmanaged", "policy"),
+)
 """ Fields of a GPUDevice's status that are true only while an agent says so. """
 
 

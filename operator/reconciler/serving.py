@@ -12,17 +12,17 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
 import kopf
-from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from orion.api_server.credentials import find_access
 from orion.api_server.requests import ApiError, ApiServer
 from orion.crds.model import API_VERSION
-from orion.operator.reconciler.census import Census
+from orion.exposition.answers import Answers
+from orion.exposition.server import ExpositionServer
 from orion.operator.reconciler.controller import Controller
 from orion.operator.reconciler.lease import Alone, Leadership
 from orion.operator.reconciler.metrics import Metrics
+from orion.operator.reconciler.resync import Resync
 from orion.operator.reconciler.settings import ReconcilerSettings
 from orion.operator.reconciler.state import State
 from orion.operator.reconciler.watching import PROGRAM, Intake, kopf_settings, registry
@@ -67,7 +67,7 @@ class Reconciler:
         )
         self._controller = Controller(self.state, self._api, self._leader, self.metrics, settings.identity)
         self._intake = Intake(self.state, self._controller)
-        self._census = Census(self._api, self._intake, settings.namespaces)
+        self._resync = Resync(self._api, self._intake, settings.namespaces)
         self._ready = False
 
     async def run(self) -> None:
@@ -79,7 +79,7 @@ class Reconciler:
         """
         try:
             await self._check_kinds()
-            async with self._page():
+            async with self._exposed():
                 await self._run_parts()
         finally:
             await self._api.close()
@@ -142,7 +142,7 @@ class Reconciler:
 
     async def _count(self) -> None:
         """Let work begin once all is known, then count again and again."""
-        await self._census.until_all_is_known()
+        await self._resync.until_all_is_known()
         self._ready = True
         self.metrics.ready.set(1)
         gc.collect()
@@ -150,45 +150,32 @@ class Reconciler:
         self._controller.begin()
         _LOG.info("all objects are known: %s", self.state.counts())
         while True:
-            await asyncio.sleep(self._settings.census_seconds)
+            await asyncio.sleep(self._settings.resync_seconds)
             with contextlib.suppress(ApiError):
-                self._controller.changed(await self._census.drop_what_is_gone())
+                self._controller.changed(await self._resync.drop_what_is_gone())
 
     @contextlib.asynccontextmanager
-    async def _page(self) -> AsyncIterator[None]:
+    async def _exposed(self) -> AsyncIterator[None]:
         """Serve probes and metrics. kopf's own page knows no readiness, and would be a second port."""
         if not self._settings.address:
             yield
             return
-        application = web.Application()
-        application.add_routes([
-            web.get("/healthz", self._answer_alive),
-            web.get("/readyz", self._answer_ready),
-            web.get("/metrics", self._answer_metrics),
-        ])  # fmt: skip
-        runner = web.AppRunner(application, access_log=None)
-        await runner.setup()
+        # An answer proves life: every part that must not end ends the process.
+        server = ExpositionServer(Answers(self._text, self._unready), self._settings.address)
+        await server.start()
         try:
-            host, _, port = self._settings.address.rpartition(":")
-            await web.TCPSite(runner, host.strip("[]"), int(port)).start()
             yield
         finally:
-            await runner.cleanup()
+            await server.stop()
 
-    async def _answer_alive(self, _: web.Request) -> web.Response:
-        """That this answers says that the loop runs; every part that must not end ends the process."""
-        return web.Response(text="ok\n")
+    def _unready(self) -> str:
+        return "" if self._ready else "not all objects are known yet"
 
-    async def _answer_ready(self, _: web.Request) -> web.Response:
-        if not self._ready:
-            return web.Response(status=503, text="not all objects are known yet\n")
-        return web.Response(text="ok\n")
-
-    async def _answer_metrics(self, _: web.Request) -> web.Response:
+    async def _text(self) -> bytes:
         self.metrics.waiting.set(len(self._controller.queue))
         for kind, count in self.state.counts().items():
             self.metrics.objects.labels(kind).set(count)
-        return web.Response(body=generate_latest(self.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return generate_latest(self.metrics.registry)
 
 
 def run(settings: ReconcilerSettings, beside: Sequence[Part] = ()) -> None:

@@ -47,7 +47,7 @@ class ReconcilerSettings(BaseModel):
     request_seconds: Annotated[float, Field(ge=0.1)] = 10
     """ How long one request may take. """
 
-    census_seconds: Annotated[float, Field(ge=1)] = 600
+    resync_seconds: Annotated[float, Field(ge=1)] = 600
     """ How often the objects that there are are counted against those that are known. """
 
 

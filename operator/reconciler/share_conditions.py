@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import NamedTuple
 
 from orion.crds.clients import ClientRow
 from orion.crds.conditions import Condition, ConditionType
+from orion.crds.decimals import Number
 from orion.crds.device import AppliedPolicy
 from orion.crds.policy import Mode, PolicyName, Priority
 from orion.crds.share import GPUShareSpec
@@ -17,7 +17,7 @@ from orion.operator.reconciler.usage import STOPPED, Usage
 
 REASON_PENDING = "GrantsPending"
 _NAMED = 3
-_SLACK = Decimal("1.05")
+_SLACK = 1.05
 """ A slowdown is over its limit from 5 % above it on, and within it again at the limit itself: figures move. """
 
 
@@ -64,7 +64,7 @@ def ready(record: ShareRecord, governed: Governed) -> Finding:
             False,
             REASON_NOT_ADMITTED,
             f"pods that ask for no slot, as they were made without Orion's webhook: {names(governed.not_admitted)}; "
-            "make them anew",
+            "make them again",
         )
     pods, missing = len(governed.pods), len(governed.without_grant)
     if missing:
@@ -78,11 +78,11 @@ def ready(record: ShareRecord, governed: Governed) -> Finding:
 
 def hook_injected(found: Usage) -> Finding:
     """Whether every process of the pods that uses a GPU is under the hook."""
-    if found.strangers:
-        device, stranger = found.strangers[0]
-        pod = stranger.pod.name if stranger.pod else "an unknown pod"
-        more = f" (and {len(found.strangers) - 1} more)" if len(found.strangers) > 1 else ""
-        what = f"process {stranger.process_id} ({stranger.command or 'unnamed'}) of pod {pod} on {device.name}{more}"
+    if found.unmanaged:
+        device, unmanaged = found.unmanaged[0]
+        pod = unmanaged.pod.name if unmanaged.pod else "an unknown pod"
+        more = f" (and {len(found.unmanaged) - 1} more)" if len(found.unmanaged) > 1 else ""
+        what = f"process {unmanaged.process_id} ({unmanaged.command or 'unnamed'}) of pod {pod} on {device.name}{more}"
         return Finding(False, "Unmanaged", f"{what} is not under the hook: it takes GPU time as it likes")
     if not found.processes:
         return Finding(None, "NoClients", "no process of these pods is on a GPU")
@@ -112,8 +112,8 @@ def _differs(spec: GPUShareSpec, applied: AppliedPolicy) -> bool:
     own_share, their_share = spec.minimum_share, applied.minimum_share
     return (
         (spec.policy or PolicyName.ORION) is not applied.name
-        or (own_slowdown.value if own_slowdown else 1) != (their_slowdown.value if their_slowdown else 1)
-        or (own_share.value if own_share else 0) != (their_share.value if their_share else 0)
+        or (own_slowdown or Number(1)).milli != (their_slowdown or Number(1)).milli
+        or (own_share or Number(0)).milli != (their_share or Number(0)).milli
     )
 
 
@@ -125,36 +125,36 @@ def degraded(record: ShareRecord, found: Usage, rows: Sequence[ClientRow], befor
     for name, device in sorted(found.devices.items()):
         if device.status.health == "Unhealthy":
             return Finding(True, "UnhealthyGPU", f"{name} on node {device.status.node} is unhealthy")
-    told = [row for row in rows if row.message]
-    if told:
-        return Finding(True, "ClientTroubled", f"{_who(told)}: {told[0].message}")
+    reported = [row for row in rows if row.message]
+    if reported:
+        return Finding(True, "ClientTroubled", f"{_who(reported)}: {reported[0].message}")
     stopped = [row for row in rows if row.state == STOPPED]
     if stopped:
         return Finding(True, "ClientStopped", f"{_who(stopped)}: the process is stopped, and holds its slot")
     was = next((each.reason for each in before if each.type == ConditionType.DEGRADED), "")
     return (
         _slowed(spec, rows, was)
-        or _by_turns(spec, found)
+        or _time_sliced(spec, found)
         or Finding(False, "AsAsked", "no pod has less than the share asks")
     )
 
 
 def _slowed(spec: GPUShareSpec, rows: Sequence[ClientRow], before: str) -> Finding | None:
-    limit = spec.max_slowdown.value if spec.max_slowdown else None
+    limit = spec.max_slowdown
     if limit is None:
         return None
     bound = limit if before == "SlowedDown" else limit * _SLACK
-    slow = [row for row in rows if row.slowdown and row.slowdown.value > bound]
+    slow = [row for row in rows if row.slowdown and row.slowdown > bound]
     return Finding(True, "SlowedDown", f"{_who(slow)}: slower than maxSlowdown {limit} allows") if slow else None
 
 
-def _by_turns(spec: GPUShareSpec, found: Usage) -> Finding | None:
-    """In mode timeslice processes run by turns, so that wishes about running together have no effect."""
+def _time_sliced(spec: GPUShareSpec, found: Usage) -> Finding | None:
+    """In mode timeslice processes run time-sliced, so that wishes about running together have no effect."""
     wishes = [
         name
         for name, wished in (
-            ("maxSlowdown", spec.max_slowdown is not None and spec.max_slowdown.value > 1),
-            ("smShare", spec.sm_share is not None and spec.sm_share.value < 1),
+            ("maxSlowdown", spec.max_slowdown is not None and spec.max_slowdown > 1),
+            ("smShare", spec.sm_share is not None and spec.sm_share < 1),
         )
         if wished
     ]

@@ -15,7 +15,7 @@ from orion.operator.reconciler.usage import STOPPED, Usage, worst_first
 
 
 def conditions_of(status: dict[str, Any]) -> list[Condition]:
-    """Return a status's conditions; one that cannot be read is left out, and so made anew."""
+    """Return a status's conditions; one that cannot be read is left out, and so made again."""
     found = []
     for plain in status.get("conditions") or ():
         try:
@@ -76,5 +76,5 @@ def _clients(rows: Sequence[ClientRow], found: Usage) -> ClientCounts:
         total=found.processes,
         stopped=sum(row.state == STOPPED for row in rows),
         troubled=sum(row.message is not None for row in rows),
-        unmanaged=len(found.strangers),
+        unmanaged=len(found.unmanaged),
     )

@@ -1,7 +1,7 @@
 """What is known of the cluster, and which objects a change of it concerns.
 
 Records go in one by one, in any order; each change returns the keys of the objects whose decision it may change. Which
-share governs which pod is kept here, since everything asks for it; after a change of a share it is found anew for its
+share governs which pod is kept here, since everything asks for it; after a change of a share it is found again for its
 namespace when it is next asked for, so that a thousand shares that come at once cost one pass and not a thousand.
 """
 
@@ -56,7 +56,7 @@ class _Namespace:
         """ Shares that may have lost one of those pods, likewise. """
 
     def refresh(self) -> None:
-        """Find who governs whom anew if shares have changed."""
+        """Find who governs whom again if shares have changed."""
         if not self.changed:
             return
         changed, self.changed = self.changed, set()
@@ -278,8 +278,8 @@ class State:
             governance = space.governance.get(at.name) if space else None
             if governance:
                 keys |= _share_keys(at.namespace, set(governance.shares))
-        strangers = (row.pod for row in record.status.strangers or ())
-        return keys | {Key(Kind.POD, Named(pod.namespace, pod.name)) for pod in strangers if pod}
+        unmanaged = (row.pod for row in record.status.unmanaged or ())
+        return keys | {Key(Kind.POD, Named(pod.namespace, pod.name)) for pod in unmanaged if pod}
 
     def _drop_empty(self, namespace: str) -> None:
         space = self._namespaces[namespace]

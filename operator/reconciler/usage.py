@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from orion.crds.clients import ClientRow, PodReference
-from orion.crds.device import SlotRow, Stranger
+from orion.crds.device import SlotRow, UnmanagedProcess
 from orion.operator.reconciler.records import DeviceRecord, Named, PodRecord
 
 STOPPED = "stopped"
@@ -19,7 +19,7 @@ class Usage:
     slots: list[tuple[DeviceRecord, SlotRow]] = field(default_factory=list)
     clients: list[ClientRow] = field(default_factory=list)
     """ With node and GPU filled in. """
-    strangers: list[tuple[DeviceRecord, Stranger]] = field(default_factory=list)
+    unmanaged: list[tuple[DeviceRecord, UnmanagedProcess]] = field(default_factory=list)
 
     @property
     def processes(self) -> int:
@@ -30,7 +30,7 @@ class Usage:
 def named_pods(device: DeviceRecord) -> set[Named]:
     """Return the pods that a GPU's status speaks of."""
     status = device.status
-    rows = (*(status.held_slots or ()), *(status.clients or ()), *(status.strangers or ()))
+    rows = (*(status.held_slots or ()), *(status.clients or ()), *(status.unmanaged or ()))
     return {Named(row.pod.namespace, row.pod.name) for row in rows if row.pod is not None}
 
 
@@ -48,9 +48,9 @@ def usage(pods: Iterable[PodRecord], devices: Iterable[DeviceRecord]) -> Usage:
             if _is_one(row.pod, uids):
                 place = {"node": row.node or status.node, "gpu": row.gpu or status.uuid}
                 found.clients.append(row.model_copy(update=place))
-        for stranger in status.strangers or ():
-            if _is_one(stranger.pod, uids):
-                found.strangers.append((device, stranger))
+        for unmanaged in status.unmanaged or ():
+            if _is_one(unmanaged.pod, uids):
+                found.unmanaged.append((device, unmanaged))
     return found
 
 
@@ -72,7 +72,7 @@ def _place(row: ClientRow) -> tuple[bool, bool, float, float, tuple[str, str, st
     return (
         row.message is None,
         row.state != STOPPED,
-        -float(row.slowdown.value) if row.slowdown else 0.0,
-        -float(row.gated_ratio.value) if row.gated_ratio else 0.0,
+        -(row.slowdown or 0.0),
+        -(row.gated_ratio or 0.0),
         (*pod, row.gpu or "", row.slot, row.process_id),
     )

@@ -169,24 +169,24 @@ class NothingStored(kopf.DiffBaseStorage):
 
 def kopf_settings() -> kopf.OperatorSettings:
     """Return kopf's settings for production; those that write are there so that nothing of kopf's own is written."""
-    told = kopf.OperatorSettings()
-    told.posting.enabled = False
-    told.posting.loggers = False
-    told.peering.standalone = True
-    told.scanning.disabled = True  # the kinds are there before the operator is; saves rights on definitions
-    told.persistence.finalizer = "orion.gpu/finalizer"
-    told.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
-    told.persistence.diffbase_storage = NothingStored()
-    told.watching.server_timeout = 300
-    told.watching.client_timeout = 330
-    told.watching.connect_timeout = 5
-    told.watching.inactivity_timeout = 70
-    told.watching.chunk_size = 250
-    told.watching.field_selectors["", "v1", "pods"] = NOT_ENDED
-    told.networking.request_timeout = 30
-    told.networking.connect_timeout = 5
-    told.networking.error_backoffs = (0.2, 0.5, 1, 1, 2, 3, 5, 8, 13, 13, 13)
-    told.networking.enforce_retry_after = True
-    told.queueing.idle_timeout = 1
-    told.process.ultimate_exiting_timeout = 20
-    return told
+    reported = kopf.OperatorSettings()
+    reported.posting.enabled = False
+    reported.posting.loggers = False
+    reported.peering.standalone = True
+    reported.scanning.disabled = True  # the kinds are there before the operator is; saves rights on definitions
+    reported.persistence.finalizer = "orion.gpu/finalizer"
+    reported.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
+    reported.persistence.diffbase_storage = NothingStored()
+    reported.watching.server_timeout = 300
+    reported.watching.client_timeout = 330
+    reported.watching.connect_timeout = 5
+    reported.watching.inactivity_timeout = 70
+    reported.watching.chunk_size = 250
+    reported.watching.field_selectors["", "v1", "pods"] = NOT_ENDED
+    reported.networking.request_timeout = 30
+    reported.networking.connect_timeout = 5
+    reported.networking.error_backoffs = (0.2, 0.5, 1, 1, 2, 3, 5, 8, 13, 13, 13)
+    reported.networking.enforce_retry_after = True
+    reported.queueing.idle_timeout = 1
+    reported.process.ultimate_exiting_timeout = 20
+    return reported

@@ -13,7 +13,7 @@ from orion.crds.errors import Unreadable
 from orion.crds.governing import Shares
 from orion.crds.grant import granted
 from orion.crds.policy import Priority
-from orion.crds.quantities import Quantity
+from orion.crds.quantities import Memory
 from orion.crds.share import GPUShare
 from orion.operator.webhook import hazards, preloading, slots
 from orion.operator.webhook.decisions import Decision, Outcome, Reason, Refusal
@@ -161,7 +161,7 @@ def _check_memory(share: GPUShare | None, cluster: Cluster) -> None:
             raise Refusal(
                 Reason.MEMORY_TOO_LARGE,
                 f"GPUShare {share.metadata.name} has a spec.memory.{what} of {wanted} for each slot; the largest GPU "
-                f"of the cluster has {Quantity.of_bytes(cluster.largest_gpu)}",
+                f"of the cluster has {Memory.of_bytes(cluster.largest_gpu)}",
                 of_cluster=True,
             )
 
@@ -179,9 +179,9 @@ def _seat(
         if place.name in amounts:
             spec[place.list] = list(spec[place.list])
             container = spec[place.list][place.index] = dict(spec[place.list][place.index])
-            told = slots.write(container, priority, amounts[place.name])
-            told += preloading.preload(place, container, defaults)
-            changes += [f"{place} {each}" for each in told]
+            reported = slots.write(container, priority, amounts[place.name])
+            reported += preloading.preload(place, container, defaults)
+            changes += [f"{place} {each}" for each in reported]
     return changes
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orion.crds.errors import Unreadable
-from orion.crds.quantities import Quantity
+from orion.crds.quantities import Memory
 from orion.crds.share import GPUShare
 
 
@@ -32,7 +32,7 @@ def device_memory(plain: Mapping[str, Any]) -> int | None:
     """Return a GPU's memory in bytes, None while its agent has not said; the rest changes often and is not read."""
     total = ((plain.get("status") or {}).get("memory") or {}).get("total")
     try:
-        return None if total is None else Quantity.read(total).bytes
+        return None if total is None else Memory.read(total).bytes
     except ValueError:
         return None
 

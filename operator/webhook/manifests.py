@@ -9,11 +9,12 @@ namespace needs to be left out. One that is left out would be a way around the w
 
 The policies hold where the webhook does not look:
   * pods that ask for slots must have been through it, after every other webhook too: the hook is still first;
-  * annotations `orion/...` of a pod stay as they were made. Only `orion/grant` may change, by whoever may *update
+  * annotations `orion/...` of a pod stay as they were made. `orion.gpu/grant` may change, by whoever may *update
     grants* in the whole cluster: RBAC decides who that is, on a resource `grants.orion.gpu` that exists for this
     question alone. Asked without a namespace, so no Role of a namespace, however wide, allows it;
   * nor do its labels change, unless it names its share: a selector would give it to another share, with another grant;
-  * neither can a Binding bring them, whose annotations the API server copies to the pod, and in later versions labels.
+  * neither can a Binding bring them, whose annotations the API server copies to the pod, and in later versions labels;
+  * names that have no effect get a warning (names.py).
 
 Refused: a policy with the GPUShares as its parameters, which would leave labels free that no share selects by. The API
 server evaluates it for each share of the namespace at every write of a pod: with 200 shares, 0.1 s each time.
@@ -32,16 +33,17 @@ import yaml
 
 from orion.crds import device as device_kind
 from orion.crds import share as share_kind
-from orion.crds.annotations import CONTAINERS, GRANT, PREFIX, PRIORITY, RESOURCE_PREFIX, SHARE
+from orion.crds.annotations import GRANT, OF_PEOPLE, PREFIX, PRIORITY, SHARE, WRITTEN
 from orion.crds.model import GROUP
 from orion.operator.webhook.defaults import Defaults
+from orion.operator.webhook.names import names_have_an_effect
 from orion.operator.webhook.reviews import PATH
 
 FILES = Path("charts/orion/files")
 ROLE_FILE, WEBHOOK_FILE, POLICIES_FILE = "webhook-role.yaml", "webhook.yaml", "policies.yaml"
 TIMEOUT_S = 5
 GRANTS = "grants"
-""" The resource that the policies ask RBAC about: who may update it may change orion/grant. """
+""" The resource that the policies ask RBAC about: who may update it may change orion.gpu/grant. """
 
 _ANNOTATIONS = "object.metadata.?annotations.orValue({})"
 _CONTAINERS = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
@@ -50,11 +52,11 @@ _CONTAINERS = "(object.spec.containers + object.spec.?initContainers.orValue([])
 def _asks(container: str) -> str:
     """Return the CEL expression that says whether a container asks for slots."""
     kinds = (f"{container}.?resources.?{kind}.orValue({{}})" for kind in ("requests", "limits"))
-    return " || ".join(f"{kind}.exists(name, name.startsWith('{RESOURCE_PREFIX}'))" for kind in kinds)
+    return " || ".join(f"{kind}.exists(name, name.startsWith('{WRITTEN}'))" for kind in kinds)
 
 
 ASKS_FOR_SLOTS = f"{_CONTAINERS}.exists(c, {_asks('c')})"
-_IS_MARKED = (f"'{name}' in {_ANNOTATIONS}" for name in (PRIORITY, SHARE, CONTAINERS))
+_IS_MARKED = (f"'{name}' in {_ANNOTATIONS}" for name in OF_PEOPLE)
 CONCERNS_ORION = " || ".join((*_IS_MARKED, ASKS_FOR_SLOTS))
 
 
@@ -99,11 +101,11 @@ def policies(hook: str, prefix: str = "orion", namespaces: Mapping[str, Any] | N
         namespaces: a selector; None: all namespaces.
     """
     made: list[dict[str, Any]] = []
-    for spec in (_through_the_webhook(hook), _marks_stay(), _bindings_bring_no_marks()):
-        name = f"{prefix}-{spec.pop('name')}"
+    for spec in (_through_the_webhook(hook), _marks_stay(), _bindings_bring_no_marks(), names_have_an_effect()):
+        name, action = f"{prefix}-{spec.pop('name')}", spec.pop("action", "Deny")
         labels = {"app.kubernetes.io/name": "orion"}
         made.append(_object("ValidatingAdmissionPolicy", name, labels, {"failurePolicy": "Fail", **spec}))
-        binding: dict[str, Any] = {"policyName": name, "validationActions": ["Deny"]}
+        binding: dict[str, Any] = {"policyName": name, "validationActions": [action]}
         if namespaces:
             binding["matchResources"] = {"namespaceSelector": dict(namespaces)}
         made.append(_object("ValidatingAdmissionPolicyBinding", name, labels, binding))
@@ -144,7 +146,7 @@ def _through_the_webhook(hook: str) -> dict[str, Any]:
             },
             {
                 "expression": f"'{GRANT}' in {_ANNOTATIONS} && '{PRIORITY}' in {_ANNOTATIONS}",
-                "message": f"this pod asks for slots ({RESOURCE_PREFIX}...) but has not been through Orion's webhook, "
+                "message": f"this pod asks for slots ({WRITTEN}...) but has not been through Orion's webhook, "
                 f"which writes {GRANT}; is the webhook running?",
                 "reason": "Forbidden",
             },
@@ -174,8 +176,7 @@ def _marks_stay() -> dict[str, Any]:
     def equal(new: str, old: str) -> str:
         both = f"variables.{new}", f"variables.{old}"
         same = f"(name in {both[0]}) && (name in {both[1]}) && {both[0]}[name] == {both[1]}[name]"
-        ours = f"name.startsWith('{PREFIX}') && name != '{GRANT}'"
-        marks = " && ".join(f"{each}.all(name, !({ours}) || ({same}))" for each in both)
+        marks = " && ".join(f"{each}.all(name, !name.startsWith('{PREFIX}') || ({same}))" for each in both)
         return f"({both[0]} == {both[1]} || ({marks}))"
 
     now, before = (f"variables.{each}[?'{GRANT}'].orValue('')" for each in ("annotations", "oldAnnotations"))
@@ -190,7 +191,7 @@ def _marks_stay() -> dict[str, Any]:
             {
                 "expression": f"{equal('annotations', 'oldAnnotations')} && {equal('labels', 'oldLabels')}",
                 "message": f"annotations and labels {PREFIX}... of a pod cannot be changed once it exists; make "
-                "the pod anew",
+                "the pod again",
                 "reason": "Forbidden",
             },
             {
@@ -202,7 +203,7 @@ def _marks_stay() -> dict[str, Any]:
                 "expression": f"!('{GRANT}' in {was}) || '{SHARE}' in {was} "
                 f"|| variables.labels == variables.oldLabels || {may}",
                 "message": "labels of a pod that shares a GPU say which GPUShare governs it, so they stay as they were "
-                f"made; make the pod anew, and name its share in annotation {SHARE} to have its labels free",
+                f"made; make the pod again, and name its share in annotation {SHARE} to have its labels free",
                 "reason": "Forbidden",
             },
         ],
@@ -211,14 +212,15 @@ def _marks_stay() -> dict[str, Any]:
 
 def _bindings_bring_no_marks() -> dict[str, Any]:
     both = f"{_ANNOTATIONS}, object.metadata.?labels.orValue({{}})"
-    none = f"![{both}].exists(marks, marks.exists(name, name.startsWith('{PREFIX}')))"
+    ours = f"name.startsWith('{PREFIX}') || name.startsWith('{WRITTEN}')"
+    none = f"![{both}].exists(marks, marks.exists(name, {ours}))"
     return {
         "name": "bindings-bring-no-marks",
         "matchConstraints": {"resourceRules": [_rule(["CREATE"], ["bindings", "pods/binding"])]},
         "validations": [
             {
                 "expression": none,
-                "message": f"a Binding cannot give annotations or labels {PREFIX}... to a pod",
+                "message": f"a Binding cannot give annotations or labels {PREFIX}... or {WRITTEN}... to a pod",
                 "reason": "Forbidden",
             }
         ],

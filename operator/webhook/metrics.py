@@ -52,7 +52,7 @@ class Metrics:
         """Report on watches, by the name of what they watch."""
         self.registry.register(_Watches(watches))
 
-    def text(self) -> bytes:
+    async def text(self) -> bytes:
         """Return everything as Prometheus reads it."""
         return generate_latest(self.registry)
 

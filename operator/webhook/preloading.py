@@ -42,16 +42,16 @@ def preload(place: Place, container: MutableMapping[str, Any], defaults: Default
     """
     before = _own(place)
     merged = _merge(before or "", defaults.hook)
-    told = []
+    reported = []
     if before != merged:
         _set(container, PRELOAD, merged)
         kept = f", before its own {before}" if before else ""
-        told.append(f"preloads the hook {defaults.hook}{kept}")
+        reported.append(f"preloads the hook {defaults.hook}{kept}")
     for name, value in pins(defaults).items():
         if may_bring(place.container, name) and not any(each.name == name for each in place.container.env or ()):
             _set(container, name, value)
-            told.append(f"has {name}={value!r}, so that envFrom cannot bring another")
-    return told
+            reported.append(f"has {name}={value!r}, so that envFrom cannot bring another")
+    return reported
 
 
 def may_bring(container: Container, name: str) -> bool:

@@ -23,6 +23,8 @@ from pydantic import ValidationError
 from orion.api_server.access import Access
 from orion.api_server.requests import ApiError, ApiServer
 from orion.api_server.watching import Watched
+from orion.exposition.answers import PATHS, Answers
+from orion.exposition.server import ExpositionServer
 from orion.operator.webhook import reviews
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.handling import Admission, NotReady
@@ -42,7 +44,7 @@ class Listening:
 
     Args:
         address, port: of HTTPS; port 0: a free one.
-        health_address, health_port: of health and metrics in plain HTTP; port None: nowhere but by HTTPS.
+        exposition: HOST:PORT of probes and metrics in plain HTTP; empty: nowhere but by HTTPS.
         certificate, key: PEM files.
         leave_s: how long reviews are still taken after SIGTERM.
         finish_s: how long open connections may still ask after that, and how long what is being answered may take.
@@ -52,8 +54,7 @@ class Listening:
     port: int
     certificate: Path
     key: Path
-    health_address: str = "0.0.0.0"
-    health_port: int | None = None
+    exposition: str = ""
     leave_s: float = 5.0
     finish_s: float = 5.0
 
@@ -77,10 +78,10 @@ class Webhook:
         self.admission = Admission(self._server, defaults, self.metrics)
         self.certificate = LiveCertificate(listening.certificate, listening.key, self.metrics)
         self._leaving = False
+        self._answers = Answers(self.metrics.text, self._unready)
+        self._exposition = ExpositionServer(self._answers, listening.exposition) if listening.exposition else None
         self.port = 0
         """ Of HTTPS, once it listens. """
-        self.health_port = 0
-        """ Of plain HTTP, likewise; 0: there is none. """
         watches = {"GPUShare": self.admission.shares, "GPUDevice": self.admission.devices}
         self.metrics.follow(cast("dict[str, Watched[object, object]]", watches))
 
@@ -95,15 +96,16 @@ class Webhook:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
         background = [asyncio.create_task(each) for each in self._background()]
-        runners: list[web.AppRunner] = []
+        runner = self._runner()
         try:
-            runners = await self._listen()
+            await self._listen(runner)
             started(self)
             await ended.wait()
-            await self._leave(runners)
+            await self._leave(runner)
         finally:
-            for runner in runners:
-                await runner.cleanup()
+            await runner.cleanup()
+            if self._exposition is not None:
+                await self._exposition.stop()
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
@@ -121,45 +123,31 @@ class Webhook:
         gc.freeze()
         _log.info("ready: %d shares, %d GPUs", self.admission.shares.count, self.admission.devices.count)
 
-    async def _listen(self) -> list[web.AppRunner]:
-        listening = self._listening
-        secure = await self._runner(self._application(reviews_too=True))
-        site = web.TCPSite(secure, listening.address, listening.port, ssl_context=self.certificate.context)
-        await site.start()
-        self.port = secure.addresses[0][1]
-        if listening.health_port is None:
-            return [secure]
-        plain = await self._runner(self._application(reviews_too=False))
-        await web.TCPSite(plain, listening.health_address, listening.health_port).start()
-        self.health_port = plain.addresses[0][1]
-        return [secure, plain]
-
-    async def _runner(self, application: web.Application) -> web.AppRunner:
-        runner = web.AppRunner(
-            application, access_log=None, keepalive_timeout=_KEEP_ALIVE_S, shutdown_timeout=self._listening.finish_s
-        )
-        await runner.setup()
-        return runner
-
-    def _application(self, *, reviews_too: bool) -> web.Application:
+    def _runner(self) -> web.AppRunner:
         application = web.Application(client_max_size=_LARGEST_REVIEW)
-        application.router.add_get("/healthz", self._healthz)
-        application.router.add_get("/readyz", self._readyz)
-        application.router.add_get("/metrics", self._metrics)
-        if reviews_too:
-            application.router.add_post(reviews.PATH, self._review)
-        return application
+        application.router.add_post(reviews.PATH, self._review)
+        for path in PATHS:
+            application.router.add_get(path, self._answers.answer)
+        finish_s = self._listening.finish_s
+        return web.AppRunner(application, access_log=None, keepalive_timeout=_KEEP_ALIVE_S, shutdown_timeout=finish_s)
 
-    async def _leave(self, runners: list[web.AppRunner]) -> None:
+    async def _listen(self, runner: web.AppRunner) -> None:
+        await runner.setup()
+        address, port = self._listening.address, self._listening.port
+        await web.TCPSite(runner, address, port, ssl_context=self.certificate.context).start()
+        self.port = runner.addresses[0][1]
+        if self._exposition is not None:
+            await self._exposition.start()
+
+    async def _leave(self, runner: web.AppRunner) -> None:
         """Take reviews for a while, then no new connections, and let those that are open say what they were to say."""
         self._leaving = True
         _log.info("leaving: reviews are taken for another %g s", self._listening.leave_s)
         await asyncio.sleep(self._listening.leave_s)
-        secure = runners[0]
-        for site in list(secure.sites):
+        for site in list(runner.sites):
             await site.stop()
         end = time.monotonic() + self._listening.finish_s
-        while secure.server is not None and secure.server.connections and time.monotonic() < end:
+        while runner.server is not None and runner.server.connections and time.monotonic() < end:
             await asyncio.sleep(0.02)
 
     # -- Answers -------------------------------------------------------------------------------------------------------
@@ -194,15 +182,7 @@ class Webhook:
             response.force_close()
         return response
 
-    async def _healthz(self, _: web.Request) -> web.Response:
-        return web.Response(text="alive")
-
-    async def _readyz(self, _: web.Request) -> web.Response:
+    def _unready(self) -> str:
         if self._leaving:
-            return web.Response(status=503, text="leaving")
-        if not self.admission.ready:
-            return web.Response(status=503, text="shares and GPUs have not been listed yet")
-        return web.Response(text="ready")
-
-    async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self.metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"})
+            return "leaving"
+        return "" if self.admission.ready else "shares and GPUs have not been listed yet"

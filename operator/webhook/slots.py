@@ -9,7 +9,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orion.crds.annotations import CONTAINERS, RESOURCE_PREFIX, RESOURCES
+from orion.crds.annotations import CONTAINERS, RESOURCES, WRITTEN
 from orion.crds.policy import Priority
 from orion.crds.quantities import Quantity
 from orion.operator.webhook.decisions import Reason, Refusal
@@ -113,11 +113,11 @@ def _asks_of(place: Place) -> list[Ask]:
     limits, requests = (resources and resources.limits) or {}, (resources and resources.requests) or {}
     found = []
     for name in sorted({*limits, *requests}):
-        if name in WHOLE_GPUS or name.startswith((RESOURCE_PREFIX, _PARTS_OF_GPUS)):
+        if name in WHOLE_GPUS or name.startswith((WRITTEN, _PARTS_OF_GPUS)):
             amount = _amount(place, name, limits, requests)
             if amount:
                 found.append(Ask(place, name, amount, _kind(place, name)))
-            elif name.startswith(RESOURCE_PREFIX):
+            elif name.startswith(WRITTEN):
                 raise Refusal(Reason.WRONG_AMOUNT, f"{place} asks for 0 of {name}; remove it, or ask for at least 1")
     return found
 

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.api_server.log_in_program import Guarded, Plugin
-from tests.operator.scripted_api import ScriptedApi
+from tests.operator.scripted_api import ScriptedApi, script
+
+__all__ = ["script"]
 
 
 @pytest.fixture
@@ -15,9 +17,7 @@ def plugin(tmp_path: Path) -> Plugin:
 
 
 @pytest.fixture
-async def guarded(plugin: Plugin) -> AsyncIterator[Guarded]:
-    script = await ScriptedApi().start()
+async def guarded(plugin: Plugin, script: ScriptedApi) -> AsyncIterator[Guarded]:
     found = Guarded(script, plugin)
     yield found
     await found.close()
-    await script.stop()

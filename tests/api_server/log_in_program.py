@@ -11,8 +11,8 @@ from aiohttp import web
 from orion.api_server.access import Access
 from orion.api_server.credentials import find_access
 from orion.api_server.requests import ApiServer
+from testbed.authority import Authority
 from tests.operator.scripted_api import ScriptedApi
-from tools.cluster.authority import Authority
 
 V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
 PROGRAM = f"""#!{sys.executable} -S

@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from orion.api_server import credentials
 from orion.api_server.access import Access
 from orion.api_server.credentials import NoCluster, find_access
 from orion.api_server.requests import ApiError, ApiServer
+from testbed.authority import Authority
 from tests.operator.scripted_api import ScriptedApi
-from tools.cluster.authority import Authority
 
 
 @pytest.fixture(autouse=True)
@@ -23,13 +22,6 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-
-
-@pytest.fixture
-async def script() -> AsyncIterator[ScriptedApi]:
-    scripted = await ScriptedApi().start()
-    yield scripted
-    await scripted.stop()
 
 
 def kubeconfig(path: Path, user: dict[str, Any], **cluster: Any) -> Path:
@@ -72,7 +64,7 @@ async def test_a_token_file_is_found_beside_its_kubeconfig(tmp_path: Path, scrip
     assert await asked(access, script) == ["Bearer from a file"] * 2
 
 
-async def test_a_token_that_is_refused_is_read_anew_and_the_request_made_again(
+async def test_a_token_that_is_refused_is_read_again_and_the_request_made_again(
     tmp_path: Path, script: ScriptedApi
 ) -> None:
     file = tmp_path / "token"
@@ -101,7 +93,7 @@ async def test_a_token_that_stays_refused_is_said(tmp_path: Path, script: Script
     await api.close()
 
 
-async def test_a_token_is_read_anew_after_a_while_unasked(
+async def test_a_token_is_read_again_after_a_while_unasked(
     tmp_path: Path, script: ScriptedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orion.api_server.access._TOKEN_AGE_S", 0.0)
@@ -140,6 +132,28 @@ def test_of_several_kubeconfigs_the_first_that_names_something_counts(
     assert (access.token, access.proxy) == ("1", "http://127.0.0.1:8")
 
 
+def test_of_several_current_contexts_the_first_counts_as_for_kubectl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`kubernetes.config` takes the last: `orion cleanup` would clean another cluster than kubectl shows."""
+    first, last = tmp_path / "first", tmp_path / "last"
+    for file in (first, last):
+        text = kubeconfig(file, {"token": file.name}, server=f"http://{file.name}").read_text()
+        file.write_text(
+            text.replace('"x"', f'"{file.name}"').replace('"c"', f'"{file.name}"').replace('"u"', f'"{file.name}"')
+        )
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{last}")
+    access = find_access()
+    assert (access.url, access.token) == ("http://first", "first")
+
+
+def test_the_namespace_is_the_contexts(tmp_path: Path) -> None:
+    file = kubeconfig(tmp_path / "k", {})
+    assert find_access(file).namespace == "default"
+    file.write_text(file.read_text().replace('"user": "u"}', '"user": "u", "namespace": "team"}'))
+    assert find_access(file).namespace == "team"
+
+
 def test_in_a_pod_its_account_counts_before_the_environment_and_after_a_named_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +163,9 @@ def test_in_a_pod_its_account_counts_before_the_environment_and_after_a_named_fi
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "k", {})))
     access = find_access()
     assert (access.url, access.token_file) == ("https://[fd00::1]:443", tmp_path / "token")
+    assert access.namespace == "default"
+    (tmp_path / "namespace").write_text("team")
+    assert find_access().namespace == "team"
     assert find_access(tmp_path / "k").url == "http://127.0.0.1:9"
 
 
@@ -192,7 +209,7 @@ NOT_USABLE = "K is no kubeconfig that can be used here: "
             {"auth-provider": {"name": "gcp"}},
             {},
             "user u in K logs in by an auth-provider, which Kubernetes does not know any more: write the kubeconfig "
-            "anew by the command that made it",
+            "again by the command that made it",
         ),
     ],
 )

@@ -16,13 +16,6 @@ AT_ONCE = 4
 
 
 @pytest.fixture
-async def script() -> AsyncIterator[ScriptedApi]:
-    scripted = await ScriptedApi().start()
-    yield scripted
-    await scripted.stop()
-
-
-@pytest.fixture
 async def api(script: ScriptedApi) -> AsyncIterator[ApiServer]:
     server = ApiServer(Access(script.url), "orion-test", concurrency=AT_ONCE)
     yield server
@@ -43,7 +36,7 @@ async def test_a_failure_of_the_server_is_tried_again_and_a_refusal_is_not(scrip
     assert len(script.requests) == 3
     for status in (401, 403, 404, 409, 410, 422):
         script.refusals = [(status, {})]
-        with pytest.raises(ApiError, match=f"{status}: GET /y: as told") as error:
+        with pytest.raises(ApiError, match=f"{status}: GET /y: as reported") as error:
             await api.get("/y")
         assert error.value.status == status
     assert script.requests.count("GET /y") == 6

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from orion.api_server.requests import ApiServer
+from testbed.authority import Authority, Issued
 from tests.api_server.log_in_program import OverTls, Plugin
-from tools.cluster.authority import Authority, Issued
 
 
 async def test_a_certificate_is_shown_and_a_new_one_when_it_is_refused(plugin: Plugin, tmp_path: Path) -> None:

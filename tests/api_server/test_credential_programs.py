@@ -164,8 +164,8 @@ async def test_at_a_terminal_a_program_can_ask_unless_it_never_does(
             plugin.entry["interactiveMode"] = mode
             plugin.does(
                 f"#!{sys.executable} -S\nimport json, os, sys\nprint('code?', file=sys.stderr)\n"
-                "told = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
-                'token = f\'{told["spec"]["interactive"]}-{sys.stdin.readline().strip()}\'\n'
+                "reported = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
+                'token = f\'{reported["spec"]["interactive"]}-{sys.stdin.readline().strip()}\'\n'
                 f"print(json.dumps({{'apiVersion': '{V1}', 'kind': 'ExecCredential', 'status': {{'token': token}}}}))\n"
             )
             await guarded.api().get("/x")

@@ -10,10 +10,10 @@ import pytest
 from orion.api_server import credential_programs
 from orion.api_server.credentials import NoCluster
 from orion.api_server.requests import ApiError, ApiServer
+from testbed.authority import Authority
 from tests.api_server.log_in_program import V1, V1BETA1, Guarded, Plugin
 from tests.processes import is_running
 from tests.waiting import eventually
-from tools.cluster.authority import Authority
 
 HANGS = "#!/bin/sh\ncd $(dirname $0); sleep 1000 & echo $! $$ > pids; wait\n"
 
@@ -44,12 +44,12 @@ async def test_a_program_that_is_not_there_is_said_with_the_hint_how_to_install_
 
 async def test_a_program_that_fails_is_said_with_its_last_line(plugin: Plugin) -> None:
     plugin.does("#!/bin/sh\necho one >&2; echo 'Token has \033[31mexpired.' >&2; echo >&2; exit 3\n")
-    await refused(plugin, "ended with status 3: Token has [31mexpired; mend that, and try again")
+    await refused(plugin, "ended with status 3: Token has [31mexpired; fix that, and try again")
 
 
 async def test_a_program_that_fails_in_silence_or_by_a_signal_is_said(plugin: Plugin) -> None:
     plugin.does("#!/bin/sh\nkill -9 $$\n")
-    await refused(plugin, "ended by signal 9: it did not say why; mend that, and try again")
+    await refused(plugin, "ended by signal 9: it did not say why; fix that, and try again")
 
 
 async def test_a_program_that_hangs_is_ended_with_what_it_started(
@@ -108,7 +108,7 @@ def test_a_loop_ends_though_it_had_only_just_begun_to_run_a_program(plugin: Plug
         (
             {"kind": "ExecCredential", "apiVersion": V1BETA1},
             f"answered in apiVersion '{V1BETA1}', and the kubeconfig asks for '{V1}': update the program, or write the "
-            "kubeconfig anew by the command that made it",
+            "kubeconfig again by the command that made it",
         ),
         ({}, "gave neither a token nor a certificate: log in by its own command, and try again"),
         ({"status": {"token": ""}}, "gave neither a token nor a certificate: log in by its own command, and try again"),
@@ -154,7 +154,7 @@ def test_an_entry_that_cannot_be_used_is_said(plugin: Plugin, field: str, value:
     with pytest.raises(NoCluster) as error:
         plugin.access()
     assert str(error.value) == (
-        f"exec.{field} of user u in {plugin.kubeconfig} cannot be used here: write the kubeconfig anew by the command "
+        f"exec.{field} of user u in {plugin.kubeconfig} cannot be used here: write the kubeconfig again by the command "
         "that made it"
     )
 

@@ -1,4 +1,4 @@
-"""docs/benchmarking.md: its scenarios can be planned, and it names what there is."""
+"""The scenarios of all pages can be planned, and docs/benchmarking.md names what there is."""
 
 import re
 from pathlib import Path
@@ -10,14 +10,20 @@ from orion.bench.colocation.plan import Plan
 from orion.bench.colocation.posts import posts_of
 from orion.bench.colocation.systems import STANDARD
 from orion.cli.main import main
+from tools.docs import pages
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 PAGE = (REPOSITORY / "docs" / "benchmarking.md").read_text()
-EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLES = [
+    block.text
+    for page in pages.all_pages()
+    for block in page.blocks
+    if block.info[:1] == ("yaml",) and re.search(r"(?m)^(experiments|systems):", block.text)
+]
 
 
 @pytest.mark.parametrize("text", EXAMPLES, ids=lambda text: text.split()[1])
-def test_its_scenarios_can_be_planned(text: str, tmp_path: Path) -> None:
+def test_scenarios_can_be_planned(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(text)
     plan = Plan(scenarios.read(tmp_path / "mine.yaml").resolved(tmp_path))
     runs = [run for unit in plan.units for run in unit.runs]

@@ -91,7 +91,7 @@ def test_queueing_turns_a_slowdown_into_a_tail(tmp_path: Path) -> None:
     assert modelled[0] > 1.0
 
 
-def test_what_a_busy_period_of_some_age_still_costs_is_told_from_waiting_for_be(folder: Path) -> None:
+def test_what_a_busy_period_of_some_age_still_costs_is_reported_from_waiting_for_be(folder: Path) -> None:
     found = RunFolder(folder)
     header, _, row = busy_periods.ages(found, list(busy_periods.found(found)))
     cells = dict(zip(header.split("|")[1:-1], row.split("|")[1:-1], strict=True))

@@ -173,7 +173,7 @@ def test_what_cannot_be_is_refused(fields: dict[str, Any], words: str) -> None:
         run(**fields)
 
 
-def test_several_be_clients_add_up_and_their_fairness_is_told(tmp_path: Path) -> None:
+def test_several_be_clients_add_up_and_their_fairness_is_reported(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     made.pair(HP, BE, chosen("gate"), rounds=1, clients=4)
     path = tmp_path / "runs/decode/0/gemm/gate.json.gz"

@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from orion.bench.colocation.mps import CONTROL, SERVER, MpsDaemon, MpsError, missing
 from tests.processes import is_running
+from tests.waiting import eventually
 
 DAEMON = """#!/bin/sh
 pipe=$CUDA_MPS_PIPE_DIRECTORY
@@ -70,7 +70,7 @@ def test_a_daemon_that_died_is_noticed(programs: dict[str, str]) -> None:
             daemon.servers()
 
 
-def test_a_refusal_is_told_and_nothing_stays(programs: dict[str, str], tmp_path: Path) -> None:
+def test_a_refusal_is_reported_and_nothing_stays(programs: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "refuse").touch()
     with pytest.raises(MpsError, match="ended with status 1: An instance"), MpsDaemon(programs, "GPU-1"):
         pass
@@ -94,7 +94,4 @@ def test_the_daemon_ends_with_a_killed_measurement(programs: dict[str, str]) -> 
         assert started.stdout is not None
         process_id = daemon_of(started.stdout.readline().strip())
         started.kill()
-    deadline = time.monotonic() + 20
-    while is_running(process_id):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: not is_running(process_id))

@@ -48,7 +48,7 @@ def test_a_run_takes_little_room(folder: Path, tmp_path: Path) -> None:
     assert packing.pack(folder, tmp_path / "a.tgz") / runs < 20_000  # 200 requests, some 600 steps of be
 
 
-def test_what_cannot_be_packed_or_unpacked_is_told_in_a_sentence(folder: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_packed_or_unpacked_is_reported_in_a_sentence(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(packing.PackingError, match="holds no runs"):
         packing.pack(tmp_path / "nowhere", tmp_path / "a.tgz")
     packing.pack(folder, tmp_path / "a.tgz")

@@ -25,9 +25,9 @@ def test_what_cannot_work_is_refused_before_anything_starts(
     changes: dict[str, Any], options: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert measured(scenario(tmp_path, ["timeslice"], **changes), tmp_path / "out", **options) == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert told.count("\n") == 1
+    reported = capsys.readouterr().err
+    assert said in reported
+    assert reported.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
@@ -50,7 +50,7 @@ def test_what_the_agent_would_refuse_is_refused_before_anything_starts(
 ) -> None:
     path = scenario(tmp_path, ["mine"], {"mine": {"kind": "orion", "policy": "orion", **fields}})
     assert measured(path, tmp_path / "out") == 2
-    assert capsys.readouterr().err == f"orion bench: {said}\n"
+    assert capsys.readouterr().err == f"orion bench: {path}: {said}\n"
 
 
 def test_where_no_gpu_can_be_found_it_says_so(

@@ -191,7 +191,7 @@ def test_training_and_fairness_are_judged(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_what_was_made_on_another_gpu_is_told(tmp_path: Path) -> None:
+def test_what_was_made_on_another_gpu_is_reported(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     made.pair(DECODE, GEMM, chosen("gate"), rounds=1, requests=50)
     path = tmp_path / "runs/decode/0/gemm/gate.json.gz"
@@ -225,7 +225,7 @@ def test_long_kernels_are_held_to_the_gate_of_the_same_rounds(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_single_requests_far_out_and_disturbed_runs_are_told_and_not_filtered(tmp_path: Path) -> None:
+def test_single_requests_far_out_and_disturbed_runs_are_reported_and_not_filtered(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     made.pair(DECODE, GEMM, chosen("gate", "orion"), rounds=2, requests=100)
     assert "| hiccups |" not in (report.write(tmp_path), (tmp_path / "report.md").read_text())[1]

@@ -20,7 +20,8 @@ from orion.bench.colocation import scenario as scenarios
 from orion.bench.colocation.plan import PlannedRun
 from orion.bench.workers import crew
 from tests.bench.small_scenario import BE, HP, PAIR, measured, scenario
-from tests.processes import is_running
+from tests.processes import children, is_running
+from tests.waiting import eventually
 
 SMOKE = Path(scenarios.__file__).resolve().parent.parent / "scenarios" / "smoke.yaml"
 
@@ -35,9 +36,9 @@ def test_the_smoke_scenario_runs_through_and_reports(tmp_path: Path, capsys: pyt
     began = time.monotonic()
     assert measured(SMOKE, tmp_path / "out", as_json=True) == 0
     assert time.monotonic() - began < 120  # it is meant for people who wait for it
-    told = json.loads(capsys.readouterr().out)
-    assert told["failed"] == {}
-    assert told["runs"] == 8
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["failed"] == {}
+    assert reported["runs"] == 8
     files = [path for path in (tmp_path / "out" / "runs").rglob("*.json.gz") if read(path)["hp"]]
     assert {read(path)["system"] for path in files} == {
         "alone", "hp-closed-loop", "timeslice", "gate", "orion", "mps", "orion-1.5",
@@ -59,7 +60,7 @@ def test_the_smoke_scenario_runs_through_and_reports(tmp_path: Path, capsys: pyt
 def test_a_run_that_fails_is_named_the_others_are_kept_and_it_is_tried_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    marker = tmp_path / "mended"
+    marker = tmp_path / "fixed"
     prefix = ["sh", "-c", f'[ -e {marker} ] && exec "$@"; exec timeout --signal=KILL 2 "$@"', "sh"]
     defined = {"dying": {"kind": "foreign", "be": {"prefix": prefix}}}
     path = scenario(tmp_path, ["dying", "timeslice"], defined, requests=250)
@@ -110,16 +111,16 @@ def test_nothing_is_begun_that_would_not_end_in_time_and_the_same_command_goes_o
     )
     assert measured(path, tmp_path / "out", stop_after=2.0, as_json=True) == 0
     shown = capsys.readouterr()
-    told = json.loads(shown.out)
-    assert (told["runs"], told["left"]) == (2, 2)
+    reported = json.loads(shown.out)
+    assert (reported["runs"], reported["left"]) == (2, 2)
     assert "2 runs would not have ended in time; the same command goes on with them" in shown.err
     monkeypatch.undo()
     assert measured(path, tmp_path / "out", stop_after=1.0, no_report=True, as_json=True) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["runs"], told["left"], told["summary"]) == (0, 2, None)
+    reported = json.loads(capsys.readouterr().out)
+    assert (reported["runs"], reported["left"], reported["summary"]) == (0, 2, None)
     assert measured(path, tmp_path / "out", as_json=True) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["runs"], told["reused"], told["left"]) == (2, 2, 0)
+    reported = json.loads(capsys.readouterr().out)
+    assert (reported["runs"], reported["reused"], reported["left"]) == (2, 2, 0)
 
 
 @pytest.mark.timeout(200)
@@ -130,8 +131,8 @@ def test_where_there_is_no_time_for_hps_closed_loop_what_needs_it_is_left_and_no
     monkeypatch.setattr(measurement.Measurement, "_in_time", lambda self, run, starting: not run.closed)
     path = scenario(tmp_path, ["timeslice"])
     assert measured(path, tmp_path / "out", stop_after=2.0, no_report=True, as_json=True) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["runs"], told["left"], told["failed"]) == (0, 4, {})
+    reported = json.loads(capsys.readouterr().out)
+    assert (reported["runs"], reported["left"], reported["failed"]) == (0, 4, {})
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -262,15 +263,10 @@ def test_a_rate_above_capacity_fails_with_both_figures(tmp_path: Path, capsys: p
     assert "hp is asked for 10000.0 requests/s and can serve" in capsys.readouterr().err
 
 
-def children(process_id: int) -> set[int]:
-    threads = Path(f"/proc/{process_id}/task").iterdir()
-    return {int(child) for thread in threads for child in (thread / "children").read_text().split()}
-
-
 def folders(process_id: int) -> set[Path]:
     """The temporary folders that a process was told of by its environment."""
-    told = Path(f"/proc/{process_id}/environ").read_bytes().decode().split("\0")
-    named = (word.partition("=")[2] for word in told if word.startswith(("ORION_SIM_STATE=", "ORION_ROOT=")))
+    reported = Path(f"/proc/{process_id}/environ").read_bytes().decode().split("\0")
+    named = (word.partition("=")[2] for word in reported if word.startswith(("ORION_SIM_STATE=", "ORION_ROOT=")))
     return {Path(word) for word in named}
 
 
@@ -284,19 +280,19 @@ def test_an_interrupted_measurement_ends_everything_and_can_go_on(number: signal
         [sys.executable, "-c", command, str(path), str(output)], stderr=subprocess.PIPE, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
-    deadline = time.monotonic() + 100
-    while len(started := children(process.pid)) < 4:  # hp and be, unhooked and hooked, and an agent are on their way
-        assert time.monotonic() < deadline
+
+    def workers() -> set[int]:
         assert process.poll() is None
-        time.sleep(0.02)
+        found = children(process.pid)
+        return found if len(found) >= 4 else set()  # hp and be, unhooked and hooked, and an agent
+
+    started = eventually(workers, seconds=100)
     used = set().union(*map(folders, started))
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert b"the same command goes on from there" in errors
-    while any(map(is_running, started)):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: not any(map(is_running, started)))
     assert used
     assert [folder for folder in used if folder.exists()] == []
     assert not (output / PAIR / "simulated-training" / "gate.json.gz").exists()

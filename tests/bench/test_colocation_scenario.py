@@ -10,8 +10,8 @@ import yaml
 from orion.bench.colocation import scenario as scenarios
 from orion.bench.colocation.plan import Plan
 from orion.bench.colocation.scenario import Scenario, ScenarioError, Trace
-from orion.bench.colocation.shared_gpu import known_policies
 from orion.bench.colocation.systems import STANDARD, Orion
+from orion.hook.policy_table import BENCH
 
 SCENARIOS = Path(scenarios.__file__).resolve().parent.parent / "scenarios"
 
@@ -70,7 +70,7 @@ def test_a_resolved_scenario_survives_its_file(tmp_path: Path) -> None:
         pytest.param({"ceiling": ["gate"]}, "experiments[0].ceiling: 'gate' overlaps nothing", id="no overlap"),
         pytest.param({"name": "../up"}, "name: letters, digits", id="a name that leaves the folder"),
         pytest.param({"rounds": 0}, "rounds: it must be greater than or equal to 1, not 0", id="no rounds"),
-        pytest.param({"systems": {"t": {"kind": "orion", "mode": "threads", "window_us": 9}}},
+        pytest.param({"systems": {"t": {"kind": "orion", "mode": "threads", "window_us": 900}}},
                      "in mode threads there is policy and max_slowdown, not window_us", id="threads"),
         pytest.param({"lead_seconds": math.inf}, "lead_seconds: it must be a finite number, not inf", id="without end"),
         pytest.param({"systems": {"t": {"kind": "orion", "max_slowdown": math.inf}}},
@@ -135,13 +135,13 @@ def test_a_trace_that_has_no_end_is_refused_with_its_file(tmp_path: Path) -> Non
 
 def test_every_policy_is_a_standard_system_in_every_mode() -> None:
     suffixes = {"timeslice": "", "mps": "-in-mps", "threads": "-in-threads"}
-    missing = {f"{policy}{suffix}" for policy in known_policies() for suffix in suffixes.values()} - set(STANDARD)
+    missing = {f"{policy}{suffix}" for policy in BENCH.names for suffix in suffixes.values()} - set(STANDARD)
     assert missing == set()
     orions = {name: each for name, each in STANDARD.items() if isinstance(each, Orion)}
     assert all(name == f"{each.policy}{suffixes[each.mode]}" for name, each in orions.items())
 
 
-def test_the_agent_is_told_what_is_named_and_nothing_else() -> None:
+def test_the_agent_is_reported_what_is_named_and_nothing_else() -> None:
     assert Orion(kind="orion", mode="mps", max_slowdown=1.2, rounds=2).policy_fields() == {
         "policy": "orion", "max_slowdown": 1.2,
     }  # fmt: skip

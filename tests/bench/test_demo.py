@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,8 @@ import pytest
 from orion.bench import demo, demo_picture
 from orion.bench.demo_phases import Outcome, Phase
 from orion.bench.workload import Span
-from tests.processes import is_running
+from tests.processes import children, is_running
+from tests.waiting import eventually
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -85,14 +85,10 @@ def started(picture: Path, *words: str) -> subprocess.Popen[bytes]:
     )  # fmt: skip
 
 
-def children(process_id: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()]
-
-
 def folders(process_id: int) -> set[Path]:
     """The temporary folders that a process was told of, by its words and by its environment."""
-    told = [Path(f"/proc/{process_id}/{name}").read_bytes().decode().split("\0") for name in ("cmdline", "environ")]
-    named = [word.removeprefix("ORION_SIM_STATE=") for word in (*told[0], *told[1])]
+    reported = [Path(f"/proc/{process_id}/{name}").read_bytes().decode().split("\0") for name in ("cmdline", "environ")]
+    named = [word.removeprefix("ORION_SIM_STATE=") for word in (*reported[0], *reported[1])]
     return {Path(word) for word in named if word.startswith(("/tmp/orion-", "/dev/shm/orion-"))}
 
 
@@ -115,19 +111,19 @@ def test_the_whole_demo_shows_orion_between_alone_and_unmanaged(tmp_path: Path) 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["Ctrl-C", "TERM", "KILL"])
 def test_nothing_outlives_an_interrupted_demo(number: signal.Signals, tmp_path: Path) -> None:
     process = started(tmp_path / "picture.png", "--seconds", "1.5")
-    deadline = time.monotonic() + 60
-    while len(started_by_it := children(process.pid)) < 3:  # agent and both workers: the last phase
-        assert time.monotonic() < deadline
+
+    def of_the_last_phase() -> set[int]:
         assert process.poll() is None
-        time.sleep(0.02)
+        found = children(process.pid)
+        return found if len(found) >= 3 else set()  # the agent and both workers
+
+    started_by_it = eventually(of_the_last_phase)
     used = set().union(*map(folders, started_by_it))
     assert len(used) >= 2  # the agent's root and the simulated machine
     process.send_signal(number)
     process.communicate(timeout=30)
     assert process.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 130)
-    while any(map(is_running, started_by_it)):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: not any(map(is_running, started_by_it)))
     if number == signal.SIGKILL:  # nobody was left to remove them
         for folder in used:
             shutil.rmtree(folder, ignore_errors=True)

@@ -5,16 +5,16 @@ import random
 
 import pytest
 
-from orion.bench import estimates
+from orion.bench import estimates, samples
 
 
 def test_latency_counts_from_the_scheduled_arrival() -> None:
-    assert estimates.latencies_ms([1.0, 2.0], [1.004, 2.5]) == pytest.approx([4.0, 500.0])
+    assert samples.latencies_ms([1.0, 2.0], [1.004, 2.5]) == pytest.approx([4.0, 500.0])
 
 
 def test_percentile_of_nothing_is_not_a_number() -> None:
-    assert math.isnan(estimates.percentile([], 99))
-    assert estimates.percentile([1.0, 2.0, 3.0], 50) == 2.0
+    assert math.isnan(samples.percentile([], 99))
+    assert samples.percentile([1.0, 2.0, 3.0], 50) == 2.0
 
 
 @pytest.mark.parametrize(
@@ -27,17 +27,17 @@ def test_percentile_of_nothing_is_not_a_number() -> None:
     ],
 )
 def test_steps_at_the_edges_count_by_their_part_inside(begin: float, end: float, steps: float) -> None:
-    assert estimates.completed_between([1.0, 2.0, 3.0, 4.0, 5.0], begin, end) == pytest.approx(steps)
+    assert samples.completed_between([1.0, 2.0, 3.0, 4.0, 5.0], begin, end) == pytest.approx(steps)
 
 
 def test_no_step_completed_is_no_throughput() -> None:
-    assert estimates.completed_between([], 0.0, 1.0) == 0.0
-    assert estimates.completed_between([0.5], 0.0, 1.0) == 0.0
+    assert samples.completed_between([], 0.0, 1.0) == 0.0
+    assert samples.completed_between([0.5], 0.0, 1.0) == 0.0
 
 
 def test_bins_add_up_to_the_window() -> None:
     ends = [0.1 * number for number in range(101)]
-    rates = estimates.binned_rates(ends, 1.0, 9.0, 16)
+    rates = samples.binned_rates(ends, 1.0, 9.0, 16)
     assert rates == pytest.approx([10.0] * 16)
 
 

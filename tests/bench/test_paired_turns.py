@@ -1,4 +1,4 @@
-"""Systems measured by turns; and the figures of `orion bench threads`, on a torch that only keeps its form."""
+"""Systems measured time-sliced; and the figures of `orion bench threads`, on a torch that only keeps its form."""
 
 import importlib.util
 import operator
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orion.bench import overhead, paired_turns
+from orion.bench import paired_turns
 from orion.bench.paired_turns import Spread
 
 
@@ -48,7 +48,7 @@ def test_every_turn_has_all_settings_and_the_table_says_what_they_cost(monkeypat
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "orion.inprocess", inprocess)
     spec = importlib.util.spec_from_file_location(
-        "threads_cost_of_nothing", Path(overhead.__file__).parent / "threads_cost.py"
+        "threads_cost_of_nothing", Path(paired_turns.__file__).parent / "threads_cost.py"
     )
     assert spec is not None
     assert spec.loader is not None

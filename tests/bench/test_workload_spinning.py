@@ -23,7 +23,7 @@ for microseconds in (3000, 30000):
     assert (time.monotonic() - begin) * 1e6 >= microseconds
 try:
     spinning.SpinKernel("other", 1, 1, 0)
-except spinning.SpinError as error:
+except spinning.driver.DriverError as error:
     print(error)
 """
 

@@ -92,7 +92,7 @@ def test_a_driver_error_says_which(simulated: dict[str, str]) -> None:
                 "simulated-inference") as process:  # fmt: skip
         _, errors = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert errors.splitlines()[-1].startswith("DriverError: the driver answered ")
+    assert errors.splitlines()[-1].startswith("DriverError: cuInit answered ")
 
 
 def test_commands_of_clients_overlap_and_replies_say_whose_they_are(simulated: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tools.cluster import helm
+from testbed import helm
 
 VALUES = Path(helm.CHART, "values.yaml").read_text()
 DEFAULTS: dict[str, Any] = yaml.safe_load(VALUES)

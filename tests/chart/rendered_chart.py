@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tools.cluster import helm
+from testbed import helm
 
 NAMESPACE = "orion-system"
 KUBERNETES = "1.34.0"
@@ -19,6 +19,8 @@ EVERYTHING: dict[str, Any] = {
     "mps": {"enabled": True},
     "monitoring": {"serviceMonitor": {"enabled": True}, "dashboard": {"enabled": True}},
     "networkPolicy": {"metricsFrom": [{"podSelector": {}}], "apiServerCIDRs": ["10.0.0.1/32"]},
+    "operator": {"podDisruptionBudget": {"enabled": True}},
+    "webhook": {"podDisruptionBudget": {"enabled": True}},
 }
 """ Values under which the chart makes all that it can make. """
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the definitions alone take the other one half a second

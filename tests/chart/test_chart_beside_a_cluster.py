@@ -14,11 +14,11 @@ import pytest
 import yaml
 from kubernetes import client
 
+from testbed import helm
+from testbed.control_plane import ControlPlane
 from tests.chart.rendered_chart import NAMESPACE, PEM
 from tests.cluster.conftest import client_for, own_control_plane, programs  # noqa: F401 - fixtures
-from tests.cluster.waiting import eventually
-from tools.cluster import helm
-from tools.cluster.control_plane import ControlPlane
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first one builds Helm where it is not
 
@@ -96,12 +96,12 @@ def test_the_cluster_has_a_say(installation: Installation) -> None:
     assert "does not have gpudevices.orion.gpu" in installation.refused({"crds": {"install": False}})
     # Two sentences of people who find nothing to share, and one whose GPUs are somebody else's.
     installation.node("plain", {}, {"cpu": "1"})
-    assert "kubectl label node NODE orion.gpu/enabled=true" in installation.notes()
+    assert "kubectl label node NODE orion/enabled=true" in installation.notes()
     assert "NO NODE HAS OPTED IN" not in installation.notes(simulatedGPUs=2)
-    installation.node("gpus", {"orion.gpu/enabled": "true"}, {"nvidia.com/gpu": "8"})
+    installation.node("gpus", {"orion/enabled": "true"}, {"nvidia.com/gpu": "8"})
     notes = installation.notes()
     assert "NO NODE HAS OPTED IN" not in notes
-    assert "Another plugin offers the GPUs of gpus" in notes
+    assert "Another plugin advertises the GPUs of gpus" in notes
     assert "Another plugin" not in installation.notes(nodeConfiguration={"coexist": True})
     given = {"source": "given", "given": {"secretName": "mine", "caBundle": PEM}}
     assert "THE SECRET mine IS NOT THERE" in installation.notes(certificates=given)
@@ -162,7 +162,7 @@ def test_an_upgrade_that_would_destroy_something_is_refused(installation: Instal
 
 
 def _no_clients_of_an_mps_daemon_end(installation: Installation, there: Mapping[str, Any]) -> None:
-    labels = {"kubernetes.io/os": "linux", "orion.gpu/enabled": "true", "pool": "gpus"}
+    labels = {"kubernetes.io/os": "linux", "orion/enabled": "true", "pool": "gpus"}
     installation.node("a", labels, {"cpu": "1"})
     without, elsewhere = {**there, "mps": {"enabled": False}}, {**there, "node": {"nodeSelector": {"pool": "none"}}}
     installation.gpu()
@@ -177,7 +177,7 @@ def _no_clients_of_an_mps_daemon_end(installation: Installation, there: Mapping[
         assert f"kubectl patch gpudevice {GPU}" in refused
     installation.upgradable(there)
     installation.upgradable({**there, "node": {"nodeSelector": {"pool": "gpus"}}})
-    installation.core.patch_node("a", {"metadata": {"labels": {"orion.gpu/enabled": None}}})
+    installation.core.patch_node("a", {"metadata": {"labels": {"orion/enabled": None}}})
     installation.upgradable(without)  # no daemon is there any more
     installation.gpu_is("gone", "mps")  # with its node, and nobody's any more
     installation.upgradable(without)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed import helm
 from tests.chart import rendered_chart as chart
-from tools.cluster import helm
 
 pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
 

@@ -8,7 +8,7 @@ import pytest
 from tests.chart.rendered_chart import NAMESPACE
 from tests.chart.test_chart_beside_a_cluster import Installation, installation  # noqa: F401 - fixtures
 from tests.cluster.conftest import own_control_plane, programs  # noqa: F401 - fixtures
-from tests.cluster.waiting import eventually
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first one builds Helm where it is not
 
@@ -24,7 +24,7 @@ def test_a_release_that_went_with_its_namespace_can_be_taken_away(installation: 
     installation.core.delete_namespace(NAMESPACE)
     eventually(lambda: NAMESPACE not in [each.metadata.name for each in installation.core.list_namespace().items])
     refused = installation.refused({}, release="another")
-    assert f'release "orion" of Orion was in namespace "{NAMESPACE}" and has gone with that' in refused
+    assert f'release "orion" of Orion was in namespace "{NAMESPACE}", which somebody deleted' in refused
     again = f"helm install orion charts/orion -n {NAMESPACE} --create-namespace"
     assert again in refused
 

@@ -1,6 +1,6 @@
 """Whole renderings, so that a change of a template shows all that it changes; a person reads the difference.
 
-    .venv/bin/python -m tests.chart.test_chart_golden     # writes them anew
+    .venv/bin/python -m tests.chart.test_chart_golden     # writes them again
 
 The definitions of the API types and the admission policies are left out: those are compared with their files.
 """
@@ -42,6 +42,7 @@ SETS: dict[str, dict[str, Any]] = {
             "webhookFrom": [{"ipBlock": {"cidr": "10.0.0.1/32"}}],
         },
         "operator": {"replicas": 1, "namespaces": ["a", "b"]},
+        "webhook": {"podDisruptionBudget": {"enabled": True}},
     },
 }
 

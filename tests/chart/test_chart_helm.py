@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.cluster import binaries, go_modules, helm
-from tools.cluster.binaries import HELM, Unavailable
+from testbed import binaries, go_modules, helm
+from testbed.binaries import HELM, Unavailable
 
 GO = """#!/bin/sh
 if [ "$1" = env ]; then echo go1.99.0; exit; fi

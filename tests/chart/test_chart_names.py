@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
+from testbed import helm
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import EVERYTHING, Object
-from tools.cluster import helm
 
 pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
 

@@ -14,8 +14,8 @@ def test_every_port_of_metrics_is_scraped_and_only_by_those_who_may(everything: 
     service = chart.one(everything, "Service", "orion-metrics")
     assert scraped == {each["targetPort"] for each in service["spec"]["ports"]}
     assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    offered = {port["name"] for _, each in chart.containers(everything) for port in each.get("ports", ())}
-    assert offered == scraped | {"https"}
+    advertised = {port["name"] for _, each in chart.containers(everything) for port in each.get("ports", ())}
+    assert advertised == scraped | {"https"}
     for policy in chart.of_kind(everything, "NetworkPolicy").values():
         for rule in policy["spec"].get("ingress", ()):
             ports = {each["port"] for each in rule["ports"]}

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is n
 
 def test_simulated_gpus_need_no_label_and_real_ones_do() -> None:
     real, simulated = chart.pod_specs(chart.objects()), chart.pod_specs(chart.objects({"simulatedGPUs": 2}))
-    assert real["orion-node"]["nodeSelector"] == {"kubernetes.io/os": "linux", "orion.gpu/enabled": "true"}
+    assert real["orion-node"]["nodeSelector"] == {"kubernetes.io/os": "linux", "orion/enabled": "true"}
     assert simulated["orion-node"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
     everywhere = chart.pod_specs(chart.objects({"node": {"everywhere": True}}))
     assert everywhere["orion-node"]["nodeSelector"] == {"kubernetes.io/os": "linux"}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from testbed import helm
 from tests.chart import rendered_chart as chart
-from tools.cluster import helm
 
 pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
 
@@ -39,7 +39,7 @@ def notes(folder: Path, values: dict[str, Any]) -> str:
         ({"simulatedGPUs": 2}, ["2 simulated GPUs", "compute nothing"], ["runtimeClassName"]),
         ({"webhook": {"runtimeClassName": "nvidia"}}, ["kubectl get gpus"], ["runtimeClassName=nvidia"]),
         ({"mps": {"enabled": True}}, ["MPS", '"mode":"mps"', "ends all clients", '"mode":"timeslice"'], []),
-        ({}, ["Pods that run go on under their last grants."], ["unmanaged"]),
+        ({}, ["Running pods continue under their last grants."], ["unmanaged"]),
         ({"crds": {"keep": False}}, ["removes the API types"], ["keeps the API types", "delete crd"]),
         ({}, ["keeps the API types", "kubectl delete crd", "pod-security.kubernetes.io/enforce=privileged"], ["MPS"]),
     ],

@@ -13,14 +13,17 @@ from tests.chart.rendered_chart import Object
 from tests.chart.test_chart_golden import SETS
 from tests.cluster import api_types
 from tests.cluster.conftest import (  # noqa: F401 - fixtures
+    FakeNode,
     Kubectl,
     api,
     control_plane,
+    fake_node,
     kubeconfig_for,
     kubectl,
     namespace,
     programs,
 )
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first one builds Helm where it is not
 
@@ -74,3 +77,31 @@ def test_pods_are_of_the_security_standards_that_are_stated(kubectl: Kubectl, na
     kubectl("label", "namespace", namespace, f"{ENFORCED}=privileged", "--overwrite")
     for pod in pods.values():
         kubectl("create", "--dry-run=server", "-f", "-", given=pod)
+
+
+def test_the_drain_of_the_only_schedulable_node_ends(
+    kubectl: Kubectl,  # noqa: F811
+    api: client.ApiClient,  # noqa: F811
+    namespace: str,  # noqa: F811
+    fake_node: FakeNode,  # noqa: F811
+) -> None:
+    """The pods are evicted although their replacements find no node."""
+    core, node = client.CoreV1Api(api), fake_node("only", labels={"kubernetes.io/os": "linux"})
+    kinds = ("ServiceAccount", "Deployment", "PodDisruptionBudget")
+    kept = [each for each in rendered({}, namespace) if each["kind"] in kinds]
+    kubectl("apply", "--server-side", "-f", "-", given=yaml.safe_dump_all(kept))
+    wanted = sum(each["spec"]["replicas"] for each in kept if each["kind"] == "Deployment")
+
+    def bound() -> list[str]:
+        found = core.list_namespaced_pod(namespace, field_selector=f"spec.nodeName={node}").items
+        return [each.metadata.name for each in found]
+
+    eventually(lambda: len(bound()) == wanted)
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    for name in bound():  # as a kubelet would
+        core.patch_namespaced_pod_status(name, namespace, {"status": ready})
+    policy = client.PolicyV1Api(api)
+    eventually(lambda: all(each.status and each.status.current_healthy
+                           for each in policy.list_namespaced_pod_disruption_budget(namespace).items))  # fmt: skip
+    kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--grace-period=0", "--timeout=30s")
+    assert bound() == []

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from testbed import helm
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import EVERYTHING, Object
-from tools.cluster import helm
 
 pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
 
@@ -74,15 +74,21 @@ def test_every_component_has_what_its_values_say(workload: str) -> None:
     assert (spec["tolerations"], spec["affinity"]) == (placement["tolerations"], placement["affinity"])
 
 
+def test_nothing_keeps_the_drain_of_the_only_schedulable_node_from_its_end() -> None:
+    """An eviction counts on a replacement; the only node that could run one is the node that is drained."""
+    assert not chart.of_kind(chart.objects(), "PodDisruptionBudget")
+
+
 @pytest.mark.parametrize("name", ["operator", "webhook"])
-def test_replicas_are_apart_and_drains_leave_one(name: str) -> None:
-    found = chart.objects()
+def test_replicas_are_apart_and_drains_leave_one_where_that_is_asked_for(name: str) -> None:
+    budgeted = {"podDisruptionBudget": {"enabled": True}}
+    found = chart.objects({name: budgeted})
     (spread,) = chart.pod_specs(found)[f"orion-{name}"]["topologySpreadConstraints"]
     selector = chart.one(found, "Deployment", f"orion-{name}")["spec"]["selector"]
     assert spread["labelSelector"] == selector
     budget = chart.one(found, "PodDisruptionBudget", f"orion-{name}")
     assert budget["spec"]["selector"] == selector
-    alone = chart.objects({name: {"replicas": 1}})
+    alone = chart.objects({name: {**budgeted, "replicas": 1}})
     assert f"orion-{name}" not in chart.of_kind(alone, "PodDisruptionBudget")  # it would stop every drain
 
 

@@ -15,20 +15,31 @@ from orion.crds.node_configuration import (
     SlotNumbers,
     parse,
 )
-from orion.node_agent.settings import POLICY_KINDS, AgentSettings, PolicySettings
+from orion.hook.policy_table import RELEASE
+from orion.node_agent.settings import AgentSettings
 from tests.chart import rendered_chart as chart
 from tests.chart.chart_values import DEFAULTS, SCHEMA
+
+ROWS = {row.name: row for row in RELEASE.rows}
+POLICY_FIELDS = {
+    "maxSlowdown": "max_slowdown",
+    "sharingCost": "sharing_cost",
+    "minimumShare": "minimum_share",
+    "windowMicroseconds": "window_us",
+    "overlapSMs": "overlap_sms",
+    "longKernelMicroseconds": "long_kernel_us",
+}
 
 pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
 
 
 def test_the_opt_in_label_can_be_taken_away() -> None:
-    values = {"node": {"nodeSelector": {"orion.gpu/enabled": None, "gpu": "shared"}}}
+    values = {"node": {"nodeSelector": {"orion/enabled": None, "gpu": "shared"}}}
     selector = chart.pod_specs(chart.objects(values))["orion-node"]["nodeSelector"]
     assert selector == {"kubernetes.io/os": "linux", "gpu": "shared"}
 
 
-def test_containers_are_told_only_options_that_there_are() -> None:
+def test_containers_are_reported_only_options_that_there_are() -> None:
     values = {
         "mps": {"enabled": True},
         "operator": {"verbose": True, "namespaces": ["a"]},
@@ -45,20 +56,20 @@ def test_containers_are_told_only_options_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("milliseconds", [0, None], ids=["never", "of-a-release-before-it"])
-def test_an_mps_daemon_is_told_to_refresh_only_if_it_is_to(milliseconds: int | None) -> None:
-    for value, told in ((milliseconds, set[str]()), (40, {"--refresh-ms=40"}), (60000, {"--refresh-ms=60000"})):
+def test_an_mps_daemon_is_reported_to_refresh_only_if_it_is_to(milliseconds: int | None) -> None:
+    for value, reported in ((milliseconds, set[str]()), (40, {"--refresh-ms=40"}), (60000, {"--refresh-ms=60000"})):
         found = chart.objects({"mps": {"enabled": True, "refreshMilliseconds": value}})
         arguments = chart.container(found, "orion-mps/mps-daemon")["args"]
-        assert {each for each in arguments if each.startswith("--refresh-ms")} == told
+        assert {each for each in arguments if each.startswith("--refresh-ms")} == reported
 
 
 def test_large_numbers_are_written_as_programs_read_them() -> None:
     policy = {"windowMicroseconds": 1000000, "longKernelMicroseconds": 60000000, "overlapSMs": 65535}
-    values = {"node": {"agent": {"policy": policy}}, "operator": {"censusSeconds": 86400000}}
+    values = {"node": {"agent": {"policy": policy}}, "operator": {"resyncSeconds": 86400000}}
     found = chart.objects(values)
     agent = chart.container(found, "orion-node/agent")["args"]
     assert {"--window-us=1000000", "--long-kernel-us=60000000", "--overlap-sms=65535"} <= set(agent)
-    assert "--census-seconds=86400000" in chart.container(found, "orion-operator/operator")["args"]
+    assert "--resync-seconds=86400000" in chart.container(found, "orion-operator/operator")["args"]
 
 
 def test_the_nodes_configuration_is_that_of_the_model() -> None:
@@ -77,17 +88,10 @@ def test_the_schema_takes_what_the_programs_take() -> None:
     for amount in (taken["slots"]["properties"]["hp"], taken["slotsByGPU"]["items"]["properties"]["be"]):
         assert (amount["minimum"], amount["maximum"]) == (0, SLOTS_MAX)
     policy = SCHEMA["properties"]["node"]["properties"]["agent"]["properties"]["policy"]["properties"]
-    assert set(policy["name"]["enum"]) == set(POLICY_KINDS)
-    for key, field in (
-        ("maxSlowdown", "max_slowdown"),
-        ("sharingCost", "sharing_cost"),
-        ("minimumShare", "minimum_share"),
-        ("windowMicroseconds", "window_us"),
-        ("overlapSMs", "overlap_sms"),
-        ("longKernelMicroseconds", "long_kernel_us"),
-    ):
-        bounds = PolicySettings.model_json_schema()["properties"][field]
-        assert (policy[key]["minimum"], policy[key]["maximum"]) == (bounds["minimum"], bounds["maximum"]), key
+    assert set(policy["name"]["enum"]) == set(RELEASE.names)
+    for key, field in POLICY_FIELDS.items():
+        row = ROWS[field]
+        assert (policy[key]["minimum"], policy[key]["maximum"]) == (row.least, row.most), key
 
 
 def test_a_nodes_own_settings_arrive() -> None:
@@ -104,17 +108,10 @@ def test_a_nodes_own_settings_arrive() -> None:
 
 
 def test_the_agents_defaults_are_the_agents_own() -> None:
-    agent, policy = DEFAULTS["node"]["agent"], PolicySettings()
+    agent = DEFAULTS["node"]["agent"]
     said = agent["policy"]
-    assert said["name"] == policy.policy
-    assert (said["maxSlowdown"], said["sharingCost"], said["minimumShare"]) == (
-        policy.max_slowdown,
-        policy.sharing_cost,
-        policy.minimum_share,
-    )
-    assert (said["windowMicroseconds"], said["overlapSMs"], said["longKernelMicroseconds"]) == (
-        policy.window_us,
-        policy.overlap_sms,
-        policy.long_kernel_us,
-    )
+    assert said["name"] == RELEASE.names[0]
+    assert {field: said[key] for key, field in POLICY_FIELDS.items()} == {
+        field: ROWS[field].default for field in POLICY_FIELDS.values()
+    }
     assert agent["recoverySeconds"] == AgentSettings().recovery_seconds

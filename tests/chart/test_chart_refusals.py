@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from testbed import helm
 from tests.chart import rendered_chart as chart
-from tools.cluster import helm
 
 pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from testbed import helm
 from tests.chart import rendered_chart as chart
 from tests.chart.chart_values import DEFAULTS, FREE_MAPS, LEAVES, MPS, SCHEMA, set_at
-from tools.cluster import helm
 
 pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
 

@@ -2,17 +2,26 @@
 
 import pytest
 
+from testbed import helm
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import FILES, PEM, Object, shipped
-from tools.cluster import helm
 
 pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
 
 
-@pytest.mark.parametrize("name", ["operator-role", "certificates-role", "webhook-role", "agent-role", "cleanup-role"])
-def test_rights_are_those_of_the_files_and_bound_to_their_accounts(name: str) -> None:
-    found = chart.objects()
-    account = f"orion-{'operator' if name == 'certificates-role' else name.removesuffix('-role')}"
+ACCOUNTS = {
+    "operator-role": "orion-operator",
+    "certificates-role": "orion-operator",
+    "mps-role": "orion-operator",
+    "webhook-role": "orion-webhook",
+    "agent-role": "orion-agent",
+    "cleanup-role": "orion-cleanup",
+}
+
+
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_rights_are_those_of_the_files_and_bound_to_their_accounts(name: str, everything: list[Object]) -> None:
+    found, account = everything, ACCOUNTS[name]
     for role in shipped(f"{name}.yaml"):
         made = chart.one(found, role["kind"], role["metadata"]["name"])
         assert made["rules"] == role["rules"]

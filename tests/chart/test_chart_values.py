@@ -60,6 +60,10 @@ CHANGED: dict[str, Any] = {
 """ Another value of those of which none can be made by a rule. """
 
 BESIDE: dict[str, dict[str, Any]] = {
+    **{
+        f"{name}.podDisruptionBudget.maxUnavailable": {name: {"podDisruptionBudget": {"enabled": True}}}
+        for name in ("operator", "webhook")
+    },
     "certificates.certManager": CERT_MANAGER,
     "certificates.given": GIVEN,
     "node.nvml": {"node": {"gpuAccess": "privileged"}},

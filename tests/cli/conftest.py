@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import pytest
 
 from orion.cli import agents
 from orion.cli.errors import NoAgent
-
-DEADLINE = 30.0
+from tests.processes import is_running
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -23,7 +22,4 @@ def root(socket_folder: Path) -> Iterator[Path]:
     except NoAgent:
         return
     os.kill(agent, signal.SIGTERM)
-    deadline = time.monotonic() + DEADLINE
-    while (socket_folder / "agent.sock").exists():
-        assert time.monotonic() < deadline, "the agent does not end"
-        time.sleep(0.01)
+    eventually(lambda: not is_running(agent), "the agent's end")

@@ -31,8 +31,8 @@ def test_workloads_are_listed_with_their_options(capsys: pytest.CaptureFixture[s
     assert "gpt-decode: it generates" in shown
     assert "    batch (integer; 1 by default): sequences generated together" in shown
     assert main(["bench", "workloads", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["workloads"]
-    assert told["gemm"]["options"][0] == {
+    reported = json.loads(capsys.readouterr().out)["workloads"]
+    assert reported["gemm"]["options"][0] == {
         "name": "size", "default": 8192, "allowed": "integer",
         "meaning": "rows and columns; 2048, 4096, 8192 are the usual",
     }  # fmt: skip

@@ -1,5 +1,7 @@
 """Wrong flags and values: one sentence that names what was wrong and what is allowed, exit 2."""
 
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,8 +17,8 @@ Call = Callable[..., tuple[int, str, str]]
 def orion(capsys: pytest.CaptureFixture[str]) -> Call:
     def call(*arguments: str) -> tuple[int, str, str]:
         status = main(list(arguments))
-        told = capsys.readouterr()
-        return status, told.out, told.err
+        reported = capsys.readouterr()
+        return status, reported.out, reported.err
 
     return call
 
@@ -31,7 +33,7 @@ def orion(capsys: pytest.CaptureFixture[str]) -> Call:
         pytest.param(
             ["run", "--priority", "be", "--memory", "8 potatoes", "--", "true"], "8 potatoes", "8GiB", id="size"
         ),
-        pytest.param(["run", "--priority", "be", "--memory", "0", "--", "true"], "'0'", "1 byte", id="zero-size"),
+        pytest.param(["run", "--priority", "be", "--memory", "0", "--", "true"], "'0'", "from 1MiB", id="zero-size"),
         pytest.param(["top", "--interval", "0"], "--interval", "0.1", id="interval"),
         pytest.param(["top", "--interval", "soon"], "--interval", "number", id="interval-text"),
         pytest.param(["agent", "--gpus", "some"], "'some'", "'simulated'", id="gpus"),
@@ -68,6 +70,23 @@ def test_help_teaches_the_first_steps(orion: Call) -> None:
     status, out, _ = orion("run", "--help")
     assert status == 0
     assert "orion run --priority hp -- python serve.py" in out
+
+
+def test_the_help_keeps_services_apart_from_what_people_type(orion: Call) -> None:
+    _, out, _ = orion("--help")
+    panels = {part.split(" ", 2)[1]: part for part in out.split("╭─")[1:]}
+    assert set(panels) == {"Options", "On", "Measure", "Services"}
+    assert re.findall(r"^│ ([a-z-]+) ", panels["Services"], re.MULTILINE) == [
+        "agent", "device-plugin", "mps-daemon", "operator", "webhook",
+    ]  # fmt: skip
+    assert not re.search(r"^│ (run|top|demo|explain) ", panels["Services"], re.MULTILINE)
+
+
+def test_shells_complete_commands() -> None:
+    environment = {**os.environ, "_ORION_COMPLETE": "complete_bash", "COMP_WORDS": "orion doc", "COMP_CWORD": "1"}
+    program = "import sys; from orion.cli.main import main; sys.argv[0] = 'orion'; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["doctor"], done.stderr
 
 
 def test_no_command_is_the_help(orion: Call) -> None:

@@ -14,14 +14,14 @@ from orion.cli.main import main
 
 def test_json_has_every_check_with_its_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     status = main(["doctor", "--json", "--simulated", "--root", str(tmp_path)])
-    told = json.loads(capsys.readouterr().out)
-    assert status == (0 if told["ok"] else 1)
-    assert told["ok"] == all(check["status"] != "fail" for check in told["checks"])
-    names = [check["name"] for check in told["checks"]]
+    reported = json.loads(capsys.readouterr().out)
+    assert status == (0 if reported["ok"] else 1)
+    assert reported["ok"] == all(check["status"] != "fail" for check in reported["checks"])
+    names = [check["name"] for check in reported["checks"]]
     assert len(set(names)) == len(names)
-    for check in told["checks"]:
+    for check in reported["checks"]:
         assert check["reason"]
-        assert check["mend"] or check["status"] != "fail", check
+        assert check["fix"] or check["status"] != "fail", check
 
 
 def test_it_sees_the_hook_that_was_built(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_without_the_library_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("orion.hook.library", missing)
     (check,) = library.examine()
     assert check.status is Status.FAIL
-    assert "pip install" in check.mend
+    assert "pip install" in check.fix
 
 
 def test_a_library_that_is_none_is_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -105,13 +105,13 @@ def test_mps_daemons_are_found_with_who_reaches_them(monkeypatch: pytest.MonkeyP
     _process(proc, 71, "nvidia-cuda-mps-control", "/elsewhere")
     (check,) = mps.examine(proc)
     assert check.status is Status.NOTE
-    assert "not for programs started here" in check.reason
+    assert "programs started here do not reach it" in check.reason
     assert "/elsewhere" in check.reason
     pipes.mkdir()
     (pipes / "control").touch()
     (check,) = mps.examine(proc)
     assert f"process 71, pipes in {pipes}" in check.reason
-    assert "one fate" in check.reason
+    assert "share one context" in check.reason
     shutil.rmtree(proc / "71")
     (check,) = mps.examine(proc)
-    assert "outside of this container" in check.reason
+    assert "runs outside this container" in check.reason

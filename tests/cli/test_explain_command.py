@@ -54,8 +54,54 @@ def test_what_makes_pods_is_explained_by_its_template(tmp_path: Path) -> None:
     status, found = in_json("-f", written(tmp_path, SHARE, cron))
     assert status == 0
     assert (found["what"], found["namespace"], found["share"]) == ("CronJob nightly", "team", "training")
-    grant = next(each["value"] for each in found["patch"] if each["path"].endswith("orion~1grant"))
+    grant = next(each["value"] for each in found["patch"] if each["path"].endswith("orion.gpu~1grant"))
     assert json.loads(grant)["containers"]["trainer"]["memoryLimitBytes"] == 8 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("kind", "metadata", "said"),
+    [
+        (
+            "Deployment",
+            {"annotations": {"orion/priority": "hp"}},
+            "orion/priority is an annotation of the Deployment itself and has no effect there: Orion reads "
+            "annotations of pods, so write it to spec.template.metadata.annotations",
+        ),
+        ("StatefulSet", {"labels": {"orion/share": "x"}}, "orion/share is a label of the StatefulSet itself"),
+    ],
+)
+def test_an_annotation_of_what_makes_pods_is_found_and_its_right_place_named(
+    tmp_path: Path, kind: str, metadata: dict[str, Any], said: str
+) -> None:
+    given = {
+        "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web", **metadata},
+        "spec": {"template": {"metadata": {}, "spec": {"containers": [{"name": "c", "image": "i"}]}}},
+    }  # fmt: skip
+    done = explain("-f", written(tmp_path, given), "--offline")
+    assert done.returncode == 0, done.stderr
+    assert f"! {said}" in done.stdout
+    assert in_json("-f", written(tmp_path, given))[1]["cautions"][0].startswith(said)
+
+
+def test_the_priority_as_a_label_of_a_pod_is_found(tmp_path: Path) -> None:
+    given = yaml.safe_load((ROOT / "examples" / "pytorch" / "hp-pod.yaml").read_text())
+    given["metadata"]["labels"] = given["metadata"].pop("annotations")
+    done = explain("-f", written(tmp_path, given), "--offline")
+    assert "! orion/priority is a label and has no effect there" in done.stdout
+    assert "write it to metadata.annotations" in done.stdout
+
+
+def test_a_folder_is_read_as_kubectl_reads_it(tmp_path: Path) -> None:
+    given = yaml.safe_load((ROOT / "examples" / "pytorch" / "hp-pod.yaml").read_text())
+    written(tmp_path, given)
+    (tmp_path / "notes.txt").write_text("no YAML: [")
+    (tmp_path / "below").mkdir()
+    done = explain("-f", tmp_path, "--offline")
+    assert done.returncode == 0, done.stderr
+    assert "changed: Pod chat" in done.stdout
+    done = explain("-f", tmp_path / "below", "--offline")
+    assert done.returncode == 1
+    assert done.stderr == f"orion: {tmp_path / 'below'} has no .yaml, .yml or .json file: name a file with -f\n"
 
 
 def test_a_pod_that_would_be_refused_says_why_and_fails(tmp_path: Path) -> None:
@@ -71,7 +117,7 @@ def test_a_pod_that_is_not_managed_says_what_is_missing(tmp_path: Path) -> None:
     del given["metadata"]["annotations"]
     done = explain("-f", written(tmp_path, given), "--offline")
     assert done.returncode == 0
-    assert "it has no annotation orion/priority" in done.stdout
+    assert "the pod has no annotation orion/priority" in done.stdout
 
 
 def test_one_of_several_is_chosen_by_name(tmp_path: Path) -> None:
@@ -80,7 +126,7 @@ def test_one_of_several_is_chosen_by_name(tmp_path: Path) -> None:
     assert in_json("two", "-f", path)[1]["what"] == "Pod two"
     done = explain("-f", path, "--offline")
     assert done.returncode == 1
-    assert "they hold: Pod one, Pod two" in done.stderr
+    assert "they contain: Pod one, Pod two" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -88,7 +134,7 @@ def test_one_of_several_is_chosen_by_name(tmp_path: Path) -> None:
     [
         (("--offline",), "name a pod of the cluster, or give a file with -f", 2),
         (("-f", "/nowhere.yaml", "--offline"), "/nowhere.yaml cannot be read", 1),
-        (("chat",), "give --offline to go without", 1),
+        (("chat",), "configure one, or give --offline", 1),
     ],
 )
 def test_what_cannot_be_explained_is_one_sentence(arguments: tuple[str, ...], sentence: str, status: int) -> None:

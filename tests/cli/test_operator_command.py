@@ -28,10 +28,10 @@ from orion.operator.reconciler import serving
             ["operator", "--certificates", "operator", "--webhook-configuration", ""],
             "--webhook-configuration cannot be 'MutatingWebhookConfiguration/'",
         ),
-        (["webhook", "--listen", "9443"], "--listen is HOST:PORT"),
-        (["webhook", "--health", "0.0.0.0:http"], "--health is HOST:PORT"),
+        (["webhook", "--listen", "9443"], "--listen must be HOST:PORT"),
+        (["webhook", "--health", "0.0.0.0:http"], "--health must be HOST:PORT"),
         (["webhook", "--runtime-class", "A B"], "--runtime-class cannot be 'A B'"),
-        (["webhook", "--log-level", "loud"], "--log-level is debug, info, warning or error"),
+        (["webhook", "--log-level", "loud"], "--log-level must be debug, info, warning or error"),
     ],
 )
 def test_what_cannot_be_is_said(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

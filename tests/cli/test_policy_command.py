@@ -16,8 +16,8 @@ def orion(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def policies(root: Path) -> dict[str, float | str]:
-    told = json.loads(orion("policy", "show", "--json", "--root", str(root)).stdout)
-    (policy,) = told.values()
+    reported = json.loads(orion("policy", "show", "--json", "--root", str(root)).stdout)
+    (policy,) = reported.values()
     assert isinstance(policy, dict)
     return policy
 
@@ -35,9 +35,9 @@ def test_a_running_agents_policy_is_shown_and_changed(root: Path) -> None:
     assert {("max_slowdown", "1.2"), ("minimum_share", "0.05"), ("window_us", "400")} <= lines
     changed = policies(root)
     assert (changed["max_slowdown"], changed["minimum_share"], changed["policy"]) == (1.2, 0.05, "orion")
-    assert orion("policy", "set", "all", "--policy", "reef", "--root", str(root)).returncode == 0
-    assert policies(root) == changed | {"policy": "reef"}
-    assert "policy reef" in orion("top", "--once", "--root", str(root)).stdout
+    assert orion("policy", "set", "all", "--policy", "gate", "--root", str(root)).returncode == 0
+    assert policies(root) == changed | {"policy": "gate"}
+    assert "policy  gate" in orion("top", "--once", "--root", str(root)).stdout
 
 
 def test_what_cannot_be_is_one_sentence(root: Path) -> None:
@@ -48,10 +48,11 @@ def test_what_cannot_be_is_one_sentence(root: Path) -> None:
     for gpu in ("7", "GPU-x"):
         refused = orion("policy", "set", gpu, "--policy", "gate", "--root", str(root))
         assert refused.returncode == 2
-        assert f"there is no GPU {gpu!r}" in refused.stderr
+        assert f"there is no GPU {gpu!r}; GPU takes all, or one of: 0 (GPU-" in refused.stderr
+        assert "--gpu" not in refused.stderr
     refused = orion("policy", "set", "0", "--linger-floor-us", "9000", "--linger-ceiling-us", "10", "--root", str(root))
     assert refused.returncode == 1
-    assert "the agent says no: the linger's floor must not be above its ceiling" in refused.stderr
+    assert "the agent refused the request: linger_floor_us 9000 must not exceed linger_ceiling_us 10" in refused.stderr
 
 
 def test_hps_run_says_how_its_gpu_is_shared(root: Path) -> None:

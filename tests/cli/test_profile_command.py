@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from orion.cli.main import main
 from orion.crds.profile import GPUProfile
 from orion.crds.profile_file import parse_profile
+from tests.waiting import eventually
 
 DEADLINE = 30.0
 ADD = "_Z3addPi"
@@ -96,7 +96,7 @@ def test_no_kernel_is_a_sentence_and_status_3(profile: Callable[..., int], capfd
     assert "it launched none" in capfd.readouterr().err
 
 
-def test_a_program_without_cuda_is_told_apart(machine: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_program_without_cuda_is_reported_apart(machine: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", "kernels", "--", "true"]) == 3
     assert "never initialised" in capfd.readouterr().err
 
@@ -129,7 +129,10 @@ def test_without_counters_classes_are_unknown_and_why_is_said(
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     assert profile("--counters", "-o", "profile.yaml", lines=("kernel a 1 1 1 32 1 1 0 0 16 5000",)) == 0
-    assert "no hardware counters, so classes are unknown: ncu (Nsight Compute) is not on" in capfd.readouterr().err
+    assert (
+        "hardware counters are not available, so classes are unknown: ncu (Nsight Compute) is not on"
+        in capfd.readouterr().err
+    )
     (kernel,) = _read(tmp_path / "profile.yaml").spec.kernels
     assert (kernel.kernel_class.value, len(kernel.identity or "")) == ("unknown", 16)
     assert main(["profile", "kernels", "--counters", "--ncu", "x.csv", "--", "true"]) == 2
@@ -218,10 +221,8 @@ def test_an_end_that_is_asked_for_reaches_the_program_and_keeps_the_profile(
     process.stdin.write("kernel a 1 1 1 32 1 1 0 0 16 5000 3\n")
     process.stdin.flush()
     assert process.stdout.readline() == "ok\n"
-    deadline = time.monotonic() + DEADLINE
-    while not any('"launches":3,' in path.read_text() for path in tmp_path.glob("orion-profile-*/process-*.jsonl")):
-        assert time.monotonic() < deadline, "the profiler never wrote"
-        time.sleep(0.01)
+    written = "orion-profile-*/process-*.jsonl"
+    eventually(lambda: any('"launches":3,' in path.read_text() for path in tmp_path.glob(written)), "a file")
     process.send_signal(signal.SIGTERM)
     process.wait(DEADLINE)  # with its standard input open, whose end would end the program, too
     _, said = process.communicate(timeout=DEADLINE)

@@ -1,19 +1,16 @@
 """`orion run` and `orion top`, as people call them: real processes, a real agent, the simulated GPU."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from orion.cli import agents
-from orion.cli.errors import NoAgent
-from tests.processes import is_running
+from tests.waiting import eventually
 
 DEADLINE = 30.0
 ORION = [sys.executable, "-m", "orion.cli"]
@@ -28,18 +25,6 @@ assert cuda.cuCtxSetCurrent(context) == 0
 print("ready", flush=True)
 sys.stdin.read()
 """
-
-
-@pytest.fixture
-def root(socket_folder: Path) -> Iterator[Path]:
-    """A root of its own; the agent that a test started there ends with it."""
-    yield socket_folder
-    try:
-        agent = agents.ask(socket_folder).agent_process_id
-    except NoAgent:
-        return
-    os.kill(agent, signal.SIGTERM)
-    _wait(lambda: not is_running(agent))
 
 
 @pytest.fixture
@@ -68,13 +53,6 @@ def _end(process: subprocess.Popen[str]) -> None:
         assert stream is not None
         stream.close()
     process.wait(DEADLINE)
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def _orion(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -114,9 +92,9 @@ def test_the_first_run_starts_an_agent_and_the_next_finds_it(root: Path) -> None
 def test_many_at_once_start_one_agent(root: Path) -> None:
     command = [*ORION, "run", "--simulated", "--root", str(root), "--priority", "be", "--", "true"]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
-    told = [process.communicate(timeout=DEADLINE)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0] * 4, told
-    assert sum("started an agent" in each for each in told) == 1
+    reported = [process.communicate(timeout=DEADLINE)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4, reported
+    assert sum("started an agent" in each for each in reported) == 1
 
 
 def test_a_client_is_seen_by_top_and_its_slot_ends_with_it(
@@ -125,19 +103,19 @@ def test_a_client_is_seen_by_top_and_its_slot_ends_with_it(
     process = client("--priority", "be", "--memory", "1GiB")
 
     def seen() -> list[int]:
-        told = json.loads(_orion("top", "--json", "--root", str(root)).stdout or '{"gpus": []}')  # no agent yet
-        return [each["process_id"] for gpu in told["gpus"] for slot in gpu["slots"] for each in slot["clients"]]
+        reported = json.loads(_orion("top", "--json", "--root", str(root)).stdout or '{"gpus": []}')  # no agent yet
+        return [each["process_id"] for gpu in reported["gpus"] for slot in gpu["slots"] for each in slot["clients"]]
 
-    _wait(lambda: seen() == [process.pid])
+    eventually(lambda: seen() == [process.pid])
     picture = _orion("top", "--once", "--root", str(root))
     assert picture.returncode == 0, picture.stderr
-    for word in ("be-0", str(process.pid), "of 1.0 GiB", "(simulated)"):
+    for word in ("be-0", str(process.pid), "/1.0G", "Simulated GPU"):
         assert word in picture.stdout
     _end(process)
-    _wait(lambda: not any(slot.role == 2 for gpu in agents.ask(root).gpus for slot in gpu.slots))
+    eventually(lambda: not any(slot.role == 2 for gpu in agents.ask(root).gpus for slot in gpu.slots))
 
 
-def test_a_second_hp_process_is_told_who_holds_the_slot(
+def test_a_second_hp_process_is_reported_who_holds_the_slot(
     root: Path, client: Callable[..., subprocess.Popen[str]]
 ) -> None:
     first = client("--priority", "hp")
@@ -180,6 +158,6 @@ def test_ctrl_c_ends_top_quietly(root: Path) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=DEADLINE)
+    _, reported = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130
-    assert told == ""
+    assert reported == ""

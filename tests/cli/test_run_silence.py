@@ -20,16 +20,16 @@ grpc.insecure_channel("unix:/nonexistent")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"), [(None, False), ("ERROR", True)], ids=["by default", "where the user wants to know"]
+    ("wanted", "reported"), [(None, False), ("ERROR", True)], ids=["by default", "where the user wants to know"]
 )
-def test_grpc_tells_of_threads_that_it_cannot_make(wanted: str | None, told: bool) -> None:
+def test_grpc_tells_of_threads_that_it_cannot_make(wanted: str | None, reported: bool) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
     environment |= {"GRPC_VERBOSITY": wanted} if wanted else {}
     done = subprocess.run(
         [sys.executable, "-c", _NO_MORE_THREADS], env=environment, capture_output=True, text=True, timeout=60
     )
-    assert ("pthread_create failed" in done.stderr) == told
-    assert told or done.stderr == ""
+    assert ("pthread_create failed" in done.stderr) == reported
+    assert reported or done.stderr == ""
 
 
 def test_the_program_inherits_none_of_it() -> None:

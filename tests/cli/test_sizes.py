@@ -1,10 +1,12 @@
 import contextlib
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orion.cli.sizes import format_size, parse_size
+from orion.crds.quantities import Memory
 
 
 @pytest.mark.parametrize(
@@ -13,20 +15,27 @@ from orion.cli.sizes import format_size, parse_size
         ("1073741824", 1 << 30),
         ("8GiB", 8 << 30),
         ("8Gi", 8 << 30),
-        ("8gib", 8 << 30),
+        ("8G", 8_000_000_000),
+        ("8GB", 8_000_000_000),
         ("1.5 GiB", 3 << 29),
         ("512MB", 512_000_000),
         ("2T", 2_000_000_000_000),
-        ("100 B", 100),
     ],
 )
 def test_sizes_as_people_write_them(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "-1", "8Q", "1e9", "0", "8 GiB please", "99999999TiB", "0x10"])
+@pytest.mark.parametrize("text", ["8Gi", "8GiB", "512M", "512MB", "1.5Gi", "4294967296", "3e9", "2Ti", "2TiB"])
+def test_a_gpushare_reads_the_same(text: str) -> None:
+    assert parse_size(text) == Memory(text).bytes
+
+
+@pytest.mark.parametrize(
+    "text", ["", "GiB", "-1", "8Q", "8gib", "0", "512m", "100", "8 GiB please", "99999999TiB", "0x10"]
+)
 def test_what_is_no_size_is_refused_with_its_text(text: str) -> None:
-    with pytest.raises(ValueError, match="size"):
+    with pytest.raises(ValueError, match=re.escape(repr(text)) + " must be an amount of memory"):
         parse_size(text)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubernetes import client
 
-from tests.cluster.waiting import eventually
+from tests.waiting import eventually
 
 HP: dict[str, Any] = {"resources": {"limits": {"orion.gpu/hp": "1"}}}
 """ Of a container that asks for an hp slot by itself. """
@@ -47,7 +47,7 @@ def wait_until_admission_works(api: client.ApiClient, namespace: str) -> None:
     It learns of each of them in its own time: that one holds says nothing of the next.
     """
     core = client.CoreV1Api(api)
-    forged, unknown = pod("probe", annotations={"orion/grant": "{}"}), pod("probe", "nonsense")
+    forged, unknown = pod("probe", annotations={"orion.gpu/grant": "{}"}), pod("probe", "nonsense")
     eventually(lambda: "Orion's webhook only" in refusal(api, namespace, forged))
     eventually(lambda: "must be hp or be" in refusal(api, namespace, unknown))
     core.create_namespaced_pod(namespace, pod("probe"))

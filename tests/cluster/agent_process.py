@@ -18,9 +18,9 @@ import yaml
 from kubernetes import client
 
 from orion.node_agent.kubelet import api_pb2
-from tests.cluster.waiting import eventually
 from tests.hook.harness import Machine
 from tests.node_agent.node_stand_in import StandInKubelet
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 ROLE = ROOT / "charts" / "orion" / "files" / "agent-role.yaml"
@@ -32,13 +32,14 @@ class Kubelet(StandInKubelet):
 
     def __init__(self, socket: Path) -> None:
         super().__init__(socket)
-        self.offered: dict[str, list[str]] = {}
+        self.advertised: dict[str, list[str]] = {}
 
     def GetAllocatableResources(self, request: Any, context: Any) -> api_pb2.AllocatableResourcesResponse:  # noqa: N802
-        offered = [
-            api_pb2.ContainerDevices(resource_name=resource, device_ids=ids) for resource, ids in self.offered.items()
+        advertised = [
+            api_pb2.ContainerDevices(resource_name=resource, device_ids=ids)
+            for resource, ids in self.advertised.items()
         ]
-        return api_pb2.AllocatableResourcesResponse(devices=offered)
+        return api_pb2.AllocatableResourcesResponse(devices=advertised)
 
 
 class AgentNode(Machine):
@@ -59,10 +60,10 @@ class AgentNode(Machine):
 
     def start_agent(self, *options: str) -> None:
         """Start the agent and wait until it serves."""
-        told = ["--node-name", self.node, "--kubeconfig", str(self._kubeconfig), "--metrics-address", "127.0.0.1:0"]
-        told += ["--pod-resources", str(self.kubelet.socket), "--recovery-seconds", "1"]
-        told += ["--claim-seconds", "1"]
-        super().start_agent(*told, *options)
+        reported = ["--node-name", self.node, "--kubeconfig", str(self._kubeconfig), "--metrics-address", "127.0.0.1:0"]
+        reported += ["--pod-resources", str(self.kubelet.socket), "--recovery-seconds", "1"]
+        reported += ["--claim-seconds", "1"]
+        super().start_agent(*reported, *options)
 
     def metrics(self) -> dict[str, float]:
         """Return the agent's metrics by name and labels."""
@@ -74,10 +75,10 @@ class AgentNode(Machine):
 
     def simulated(self, *command: str) -> None:
         """Do something to the simulated machine: `simulated("lose", "0")`."""
-        told = [sys.executable, "-m", "orion.hook.simulated", "--library", str(self.simulated_library), *command]
-        subprocess.run(told, env=self.environment, check=True, capture_output=True, timeout=60)
+        reported = [sys.executable, "-m", "orion.hook.simulated", "--library", str(self.simulated_library), *command]
+        subprocess.run(reported, env=self.environment, check=True, capture_output=True, timeout=60)
 
-    def make_gpus_anew(self, **settings: str) -> None:
+    def make_gpus_again(self, **settings: str) -> None:
         """Let the simulated machine be another one, such as `ORION_SIM_GPUS="1"`; the agent must not run."""
         shutil.rmtree(self.state)
         self.environment |= settings
@@ -135,7 +136,7 @@ class ClusterView:
     def pod(self, name: str, node: str, grant: Mapping[str, Any] | str | None = None) -> None:
         """Create a pod on a node."""
         text = grant if isinstance(grant, str) else json.dumps(grant)
-        annotations = {} if grant is None else {"orion/grant": text}
+        annotations = {} if grant is None else {"orion.gpu/grant": text}
         containers = [{"name": "main", "image": "none"}]
         metadata = {"name": name, "annotations": annotations}
         spec = {"nodeName": node, "containers": containers, "terminationGracePeriodSeconds": 0}
@@ -174,4 +175,4 @@ def is_written(view: ClusterView, uuid: str, node: str) -> bool:
 def until_written(view: ClusterView, node: AgentNode) -> None:
     """Return when all GPUs of a node have their devices."""
     for uuid in node.uuids:
-        eventually(lambda uuid=uuid: is_written(view, uuid, node.node), otherwise=node.agent_log())  # type: ignore[misc]
+        eventually(lambda uuid=uuid: is_written(view, uuid, node.node), what=node.agent_log())  # type: ignore[misc]

@@ -7,7 +7,7 @@ import yaml
 from kubernetes import client
 
 from orion.crds import generate
-from tests.cluster.waiting import eventually
+from tests.waiting import eventually
 
 CONDITIONS = ("NamesAccepted", "Established")
 

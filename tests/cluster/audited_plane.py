@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 from kubernetes import client
 
+from testbed import binaries
+from testbed.control_plane import ControlPlane
 from tests.cluster.conftest import client_for
-from tools.cluster import binaries
-from tools.cluster.control_plane import ControlPlane
 
 Right = tuple[str, str, str]
 """ Group, resource with its subresource, verb. """

@@ -7,7 +7,6 @@ restarts or breaks components takes `own_control_plane`.
 
 import json
 import subprocess
-import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -17,15 +16,13 @@ from typing import Any
 import pytest
 from kubernetes import client, config
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
+from testbed import binaries, keeping
+from testbed.access import Access
+from testbed.control_plane import ControlPlane
 from tests.cluster import api_types, running_webhook
 from tests.cluster.admitted_pods import wait_until_admission_works
 from tests.cluster.running_webhook import LABEL, RunningWebhook
-from tests.cluster.waiting import eventually
-from tools.cluster import binaries, keeping
-from tools.cluster.access import Access
-from tools.cluster.control_plane import ControlPlane
+from tests.waiting import eventually
 
 Kubectl = Callable[..., str]
 FakeNode = Callable[..., str]

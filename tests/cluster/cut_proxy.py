@@ -26,7 +26,7 @@ class CutProxy(Forwarder):
         self._whole = False
         self.end_connections()
 
-    def mend(self) -> None:
+    def fix(self) -> None:
         """Take connections again."""
         self._whole = True
 

@@ -1,4 +1,4 @@
-"""A port of loopback whose connections go on to a server that is asked for anew each time: the stand-ins for a Service
+"""A port of loopback whose connections go on to a server that is asked for again each time: the stand-ins for a Service
 and for a cable that somebody pulls are made of it. TLS goes through it untouched.
 
 Whatever it opened is closed before its thread ends: a socket left to the garbage collector fails a later test.

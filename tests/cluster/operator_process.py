@@ -15,15 +15,15 @@ from typing import Any
 
 from kubernetes import client
 
+from testbed import binaries
 from tests.cluster.audited_plane import bind
-from tests.cluster.waiting import eventually
-from tools.cluster import binaries
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 ROLE = ROOT / "charts" / "orion" / "files" / "operator-role.yaml"
 CRDS = ROOT / "charts" / "orion" / "files" / "crds"
 GROUP, VERSION = "orion.gpu", "v1alpha1"
-GRANT = "orion/grant"
+GRANT = "orion.gpu/grant"
 
 
 class OperatorProcess:

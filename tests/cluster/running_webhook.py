@@ -18,8 +18,8 @@ from kubernetes import client
 
 from orion.operator.webhook import manifests, reviews
 from orion.operator.webhook.defaults import Defaults
-from tests.cluster.waiting import eventually
-from tools.cluster.access import Access
+from testbed.access import Access
+from tests.waiting import eventually
 
 LABEL = "orion-test/admission"
 SERVICE_ACCOUNT = "system:serviceaccount:orion-system:orion-webhook"
@@ -69,15 +69,15 @@ class RunningWebhook:
                 env={**os.environ, "NO_PROXY": "127.0.0.1"},
             )
         eventually(functools.partial(self._listens, log))
-        eventually(self.is_ready, otherwise=f"the webhook is not ready: {log.read_text()}")
+        eventually(self.is_ready, what=f"the webhook is not ready: {log.read_text()}")
 
     def _listens(self, log: Path) -> bool:
         """Say whether it has said where it listens; a free port of the first start is kept for later ones."""
         assert self.process is not None
         assert self.process.poll() is None, log.read_text()
-        said = re.findall(r"reviews on port (\d+), health on port (\d+)", log.read_text())
+        said = re.findall(r"metrics: on http://\S+:(\d+)/metrics\n.*reviews on port (\d+)", log.read_text())
         if said:
-            self.port, self.health = map(int, said[-1])
+            self.health, self.port = map(int, said[-1])
         return bool(said)
 
     def is_ready(self) -> bool:
@@ -85,7 +85,7 @@ class RunningWebhook:
         assert self.process is not None
         assert self.process.poll() is None, (self.folder / "log").read_text()
         with contextlib.suppress(OSError):
-            return self.read("readyz") == "ready"
+            return self.read("readyz") == "ok\n"
         return False
 
     def read(self, path: str) -> str:

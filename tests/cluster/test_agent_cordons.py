@@ -1,4 +1,4 @@
-"""GPUs that people have closed stay so under an agent that begins anew, whether or not the API server is there."""
+"""GPUs that people have closed stay so under an agent that begins again, whether or not the API server is there."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,12 +7,12 @@ import pytest
 from kubernetes import client
 
 from orion.node_agent.api.client import AgentClient
+from testbed.access import Access
 from tests.cluster import api_types
 from tests.cluster.agent_process import AgentNode, ClusterView, grant_rights, machine, until_written
 from tests.cluster.conftest import FakeNode
 from tests.cluster.cut_proxy import CutProxy
-from tests.cluster.waiting import eventually
-from tools.cluster.access import Access
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -48,11 +48,11 @@ def test_an_agent_that_begins_without_the_api_server_opens_nothing_that_people_h
         node.start_agent()
         until_written(view, node)
         view.change(node.uuids[0], cordon=True)
-        eventually(lambda: closed(node) == [True, False], otherwise=node.agent_log())
+        eventually(lambda: closed(node) == [True, False], what=node.agent_log())
         node.kill_agent()
         proxy.cut()
         node.start_agent()
         assert closed(node) == [True, False]
         view.change(node.uuids[0], cordon=False)
-        proxy.mend()
-        eventually(lambda: closed(node) == [False, False], otherwise=node.agent_log())
+        proxy.fix()
+        eventually(lambda: closed(node) == [False, False], what=node.agent_log())

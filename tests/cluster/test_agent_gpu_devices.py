@@ -1,4 +1,4 @@
-"""A real agent before a real API server, with the chart's rights: GPUDevices, Events, health, cordon, strangers."""
+"""A real agent before a real API server, with the chart's rights: GPUDevices, Events, unmanaged processes."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -8,12 +8,12 @@ import pytest
 from kubernetes import client
 
 from orion.node_agent.api.client import AgentClient
+from testbed.access import Access
 from tests.cluster import api_types
 from tests.cluster.agent_process import ROOT, AgentNode, ClusterView, grant_rights, machine, until_written
 from tests.cluster.conftest import FakeNode
 from tests.cluster.cut_proxy import CutProxy
-from tests.cluster.waiting import eventually
-from tools.cluster.access import Access
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -53,7 +53,7 @@ def test_a_gpu_has_a_device_that_says_who_is_on_it(node: AgentNode, view: Cluste
     first = view.status(uuid)
     assert (first["uuid"], first["index"], first["health"], first["simulated"]) == (uuid, 0, "Healthy", True)
     assert first["slots"] == {"hp": {"total": 1, "held": 0}, "be": {"total": 8, "held": 0}}
-    assert view.condition(uuid, "Ready") == ("True", "Offered")
+    assert view.condition(uuid, "Ready") == ("True", "Advertised")
     assert view.condition(uuid, "HookInjected") == ("Unknown", "NoClients")
     at_rest = view.device(other)["metadata"]["resourceVersion"]
 
@@ -61,7 +61,7 @@ def test_a_gpu_has_a_device_that_says_who_is_on_it(node: AgentNode, view: Cluste
     grant |= {"containers": {"main": {"slots": 1, "memoryLimitBytes": 512 * MI, "weightMilli": 2_000}}}
     view.pod("train", node.node, grant)
     node.kubelet.give("train", (uuid, "be-3"), namespace=view.namespace)
-    eventually(lambda: view.status(uuid)["slots"]["be"]["held"] == 1, otherwise=node.agent_log())
+    eventually(lambda: view.status(uuid)["slots"]["be"]["held"] == 1, what=node.agent_log())
     worker = node.start("be-3")
     eventually(lambda: view.status(uuid).get("clientCount") == 1)
     status = view.status(uuid)
@@ -69,7 +69,7 @@ def test_a_gpu_has_a_device_that_says_who_is_on_it(node: AgentNode, view: Cluste
     reference = {"namespace": view.namespace, "name": "train", "container": "main"}
     assert slot["pod"] | reference == slot["pod"]
     assert (slot["name"], slot["share"], slot["generation"]) == ("be-3", "s", 3)
-    assert (slot["memoryLimit"], slot["weight"]) == ("512Mi", "2")
+    assert (slot["memoryLimit"], slot["weight"]) == ("512Mi", 2)
     (row,) = status["clients"]
     assert (row["processId"], row["slot"], row["priority"], row["pod"]) == (worker.pid, "be-3", "be", slot["pod"])
     assert view.condition(uuid, "HookInjected") == ("True", "Joined")
@@ -79,9 +79,9 @@ def test_a_gpu_has_a_device_that_says_who_is_on_it(node: AgentNode, view: Cluste
     assert view.device(other)["metadata"]["resourceVersion"] == at_rest
     holder = f'container="main",gpu="{uuid}",namespace="{view.namespace}",pod="train",share="s",slot="be-3"'
     assert node.metrics()[f"orion_slot_holder{{{holder}}}"] == 1
-    _, _, told = (ROOT / "docs" / "metrics.md").read_text().partition("\n## In a cluster\n")
-    documented = set(re.findall(r"^\| `(orion_\w+)`", told, re.MULTILINE))
-    assert documented - {name.partition("{")[0] for name in node.metrics()} == {"orion_gpu_offered_by_another"}
+    _, _, reported = (ROOT / "docs" / "metrics.md").read_text().partition("\n## In a cluster\n")
+    documented = set(re.findall(r"^\| `(orion_\w+)`", reported, re.MULTILINE))
+    assert documented - {name.partition("{")[0] for name in node.metrics()} == {"orion_gpu_advertised_by_another"}
 
 
 def test_pods_hear_what_is_wrong_with_them(node: AgentNode, view: ClusterView) -> None:
@@ -90,43 +90,43 @@ def test_pods_hear_what_is_wrong_with_them(node: AgentNode, view: ClusterView) -
     view.pod("long", node.node, {"format": 1, "priority": "be", "containers": {"main": {"slots": 1}}})
     node.kubelet.give("unreadable", (uuid, "be-0"), namespace=view.namespace)
     node.kubelet.give("long", (uuid, "be-1"), namespace=view.namespace)
-    eventually(lambda: "GrantUnreadable" in view.events("unreadable", view.namespace), otherwise=node.agent_log())
+    eventually(lambda: "GrantUnreadable" in view.events("unreadable", view.namespace), what=node.agent_log())
     worker = node.start("be-1")
 
-    def told() -> str:
+    def reported() -> str:
         worker.must("run 3 20000")
         return view.events("long", view.namespace).get("LongKernels", "")
 
-    note = eventually(told, otherwise=node.agent_log())
+    note = eventually(reported, what=node.agent_log())
     assert note.startswith(f"process {worker.pid} (client_scripted) on {uuid} runs kernels of ")
     eventually(lambda: view.condition(uuid, "Degraded")[0] == "True")
 
 
-def test_a_gpu_in_mig_instances_is_not_offered_and_says_so(stopped_node: AgentNode, view: ClusterView) -> None:
+def test_a_gpu_in_mig_instances_is_not_advertised_and_says_so(stopped_node: AgentNode, view: ClusterView) -> None:
     node = stopped_node
-    node.make_gpus_anew(ORION_SIM_MIG="1")
+    node.make_gpus_again(ORION_SIM_MIG="1")
     node.start_agent()
     until_written(view, node)
-    eventually(lambda: view.condition(node.uuids[1], "Ready") == ("False", "MIGEnabled"), otherwise=node.agent_log())
-    eventually(lambda: "MIG is enabled" in view.events(node.node).get("GPUNotOffered", ""))
-    assert view.condition(node.uuids[0], "Ready") == ("True", "Offered")
+    eventually(lambda: view.condition(node.uuids[1], "Ready") == ("False", "MIGEnabled"), what=node.agent_log())
+    eventually(lambda: "MIG is enabled" in view.events(node.node).get("GPUNotAdvertised", ""))
+    assert view.condition(node.uuids[0], "Ready") == ("True", "Advertised")
 
 
 def test_people_close_a_gpu_to_further_pods_and_ask_for_a_mode(node: AgentNode, view: ClusterView) -> None:
     uuid = node.uuids[0]
 
-    def offered() -> tuple[bool, bool, str]:
+    def advertised() -> tuple[bool, bool, str]:
         with AgentClient(node.root) as administrator:
             device = next(each for each in next(administrator.watch_devices()).devices if each.uuid == uuid)
         return device.healthy, device.cordoned, device.reason
 
     view.change(uuid, cordon=True)
-    eventually(lambda: offered() == (True, True, "Cordoned"), otherwise=node.agent_log())
+    eventually(lambda: advertised() == (True, True, "Cordoned"), what=node.agent_log())
     eventually(lambda: view.condition(uuid, "Ready") == ("False", "Cordoned"))
     eventually(lambda: "GPUCordoned" in view.events(uuid.lower()))
     view.change(uuid, cordon=False, mode="mps")
-    eventually(lambda: offered() == (True, False, ""))
-    eventually(lambda: view.condition(uuid, "Ready") == ("True", "Offered"))
+    eventually(lambda: advertised() == (True, False, ""))
+    eventually(lambda: view.condition(uuid, "Ready") == ("True", "Advertised"))
     eventually(lambda: view.condition(uuid, "ModePending") == ("True", "NotAvailable"))
     assert view.status(uuid)["mode"] == "timeslice"
     eventually(lambda: "no MPS daemon runs on the node" in view.events(uuid.lower()).get("ModeNotAvailable", ""))
@@ -136,13 +136,13 @@ def test_people_close_a_gpu_to_further_pods_and_ask_for_a_mode(node: AgentNode, 
 def test_a_sick_gpu_is_unhealthy_until_it_has_been_well_for_a_while(node: AgentNode, view: ClusterView) -> None:
     uuid, other = node.uuids
     node.simulated("lose", "0")
-    eventually(lambda: view.status(uuid)["health"] == "Unhealthy", otherwise=node.agent_log())
+    eventually(lambda: view.status(uuid)["health"] == "Unhealthy", what=node.agent_log())
     assert view.condition(uuid, "Ready") == ("False", "GPULost")
     eventually(lambda: "GPUUnhealthy" in view.events(uuid.lower()))
     assert node.metrics()[f'orion_gpu_healthy{{gpu="{uuid}"}}'] == 0
     assert node.metrics()[f'orion_gpu_healthy{{gpu="{other}"}}'] == 1
     node.simulated("restore", "0")
-    eventually(lambda: view.condition(uuid, "Ready") == ("True", "Offered"))
+    eventually(lambda: view.condition(uuid, "Ready") == ("True", "Advertised"))
     eventually(lambda: "GPUReady" in view.events(uuid.lower()))
     assert view.status(other)["health"] == "Healthy"
     node.simulated("xid", other, "79")
@@ -151,21 +151,21 @@ def test_a_sick_gpu_is_unhealthy_until_it_has_been_well_for_a_while(node: AgentN
 
 def test_a_process_without_the_hook_is_named(node: AgentNode, view: ClusterView) -> None:
     uuid = node.uuids[0]
-    stranger = node.start_in(None)
-    stranger.must("init 0")
-    eventually(lambda: view.condition(uuid, "HookInjected") == ("False", "Unmanaged"), otherwise=node.agent_log())
+    unmanaged = node.start_in(None)
+    unmanaged.must("init 0")
+    eventually(lambda: view.condition(uuid, "HookInjected") == ("False", "Unmanaged"), what=node.agent_log())
     status = view.status(uuid)
-    assert status["strangerCount"] == 1
-    assert status["strangers"] == [{"processId": stranger.pid, "command": "client_scripted"}]
+    assert status["unmanagedProcessCount"] == 1
+    assert status["unmanaged"] == [{"processId": unmanaged.pid, "command": "client_scripted"}]
     note = eventually(lambda: view.events(node.node).get("ProcessWithoutHook", ""))
-    assert note.startswith(f"process {stranger.pid} (client_scripted) uses {uuid}")
-    assert node.metrics()[f'orion_gpu_strangers{{gpu="{uuid}"}}'] == 1
-    stranger.kill()
-    eventually(lambda: view.status(uuid)["strangerCount"] == 0)
-    assert node.metrics()[f'orion_gpu_strangers{{gpu="{uuid}"}}'] == 0
+    assert note.startswith(f"process {unmanaged.pid} (client_scripted) uses {uuid}")
+    assert node.metrics()[f'orion_gpu_unmanaged_processes{{gpu="{uuid}"}}'] == 1
+    unmanaged.kill()
+    eventually(lambda: view.status(uuid)["unmanagedProcessCount"] == 0)
+    assert node.metrics()[f'orion_gpu_unmanaged_processes{{gpu="{uuid}"}}'] == 0
 
 
-def test_a_gpu_that_another_plugin_offers_is_not_ours_unless_people_say_so(
+def test_a_gpu_that_another_plugin_advertises_is_not_ours_unless_people_say_so(
     stopped_node: AgentNode, view: ClusterView, tmp_path: Path
 ) -> None:
     node, configuration = stopped_node, tmp_path / "node.yaml"
@@ -173,18 +173,18 @@ def test_a_gpu_that_another_plugin_offers_is_not_ours_unless_people_say_so(
     configuration.write_text("version: v1\n")
     node.start_agent("--configuration", str(configuration))
     until_written(view, node)
-    node.kubelet.offered = {"nvidia.com/gpu": [f"{uuid}::0", f"{uuid}::1"], "orion.gpu/be": [f"{other}::be-0"]}
-    eventually(lambda: view.condition(uuid, "Ready") == ("False", "OfferedByAnother"), otherwise=node.agent_log())
+    node.kubelet.advertised = {"nvidia.com/gpu": [f"{uuid}::0", f"{uuid}::1"], "orion.gpu/be": [f"{other}::be-0"]}
+    eventually(lambda: view.condition(uuid, "Ready") == ("False", "AdvertisedByAnother"), what=node.agent_log())
     assert view.status(uuid)["health"] == "Unhealthy"
-    assert view.condition(other, "Ready") == ("True", "Offered")
-    eventually(lambda: "nvidia.com/gpu" in view.events(node.node).get("GPUNotOffered", ""))
-    assert node.metrics()[f'orion_gpu_offered_by_another{{gpu="{uuid}",resource="nvidia.com/gpu"}}'] == 1
+    assert view.condition(other, "Ready") == ("True", "Advertised")
+    eventually(lambda: "nvidia.com/gpu" in view.events(node.node).get("GPUNotAdvertised", ""))
+    assert node.metrics()[f'orion_gpu_advertised_by_another{{gpu="{uuid}",resource="nvidia.com/gpu"}}'] == 1
     configuration.write_text("version: v1\ncoexist: true\n")
-    eventually(lambda: view.condition(uuid, "Ready") == ("True", "Offered"))
+    eventually(lambda: view.condition(uuid, "Ready") == ("True", "Advertised"))
     configuration.write_text("version: v1\ncoexist: false\n")
-    eventually(lambda: view.condition(uuid, "Ready") == ("False", "OfferedByAnother"))
-    node.kubelet.offered = {}
-    eventually(lambda: view.condition(uuid, "Ready") == ("True", "Offered"))
+    eventually(lambda: view.condition(uuid, "Ready") == ("False", "AdvertisedByAnother"))
+    node.kubelet.advertised = {}
+    eventually(lambda: view.condition(uuid, "Ready") == ("True", "Advertised"))
 
 
 def test_what_happened_while_the_api_server_was_away_is_written_when_it_is_back(
@@ -208,8 +208,8 @@ def test_what_happened_while_the_api_server_was_away_is_written_when_it_is_back(
             eventually(lambda: node.metrics()[metric] == 0)
             assert view.status(node.uuids[0])["health"] == "Healthy"
             eventually(lambda: node.metrics().get("orion_cluster_device_failures_total", 0) >= 1)
-            proxy.mend()
-            eventually(lambda: view.status(node.uuids[0])["health"] == "Unhealthy", otherwise=node.agent_log())
+            proxy.fix()
+            eventually(lambda: view.status(node.uuids[0])["health"] == "Unhealthy", what=node.agent_log())
             eventually(lambda: view.status(node.uuids[0])["clientCount"] == 1)
             worker.kill()
 
@@ -224,9 +224,9 @@ def test_a_device_is_one_agents_until_that_says_the_gpu_is_gone(
         eventually(lambda: "delete that GPUDevice" in view.events(there.node).get("GPUElsewhere", ""))
         assert [view.status(uuid)["node"] for uuid in node.uuids] == [node.node] * 2
         node.kill_agent()
-        node.make_gpus_anew(ORION_SIM_GPUS="1")
+        node.make_gpus_again(ORION_SIM_GPUS="1")
         node.start_agent()
-        eventually(lambda: view.status(second).get("node") == there.node, otherwise=there.agent_log())
+        eventually(lambda: view.status(second).get("node") == there.node, what=there.agent_log())
         eventually(lambda: view.status(second)["health"] == "Healthy")
         assert view.status(first)["node"] == node.node
         view.delete(first)

@@ -11,12 +11,12 @@ import pytest
 from kubernetes import client
 
 from orion.node_agent.api.client import AgentClient
+from testbed.access import Access
 from tests.cluster import api_types
 from tests.cluster.agent_process import AgentNode, ClusterView, grant_rights, machine
 from tests.cluster.conftest import FakeNode
 from tests.cluster.cut_proxy import CutProxy
-from tests.cluster.waiting import eventually
-from tools.cluster.access import Access
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -31,9 +31,9 @@ class World:
         self.node, self.proxy = node, proxy
         self._view, self._core, self._namespace = view, view.core, view.namespace
 
-    def run(self, name: str, slot: str, told: dict[str, Any] | None = None) -> str:
+    def run(self, name: str, slot: str, reported: dict[str, Any] | None = None) -> str:
         """Let a pod's container begin in a slot, as the kubelet does; return the pod that the agent takes it for."""
-        self._view.pod(name, self.node.node, told)
+        self._view.pod(name, self.node.node, reported)
         self.node.kubelet.give(name, (self.node.uuids[0], slot), namespace=self._namespace)
         return self.prepare(slot)
 
@@ -43,8 +43,8 @@ class World:
             pod = eventually(lambda: administrator.prepare_slot(self.node.uuids[0], slot).pod)
         return pod.removeprefix(f"{self._namespace}/")
 
-    def grant(self, name: str, told: dict[str, Any]) -> None:
-        body = {"metadata": {"annotations": {"orion/grant": json.dumps(told)}}}
+    def grant(self, name: str, reported: dict[str, Any]) -> None:
+        body = {"metadata": {"annotations": {"orion.gpu/grant": json.dumps(reported)}}}
         self._core.patch_namespaced_pod(name, self._namespace, body)
 
     def end(self, name: str, phase: str = "Succeeded") -> None:
@@ -96,10 +96,10 @@ def test_a_change_of_a_pods_grant_reaches_its_running_process(world: World) -> N
     assert process.must(f"alloc {8 * MIB}").result == 0
     world.grant("a", grant(4 * MIB))
     begin = time.monotonic()
-    eventually(lambda: process.do(f"alloc {MIB}").result == OUT_OF_MEMORY, 10, world.node.agent_log())
+    eventually(lambda: process.do(f"alloc {MIB}").result == OUT_OF_MEMORY, world.node.agent_log(), 10)
     print(f"after {time.monotonic() - begin:.3f} s")
     world.grant("a", grant(1024 * MIB))
-    eventually(lambda: process.do(f"alloc {MIB}").result == 0, 10, world.node.agent_log())
+    eventually(lambda: process.do(f"alloc {MIB}").result == 0, world.node.agent_log(), 10)
 
 
 def test_the_end_of_a_pod_ends_its_hold(world: World) -> None:
@@ -108,7 +108,7 @@ def test_the_end_of_a_pod_ends_its_hold(world: World) -> None:
     assert (world.held(), world.limit("be-0"), world.limit("be-1")) == (["be-0", "be-1"], MIB, 2 * MIB)
     world.end("a")
     world.delete("b")
-    eventually(lambda: world.held() == ["be-1"], otherwise=world.node.agent_log())  # by the kubelet's word still
+    eventually(lambda: world.held() == ["be-1"], what=world.node.agent_log())  # by the kubelet's word still
     assert world.limit("be-0") == 0
     assert world.run("c", "be-1", grant(3 * MIB)) == "c"
     assert (world.held(), world.limit("be-1")) == (["be-1"], 3 * MIB)
@@ -130,8 +130,8 @@ def test_identity_outlives_agent_and_api_server(world: World) -> None:
     process.kill()
     assert world.prepare("hp-0") == "a"  # its container begins again: what was known stands
     assert (world.held(), world.limit("hp-0")) == (["hp-0"], 8 * MIB)
-    world.proxy.mend()
-    eventually(lambda: world.limit("hp-0") == 16 * MIB, otherwise=world.node.agent_log())
+    world.proxy.fix()
+    eventually(lambda: world.limit("hp-0") == 16 * MIB, what=world.node.agent_log())
     world.end("a", "Failed")
-    eventually(lambda: world.node.gpu().policy == "orion", otherwise=world.node.agent_log())
+    eventually(lambda: world.node.gpu().policy == "orion", what=world.node.agent_log())
     assert world.held() == []

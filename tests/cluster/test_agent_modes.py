@@ -12,8 +12,8 @@ from orion.node_agent.mps.folder import MpsFolder
 from tests.cluster import api_types
 from tests.cluster.agent_process import AgentNode, ClusterView, grant_rights, machine, until_written
 from tests.cluster.conftest import FakeNode
-from tests.cluster.waiting import eventually
 from tests.hook.scripted_client import Client
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -70,16 +70,16 @@ def test_a_mode_is_carried_out_when_nobody_is_there(
 ) -> None:
     uuid, other = node.uuids
     view.change(uuid, mode="mps")
-    eventually(lambda: view.status(uuid)["mode"] == "mps", otherwise=node.agent_log())
+    eventually(lambda: view.status(uuid)["mode"] == "mps", what=node.agent_log())
     eventually(lambda: view.condition(uuid, "ModePending") == ("False", "InMode"))
-    eventually(lambda: view.condition(uuid, "Ready") == ("True", "Offered"))
+    eventually(lambda: view.condition(uuid, "Ready") == ("True", "Advertised"))
     assert view.status(other)["mode"] == "timeslice"
 
     view.pod("train", node.node, {"format": 1, "priority": "be", "containers": {"main": {"slots": 1}}})
     node.kubelet.give("train", (uuid, "be-0"), namespace=view.namespace)
-    eventually(lambda: view.status(uuid)["slots"]["be"]["held"] == 1, otherwise=node.agent_log())
+    eventually(lambda: view.status(uuid)["slots"]["be"]["held"] == 1, what=node.agent_log())
     worker = begun(node, "be-0")
-    eventually(lambda: shares(node, worker), otherwise=node.agent_log())
+    eventually(lambda: shares(node, worker), what=node.agent_log())
 
     view.change(uuid, mode="timeslice")
     eventually(lambda: view.condition(uuid, "ModePending") == ("True", "ClientsPresent"))
@@ -89,7 +89,7 @@ def test_a_mode_is_carried_out_when_nobody_is_there(
     worker.kill()
     view.core.delete_namespaced_pod("train", view.namespace, grace_period_seconds=0)
     node.kubelet.forget_all()
-    eventually(lambda: view.status(uuid)["mode"] == "timeslice", otherwise=node.agent_log())
+    eventually(lambda: view.status(uuid)["mode"] == "timeslice", what=node.agent_log())
     eventually(lambda: view.condition(uuid, "ModePending") == ("False", "InMode"))
     assert not shares(node, begun(node, "be-1"))
 
@@ -99,9 +99,9 @@ def test_the_end_of_the_mps_daemon_is_said_and_closes_the_gpu_until_it_is_back(
 ) -> None:
     uuid = node.uuids[0]
     view.change(uuid, mode="mps")
-    eventually(lambda: view.status(uuid)["mode"] == "mps", otherwise=node.agent_log())
+    eventually(lambda: view.status(uuid)["mode"] == "mps", what=node.agent_log())
     workers = [begun(node, "be-0"), begun(node, "be-1")]
-    eventually(lambda: all(shares(node, worker) for worker in workers), otherwise=node.agent_log())
+    eventually(lambda: all(shares(node, worker) for worker in workers), what=node.agent_log())
     mps_daemon.terminate()
     mps_daemon.wait(60)
     eventually(lambda: view.condition(uuid, "ModePending") == ("True", "NotAvailable"))
@@ -113,9 +113,9 @@ def test_the_end_of_the_mps_daemon_is_said_and_closes_the_gpu_until_it_is_back(
             worker.do("run 1 100")
         return view.condition(uuid, "Degraded") == ("True", "SharedFault")
 
-    eventually(lost, otherwise=node.agent_log())
+    eventually(lost, what=node.agent_log())
     for worker in workers:
         worker.kill()
     # With nobody there and no way to the mode, the GPU goes on in the one that it can have.
-    eventually(lambda: view.condition(uuid, "Ready") == ("True", "Offered"), otherwise=node.agent_log())
+    eventually(lambda: view.condition(uuid, "Ready") == ("True", "Advertised"), what=node.agent_log())
     assert view.condition(uuid, "ModePending") == ("True", "NotAvailable")

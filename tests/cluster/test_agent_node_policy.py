@@ -11,11 +11,11 @@ import pytest
 import yaml
 from kubernetes import client
 
+from testbed.access import Access
 from tests.cluster import api_types
 from tests.cluster.agent_process import GROUP, ROOT, VERSION, ClusterView, grant_rights, machine, until_written
 from tests.cluster.conftest import FakeNode, client_for
-from tests.cluster.waiting import eventually
-from tools.cluster.access import Access
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -115,8 +115,8 @@ def test_an_agent_writes_the_gpus_of_its_own_node(
         write(ours, gpu, node=here, health="Healthy")
         write(ours, gpu, health="Unhealthy")
         for status in ({"node": there}, {"health": "Unknown"}, {"node": here, "health": "Healthy"}):
-            told = refusal(lambda status=status: write(theirs, gpu, **status))  # type: ignore[misc]
-            assert f"an agent of node {there} writes the GPUs of that node, and this one is of node {here}" in told
+            reported = refusal(lambda status=status: write(theirs, gpu, **status))  # type: ignore[misc]
+            assert f"an agent of node {there} writes the GPUs of that node, and this one is of node {here}" in reported
         write(ours, gpu, health="Unknown")
         write(theirs, gpu, node=there, health="Healthy")
         assert f"is of node {there}" in refusal(lambda: write(ours, gpu, node=here))
@@ -154,6 +154,6 @@ def test_an_agent_does_its_work_under_the_policy(
     with machine(c_build, node, token_of(node), view.namespace, view, gpus=1) as made:
         made.start_agent()
         until_written(view, made)
-        assert view.condition(made.uuids[0], "Ready") == ("True", "Offered")
+        assert view.condition(made.uuids[0], "Ready") == ("True", "Advertised")
         made.simulated("lose", "0")
-        eventually(lambda: view.status(made.uuids[0])["health"] == "Unhealthy", otherwise=made.agent_log())
+        eventually(lambda: view.status(made.uuids[0])["health"] == "Unhealthy", what=made.agent_log())

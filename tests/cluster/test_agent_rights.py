@@ -11,7 +11,7 @@ from tests.cluster import api_types
 from tests.cluster.agent_process import DEVICES, GROUP, ROLE, VERSION, AgentNode, ClusterView, machine
 from tests.cluster.audited_plane import AuditedPlane, audited_plane, bind, granted
 from tests.cluster.conftest import client_for
-from tests.cluster.waiting import eventually
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -34,7 +34,7 @@ def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane, c_build:
         _was_elsewhere(audited.api, node.uuids[1])
         node.start_agent()
         _all_that_it_does(view, node)
-        eventually(lambda: rights <= audited.asked(), otherwise=f"{rights - audited.asked()} are unused")
+        eventually(lambda: rights <= audited.asked(), what=f"{rights - audited.asked()} are unused")
     assert audited.asked() == rights
     assert audited.refused() == []
 
@@ -45,8 +45,11 @@ def test_what_it_may_not_do_it_cannot(audited: AuditedPlane) -> None:
         forbidden: list[tuple[Callable[..., object], tuple[object, ...]]] = [
             (core.list_secret_for_all_namespaces, ()),
             (core.list_namespaced_config_map, ("default",)),
-            (core.patch_namespaced_pod, ("p", "default", {"metadata": {"annotations": {"orion/grant": "{}"}}})),
-            (core.patch_namespaced_pod_status, ("p", "default", {"metadata": {"annotations": {"orion/grant": "{}"}}})),
+            (core.patch_namespaced_pod, ("p", "default", {"metadata": {"annotations": {"orion.gpu/grant": "{}"}}})),
+            (
+                core.patch_namespaced_pod_status,
+                ("p", "default", {"metadata": {"annotations": {"orion.gpu/grant": "{}"}}}),
+            ),
             (core.delete_namespaced_pod, ("p", "default")),
             (core.list_node, ()),
             (core.patch_node, (NODE, {"metadata": {"labels": {"a": "b"}}})),
@@ -71,14 +74,14 @@ def _was_elsewhere(api: client.ApiClient, uuid: str) -> None:
 
 def _all_that_it_does(view: ClusterView, node: AgentNode) -> None:
     for uuid in node.uuids:
-        eventually(lambda uuid=uuid: view.status(uuid).get("node") == NODE, otherwise=node.agent_log())  # type: ignore[misc]
+        eventually(lambda uuid=uuid: view.status(uuid).get("node") == NODE, what=node.agent_log())  # type: ignore[misc]
     view.pod("a", NODE, {"format": 1, "priority": "be", "containers": {"main": {"memoryLimitBytes": 1 << 20}}})
     node.kubelet.give("a", (node.uuids[0], "be-0"))
     with AgentClient(node.root) as administrator:
         limit = 1 << 20  # the default, 0, until the pod is known: on a loaded machine that may take more than a try
         eventually(
             lambda: administrator.prepare_slot(node.uuids[0], "be-0").slot.memory_limit_bytes == limit,
-            otherwise=node.agent_log(),
+            what=node.agent_log(),
         )
     view.change(node.uuids[0], cordon=True)
-    eventually(lambda: "GPUCordoned" in view.events(node.uuids[0].lower()), otherwise=node.agent_log())
+    eventually(lambda: "GPUCordoned" in view.events(node.uuids[0].lower()), what=node.agent_log())

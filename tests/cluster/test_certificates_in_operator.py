@@ -10,7 +10,7 @@ from kubernetes import client
 from tests.cluster import api_types, certificates_process, operator_process
 from tests.cluster.certificates_process import Certificates
 from tests.cluster.operator_process import running_operator
-from tests.cluster.waiting import eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -36,7 +36,7 @@ def test_the_operator_makes_and_rotates_the_certificates(
         eventually(lambda: certificates.state.leaf is not None)
         first = certificates.state.authority
         assert first is not None
-        told = operator.metrics()['orion_certificates_end_timestamp_seconds{what="authority"}']
-        assert told == first.ends.timestamp()
+        reported = operator.metrics()['orion_certificates_end_timestamp_seconds{what="authority"}']
+        assert reported == first.ends.timestamp()
         assert "a new authority is made" in certificates.ask("rotate")
         eventually(lambda: operator.metrics()['orion_certificates_phase{phase="spreading"}'] == 1)

@@ -21,7 +21,7 @@ from orion.operator.certificates.settings import CertificateSettings, Source
 from orion.operator.certificates.state import State, write_state
 from tests.cluster.certificates_process import SECRET, Certificates, grant_rights
 from tests.cluster.conftest import Kubectl
-from tests.cluster.waiting import DEADLINE, POLL, eventually
+from tests.waiting import DEADLINE, eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -90,7 +90,7 @@ async def until_allowed(kubeconfig: Path, settings: CertificateSettings) -> None
         except ApiError as error:
             if error.status != 403 or time.monotonic() > deadline:
                 raise
-            await asyncio.sleep(POLL)
+            await asyncio.sleep(0.05)
 
 
 RIGHTS = [
@@ -135,7 +135,7 @@ async def test_every_shipped_right_is_used(
     assert sorted(seen) == sorted(RIGHTS)
 
 
-async def test_certificates_that_had_ended_are_mended_in_one_pass(
+async def test_certificates_that_had_ended_are_fixed_in_one_pass(
     api: client.ApiClient, namespace: str, settings: CertificateSettings, control_plane: Any, tmp_path: Path
 ) -> None:
     day = timedelta(days=1)

@@ -17,13 +17,13 @@ from orion.operator.certificates.deciding import Phase
 from orion.operator.certificates.state import State
 from orion.operator.webhook import manifests
 from orion.operator.webhook.reviews import PATH
+from testbed.access import Access
 from tests.cluster import api_types, running_webhook
 from tests.cluster.certificates_process import SECRET, Certificates, grant_rights
 from tests.cluster.conftest import Kubectl
 from tests.cluster.running_webhook import LABEL, RunningWebhook
-from tests.cluster.waiting import eventually
 from tests.cluster.webhook_fleet import Background, Creations, Fleet, NewApiServer, StandInKubelet, fleet
-from tools.cluster.access import Access
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -151,7 +151,7 @@ def test_nobody_notices_that_two_rotate_and_are_killed_again_and_again(scene: Sc
     with scene.under_load():
         scene.certificates.ask("rotate")
         for wanted in (Phase.EXCHANGED, Phase.AT_REST):
-            for _ in range(2):  # killed within the wait, and begun anew
+            for _ in range(2):  # killed within the wait, and begun again
                 said = len(scene.certificates.log.read_text())
                 with scene.certificates.looked_after(), scene.certificates.looked_after():
                     eventually(functools.partial(scene.certificates.has_said_more, said))

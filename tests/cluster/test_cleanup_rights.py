@@ -11,13 +11,13 @@ import pytest
 import yaml
 from kubernetes import client
 
+from testbed import helm
 from tests.chart import rendered_chart as chart
 from tests.cluster import api_types
 from tests.cluster.audited_plane import AuditedPlane, audited_plane, bind, granted
 from tests.cluster.conftest import client_for
 from tests.cluster.operator_process import apply
-from tests.cluster.waiting import eventually
-from tools.cluster import helm
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -27,7 +27,7 @@ USER = "system:serviceaccount:default:orion-cleanup"
 GROUP, VERSION, GPU, TEST = "orion.gpu", "v1alpha1", "gpu-00000000-0000-4000-8000-000000000000", "orion-test-slot"
 ASKED_BY_POLICY = {(GROUP, "gpudevices", "release")}
 TAINT = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
-LABELS = {"orion/gpus": "1", "orion/mode": "timeslice", "orion.gpu/enabled": "true"}
+LABELS = {"orion.gpu/gpus": "1", "orion.gpu/mode": "timeslice", "orion/enabled": "true"}
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def until_policies_hold(api: client.ApiClient) -> None:
 
     of_gpu = (objects.patch_cluster_custom_object_status, GROUP, VERSION, "gpudevices", GPU, status)
     eventually(lambda: refused("whose token says the node", *of_gpu))
-    eventually(lambda: refused("changes labels orion/... of nodes", core.patch_node, "node", TAINT))
+    eventually(lambda: refused("changes labels orion.gpu/... of nodes", core.patch_node, "node", TAINT))
 
 
 def cleanup(kubeconfig: Path, *options: str) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane) -> None:
     said = cleanup(audited.kubeconfig, f"--test=default/{TEST}")
     assert said == {
         "dryRun": False,
-        "nodes": {"node": ["orion/gpus", "orion/mode"]},
+        "nodes": {"node": ["orion.gpu/gpus", "orion.gpu/mode"]},
         "gpus": [GPU],
         "shares": ["default/mild"],
         "deleted": [f"pods/{TEST}", f"gpushares/{TEST}"],
@@ -115,8 +115,8 @@ def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane) -> None:
     device: Any = objects.get_cluster_custom_object(GROUP, VERSION, "gpudevices", GPU)
     assert (device["spec"]["cordon"], device["status"]["health"], device["status"]["node"]) == (True, "Unknown", "node")
     left = client.CoreV1Api(audited.api).read_node("node").metadata.labels
-    assert {name for name in left if "orion" in name} == {"orion.gpu/enabled"}
-    eventually(lambda: audited.asked() | ASKED_BY_POLICY == granted(ROLE), otherwise=f"{audited.asked()}")
+    assert {name for name in left if "orion" in name} == {"orion/enabled"}
+    eventually(lambda: audited.asked() | ASKED_BY_POLICY == granted(ROLE), what=f"{audited.asked()}")
     assert not [line for line in audited.refused() if "impersonatedUser" not in line]
 
 
@@ -139,7 +139,7 @@ def test_what_it_may_not_do_it_cannot(audited: AuditedPlane) -> None:
             (core.delete_node, ("node",)),
             (core.patch_node, ("node", TAINT)),
             (core.patch_node, ("node", {"spec": {"unschedulable": True}})),
-            (core.patch_node, ("node", {"metadata": {"labels": {"orion.gpu/enabled": None}}})),
+            (core.patch_node, ("node", {"metadata": {"labels": {"orion/enabled": None}}})),
             (objects.patch_cluster_custom_object, (GROUP, VERSION, "gpudevices", GPU, {"spec": {"cordon": False}})),
             (objects.delete_cluster_custom_object, (GROUP, VERSION, "gpudevices", GPU)),
             # Its one right on GPUs' statuses holds for letting go of them alone, as long as the policy is there.

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.cluster import binaries, go_modules
-from tools.cluster.binaries import BINARIES, Unavailable
+from testbed import binaries, go_modules
+from testbed.binaries import BINARIES, Unavailable
 from tools.tiers import run as tiers
 
 API_SERVER = BINARIES[0]
@@ -64,11 +64,11 @@ def test_assets_come_before_path_and_path_before_the_cache(
     assert said == []
 
 
-@pytest.mark.parametrize(("text", "told"), [(tells("1.31.2"), "1.31.2"), ("#!/bin/sh\n", "of no known version")])
-def test_another_version_is_passed_over_and_said_so(bare: Path, text: str, told: str) -> None:
+@pytest.mark.parametrize(("text", "reported"), [(tells("1.31.2"), "1.31.2"), ("#!/bin/sh\n", "of no known version")])
+def test_another_version_is_passed_over_and_said_so(bare: Path, text: str, reported: str) -> None:
     other, said = write_program(bare / API_SERVER.name, text), list[str]()
     assert binaries.find(API_SERVER, said.append) is None
-    assert said == [f"kube-apiserver: {other} is {told}, 1.34 is needed"]
+    assert said == [f"kube-apiserver: {other} is {reported}, 1.34 is needed"]
 
 
 def test_what_is_missing_is_named_with_the_next_step(bare: Path) -> None:

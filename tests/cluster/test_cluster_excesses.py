@@ -76,7 +76,7 @@ def test_shares_by_the_thousand_are_their_own_namespaces_affair(api: client.ApiC
         began = time.monotonic()
         made = core.create_namespaced_pod(admitted, pod("one", "be", labels={"app": f"a{SHARES - 1}"}), dry_run="All")
         took.append(time.monotonic() - began)
-        return f"s{SHARES - 1}" in made.metadata.annotations["orion/grant"]
+        return f"s{SHARES - 1}" in made.metadata.annotations["orion.gpu/grant"]
 
     eventually(known, "the last share is known")
     assert min(took) < SOON_SECONDS

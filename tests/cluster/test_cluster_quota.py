@@ -11,7 +11,7 @@ from kubernetes import client
 
 from tests.cluster.admitted_pods import pod, refusal
 from tests.cluster.conftest import Kubectl
-from tests.cluster.waiting import eventually
+from tests.waiting import eventually
 from tools.docs import pages
 
 pytestmark = pytest.mark.cluster

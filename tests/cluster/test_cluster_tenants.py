@@ -17,7 +17,7 @@ from orion.crds.annotations import read_grant
 from orion.operator.webhook import manifests
 from tests.cluster.admitted_pods import pod, refusal, share
 from tests.cluster.conftest import Kubectl, client_for
-from tests.cluster.waiting import eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -61,8 +61,8 @@ def _patched(change: Callable[..., Any], namespace: str, annotations: dict[str, 
 def test_a_tenant_cannot_raise_a_grant_or_change_a_priority(admitted: str, tenant: client.CoreV1Api) -> None:
     tenant.create_namespaced_pod(admitted, pod("mine", "be"))
     for change in (tenant.patch_namespaced_pod, tenant.patch_namespaced_pod_status):
-        assert "changed by Orion's operator only" in _patched(change, admitted, {"orion/grant": "{}"})
-        assert "changed by Orion's operator only" in _patched(change, admitted, {"orion/grant": None})
+        assert "changed by Orion's operator only" in _patched(change, admitted, {"orion.gpu/grant": "{}"})
+        assert "changed by Orion's operator only" in _patched(change, admitted, {"orion.gpu/grant": None})
         assert "cannot be changed once it exists" in _patched(change, admitted, {"orion/priority": "hp"})
         assert "cannot be changed once it exists" in _patched(change, admitted, {"orion/priority": None})
         assert "cannot be changed once it exists" in _patched(change, admitted, {"orion/share": "other"})
@@ -73,7 +73,7 @@ def test_a_tenant_cannot_raise_a_grant_or_change_a_priority(admitted: str, tenan
 def test_a_tenant_cannot_bring_marks_by_a_binding(admitted: str, tenant: client.CoreV1Api, of: str) -> None:
     tenant.create_namespaced_pod(admitted, pod("mine", "be"))
     binding = {
-        "metadata": {"name": "mine", of: {"orion/grant": "{}"}},
+        "metadata": {"name": "mine", of: {"orion.gpu/grant": "{}"}},
         "target": {"apiVersion": "v1", "kind": "Node", "name": "none"},
     }
     with pytest.raises(client.ApiException) as refused:
@@ -105,7 +105,7 @@ def test_who_may_update_grants_may_change_them(
     try:
         with client_for(kubeconfig_for(f"system:serviceaccount:{admitted}:reconciler")) as speaking:
             status = client.CoreV1Api(speaking).patch_namespaced_pod_status
-            eventually(lambda: _patched(status, admitted, {"orion/grant": "{}"}) == "")
+            eventually(lambda: _patched(status, admitted, {"orion.gpu/grant": "{}"}) == "")
             assert "cannot be changed" in _patched(status, admitted, {"orion/priority": "hp"})
     finally:
         authorization.delete_cluster_role_binding(name)
@@ -135,7 +135,7 @@ def test_a_grant_that_a_tenant_applies_is_overwritten(
 ) -> None:
     forged = json.dumps({"priority": "hp", "containers": {"main": {"slots": 8}}})
     limits = {"limits": {"orion.gpu/be": "1"}}
-    given = pod("mine", "be", annotations={"orion/grant": forged}, container={"resources": limits})
+    given = pod("mine", "be", annotations={"orion.gpu/grant": forged}, container={"resources": limits})
     shown = kubectl("apply", "--server-side", "-n", admitted, "-o", "json", "-f", "-", given=given)
     grant = read_grant(json.loads(shown)["metadata"]["annotations"])
     assert grant is not None
@@ -147,11 +147,11 @@ def test_no_subresource_takes_another_grant(admitted: str, tenant: client.CoreV1
     tenant.create_namespaced_pod(admitted, pod("mine", "be"))
     name = "_".join(filter(None, ("namespaced_pod", resource)))
     made = json.loads(tenant.read_namespaced_pod("mine", admitted, _preload_content=False).data)
-    before = made["metadata"]["annotations"]["orion/grant"]
-    made["metadata"]["annotations"]["orion/grant"] = "{}"
+    before = made["metadata"]["annotations"]["orion.gpu/grant"]
+    made["metadata"]["annotations"]["orion.gpu/grant"] = "{}"
     with contextlib.suppress(client.ApiException):  # some refuse it, others leave metadata as it was
         getattr(tenant, f"replace_{name}")("mine", admitted, made)
-    assert tenant.read_namespaced_pod("mine", admitted).metadata.annotations["orion/grant"] == before
+    assert tenant.read_namespaced_pod("mine", admitted).metadata.annotations["orion.gpu/grant"] == before
 
 
 def test_a_slot_cannot_be_added_to_a_pod_that_exists(admitted: str, tenant: client.CoreV1Api) -> None:

@@ -18,7 +18,7 @@ from orion.operator.webhook.defaults import Defaults
 from tests.cluster.admitted_pods import pod, share
 from tests.cluster.conftest import Kubectl
 from tests.cluster.running_webhook import RunningWebhook
-from tests.cluster.waiting import eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -55,7 +55,7 @@ def test_a_pod_that_does_not_concern_orion_is_left_alone(api: client.ApiClient, 
     given = pod("plain", container={"resources": {"limits": {"nvidia.com/gpu": "1"}}}, hostPID=True)
     made = json.loads(client.CoreV1Api(api).create_namespaced_pod(admitted, given, _preload_content=False).data)
     assert made["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
-    assert "orion/grant" not in made["metadata"].get("annotations", {})
+    assert "orion.gpu/grant" not in made["metadata"].get("annotations", {})
 
 
 TEMPLATE = {
@@ -163,7 +163,7 @@ def test_orion_explains_a_pod_of_the_cluster(
         return dict(json.loads(done.stdout)) if done.stdout else {"said": done.stderr}
 
     assert explain("plain")["reason"] == "NotOurs"
-    # Made before or after the webhook saw the share: anew it would have that share's grant.
+    # Made before or after the webhook saw the share: again it would have that share's grant.
     assert explain("mine")["share"] == "train"
     assert f"pod gone in namespace {admitted} cannot be read" in explain("gone")["said"]
 

@@ -9,13 +9,13 @@ from kubernetes import client
 
 from orion.crds.annotations import read_grant
 from orion.operator.webhook.defaults import Defaults
+from testbed.access import Access
+from testbed.control_plane import ControlPlane
 from tests.cluster import api_types, running_webhook
 from tests.cluster.admitted_pods import HP, pod, refusal, share
 from tests.cluster.conftest import client_for
 from tests.cluster.running_webhook import LABEL
-from tests.cluster.waiting import eventually
-from tools.cluster.access import Access
-from tools.cluster.control_plane import ControlPlane
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -35,7 +35,9 @@ def test_without_the_webhook_no_pod_gets_a_slot_and_others_come(
             core.patch_namespace(namespace, {"metadata": {"labels": {LABEL: name}}})
             eventually(lambda: "must be hp or be" in refusal(api, namespace, pod("x", "nonsense")))
             eventually(
-                lambda: "Orion's webhook only" in refusal(api, namespace, pod("x", annotations={"orion/grant": "{}"}))
+                lambda: (
+                    "Orion's webhook only" in refusal(api, namespace, pod("x", annotations={"orion.gpu/grant": "{}"}))
+                )
             )
             assert running.stop() == 0
             assert sentence in refusal(api, namespace, pod("x", container=HP))
@@ -67,7 +69,7 @@ def test_the_webhook_outlives_the_api_server(own_control_plane: ControlPlane, tm
 def forged() -> dict[str, Any]:
     """Return a pod that says it has been through the webhook, and unsets the hook by a second variable of the name."""
     preloads = [{"name": "LD_PRELOAD", "value": HOOK}, {"name": "LD_PRELOAD", "value": ""}]
-    return pod("x", "hp", annotations={"orion/grant": "{}"}, container={**HP, "env": preloads})
+    return pod("x", "hp", annotations={"orion.gpu/grant": "{}"}, container={**HP, "env": preloads})
 
 
 def _created(objects: client.CustomObjectsApi, plain: dict[str, Any]) -> bool:
@@ -82,4 +84,4 @@ def _dry_run(api: client.ApiClient, plain: dict[str, Any]) -> dict[str, Any]:
     core = client.CoreV1Api(api)
     made = core.create_namespaced_pod("default", plain, dry_run="All", _preload_content=False)
     found: dict[str, Any] = json.loads(made.data)
-    return found if "orion/grant" in found["metadata"]["annotations"] else {}
+    return found if "orion.gpu/grant" in found["metadata"]["annotations"] else {}

@@ -13,7 +13,7 @@ from kubernetes import client
 from orion.operator.webhook.defaults import Defaults
 from tests.cluster.admitted_pods import HP, pod, refusal, share
 from tests.cluster.conftest import Kubectl
-from tests.cluster.waiting import eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

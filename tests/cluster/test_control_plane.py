@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from kubernetes import client
 
+from testbed import binaries
+from testbed.access import Access
+from testbed.control_plane import ControlPlane
 from tests.cluster.conftest import FakeNode, Kubectl, client_for
-from tests.cluster.waiting import eventually
-from tools.cluster import binaries
-from tools.cluster.access import Access
-from tools.cluster.control_plane import ControlPlane
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -26,8 +26,8 @@ def pod(name: str) -> dict[str, Any]:
 
 
 def test_the_api_server_is_the_version_that_go_mod_pins(api: client.ApiClient) -> None:
-    told = client.VersionApi(api).get_code().git_version.removeprefix("v")
-    assert binaries.minor(told) == binaries.minor(binaries.BINARIES[0].version)
+    reported = client.VersionApi(api).get_code().git_version.removeprefix("v")
+    assert binaries.minor(reported) == binaries.minor(binaries.BINARIES[0].version)
 
 
 def test_the_api_server_shows_a_certificate_of_its_authority(control_plane: Access) -> None:
@@ -48,10 +48,10 @@ def test_each_test_has_an_empty_namespace(api: client.ApiClient, namespace: str,
 
 
 def test_rbac_denies_a_user_that_nobody_knows(namespace: str, kubeconfig_for: Callable[..., Path]) -> None:
-    with client_for(kubeconfig_for("stranger")) as stranger, pytest.raises(client.ApiException) as refusal:
-        client.CoreV1Api(stranger).list_namespaced_pod(namespace)
+    with client_for(kubeconfig_for("unmanaged")) as unmanaged, pytest.raises(client.ApiException) as refusal:
+        client.CoreV1Api(unmanaged).list_namespaced_pod(namespace)
     assert refusal.value.status == 403
-    assert '\\"stranger\\" cannot list resource \\"pods\\"' in str(refusal.value.body)
+    assert '\\"unmanaged\\" cannot list resource \\"pods\\"' in str(refusal.value.body)
 
 
 def test_rbac_grants_exactly_what_a_role_says(
@@ -107,7 +107,7 @@ def test_the_controller_manager_makes_the_pods_of_a_deployment(
         pods = core.list_namespaced_pod(namespace, label_selector="app=three").items
         return [each.spec.node_name for each in pods]
 
-    eventually(lambda: nodes() == [node] * 3, otherwise="three pods on the node")
+    eventually(lambda: nodes() == [node] * 3, what="three pods on the node")
 
 
 def test_a_crd_is_applied_and_its_cel_rules_are_the_api_servers(namespace: str, kubectl: Kubectl) -> None:

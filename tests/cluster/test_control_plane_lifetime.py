@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.waiting import eventually
-from tools.cluster import keeping
-from tools.cluster.supervisor import lock_path
+from testbed import keeping
+from testbed.supervisor import lock_path
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 USER = """
 import sys
 from pathlib import Path
-from tools.cluster import keeping
+from testbed import keeping
 with keeping.shared(Path(sys.argv[1])) as access:
     print(access.url, flush=True)
     sys.stdin.read()
@@ -86,7 +86,7 @@ def test_components_do_not_outlive_a_supervisor_that_is_killed(folder: Path) -> 
 
 def test_what_is_started_for_a_person_runs_until_it_is_ended_by_name(folder: Path) -> None:
     def command(*action: str) -> str:
-        arguments = [sys.executable, "-m", "tools.cluster", *action, "--folder", str(folder / "plane")]
+        arguments = [sys.executable, "-m", "testbed", *action, "--folder", str(folder / "plane")]
         return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=True, timeout=100).stdout
 
     assert f"export KUBECONFIG={folder / 'plane' / 'kubeconfig'}" in command("up", "--no-node")

@@ -98,7 +98,7 @@ def test_defaults_are_filled_in(shares: Shares) -> None:
         "priority": "hp",
         "failClosed": False,
         "tuning": {"linger": {"floor": "50us", "ceiling": "3ms"}},
-        "slo": {"latency": "20ms", "percentile": "99"},
+        "slo": {"latency": "20ms", "percentile": 99},
     }
 
 
@@ -107,7 +107,7 @@ def test_the_priority_of_a_share_cannot_be_changed(shares: Shares) -> None:
     with pytest.raises(client.ApiException) as refused:
         shares.patch("train", {"spec": {"priority": "hp", "weight": None}})
     assert "spec.priority cannot be changed" in refusal(refused.value)
-    assert shares.patch("train", {"spec": {"weight": "3"}})["spec"]["weight"] == "3"
+    assert shares.patch("train", {"spec": {"weight": 3}})["spec"]["weight"] == 3
 
 
 def test_a_field_that_is_not_known_is_refused_on_strict_and_dropped_on_other_writes(shares: Shares) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from testbed.control_plane import ControlPlane
 from tests.cluster.conftest import client_for
 from tests.cluster.cut_proxy import CutProxy
 from tests.cluster.operator_process import OperatorProcess, World, apply_definitions, running_operator
-from tests.cluster.waiting import eventually
-from tools.cluster.control_plane import ControlPlane
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -83,7 +83,7 @@ def test_what_changes_while_the_watch_is_cut_is_known_after_it(
             world.change_share("training", memory={"limit": "2Gi"})
             world.pod("late", "training")
             world.delete_pod("train-0")
-            proxy.mend()
+            proxy.fix()
             settled(world, 2 * GI)
             eventually(lambda: world.share_status("training")["pods"]["governed"] == 5)
 
@@ -91,19 +91,19 @@ def test_what_changes_while_the_watch_is_cut_is_known_after_it(
 def test_the_api_server_restarts_and_its_versions_are_too_old(
     plane: ControlPlane, world: World, tmp_path: Path
 ) -> None:
-    """A restarted API server has an empty cache of changes: a watch from before gets 410 Gone, and lists anew."""
+    """A restarted API server has an empty cache of changes: a watch from before gets 410 Gone, and lists again."""
     make(world, pods=5)
     world.share("doomed", selector={"matchLabels": {"app": "doomed"}})
     world.pod("orphan", "doomed")
     with CutProxy(plane.access.url) as proxy:
         way = proxy.kubeconfig(plane.access.kubeconfig, tmp_path / "through-proxy")
-        with running_operator(way, tmp_path, *LEASE, "--census-seconds", "3", "--verbose") as operator:
+        with running_operator(way, tmp_path, *LEASE, "--resync-seconds", "3", "--verbose") as operator:
             settled_with_orphan(world)
             proxy.cut()
             world.delete_share("doomed")
             world.change_share("training", memory={"limit": "3Gi"})
             plane.restart("kube-apiserver")
-            proxy.mend()
+            proxy.fix()
             eventually(lambda: "Restarting the watch-stream for gpushares" in operator.log.read_text())  # kopf's 410
             eventually(lambda: world.complaint("orphan") == "ShareDeleted")
             eventually(lambda: world.grant("train-0")["containers"]["main"]["memoryLimitBytes"] == 3 * GI)

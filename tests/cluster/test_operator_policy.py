@@ -163,11 +163,11 @@ def test_the_operator_labels_nodes_and_changes_nothing_else_of_them(
     operator: client.ApiClient, fake_node: FakeNode
 ) -> None:
     core, node = client.CoreV1Api(operator), fake_node("a", labels={"ours": "1"})
-    refused = "changes labels orion/... of nodes"
+    refused = "changes labels orion.gpu/... of nodes"
     taint = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
     eventually(lambda: refused in refusal(core.patch_node, node, taint, dry_run="All"))
-    assert refusal(core.patch_node, node, {"metadata": {"labels": {"orion/gpus": "1"}}}) == ""
-    assert refusal(core.patch_node, node, {"metadata": {"labels": {"orion/gpus": None}}}) == ""
+    assert refusal(core.patch_node, node, {"metadata": {"labels": {"orion.gpu/gpus": "1"}}}) == ""
+    assert refusal(core.patch_node, node, {"metadata": {"labels": {"orion.gpu/gpus": None}}}) == ""
     for change in (
         {"spec": {"unschedulable": True}},
         {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}},
@@ -214,7 +214,7 @@ def test_the_operator_writes_grants_and_one_condition_of_pods(
         {"ephemeralContainerStatuses": [{"name": "e", "image": "i", "imageID": "i", "ready": True, "restartCount": 0}]},
     ):
         assert "nothing else of their status" in patch(status=status), status
-    assert patch(metadata={"annotations": {"orion/grant": "{}"}}) == ""
+    assert patch(metadata={"annotations": {"orion.gpu/grant": "{}"}}) == ""
     assert patch(status=condition("orion.gpu/Governed")) == ""
 
 

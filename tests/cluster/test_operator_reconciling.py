@@ -9,7 +9,7 @@ from kubernetes import client
 
 from tests.cluster.conftest import FakeNode, Kubectl
 from tests.cluster.operator_process import CRDS, OperatorProcess, World, grant_rights, running_operator
-from tests.cluster.waiting import eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -119,22 +119,22 @@ def test_what_agents_say_becomes_rows_conditions_and_labels(
     world: World, operator: OperatorProcess, fake_node: FakeNode, api: client.ApiClient, gpu: str
 ) -> None:
     node = fake_node("a", {"orion.gpu/hp": "1", "orion.gpu/be": "4"})
-    world.share("chat", priority="hp", maxSlowdown="1.3")
+    world.share("chat", priority="hp", maxSlowdown=1.3)
     world.pod("chat", "chat", node, priority="hp")
     world.run("chat")
     slot = {"name": "hp-0", "priority": "hp", "pod": world.reference("chat"), "clients": 1}
     row = {"slot": "hp-0", "priority": "hp", "pod": world.reference("chat"), "processId": 7, "command": "python"}
-    world.fake_agent_says(gpu, node=node, mode="mps", heldSlots=[slot], clients=[{**row, "busyRatio": "0.5"}])
+    world.fake_agent_says(gpu, node=node, mode="mps", heldSlots=[slot], clients=[{**row, "busyRatio": 0.5}])
     eventually(lambda: world.condition("chat", "HookInjected") == ("True", "Joined"))
     status = world.share_status("chat")
     assert (status["gpus"], status["clientCounts"]["total"]) == (1, 1)
-    assert status["clients"] == [{**row, "busyRatio": "0.5", "node": node, "gpu": gpu, "state": ""}]
+    assert status["clients"] == [{**row, "busyRatio": 0.5, "node": node, "gpu": gpu, "state": ""}]
 
     labels = eventually(lambda: _labels(api, node))
-    assert labels == {"orion/gpus": "1", "orion/gpu-model": "NVIDIA-H200", "orion/mode": "mps"}
+    assert labels == {"orion.gpu/gpus": "1", "orion.gpu/gpu-model": "NVIDIA-H200", "orion.gpu/mode": "mps"}
     world.change_device(gpu, cordon=True)
     world.fake_agent_says(gpu, mode="timeslice")
-    expected = {"orion/gpus": "0", "orion/gpu-model": "NVIDIA-H200", "orion/mode": "timeslice"}
+    expected = {"orion.gpu/gpus": "0", "orion.gpu/gpu-model": "NVIDIA-H200", "orion.gpu/mode": "timeslice"}
     eventually(lambda: _labels(api, node) == expected)
     eventually(lambda: world.condition("chat", "Degraded") == ("True", "ModeTimeslice"))
 
@@ -152,8 +152,8 @@ def test_a_pod_without_the_hook_is_named_and_where_the_share_fails_closed_evicte
     for name in ("strict", "mild"):
         world.pod(name, name, node)
         world.run(name)
-    strangers = [{"processId": 9, "command": "miner", "pod": world.reference(name)} for name in ("strict", "mild")]
-    world.fake_agent_says(gpu, node=node, strangers=strangers, strangerCount=2)
+    unmanaged = [{"processId": 9, "command": "miner", "pod": world.reference(name)} for name in ("strict", "mild")]
+    world.fake_agent_says(gpu, node=node, unmanaged=unmanaged, unmanagedProcessCount=2)
     eventually(lambda: world.read_pod("strict").metadata.deletion_timestamp)
     assert ("strict", "HookMissing") in [event[:2] for event in world.events()]
     eventually(lambda: world.condition("mild", "HookInjected") == ("False", "Unmanaged"))
@@ -178,4 +178,4 @@ def _overlaps(world: World, share: str) -> bool:
 
 def _labels(api: client.ApiClient, node: str) -> dict[str, str]:
     labels = client.CoreV1Api(api).read_node(node).metadata.labels
-    return {key: value for key, value in (labels or {}).items() if key.startswith("orion/")}
+    return {key: value for key, value in (labels or {}).items() if key.startswith("orion.gpu/")}

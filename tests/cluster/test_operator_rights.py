@@ -11,7 +11,7 @@ from kubernetes import client
 from tests.cluster.audited_plane import AuditedPlane, audited_plane, granted
 from tests.cluster.conftest import client_for
 from tests.cluster.operator_process import ROLE, OperatorProcess, World, apply, apply_definitions, grant_rights
-from tests.cluster.waiting import eventually
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -45,7 +45,7 @@ def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane, tmp_path
         # The one rule that no request shows: the policy on pods asks for it.
         _without_grants(audited)
         world.change_share("mild", memory={"limit": "2Gi"})
-        eventually(lambda: "annotation orion/grant is changed by Orion's operator only" in process.log.read_text())
+        eventually(lambda: "annotation orion.gpu/grant is changed by Orion's operator only" in process.log.read_text())
         assert world.grant("mild")["shareGeneration"] == 1
     finally:
         assert process.end(signal.SIGTERM) == 0
@@ -75,12 +75,12 @@ def _all_that_it_does(world: World, core: client.CoreV1Api) -> None:
     for name in ("mild", "strict"):
         world.pod(name, name, "node")
         world.run(name)
-    strangers = [{"processId": 9, "pod": world.reference("strict")}]
-    world.fake_agent_says(GPU, node="node", strangers=strangers, strangerCount=1)
+    unmanaged = [{"processId": 9, "pod": world.reference("strict")}]
+    world.fake_agent_says(GPU, node="node", unmanaged=unmanaged, unmanagedProcessCount=1)
     eventually(lambda: world.read_pod("strict").metadata.deletion_timestamp)
     eventually(lambda: world.grant("mild").get("shareGeneration") == 1)
     eventually(lambda: world.condition("mild", "Ready") == ("True", "Granted"))
-    eventually(lambda: "orion/gpus" in (core.read_node("node").metadata.labels or {}))
+    eventually(lambda: "orion.gpu/gpus" in (core.read_node("node").metadata.labels or {}))
     world.fake_agent_says(LOST_GPU, node="gone", health="Healthy")
     eventually(lambda: world.device_status(LOST_GPU)["health"] == "Unknown")
 

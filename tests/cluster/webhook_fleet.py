@@ -173,7 +173,7 @@ class Creations:
             return
         self.made += 1
         seated = "orion.gpu/be" in made.spec.containers[0].resources.limits
-        if not seated or "orion/grant" not in made.metadata.annotations:
+        if not seated or "orion.gpu/grant" not in made.metadata.annotations:
             self.unpatched.append(name)
 
 

@@ -14,7 +14,7 @@ def hp(file: ConfigurationFile) -> int:
     return file.settings.slots.hp
 
 
-def test_a_change_is_told_once_and_only_where_it_is_about_this_node(tmp_path: Path) -> None:
+def test_a_change_is_reported_once_and_only_where_it_is_about_this_node(tmp_path: Path) -> None:
     path = tmp_path / "nodes.yaml"
     path.write_text("{version: v1, slots: {hp: 1}}")
     file = ConfigurationFile(path, "here")
@@ -60,7 +60,7 @@ def test_a_file_may_come_later(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     file = ConfigurationFile(path, "")
     assert file.settings is None
     assert "cannot be read" in file.problem
-    assert "nothing is offered yet" in caplog.text
+    assert "nothing is advertised yet" in caplog.text
     path.write_text("version: v1")
     assert file.look() is Change.TAKEN
     assert file.settings is not None

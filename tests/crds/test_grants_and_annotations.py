@@ -20,15 +20,15 @@ metadata: {name: serve, uid: u-1, generation: 4}
 spec:
   priority: hp
   policy: orion
-  maxSlowdown: "1.3"
-  minimumShare: 50m
-  compute: {request: 300m, limit: "0.6"}
+  maxSlowdown: 1.3
+  minimumShare: 0.05
+  compute: {request: 0.3, limit: 0.6}
   memory: {limit: 8Gi}
   smShare: 1
   failClosed: true
-  tuning: {window: 0.5ms, linger: {floor: 20us}, sharingCost: "1.07", overlapSMs: 66, longKernel: 5ms}
+  tuning: {window: 0.5ms, linger: {floor: 20us}, sharingCost: 1.07, overlapSMs: 66, longKernel: 5ms}
 """
-BE = "{metadata: {name: train}, spec: {priority: be, weight: '2.5', memory: {request: 1Gi, limit: 2G}}}"
+BE = "{metadata: {name: train}, spec: {priority: be, weight: 2.5, memory: {request: 1Gi, limit: 2GB}}}"
 
 
 def share(text: str) -> GPUShare:
@@ -102,8 +102,8 @@ def test_what_a_later_operator_says_more_is_passed_over() -> None:
     [
         ("", "it is not JSON"),
         ("[" * 100_000, "it is not JSON"),
-        ("[]", "annotation orion/grant"),
-        ('{"priority":"mid"}', "annotation orion/grant: priority"),
+        ("[]", "annotation orion.gpu/grant"),
+        ('{"priority":"mid"}', "annotation orion.gpu/grant: priority"),
         ('{"priority":"hp","format":99}', "format 99 is later"),
         ('{"priority":"hp","containers":{"a":{"slots":0}}}', "containers.a.slots"),
         ('{"priority":"hp","policy":{"windowUs":1e9}}', "policy.windowUs"),

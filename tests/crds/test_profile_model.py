@@ -12,7 +12,7 @@ from orion.crds.profile import (
     ProfileSpec,
     SharedMemory,
     Source,
-    board_rows,
+    shared_gpu_rows,
 )
 from orion.crds.profile_file import ProfileError, format_profile, parse_profile
 from orion.hook import layout
@@ -67,15 +67,17 @@ def test_the_file_is_what_kubernetes_and_people_expect() -> None:
         assert line in text.splitlines()
 
 
-def test_the_board_gets_what_a_launch_can_be_told_by() -> None:
-    rows = board_rows(profile(kernel("small", 0.1, sms_needed=None), kernel("big", 0.9), kernel("csv", 0.5, grid=None)))
+def test_the_shared_gpu_gets_what_a_launch_can_be_reported_by() -> None:
+    rows = shared_gpu_rows(
+        profile(kernel("small", 0.1, sms_needed=None), kernel("big", 0.9), kernel("csv", 0.5, grid=None))
+    )
     assert [row.name for row in rows] == ["big", "small"]
     assert (rows[0].grid, rows[0].block, rows[0].shared_bytes) == ((4, 2, 1), (256, 1, 1), 2048)
     assert (rows[0].duration_ns, rows[0].sms, rows[0].kernel_class) == (5000, 1, 1)
     assert rows[1].sms == 0
 
 
-def test_classes_have_the_numbers_of_the_board() -> None:
+def test_classes_have_the_numbers_of_the_shared_gpu() -> None:
     assert {each.name: each.code for each in KernelClass} == {each.name: each.value for each in layout.KernelClass}
 
 

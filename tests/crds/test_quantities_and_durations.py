@@ -1,7 +1,8 @@
-"""Quantities and durations: what Kubernetes and Go accept is read exactly, anything else is a sentence."""
+"""Quantities, numbers and durations: what Kubernetes and Go accept is read exactly, anything else is a sentence."""
 
 import contextlib
 import copy
+import json
 import pickle
 from decimal import Decimal
 
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from orion.crds.decimals import Number
 from orion.crds.durations import Duration
-from orion.crds.quantities import Quantity
+from orion.crds.quantities import Memory, Quantity
 
 UNITS = {"": 1, "k": 10**3, "Ki": 2**10, "M": 10**6, "Mi": 2**20, "Gi": 2**30, "T": 10**12, "Ti": 2**40, "Ei": 2**60}
 TIMES = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
@@ -36,8 +38,9 @@ def test_bytes_are_written_and_read_again(amount: int) -> None:
 
 @given(st.integers(0, 10**9))
 def test_thousandths_are_written_and_read_again(thousandths: int) -> None:
-    assert Quantity.of_milli(thousandths).milli == thousandths
-    assert Quantity(f"{thousandths}m").milli == thousandths
+    number = Number.of_milli(thousandths)
+    assert number.milli == thousandths
+    assert Number.read(json.loads(str(number))).milli == thousandths
 
 
 @pytest.mark.parametrize(
@@ -65,9 +68,31 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
         Quantity(text)
 
 
-def test_a_number_with_a_fraction_is_to_be_quoted() -> None:
-    with pytest.raises(ValueError, match=r"in quotes, such as '1.3'"):
-        Quantity.read(1.3)
+@pytest.mark.parametrize(
+    ("text", "means"), [("8GiB", "8Gi"), ("512MiB", "512Mi"), ("4GB", "4G"), ("1.5TB", "1.5T"), ("7kB", "7k")]
+)
+def test_memory_may_be_written_with_a_b(text: str, means: str) -> None:
+    assert Memory(text).bytes == Memory(means).bytes == Quantity(means).bytes
+    assert Memory(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "B", "GiB", "8gib", "8KB", "8Gib", "8BGi", "8GiBB", "8 GiB"])
+def test_what_is_no_amount_of_memory_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be an amount of memory such as 8Gi, 8GiB, 4GB or a number of bytes"):
+        Memory(text)
+
+
+@pytest.mark.parametrize("value", [1.3, 1, 0.001, -0.5])
+def test_a_number_needs_no_quotes(value: float) -> None:
+    number = Number.read(value)
+    assert (number.value, number.milli) == (value, round(value * 1_000))
+    assert TypeAdapter(Number).dump_json(number) == json.dumps(value).encode()
+
+
+@pytest.mark.parametrize("value", ["1.3", "300m", True, None, [], float("nan"), float("inf")])
+def test_what_is_no_number_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="must be a number"):
+        Number.read(value)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.sampled_from(sorted(TIMES))), min_size=1, max_size=3))

@@ -1,13 +1,10 @@
 """A node for each test: a stand-in kubelet, an agent that a test scripts, and the plugin as a process."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.device_plugin.plugin_process import DEADLINE, PluginProcess, eventually
 from tests.device_plugin.scripted_agent import ScriptedAgent

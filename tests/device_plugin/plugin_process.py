@@ -80,8 +80,8 @@ class PluginProcess:
     @property
     def metrics_port(self) -> int:
         """Where it serves metrics and probes, as its log says."""
-        self.until_said("metrics on port")
-        return int(re.findall(r"metrics on port (\d+)", self.log)[-1])
+        self.until_said("metrics: on http")
+        return int(re.findall(r"metrics: on http://\S+:(\d+)/metrics", self.log)[-1])
 
     def ask(self, path: str) -> tuple[int, str]:
         """Return status and text of what it serves over HTTP."""

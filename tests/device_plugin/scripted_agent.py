@@ -34,7 +34,7 @@ class ScriptedAgent(agent_pb2_grpc.AgentServicer):
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.word = devices()
+        self.snapshot = devices()
         self.fail_closed = False
         self.knows_pods = True
         """ Whether it knows which pod holds a slot: one that has just started may not. """
@@ -69,20 +69,20 @@ class ScriptedAgent(agent_pb2_grpc.AgentServicer):
             self._server.stop(None).wait()
             self._server = None
 
-    def say(self, word: agent_pb2.Devices) -> None:
+    def say(self, snapshot: agent_pb2.Devices) -> None:
         with self._lock:
-            self.word = word
+            self.snapshot = snapshot
             for listener in self._listeners:
-                listener.put(word)
+                listener.put(snapshot)
 
     def WatchDevices(self, request: Any, context: Any) -> Iterator[agent_pb2.Devices]:  # noqa: N802
         listener: queue.SimpleQueue[agent_pb2.Devices | None] = queue.SimpleQueue()
         with self._lock:
-            listener.put(self.word)
+            listener.put(self.snapshot)
             self._listeners.append(listener)
         context.add_callback(lambda: listener.put(None))
-        while (word := listener.get()) is not None:
-            yield word
+        while (snapshot := listener.get()) is not None:
+            yield snapshot
 
     def PrepareSlot(self, request: Any, context: Any) -> agent_pb2.PreparedSlot:  # noqa: N802
         if self.refuses:

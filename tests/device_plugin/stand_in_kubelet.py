@@ -88,7 +88,7 @@ class StandInKubelet(DeviceManager):
         try:
             yield
         except (grpc.RpcError, ValueError) as error:  # ValueError: of a channel that is closed
-            raise AdmissionFailed(f"{resource}: {_told(error)}") from None
+            raise AdmissionFailed(f"{resource}: {_reported(error)}") from None
 
     def start_container(self, pod: str, container: str) -> Any:
         """Prepare a start, the first or a later one; return the environment, mounts and so on of the container.
@@ -108,7 +108,7 @@ class StandInKubelet(DeviceManager):
                         api_pb2.PreStartContainerRequest(devices_ids=entry.devices), timeout=30
                     )
                 except (grpc.RpcError, ValueError) as error:
-                    raise StartFailed(_told(error)) from None
+                    raise StartFailed(_reported(error)) from None
             merged.MergeFrom(entry.response)
         return merged
 
@@ -119,5 +119,5 @@ class StandInKubelet(DeviceManager):
             self._write()
 
 
-def _told(error: Exception) -> str:
+def _reported(error: Exception) -> str:
     return str(error.details()) if isinstance(error, grpc.RpcError) else str(error)

@@ -10,7 +10,7 @@ from orion.device_plugin.errors import BadRequest, HostRefused, NotNow
 from orion.device_plugin.installing import HookFolder
 from orion.device_plugin.kubelet import api_pb2
 from orion.device_plugin.slots import Resource
-from orion.device_plugin.word import Word, understood
+from orion.device_plugin.snapshot import Snapshot, from_message
 from tests.device_plugin.scripted_agent import GPUS, devices
 
 Answer = api_pb2.ContainerAllocateResponse
@@ -21,11 +21,11 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.root, self.host = folder / "root", folder / "host"
-        self.word: Word | None = understood(devices(2, simulated=False))
+        self.snapshot: Snapshot | None = from_message(devices(2, simulated=False))
         self.settings = NodeSettings()
         self.files = HookFolder(folder / "hook")
         self.files.install()
-        self._allocator = Allocator(self.root, self.host, self.files, lambda: self.word, lambda: self.settings)
+        self._allocator = Allocator(self.root, self.host, self.files, lambda: self.snapshot, lambda: self.settings)
 
     def allocate(self, *ids: str, resource: Resource = Resource.BE) -> Answer:
         return self._allocator.allocate(resource, ids)
@@ -147,7 +147,7 @@ def test_preloading_by_file(bench: Bench) -> None:
 
 def test_simulated_gpus_bring_their_driver(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORION_SIM_STATE", "/dev/shm/somewhere")
-    bench.word = understood(devices(2))
+    bench.snapshot = from_message(devices(2))
     answer = bench.allocate(BE0)
     found = {mount.container_path: (mount.host_path, mount.read_only) for mount in answer.mounts}
     assert found["/run/orion-sim"] == ("/dev/shm/somewhere", False)
@@ -173,16 +173,16 @@ def test_bad_ids_are_refused_with_a_sentence(bench: Bench, ids: tuple[str, ...],
         bench.allocate(*ids)
 
 
-def test_why_a_gpu_is_not_offered_is_said(bench: Bench) -> None:
+def test_why_a_gpu_is_not_advertised_is_said(bench: Bench) -> None:
     said = devices(1)
-    said.not_offered.add(uuid=GPUS[1], reason="MIGEnabled", message="MIG is enabled on it")
-    bench.word = understood(said)
+    said.not_advertised.add(uuid=GPUS[1], reason="MIGEnabled", message="MIG is enabled on it")
+    bench.snapshot = from_message(said)
     with pytest.raises(BadRequest, match="MIG is enabled on it"):
         bench.allocate(OTHER)
 
 
 def test_no_word_is_no_crash(bench: Bench) -> None:
-    bench.word = None
+    bench.snapshot = None
     with pytest.raises(NotNow):
         bench.allocate(BE0)
 

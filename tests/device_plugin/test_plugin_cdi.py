@@ -64,8 +64,8 @@ def test_a_container_sees_the_gpu_of_its_slot(bare_node: Node, strategy: str) ->
     configuration = node.folder / "node.yaml"
     configuration.write_text(yaml.safe_dump({"version": "v1", "deviceListStrategy": strategy}))
     node.options = ["--configuration", str(configuration)]
-    node.agent.word = devices(2, simulated=False)  # as if they were real: the plugin brings no driver
-    for device, uuid in zip(node.agent.word.devices, gpus, strict=True):
+    node.agent.snapshot = devices(2, simulated=False)  # as if they were real: the plugin brings no driver
+    for device, uuid in zip(node.agent.snapshot.devices, gpus, strict=True):
         device.uuid = uuid
     node.agent.start()
     node.kubelet.start()

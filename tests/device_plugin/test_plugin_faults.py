@@ -32,7 +32,7 @@ class Faults(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="orion-", dir="/tmp"))
         self.node = Node(self.folder)
-        self.node.agent.word = devices(_GPUS, be=_BE)
+        self.node.agent.snapshot = devices(_GPUS, be=_BE)
         self.pods: dict[str, tuple[str, str]] = {}
         """ Resource and slot of each that runs. """
         self.healthy = self.agent_runs = True
@@ -62,7 +62,7 @@ class Faults(RuleBasedStateMachine):
         given: list[str] = []
 
         def admitted() -> bool:
-            with contextlib.suppress(AdmissionFailed):  # the plugin registers anew; a controller makes another pod
+            with contextlib.suppress(AdmissionFailed):  # the plugin registers again; a controller makes another pod
                 given.extend(self.node.kubelet.admit(pod, "main", **wanted))
             return bool(given)
 

@@ -20,7 +20,7 @@ from orion.device_plugin.errors import HostRefused
 from orion.device_plugin.fail_closed import FailClosedPods
 from orion.device_plugin.installing import HookFolder
 from orion.device_plugin.kubelet import api_pb2
-from orion.device_plugin.word import LastWord, Unreadable
+from orion.device_plugin.snapshot import SnapshotFile, Unreadable
 from tests.device_plugin.scripted_agent import devices
 
 
@@ -214,16 +214,16 @@ def test_any_bytes_are_a_checkpoint_or_a_sentence(content: bytes) -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_last_word_or_a_sentence(content: bytes) -> None:
+def test_any_bytes_are_a_last_snapshot_or_a_sentence(content: bytes) -> None:
     with tempfile.NamedTemporaryFile() as file:
         file.write(content)
         file.flush()
         with contextlib.suppress(Unreadable):
-            LastWord(Path(file.name)).load()
+            SnapshotFile(Path(file.name)).load()
 
 
-def test_the_last_word_is_kept_whole(tmp_path: Path) -> None:
-    file = LastWord(tmp_path / "device-plugin.json")
+def test_the_last_snapshot_is_kept_whole(tmp_path: Path) -> None:
+    file = SnapshotFile(tmp_path / "device-plugin.json")
     assert file.load() is None
     said = devices(2, numa_node=0, hp_busy_ratio=0.35)
     file.save(said)

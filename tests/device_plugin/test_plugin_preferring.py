@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from orion.device_plugin.preferring import prefer
 from orion.device_plugin.slots import Slot
-from orion.device_plugin.word import OfferedGPU
+from orion.device_plugin.snapshot import AdvertisedGPU
 
 GIB = 1 << 30
 
@@ -14,17 +14,17 @@ def uuid(index: int) -> str:
     return f"GPU-{index}"
 
 
-def gpu(index: int, **changes: object) -> OfferedGPU:
+def gpu(index: int, **changes: object) -> AdvertisedGPU:
     slots = (Slot(uuid(index), "hp", 0), Slot(uuid(index), "hp", 1), *(Slot(uuid(index), "be", n) for n in range(4)))
     plain: dict[str, object] = {"index": index, "slots": slots, "memory_bytes": 80 * GIB}
-    return OfferedGPU(uuid(index), **{**plain, **changes})  # type: ignore[arg-type]
+    return AdvertisedGPU(uuid(index), **{**plain, **changes})  # type: ignore[arg-type]
 
 
-def node(*gpus: OfferedGPU) -> dict[str, OfferedGPU]:
+def node(*gpus: AdvertisedGPU) -> dict[str, AdvertisedGPU]:
     return {each.uuid: each for each in gpus}
 
 
-def free(gpus: dict[str, OfferedGPU], role: str, *taken: str) -> list[Slot]:
+def free(gpus: dict[str, AdvertisedGPU], role: str, *taken: str) -> list[Slot]:
     return [
         slot
         for each in gpus.values()
@@ -33,7 +33,7 @@ def free(gpus: dict[str, OfferedGPU], role: str, *taken: str) -> list[Slot]:
     ]
 
 
-def chosen(gpus: dict[str, OfferedGPU], role: str, size: int, *taken: str, must: tuple[Slot, ...] = ()) -> list[int]:
+def chosen(gpus: dict[str, AdvertisedGPU], role: str, size: int, *taken: str, must: tuple[Slot, ...] = ()) -> list[int]:
     """Return the numbers of the GPUs that are preferred."""
     return [gpus[slot.gpu].index for slot in prefer(free(gpus, role, *taken), must, size, gpus)]
 
@@ -99,7 +99,7 @@ def test_several_hp_slots_rather_keep_apart_from_other_hp_than_together() -> Non
 
 
 @st.composite
-def nodes(draw: st.DrawFn) -> dict[str, OfferedGPU]:
+def nodes(draw: st.DrawFn) -> dict[str, AdvertisedGPU]:
     count = draw(st.integers(1, 8))
     return node(
         *(
@@ -119,7 +119,7 @@ def nodes(draw: st.DrawFn) -> dict[str, OfferedGPU]:
 
 @settings(deadline=None)
 @given(nodes(), st.sampled_from(["hp", "be"]), st.data())
-def test_what_is_preferred_can_be_given(gpus: dict[str, OfferedGPU], role: str, data: st.DataObject) -> None:
+def test_what_is_preferred_can_be_given(gpus: dict[str, AdvertisedGPU], role: str, data: st.DataObject) -> None:
     available = data.draw(st.lists(st.sampled_from(free(gpus, role)), min_size=1, unique=True))
     size = data.draw(st.integers(1, len(available)))
     must = data.draw(st.lists(st.sampled_from(available), max_size=size, unique=True))
@@ -138,6 +138,6 @@ def test_what_is_preferred_can_be_given(gpus: dict[str, OfferedGPU], role: str, 
 
 @settings(deadline=None)
 @given(nodes(), st.data())
-def test_slots_of_unknown_gpus_are_chosen_too(gpus: dict[str, OfferedGPU], data: st.DataObject) -> None:
+def test_slots_of_unknown_gpus_are_chosen_too(gpus: dict[str, AdvertisedGPU], data: st.DataObject) -> None:
     available = data.draw(st.lists(st.sampled_from(free(gpus, "be")), min_size=1, unique=True))
     assert len(prefer(available, (), len(available), {})) == len(available)

@@ -38,7 +38,7 @@ def test_nothing_is_registered_before_there_is_a_word(bare_node: Node) -> None:
     # An empty list would say that there are no GPUs, and in a rolling update take the other plugin's place.
     bare_node.kubelet.start()
     plugin = bare_node.plugin()
-    plugin.until_said("metrics on port")
+    plugin.until_said("metrics: on http")
     assert not bare_node.kubelet.registrations
     bare_node.agent.start()
     bare_node.until_allocatable(3, hp=1)
@@ -93,7 +93,7 @@ def test_the_kubelets_socket_is_deleted_and_comes_back(node: Node) -> None:
     node.until_allocatable(3, hp=1)
 
 
-def test_a_stream_that_ends_is_registered_anew(node: Node) -> None:
+def test_a_stream_that_ends_is_registered_again(node: Node) -> None:
     for count in range(1, 4):
         node.kubelet.break_stream(BE)
         eventually(lambda count=count: node.kubelet.registrations.count(BE) > count, "be is registered again")  # type: ignore[misc]
@@ -205,14 +205,14 @@ def test_sigterm_ends_streams_and_sockets(node: Node) -> None:
     assert "Traceback" not in node.plugins[0].log
 
 
-def test_strangers_in_the_folder_are_left_alone(node: Node) -> None:
-    stranger = node.kubelet.folder / "orion-be-of-somebody.sock"
+def test_unmanaged_in_the_folder_are_left_alone(node: Node) -> None:
+    unmanaged = node.kubelet.folder / "orion-be-of-somebody.sock"
     with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(stranger))
+        other.bind(str(unmanaged))
         node.kubelet.break_stream(BE)
         eventually(lambda: node.kubelet.registrations.count(BE) >= 2, "be is registered again")
         node.until_allocatable(3)
-        assert stranger.exists()
+        assert unmanaged.exists()
 
 
 def test_the_list_follows_the_agents_word(node: Node) -> None:
@@ -237,7 +237,7 @@ def test_a_cordoned_gpu_keeps_the_slots_that_are_held(node: Node) -> None:
     assert healthy == [f"{GPUS[0]}::be-1"]
 
 
-def test_a_dead_agents_last_word_stands_also_for_the_next_plugin(node: Node) -> None:
+def test_a_dead_agents_last_snapshot_stands_also_for_the_next_plugin(node: Node) -> None:
     node.agent.say(devices(2, be=4))
     node.until_allocatable(8, hp=2)
     node.agent.stop()
@@ -248,13 +248,13 @@ def test_a_dead_agents_last_word_stands_also_for_the_next_plugin(node: Node) -> 
     plugin = node.plugin()
     node.until_allocatable(8, hp=2)
     assert plugin.metrics()["orion_device_plugin_agent_connected"] == 0
-    node.agent.word = devices(1)
+    node.agent.snapshot = devices(1)
     node.agent.start()
     node.until_allocatable(3, hp=1)
     assert plugin.metrics()["orion_device_plugin_agent_connected"] == 1
 
 
-def test_a_corrupt_last_word_is_refused_and_said(bare_node: Node) -> None:
+def test_a_corrupt_last_snapshot_is_refused_and_said(bare_node: Node) -> None:
     bare_node.root.mkdir()
     (bare_node.root / "device-plugin.json").write_text('{"devices": [{"uuid": 7}')
     bare_node.kubelet.start()

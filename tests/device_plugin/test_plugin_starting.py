@@ -161,7 +161,7 @@ def test_a_reboot(node: Node) -> None:
     for path in sources.values():
         path.mkdir(parents=True, exist_ok=True)
     (sources["/run/orion/lib"] / "ld.so.preload").mkdir()
-    node.plugin().until_said("metrics on port")
+    node.plugin().until_said("metrics: on http")
     assert node.kubelet.allocatable(BE) == 0
     node.agent.start()
     node.until_allocatable(3, hp=1)
@@ -191,9 +191,9 @@ def test_unknown_and_mixed_ids_are_sentences_of_the_pod(node: Node) -> None:
         (["what"], "is no slot of Orion's"),
         ([f"{GPUS[0]}::hp-0"], "is no slot of orion.gpu/be"),
     ):
-        told = node.kubelet.ask(BE, "Allocate", ids)
-        assert told.startswith("orion: ")
-        assert sentence in told
+        reported = node.kubelet.ask(BE, "Allocate", ids)
+        assert reported.startswith("orion: ")
+        assert sentence in reported
         assert node.kubelet.ask(BE, "PreStartContainer", ids) or ids == ["GPU-x::be-0"]
     metrics = node.plugins[0].metrics()
     labels = f'resource="{BE}",method="Allocate",result="refused"'

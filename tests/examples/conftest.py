@@ -1,15 +1,12 @@
 """The examples' program, compiled as their image has it."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
+from testbed import example_image
 from tests.hook.harness import Machine
-from tools.cluster import example_image
 
 
 @pytest.fixture(scope="session")

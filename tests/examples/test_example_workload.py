@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,10 @@ import pytest
 import yaml
 
 from orion.node_agent.api import agent_pb2
+from testbed import example_image
 from tests.hook.containers import command_in, end_container, process_in
 from tests.hook.harness import Machine
 from tests.hook.scripted_client import DEADLINE, eventually
-from tools.cluster import example_image
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -92,6 +94,27 @@ def test_requests_come_whether_or_not_it_keeps_up(start: Start) -> None:
     assert summary["max_ms"] > 500  # the last of them had waited for all before it
 
 
+def test_it_answers_requests_with_its_latest_report(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = start("serve", "--kernel-us", "100", "--report", "0.2", "--port", str(port))
+    server.until("report", 2)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    for _ in range(3):
+        with opener.open(f"http://127.0.0.1:{port}/", timeout=DEADLINE) as answer:
+            said = json.loads(answer.read())
+            assert (answer.status, said["event"]) == (200, "report")
+        assert said in server.lines("report")
+    assert server.end()["count"] > 0
+
+
+def test_a_port_that_is_taken_is_named(start: Start) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        server = start("serve", "--port", str(taken.getsockname()[1]))
+        assert server.process.wait(DEADLINE) == 1
+    assert server.lines("error")[0]["error"] == "Address already in use"
+
+
 def test_it_trains_without_end_and_says_how_fast(start: Start) -> None:
     trainer = start("train", "--kernels", "2", "--kernel-us", "1000", WORKLOAD_REPORT="0.5")
     reports = [trainer.until("report", count) for count in (1, 2)]
@@ -144,9 +167,9 @@ def test_what_fails_is_the_last_line(start: Start, workload: Path) -> None:
 
 
 def pod(name: str) -> dict[str, Any]:
-    """What a pod's specification says, also of a Deployment's pods."""
-    document = yaml.safe_load((EXAMPLES / name).read_text())
-    specification: dict[str, Any] = document["spec"].get("template", document)["spec"]
+    """What an example's Deployment says of its pods."""
+    deployment = next(yaml.safe_load_all((EXAMPLES / name).read_text()))
+    specification: dict[str, Any] = deployment["spec"]["template"]["spec"]
     return specification
 
 
@@ -195,7 +218,10 @@ def client_of(machine: Machine, each: Pod) -> agent_pb2.Client | None:
 
 
 def test_the_examples_pods_share_the_gpu(machine: Machine, start_pod: Callable[..., Pod]) -> None:
-    serve, train = start_pod("serve.yaml", "hp-0", "--report", "1"), start_pod("train.yaml", "be-0", "--report", "1")
+    serve, train = (
+        start_pod("serve.yaml", "hp-0", "--report", "1", "--port", "0"),
+        start_pod("train.yaml", "be-0", "--report", "1"),
+    )
     for each in (serve, train):
         eventually(lambda each=each: client_of(machine, each), f"{each.pid} has joined")  # type: ignore[misc]
 

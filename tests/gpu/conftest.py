@@ -1,12 +1,8 @@
 """What tests on a GPU share."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.gpu.mps_node import MpsNode
 

@@ -10,13 +10,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from orion.hook import simulated
 from orion.node_agent.mps.control import program
 from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
+from tests.processes import children
+from tests.waiting import eventually
 
 SIMULATED = os.environ.get("ORION_TEST_GPUS") == "simulated"
 """ To try these tests themselves, and what of it a simulated GPU can show. """
@@ -48,28 +50,12 @@ def say(*words: object) -> None:
     print("   ", *words, flush=True)
 
 
-def eventually(condition: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.02)
-
-
 def first_gpu() -> str:
     """Return the UUID of the machine's first GPU."""
     if SIMULATED:
         return simulated.Machine(Path("libcuda.so.1")).uuids()[0]
     command = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
-
-
-def children(process_id: int) -> list[int]:
-    """Return the processes that a process has started."""
-    try:
-        return [int(each) for each in Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()]
-    except OSError:
-        return []
 
 
 class Client:
@@ -258,7 +244,7 @@ class MpsNode:
     def terminate(self) -> None:
         """Tell the MPS daemon to end; below unshare(1), which lets that pass, its child."""
         assert self.process is not None
-        below = children(self.process.pid) if "--fork" in self._before else []
+        below = children(self.process.pid) if "--fork" in self._before else set()
         for process_id in below or [self.process.pid]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process_id, signal.SIGTERM)

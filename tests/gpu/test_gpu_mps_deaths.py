@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from orion.node_agent.mps.folder import Phase
-from tests.gpu.mps_node import PROCESS_IDS, USER, Client, MpsNode, eventually, say
+from tests.gpu.mps_node import PROCESS_IDS, USER, Client, MpsNode, say
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.gpu
 
@@ -120,7 +121,7 @@ def test_back_in_timeslice_a_client_with_the_empty_folder_runs_without_mps(mps: 
 
 
 def test_a_client_without_mps_goes_on_beside_clients(mps: MpsNode) -> None:
-    """As a process does that starts while the control daemon is down: it is by turns with all that have joined."""
+    """As a process does that starts while the control daemon is down: it is time-sliced with all that have joined."""
     clients = mps.folder.clients(mps.gpu)
     aside = clients.with_name("aside")
     aside.mkdir()

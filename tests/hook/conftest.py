@@ -1,12 +1,9 @@
-"""A machine for each test: simulated GPUs and an agent of its own (see harness.py)."""
+"""Fixtures: a separate machine for each test, with simulated GPUs and an agent (see harness.py)."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.hook.harness import Machine
 from tests.hook.scripted_client import Client
@@ -14,7 +11,7 @@ from tests.hook.scripted_client import Client
 
 @pytest.fixture
 def bare_machine(c_build: Path) -> Iterator[Machine]:
-    """One without an agent."""
+    """A machine without an agent."""
     with Machine(c_build) as machine:
         yield machine
 

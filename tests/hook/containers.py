@@ -1,6 +1,6 @@
-"""Containers of simulated GPUs as the kubelet would start them, made of the kernel's parts alone: no runtime, no image.
+"""Containers with simulated GPUs as the kubelet would start them, from kernel features alone: no runtime, no image.
 
-What a container gets is what the device plugin hands over (`orion.hook.simulated`), the slot's directory and the hook.
+A container gets what the device plugin injects (`orion.hook.simulated`), the slot's directory and the hook.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ import pytest
 
 from orion import hook
 from orion.hook import simulated
+from testbed.images import Content, with_libraries
 from tests.hook.harness import Machine
 from tests.hook.scripted_client import DEADLINE, Client, eventually
-from tools.cluster.images import Content, with_libraries
 
 ENTER = Path(__file__).with_name("enter_container.py")
 UNSHARE = ("unshare", "--mount", "--pid", "--fork", "--kill-child=SIGKILL", sys.executable, str(ENTER))
@@ -27,13 +27,13 @@ PROGRAM = "/program"
 
 
 def require_root() -> None:
-    """Fail where no container can be made: a test that did not run must not read as passed."""
+    """Fail if this process cannot make containers. A skipped test must not look like a passed one."""
     if os.geteuid() != 0:
         pytest.fail("this test makes containers' namespaces, mounts and users: run it as root")
 
 
 def scripted_files(machine: Machine) -> dict[str, Content]:
-    """The image of the scripted client: its driver is not part of it."""
+    """Files for the scripted client's image. The driver is not among them."""
     libraries = with_libraries(machine.program)
     return {PROGRAM: libraries.pop(str(machine.program)), **without_driver(libraries)}
 
@@ -50,7 +50,7 @@ def command_in(
     user: int = 12345,
     environment: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Return what starts a command in a new container that has these slots, one a GPU ("" for none of it)."""
+    """Return the command that runs a command in a new container with these slots, one per GPU ("": no slot of it)."""
     require_root()
     root = machine.folder / f"rootfs-{machine.next_number()}"
     for path, content in files.items():
@@ -79,14 +79,14 @@ def command_in(
 
 
 def process_in(unshare: subprocess.Popen[bytes]) -> int:
-    """Return what the host calls a container's process; it may not be the program yet."""
+    """Return the host's process id of a container's process; it may not have executed the program yet."""
     children = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children")
     eventually(children.read_text, "the container has a process")
     return int(children.read_text())
 
 
 def end_container(unshare: subprocess.Popen[bytes]) -> None:
-    """Kill a container's process if it still runs, and wait until it is gone."""
+    """Kill a container's process if it still runs, and wait until it has ended."""
     children = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children")
     with contextlib.suppress(ProcessLookupError, FileNotFoundError):
         for process in children.read_text().split():
@@ -96,7 +96,7 @@ def end_container(unshare: subprocess.Popen[bytes]) -> None:
 
 
 class ContainedClient(Client):
-    """A scripted client in a container of its own; `pid` is what the host calls its process."""
+    """A scripted client in a separate container; `pid` is its process id on the host."""
 
     def __init__(self, machine: Machine, *slots: str, user: int = 12345, **environment: str) -> None:
         command = command_in(machine, scripted_files(machine), [PROGRAM], *slots, user=user, environment=environment)
@@ -110,7 +110,7 @@ class ContainedClient(Client):
         return self._host_pid
 
     def kill_inside(self) -> None:
-        """Kill the process itself, as the kernel would for want of memory."""
+        """Kill the process itself, as the kernel does when memory runs out."""
         os.kill(self._host_pid, signal.SIGKILL)
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class ContainedClient(Client):
 
 
 def start_contained(machine: Machine, *slots: str, user: int = 12345) -> ContainedClient:
-    """Start a client in a container and let it use the first GPU that it has; it has joined when this returns."""
+    """Start a client in a container and let it use its first GPU. The client has joined when this function returns."""
     client = ContainedClient(machine, *slots, user=user)
     client.must("init 0")
     gpu = next(number for number, slot in enumerate(slots) if slot)

@@ -1,9 +1,9 @@
-"""Makes what `unshare` began into a container, as a runtime does, and becomes its program.
+"""Turns what `unshare` started into a container, as a runtime does, and executes its program.
 
     unshare --mount --pid --fork python enter_container.py JSON
 
-The program is process 1, as an unprivileged user without capabilities and without a way to new ones; its root is
-read-only, /dev/shm and /proc are its own. That is a pod of the security standard `restricted`.
+The program is process 1, an unprivileged user without capabilities and without a way to get any. Its root is read-only,
+and it has its own /dev/shm and /proc. A pod of the security standard `restricted` runs the same way.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ def mount(source: str, target: Path, kind: str, flags: int) -> None:
 
 
 def bind(source: str, target: Path, flags: int) -> None:
-    """Mount a file or folder; as runtimes do it, what it is mounted on is made where it is missing."""
+    """Mount a file or folder. As a runtime does, make the mount point if it is missing."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if Path(source).is_dir():
         target.mkdir(exist_ok=True)
@@ -63,7 +63,9 @@ def drop_privileges(user: int) -> None:
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
     checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
-    checked(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "death signal")  # changing users has cleared it
+    checked(
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "death signal"
+    )  # a change of users clears the signal
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""An agent that is not one: it listens where a slot's socket is, and answers as a test likes."""
+"""A fake agent: it listens on a slot's socket and answers as a test likes."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ SIZE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
 def page(machine: Machine, right_kind: int, **wrong: int) -> int:
-    """Make a page as an agent does, but for what is said to be wrong; return its descriptor."""
+    """Make a page as an agent does, except for the fields in `wrong`; return its descriptor."""
     fd = os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, wrong.get("size", layout.PAGE_SIZE))
     version = wrong.get("layout", layout.LAYOUT_VERSION)
@@ -30,7 +30,7 @@ def seal(fd: int, seals: int) -> None:
 
 
 class FakeAgent:
-    """Listens where a slot's socket is, and does with each connection what a test says."""
+    """Listens on a slot's socket, and passes each connection to the test's function."""
 
     def __init__(self, folder: Path, serve: Callable[[socket.socket], None]) -> None:
         self._serve = serve

@@ -1,6 +1,7 @@
-"""A machine for host tests: simulated GPUs, an agent, and client processes under the hook, each a real process.
+"""A machine for host tests: simulated GPUs, an agent, and real client processes under the hook.
 
-Nothing sleeps and hopes: a test waits for a client's answer or for what the agent's snapshot says, with a deadline.
+A test never sleeps instead of waiting: it waits, with a deadline, for a client's answer or for a state in the agent's
+snapshot.
 """
 
 import os
@@ -15,16 +16,17 @@ from pathlib import Path
 from typing import Self
 
 from orion.hook import layout
+from orion.hook.policy_table import BASELINES
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient
 from tests.hook.scripted_client import DEADLINE, MILLISECOND, Client, busy, eventually
 
 
 class Machine:
-    """Simulated GPUs of its own, an agent's root, and clients. A context manager."""
+    """Separate simulated GPUs, an agent's root, and clients. A context manager."""
 
     start_seconds = DEADLINE
-    """ So long an agent may take to serve. """
+    """ The time that an agent may take to start serving. """
 
     def __init__(self, build: Path, gpus: int = 1) -> None:
         self.build = build
@@ -56,7 +58,7 @@ class Machine:
 
     @property
     def hook(self) -> Path:
-        return self.build / "liborion_hook.so"
+        return self.build / ("liborion_hook_bench.so" if BASELINES in self.environment else "liborion_hook.so")
 
     @property
     def program(self) -> Path:
@@ -73,11 +75,15 @@ class Machine:
         return self._started
 
     def adopt(self, client: Client) -> None:
-        """End a client with this machine that was started elsewhere."""
+        """Make this machine end a client that other code started."""
         self._clients.append(client)
 
+    def know_baselines(self) -> None:
+        """Let clients and agents that start from now on be those of `orion bench`."""
+        self.environment[BASELINES] = "1"
+
     def run_contexts_together(self) -> None:
-        """Let the GPUs run several processes' work at a time, as under MPS; before anything has used them."""
+        """Let the GPUs run several processes' work at the same time, as under MPS. Call this before their first use."""
         shutil.rmtree(self.folder / "sim", ignore_errors=True)
         self.environment["ORION_SIM_MODE"] = "mps"
 
@@ -116,17 +122,17 @@ class Machine:
 
     @property
     def agent(self) -> AgentClient:
-        """The administrators' connection."""
+        """The administrators' API."""
         if self._asked is None:
             self._asked = AgentClient(self.root)
         return self._asked
 
     def gpu(self, index: int = 0) -> agent_pb2.Gpu:
-        """Return a GPU as the agent shows it now."""
+        """Return a GPU from the agent's present snapshot."""
         return next(gpu for gpu in self.agent.snapshot().gpus if gpu.uuid == self.uuids[index])
 
     def shown(self, client: Client, gpu: int = 0) -> agent_pb2.Client | None:
-        """Return a client as the agent shows it now, or None if it is not there."""
+        """Return a client from the agent's present snapshot, or None if it is missing."""
         clients = (shown for slot in self.gpu(gpu).slots for shown in slot.clients)
         return next((shown for shown in clients if shown.process_id == client.pid), None)
 
@@ -135,7 +141,7 @@ class Machine:
         return "" if shown is None else shown.state
 
     def until(self, client: Client, state: str, gpu: int = 0, seconds: float = DEADLINE) -> None:
-        """Wait until the agent shows the client in that state; "" is gone."""
+        """Wait until the agent shows the client in that state; "": until the client is gone."""
         eventually(lambda: self.state_of(client, gpu) == state, f"{client.pid} is {state or 'gone'}", seconds)
 
     def until_joined(self, *clients: Client, gpu: int = 0) -> None:
@@ -143,7 +149,7 @@ class Machine:
             eventually(lambda client=client: self.shown(client, gpu), f"{client.pid} has joined")  # type: ignore[misc]
 
     def until_known(self, hp: Client, *clients: Client) -> None:
-        """Wait until be clients that run already have heard of an hp client: the agent gathers news for 20 ms."""
+        """Wait until running be clients know an hp client: the agent collects news for 20 ms."""
 
         def gated(be: Client) -> int:
             shown = self.shown(be)
@@ -162,7 +168,7 @@ class Machine:
     # -- Clients -------------------------------------------------------------------------------------------------------
 
     def client_root(self, *slots: str) -> Path:
-        """Make what a container sees as /run/orion: one slot of each GPU, "" for none."""
+        """Make the folder that a container sees as /run/orion: one slot of each GPU, "" for none."""
         self._started += 1
         root = self.folder / f"c{self._started}"
         (root / "slots").mkdir(parents=True)
@@ -172,14 +178,14 @@ class Machine:
         return root
 
     def client_environment(self, root: Path | None) -> dict[str, str]:
-        """Return the environment of a client; without a root it is not under the hook."""
+        """Return the environment of a client; without a root it does not run under the hook."""
         environment = self.environment | {"LD_LIBRARY_PATH": str(self.build / "sim")}
         if root is not None:
             environment |= {"ORION_ROOT": str(root), "LD_PRELOAD": str(self.hook)}
         return environment
 
     def start_in(self, root: Path | None, *prefix: str, **environment: str) -> Client:
-        """Start a client process that sees that root; it has not used a GPU yet."""
+        """Start a client process that sees that root. It has not used a GPU yet."""
         self._started += 1
         complaints = self.folder / f"stderr-{self._started}"
         client = Client([*prefix, str(self.program)], self.client_environment(root) | environment, complaints)
@@ -187,9 +193,9 @@ class Machine:
         return client
 
     def start(self, *slots: str) -> Client:
-        """Start a client in these slots ("hp-0", "be-3"), one a GPU, and let it use the first GPU.
+        """Start a client in these slots ("hp-0", "be-3"), one per GPU, and let it use the first GPU.
 
-        It has joined when this returns, unless no agent serves.
+        It has joined when this method returns, unless no agent serves.
         """
         client = self.start_in(self.client_root(*slots))
         client.must("init 0")
@@ -218,7 +224,7 @@ class Machine:
 
 
 def record_word(client: Client, field: str) -> int:
-    """Read a word of the record page in the client's own memory."""
+    """Read a word of the record page from the client's own memory."""
     maps = Path(f"/proc/{client.pid}/maps").read_text()
     start = re.search(r"^([0-9a-f]+)-.*memfd:orion-record", maps, re.MULTILINE)
     if start is None:
@@ -229,12 +235,12 @@ def record_word(client: Client, field: str) -> int:
 
 
 def percentile(values: list[float], of_hundred: float) -> float:
-    """Return a value that `of_hundred` percent of the values do not exceed."""
+    """Return the smallest value that at least `of_hundred` percent of the values do not exceed."""
     return sorted(values)[min(len(values) - 1, int(len(values) * of_hundred / 100))]
 
 
 def figure(what: str, values: list[float], unit: str) -> None:
-    """Print a measured figure (shown by pytest -s)."""
+    """Print a measured figure (pytest -s shows it)."""
     text = f"median {statistics.median(values):.3f} {unit}"
     if len(values) > 1:
         text += f", p99 {percentile(values, 99):.3f} {unit}, most {max(values):.3f} {unit}"

@@ -1,8 +1,8 @@
 """A hostile client, as root, in a be slot: `python hostile_client.py SLOT_DIRECTORY SECONDS`.
 
-It joins as a client does and then does to the socket, and to every page that it is given, whatever it can, again and
-again. Prints what it has reached that it should not: nothing, if all is well. With SLOT_DIRECTORY "-" it burns as much
-CPU time on nothing: what its neighbours then feel is the machine's, not its attacks'.
+It joins as a client does, then attacks the socket and every page that it receives, again and again. It prints each
+attack that succeeded; if all is well, it prints nothing. With SLOT_DIRECTORY "-" it only burns as much CPU time, which
+shows what its neighbours suffer from the machine and not from its attacks.
 """
 
 import array
@@ -42,10 +42,12 @@ def reached(fd: int, what: str, own: bool) -> list[str]:
     attempt("writable mapping", _succeeds(lambda: mmap.mmap(fd, 4096).close()))
     attempt("seal", _succeeds(fcntl.fcntl, fd, fcntl.F_ADD_SEALS, 0))
     with contextlib.suppress(OSError):
-        again = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_NONBLOCK)  # its lease outlives its joining
-        attempt("write after opening anew", _succeeds(os.pwrite, again, b"\xff" * 64, 64))
-        attempt("truncate after opening anew", _succeeds(os.ftruncate, again, 0))
-        attempt("mapping after opening anew", _succeeds(lambda: mmap.mmap(again, 4096).close()))
+        again = os.open(
+            f"/proc/self/fd/{fd}", os.O_RDWR | os.O_NONBLOCK
+        )  # its lease lasts longer than the client's connection
+        attempt("write after reopening", _succeeds(os.pwrite, again, b"\xff" * 64, 64))
+        attempt("truncate after reopening", _succeeds(os.ftruncate, again, 0))
+        attempt("mapping after reopening", _succeeds(lambda: mmap.mmap(again, 4096).close()))
         os.close(again)
     for lock in (fcntl.LOCK_EX, fcntl.LOCK_SH):
         with contextlib.suppress(OSError):
@@ -66,10 +68,11 @@ def _succeeds(function: object, *arguments: object) -> bool:
 
 
 def attack_pages(directory: Path) -> list[str]:
-    """Join, and do everything to every page."""
+    """Join, and try every attack on every page."""
     found = []
     with contextlib.suppress(OSError, EOFError, Refused), ProtocolClient(directory).join(ready=False) as client:
-        # Between WELCOME and READY its own pages are not sealed against writers: scribble, and keep a second mapping.
+        # Between WELCOME and READY the client's own pages are not sealed against writers: overwrite them, and keep a
+        # second mapping.
         second = mmap.mmap(client.busy.fd, 4096)
         client.ready()
         client.hear()
@@ -94,7 +97,7 @@ def attack_pages(directory: Path) -> list[str]:
 
 
 def attack_socket(directory: Path) -> None:
-    """Garbage, half messages, floods of them, and descriptors."""
+    """Send garbage, half messages, floods of messages, and descriptors."""
     zero = os.open("/dev/zero", os.O_RDONLY)
     with contextlib.suppress(OSError), connect(directory, 0.5) as sock:
         sock.sendmsg([b"\xff" * 40], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [zero] * 200))])
@@ -108,14 +111,14 @@ def attack_socket(directory: Path) -> None:
 
 
 def attack_joins(directory: Path, count: int) -> None:
-    """Connect and say hello without end."""
+    """Connect and send HELLO without end."""
     for _ in range(count):
         with contextlib.suppress(OSError, EOFError, Refused):
             ProtocolClient(directory).join().close()
 
 
 def shout_hello(directory: Path, count: int) -> None:
-    """Say hello so often, and wait for no answer."""
+    """Send HELLO this often, without waiting for an answer."""
     address = str(directory / "agent.sock")
     for _ in range(count):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
@@ -125,11 +128,11 @@ def shout_hello(directory: Path, count: int) -> None:
 
 
 class Over(BaseException):
-    """The time is up, wherever an attack may be."""
+    """Raised when the time is up, at any point of an attack."""
 
 
 def main() -> None:
-    """Attack for so long."""
+    """Attack for the given time."""
     found: set[str] = set()
 
     def end(*_: object) -> None:

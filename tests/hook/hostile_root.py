@@ -1,7 +1,7 @@
-"""What a hostile root can try beside messages and pages: the agent's process, its limits, and the modes of its files.
+"""Attacks by a hostile root besides messages and pages: on the agent's process, its limits, and the modes of its files.
 
-Meant for a process with the capabilities that containers have by default, and no more. Each function returns what it
-has reached that it should not; hostile_client.py has the attacks that need no more than a user's rights.
+The process must have the capabilities that containers have by default, and no more. Each function returns the attacks
+that succeeded. hostile_client.py has the attacks that need only a user's rights.
 """
 
 import array
@@ -21,7 +21,7 @@ DEFAULT_CAPABILITIES = (
     *("chown", "dac_override", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap", "net_bind_service"),
     *("net_raw", "sys_chroot", "mknod", "audit_write", "setfcap"),
 )
-""" Of a container, where nobody says otherwise: containerd's and Docker's. """
+""" The default capabilities of a container in containerd and Docker. """
 
 SO_PEERPIDFD = 77
 _PIDFD_GETFD = 438
@@ -34,7 +34,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def reach_into_agent(directory: Path) -> list[str]:
-    """Take the agent's descriptors by its socket, which tells which process is at the other end (Linux 6.5)."""
+    """Take the agent's descriptors through its socket, which identifies the process at the other end (Linux 6.5)."""
     found = []
     with contextlib.suppress(OSError), connect(directory) as sock:
         pidfd = sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
@@ -49,7 +49,7 @@ def reach_into_agent(directory: Path) -> list[str]:
 
 
 def write_past_protection(directory: Path) -> list[str]:
-    """Write to pages that are mapped read-only: by changing the mapping, and by the ways that debuggers have."""
+    """Write to pages that are mapped read-only: by changing the mapping, and in the ways of debuggers."""
     found = []
     with contextlib.suppress(OSError, EOFError, Refused), ProtocolClient(directory).join() as client:
         client.hear()
@@ -70,7 +70,7 @@ def write_past_protection(directory: Path) -> list[str]:
 
 
 def spoil_modes(directory: Path) -> None:
-    """Take away everybody's rights to open the pages again; root may, for they belong to root."""
+    """Remove all rights to open the pages again. Root may do this, because root owns them."""
     with contextlib.suppress(OSError, EOFError, Refused), ProtocolClient(directory).join() as client:
         client.hear()
         for _, fd in _foreign(client):
@@ -80,7 +80,7 @@ def spoil_modes(directory: Path) -> None:
 
 
 def pose_as_neighbour(directory: Path) -> list[str]:
-    """Come back as an hp client after an agent's restart: with its own page, and with pages made for it."""
+    """Come back as an hp client after an agent's restart, with the client's own page and with forged pages."""
     found = []
     with contextlib.suppress(OSError, EOFError, Refused), ProtocolClient(directory).join() as client:
         client.hear()
@@ -98,9 +98,9 @@ def pose_as_neighbour(directory: Path) -> list[str]:
 
 @contextlib.contextmanager
 def descriptors_in_flight() -> Iterator[int]:
-    """Keep as many descriptors in flight as the kernel lets a user have, all containers' root together.
+    """Keep as many descriptors in flight as the kernel allows a user; root of all containers is one user.
 
-    Gives how many there are.
+    Yields their number.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     wanted, sent = limit + _PER_MESSAGE + 1, 0
@@ -125,7 +125,7 @@ def _foreign(client: ProtocolClient) -> list[tuple[str, int]]:
 
 
 def _address(mapped: mmap.mmap) -> int:
-    """Return where a read-only mapping lies; ctypes takes the address of writable ones only."""
+    """Return the address of a read-only mapping; ctypes accepts writable mappings only."""
     buffer = _Buffer()
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(mapped), ctypes.byref(buffer), 0)
     address = int(buffer.address)
@@ -134,7 +134,7 @@ def _address(mapped: mmap.mmap) -> int:
 
 
 class _Buffer(ctypes.Structure):
-    """The interpreter's Py_buffer, of which only the address counts."""
+    """The interpreter's Py_buffer. Only the address is used."""
 
     _fields_ = (("address", ctypes.c_void_p), ("rest", ctypes.c_byte * 256))
 

@@ -1,11 +1,10 @@
-"""Random CUDA programs over several streams, and what CUDA's rules say about when their operations may run.
+"""Random CUDA programs over several streams, and the times at which CUDA's rules let their operations run.
 
-hook/test/client_ordered.c issues a program. When its host functions and its waiting calls were over it says itself;
-when its kernels ran the simulated GPU's trace says. From that and CUDA's rules (streams, events, the legacy stream)
-follows for each operation a time before which it must not have begun. What is not seen (copies, records, waits) passes
-on what it waited for.
+hook/test/client_ordered.c issues a program. It reports when its host functions and its waiting calls ended. The
+simulated GPU's trace shows when its kernels ran. These times and CUDA's rules (streams, events, the legacy stream) give
+each operation an earliest start. Operations that leave no trace (copies, records, waits) pass on what they waited for.
 
-Refused: comparing the order of two runs, since most of the order is free.
+Rejected: comparing the order of two runs, because CUDA leaves most of the order free.
 """
 
 import os
@@ -18,7 +17,7 @@ from tests.hook.scripted_client import Answer, Client, eventually
 
 LEGACY, FREE, FREE_HIGH, BLOCKING, OWN = range(5)
 WITH_LEGACY = (BLOCKING, OWN)
-""" The streams that wait for the legacy stream, and it for them. """
+""" The streams that wait for the legacy stream, and for which it waits. """
 EVENTS = 4
 TOLERANCE_NS = 1000
 COPY_BYTES_PER_NS, COPY_START_NS = 50, 1000
@@ -26,7 +25,7 @@ COPY_BYTES_PER_NS, COPY_START_NS = 50, 1000
 
 @dataclass(frozen=True)
 class Operation:
-    """One line of a program: client_ordered.c says what its numbers mean."""
+    """One line of a program: client_ordered.c explains its numbers."""
 
     what: str
     numbers: tuple[int, ...]
@@ -36,7 +35,7 @@ class Operation:
 
     @property
     def microseconds(self) -> int:
-        """How long its kernels take on all the SMs that they need."""
+        """The duration of its kernels on all the SMs that they need."""
         return self.numbers[1] * (2 if self.what == "graph" else 1)
 
 
@@ -45,9 +44,9 @@ KERNELS = ("launch", "moved", "graph")
 
 
 def programs(kernel_us: tuple[int, int], moved: bool = False, length: int = 40) -> st.SearchStrategy[Program]:
-    """Programs of up to `length` operations, at most 64, whose kernels take so long (least and most).
+    """Programs of up to `length` operations, at most 64. `kernel_us` holds their kernels' least and greatest duration.
 
-    With `moved` they launch some kernels on a green context's stream themselves, as a hook would.
+    With `moved`, the programs themselves launch some kernels on a green context's stream, as a hook would.
     """
     launches = st.sampled_from(["launch", "moved"] if moved else ["launch"])
     stream, event = st.integers(0, 4), st.integers(0, EVENTS - 1)
@@ -72,18 +71,18 @@ def programs(kernel_us: tuple[int, int], moved: bool = False, length: int = 40) 
 
 @dataclass(frozen=True)
 class Seen:
-    """When an operation ran: for kernels and host functions from begin to end, for a waiting call when it returned."""
+    """When an operation ran: start and end of a kernel or a host function, the return of a waiting call."""
 
     began: int
     ended: int
     busy: int = 0
-    """ Nanoseconds for which its kernels were on the GPU, without what slices of others took. """
+    """ Nanoseconds for which its kernels were on the GPU, without the slices of other contexts. """
 
 
 class Runner:
     """A client that runs programs, one after the other; a context manager.
 
-    After a program that failed the next one gets a new client.
+    After a program has failed, the next one gets a new client.
     """
 
     def __init__(self, program: Path, environment: dict[str, str], folder: Path) -> None:
@@ -107,7 +106,7 @@ class Runner:
         """Run a program to its end.
 
         Returns:
-            what was seen, by the number of the operation.
+            what was observed, by the number of the operation.
         """
         if not self._sound:
             self.client.close()
@@ -154,8 +153,8 @@ class Runner:
 
 
 def check(program: Program, seen: dict[int, Seen]) -> None:
-    """Assert that nothing began, and no call returned, before what it has to wait for was over."""
-    over = dict.fromkeys(range(5), 0)  # by stream: when all that was issued in it is over, at the earliest
+    """Assert that every start, and every return of a call, came after the end of everything it must wait for."""
+    over = dict.fromkeys(range(5), 0)  # by stream: the earliest end of everything issued in it
     events = dict.fromkeys(range(EVENTS), 0)
     for number, operation in enumerate(program):
         if operation.what in ("sync", "query", "esync", "ctxsync"):
@@ -193,7 +192,7 @@ def _least_ns(operation: Operation) -> int:
 
 
 def fresh_folder(parent: Path) -> Path:
-    """A new folder in `parent`."""
+    """Make a new folder in `parent`."""
     folder = parent / f"ordered-{len(os.listdir(parent))}"
     folder.mkdir()
     return folder

@@ -1,6 +1,6 @@
-"""A client process that does what a test tells it; hook/test/client_scripted/main.c has the commands.
+"""A client process that executes a test's commands; hook/test/client_scripted/main.c lists them.
 
-It stamps what it does with CLOCK_MONOTONIC, which is `time.monotonic_ns` here, so a test compares times of several
+It takes its times from CLOCK_MONOTONIC, which is `time.monotonic_ns` here, so a test can compare times of several
 processes.
 """
 
@@ -20,12 +20,14 @@ __all__ = ["DEADLINE", "MILLISECOND", "Answer", "Client", "ClientDied", "busy", 
 
 MILLISECOND = 1_000_000
 DEADLINE = 20.0
-""" Seconds after which an answer is not expected any more; far beyond what any takes, so that a hang is a failure. """
+""" Seconds after which a missing answer is a failure. No command takes nearly as long, so only a hang reaches this
+limit.
+"""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a client says of one command: nanoseconds around it, its result, and what else it shows."""
+    """A client's answer to one command: the nanoseconds before and after it, its result, and further values."""
 
     began: int
     ended: int
@@ -38,16 +40,16 @@ class Answer:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """Began and synchronised of each kernel, as `stamps` shows them."""
+        """Start and synchronise of each kernel, as `stamps` prints them."""
         return [(int(began), int(ended)) for began, ended in zip(self.more[::2], self.more[1::2], strict=True)]
 
 
 class ClientDied(Exception):
-    """A client ended where an answer was due."""
+    """A client ended before it answered."""
 
 
 class Client:
-    """A scripted client process. Ended, if it still runs, with its machine."""
+    """A scripted client process. The machine ends it if it still runs."""
 
     def __init__(self, command: list[str], environment: dict[str, str], complaints: Path) -> None:
         self._complaints = complaints
@@ -63,11 +65,11 @@ class Client:
 
     @property
     def said(self) -> list[str]:
-        """The lines that the hook has written on stderr."""
+        """The lines that the hook has written to stderr."""
         return [line for line in self._complaints.read_text().splitlines() if line.startswith("orion:")]
 
     def send(self, command: str) -> None:
-        """Tell it a command without waiting for the answer."""
+        """Send a command without waiting for the answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(command.encode() + b"\n")
 
@@ -95,12 +97,12 @@ class Client:
         return Answer(int(began), int(ended), int(result), [float(number) for number in more])
 
     def do(self, command: str, seconds: float = DEADLINE) -> Answer:
-        """Tell it a command and return the answer, whatever its result."""
+        """Send a command and return the answer, whatever its result."""
         self.send(command)
         return self.answer(seconds)
 
     def must(self, command: str, seconds: float = DEADLINE) -> Answer:
-        """Tell it a command that has to succeed."""
+        """Send a command that must succeed, and return the answer."""
         answer = self.do(command, seconds)
         assert answer.result == 0, f"{command}: CUDA result {answer.result}"
         return answer
@@ -112,16 +114,16 @@ class Client:
         return when
 
     def reap(self, seconds: float = DEADLINE) -> int:
-        """Wait for its end and return its status."""
+        """Wait for the process's end and return its status."""
         return self.process.wait(seconds)
 
     def threads(self) -> list[Path]:
-        """Its threads, as folders of /proc, but the simulated GPU's own, which does what hardware does elsewhere."""
+        """The client's threads, as folders of /proc, without the simulated GPU's thread, which does a device's work."""
         threads = Path(f"/proc/{self.pid}/task").iterdir()
         return [thread for thread in threads if (thread / "comm").read_text().strip() != "sim-keeper"]
 
     def cpu_seconds(self) -> float:
-        """CPU time so far of its threads, without the simulated GPU's own."""
+        """CPU time of the client's threads so far, without the simulated GPU's thread."""
         return sum(int((thread / "schedstat").read_text().split()[0]) for thread in self.threads()) / 1e9
 
     def close(self) -> None:
@@ -137,7 +139,7 @@ class Client:
 
 @contextlib.contextmanager
 def busy(hp: Client, milliseconds: float) -> Iterator[Answer]:
-    """hp's GPU is busy from the start of the body on, with one kernel of that length; ends with hp drained.
+    """Keep hp's GPU busy from the start of the body on, with one kernel of that length; hp has drained at the end.
 
     Yields:
         the answer of the launch.
@@ -147,6 +149,6 @@ def busy(hp: Client, milliseconds: float) -> Iterator[Answer]:
 
 
 def warm(be: Client, microseconds: int, launches: int = 40) -> None:
-    """Let a be client learn how long a kernel takes, so that it has no unknown kernel any more."""
+    """Let a be client learn a kernel's duration, so that the kernel is no longer unknown."""
     for _ in range(launches):
         be.must(f"run 1 {microseconds}")

@@ -1,4 +1,4 @@
-"""The C code that images for arm64 hold compiles for arm64; the hook is linked for it where its symbols are tested."""
+"""The C code in images for arm64 compiles for arm64. test_symbols.py links the hook for arm64."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Agents that are not there, not ready, not right or not honest: the process runs all the same, and says so once."""
+"""Agents that are absent, not ready, faulty or dishonest: the process runs in any case, and reports the fault once."""
 
 import array
 import os
@@ -37,7 +37,7 @@ def fake(bare_machine: Machine) -> Iterator[Callable[[Callable[[socket.socket], 
 
 
 def runs_unmanaged(client: Client, sentence: str, within: float = 1.0) -> None:
-    """Check that the process works, is not held up, and says the sentence once however long it goes on."""
+    """Check that the process works without delay, and prints the sentence once however long it runs."""
     client.must("init 0")
     began = time.monotonic()
     client.must("run 10 10")
@@ -59,7 +59,7 @@ def test_no_root_at_all(bare_machine: Machine) -> None:
     runs_unmanaged(bare_machine.start_in(bare_machine.folder / "nowhere"), NOBODY)
 
 
-def test_no_slot_for_this_gpu(bare_machine: Machine) -> None:
+def test_a_root_without_a_slot_of_this_gpu(bare_machine: Machine) -> None:
     runs_unmanaged(bare_machine.start_in(bare_machine.client_root("")), NOBODY)
 
 
@@ -68,7 +68,7 @@ def test_a_slot_without_a_socket(bare_machine: Machine) -> None:
     runs_unmanaged(bare_machine.start_in(bare_machine.client_root("be-0")), NOBODY)
 
 
-def test_a_plain_file_for_a_socket(bare_machine: Machine) -> None:
+def test_a_plain_file_instead_of_a_socket(bare_machine: Machine) -> None:
     folder = bare_machine.root / "gpus" / bare_machine.uuids[0] / "be-0"
     folder.mkdir(parents=True)
     (folder / "agent.sock").write_text("")
@@ -76,7 +76,7 @@ def test_a_plain_file_for_a_socket(bare_machine: Machine) -> None:
 
 
 def test_a_directory_that_may_not_be_entered(bare_machine: Machine) -> None:
-    # As another user, if these tests run as root, whom no mode stops.
+    # As another user if these tests run as root, because modes do not restrict root.
     root = bare_machine.client_root("be-0")
     (root / "slots").chmod(0)
     if os.geteuid() != 0:
@@ -121,7 +121,7 @@ def test_a_root_with_a_path_longer_than_a_socket_address(machine: Machine) -> No
 
 
 def welcome(machine: Machine, wrong_page: int = -1, count: int = 4, **wrong: int) -> Callable[[socket.socket], None]:
-    """Answer HELLO with WELCOME and pages, one of which is wrong."""
+    """Answer HELLO with WELCOME and pages, one of which is faulty."""
 
     def serve(connection: socket.socket) -> None:
         connection.recv(join.MESSAGE_MAX)
@@ -154,19 +154,17 @@ WRONG = [
 
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("which", [layout.PageKind.POLICY, layout.PageKind.BUSY])
-def test_a_page_that_is_not_right(
-    bare_machine: Machine, fake: Callable[..., Path], which: int, wrong: dict[str, int]
-) -> None:
+def test_a_faulty_page(bare_machine: Machine, fake: Callable[..., Path], which: int, wrong: dict[str, int]) -> None:
     root = fake(welcome(bare_machine, which, **wrong))
     runs_unmanaged(bare_machine.start_in(root), NOT_UNDERSTOOD)
 
 
 @pytest.mark.parametrize("wrong", [{"speaks": 2}, {"role": 7}, {"count": 3}, {"count": 0}], ids=str)
-def test_a_welcome_that_is_not_right(bare_machine: Machine, fake: Callable[..., Path], wrong: dict[str, int]) -> None:
+def test_a_faulty_welcome(bare_machine: Machine, fake: Callable[..., Path], wrong: dict[str, int]) -> None:
     runs_unmanaged(bare_machine.start_in(fake(welcome(bare_machine, **wrong))), NOT_UNDERSTOOD)
 
 
-def test_something_that_is_no_page(bare_machine: Machine, fake: Callable[..., Path]) -> None:
+def test_a_descriptor_that_is_no_page(bare_machine: Machine, fake: Callable[..., Path]) -> None:
     def serve(connection: socket.socket) -> None:
         fds = [os.open("/dev/zero", os.O_RDWR), *os.pipe(), os.open("/", os.O_RDONLY)]
         answer = join.Welcome(join.Message(join.MESSAGE_MAGIC, join.MessageType.WELCOME), 1, 2)
@@ -177,7 +175,7 @@ def test_something_that_is_no_page(bare_machine: Machine, fake: Callable[..., Pa
     runs_unmanaged(bare_machine.start_in(fake(serve)), NOT_UNDERSTOOD)
 
 
-def test_a_refusal_is_said_in_the_agents_words(bare_machine: Machine, fake: Callable[..., Path]) -> None:
+def test_the_hook_prints_the_reason_of_a_refusal(bare_machine: Machine, fake: Callable[..., Path]) -> None:
     def serve(connection: socket.socket) -> None:
         head = join.Message(join.MESSAGE_MAGIC, join.MessageType.REFUSED)
         connection.send(bytes(join.Refused(head, join.Refusal.FULL, 20, b"this slot is full")))
@@ -214,7 +212,7 @@ def test_an_agent_that_never_answers_delays_the_first_launch_boundedly(
     client = bare_machine.start_in(fake(lambda connection: None))
     client.must("init 0")
     first = client.must("run 1 10")
-    assert first.seconds < 0.6, "longer than the quarter of a second that a first launch waits for the agent"
+    assert first.seconds < 0.6, "longer than the 0.25 s that a first launch waits for the agent"
     assert client.must("run 1 10").seconds < 0.1
     eventually(lambda: client.said, "it is said that nobody answers", 10)
     assert len(client.said) == 1
@@ -235,7 +233,7 @@ def test_a_socket_whose_backlog_is_full(bare_machine: Machine) -> None:
             assert client.must("run 1 10").seconds < 0.1
 
 
-def test_a_stopped_agent_holds_nobody(machine: Machine) -> None:
+def test_a_stopped_agent_delays_no_client(machine: Machine) -> None:
     os.kill(machine.agent_pid, signal.SIGSTOP)
     try:
         client = machine.start_in(machine.client_root("be-0"))
@@ -246,8 +244,8 @@ def test_a_stopped_agent_holds_nobody(machine: Machine) -> None:
     machine.until_joined(client)
 
 
-def test_scribbled_pages_of_a_neighbour_hold_nobody_for_ever(bare_machine: Machine, fake: Callable[..., Path]) -> None:
-    # An agent hands over a neighbour whose page says busy with a nonsense state, and nothing ever moves.
+def test_a_neighbour_page_of_garbage_holds_no_client_for_ever(bare_machine: Machine, fake: Callable[..., Path]) -> None:
+    # An agent sends a neighbour whose page says busy with an invalid state and never changes.
     def serve(connection: socket.socket) -> None:
         connection.recv(join.MESSAGE_MAX)
         policy = page(bare_machine, 1, seals=0)

@@ -1,8 +1,11 @@
 """The published schedulers that benches compare with, in real processes, where contexts run together."""
 
+from pathlib import Path
+
 import pytest
 
 from orion.hook import identity
+from orion.hook.policy_table import BASELINES
 from orion.node_agent.api import agent_pb2
 from tests.hook.harness import Machine, record_word
 from tests.hook.scripted_client import MILLISECOND, Answer, Client, eventually, warm
@@ -17,6 +20,7 @@ LONG = 200
 def shared(bare_machine: Machine) -> Machine:
     """One whose GPU runs contexts together, as under MPS."""
     bare_machine.run_contexts_together()
+    bare_machine.know_baselines()
     bare_machine.start_agent()
     return bare_machine
 
@@ -220,3 +224,44 @@ def test_a_launch_that_waits_under_a_baseline_follows_a_change_of_policy(shared:
         shared.agent.set_policy(shared.uuids[0], policy=policy, orion_2024_sms=1)
     assert be.answer().ended < launched.began + 2000 * MILLISECOND
     hp.must("sync 1")
+
+
+# -- Where they are not ------------------------------------------------------------------------------------------------
+
+
+def refused(machine: Machine, sentence: str) -> None:
+    """Start a client and hear that the agent refuses it; it works on, unmanaged."""
+    client = machine.start_in(machine.client_root("be-0"))
+    client.must("init 0")
+    client.must("run 10 10")
+    eventually(lambda: any(sentence in line for line in client.said), "the refusal is said")
+    machine.until(client, "")
+
+
+def test_an_agent_of_the_release_refuses_the_library_of_the_benches(bare_machine: Machine) -> None:
+    bare_machine.start_agent()
+    bare_machine.know_baselines()
+    refused(bare_machine, "liborion_hook_bench.so works with the agent of `orion bench` alone")
+
+
+def test_an_agent_of_the_benches_refuses_the_library_of_the_release(bare_machine: Machine) -> None:
+    bare_machine.know_baselines()
+    bare_machine.start_agent()
+    del bare_machine.environment[BASELINES]
+    refused(bare_machine, "the agent of `orion bench` takes processes of that command alone")
+
+
+def test_a_policy_that_the_library_does_not_know_is_taken_as_gate(bare_machine: Machine, tmp_path: Path) -> None:
+    """As a newer agent might set it."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "from dataclasses import replace\n"
+        "from orion.hook import policy_table as table\n"
+        "newer = table.Policy('newer', 9, 'what is not invented yet')\n"
+        "table.TABLE = replace(table.RELEASE, policies=(*table.RELEASE.policies, newer))\n"
+    )
+    bare_machine.environment["PYTHONPATH"] = str(tmp_path)
+    bare_machine.start_agent()
+    hp, be = under(bare_machine, "newer")
+    launched = hp.must(f"launch 1 {LONG * 1000} 1")
+    assert waits(be, hp, launched)
+    eventually(lambda: any("not known to this library" in line for line in be.said), "be says so")

@@ -1,4 +1,4 @@
-"""be beside hp where contexts run together: which launches may be moved, and what changes under those that wait."""
+"""be beside hp where contexts run together: which launches the hook may move, and what changes for waiting launches."""
 
 import pytest
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.quiet
 
 @pytest.fixture
 def shared(bare_machine: Machine) -> Machine:
-    """One whose contexts run together."""
+    """A machine whose contexts run together."""
     bare_machine.run_contexts_together()
     bare_machine.start_agent()
     return bare_machine
@@ -34,7 +34,7 @@ def test_cooperative_launches_keep_all_sms(shared: Machine, by_attribute: int) -
     assert not moves(be, f"cooperate 2 2000 1 {by_attribute}")  # its blocks may need more SMs than the partition has
 
 
-def test_a_context_that_others_keep_is_no_danger_to_moved_launches(shared: Machine) -> None:
+def test_moved_launches_survive_a_context_that_others_retain(shared: Machine) -> None:
     shared.agent.set_policy(shared.uuids[0], policy="orion", max_slowdown=100, long_kernel_us=100)
     shared.start("hp-0")
     be = shared.start("be-0")
@@ -43,7 +43,7 @@ def test_a_context_that_others_keep_is_no_danger_to_moved_launches(shared: Machi
     assert be.said == []
 
 
-def test_what_stands_behind_the_valve_goes_when_a_budget_is_granted(shared: Machine) -> None:
+def test_work_behind_the_valve_runs_when_a_budget_is_granted(shared: Machine) -> None:
     shared.agent.set_policy(shared.uuids[0], policy="orion", max_slowdown=1)
     hp, be = shared.start("hp-0"), shared.start("be-0")
     be.must("run 10 100 1")
@@ -59,14 +59,14 @@ def test_what_stands_behind_the_valve_goes_when_a_budget_is_granted(shared: Mach
 
 
 def test_a_long_kernel_that_cannot_be_moved_waits_for_hp(shared: Machine) -> None:
-    """It would have all SMs, for longer than the window, where hp granted a part of them."""
+    """Beside hp it would hold all SMs for longer than the window, but hp's owner granted only a part of them."""
     shared.agent.set_policy(shared.uuids[0], policy="orion", max_slowdown=1)
     hp, be = shared.start("hp-0"), shared.start("be-0")
     be.must("run 10 20000 1")
     shared.agent.set_policy(shared.uuids[0], max_slowdown=100)
-    hp.send("flood 12 1000")  # never idle: overlap begins in the middle of it
+    hp.send("flood 12 1000")  # never idle: overlap starts in the middle of it
     shared.until(hp, "busy")
     assert moves(be, "run 1 20000 1")
-    elsewhere = be.must("context 20000")  # a green context is of the primary one
+    elsewhere = be.must("context 20000")  # a green context belongs to the primary context
     flooded = hp.answer()
     assert elsewhere.ended > flooded.ended

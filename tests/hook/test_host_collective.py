@@ -1,6 +1,6 @@
-"""A process that uses several GPUs: its collectives pass on all of them or on none, and its compute by each GPU's gate.
+"""A process on several GPUs: its collectives pass on all GPUs or on none, and its compute passes each GPU's gate.
 
-When kernels ran is the simulated GPUs' own word (their trace), since nobody waits for them meanwhile.
+The simulated GPUs' trace shows when kernels ran, because no call waits for them meanwhile.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.hook.scripted_client import MILLISECOND, Client, busy, eventually
 pytestmark = pytest.mark.quiet
 
 CLOSING = 5 * MILLISECOND
-""" Far more than a window and the watcher's look take; far less than hp is busy. """
+""" Much longer than a window and one check of the watcher; much shorter than hp is busy. """
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,11 @@ class Trained:
     trace: Path
 
     def ran(self, kind: str, gpu: int) -> list[tuple[int, int]]:
-        """Return when kernels of that kind ran on a GPU: pieces, each with its begin and end."""
+        """Return when kernels of that kind ran on a GPU: pieces, each with its start and end."""
         text = self.trace.read_text() if self.trace.exists() else ""
-        whole = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]  # one may be half written
+        whole = [
+            line for line in text.splitlines(keepends=True) if line.endswith("\n")
+        ]  # the last line may be half written
         lines = [line.split() for line in whole]
         name = {"compute": "compute_gpu", "collective": "ncclDevKernel_AllReduce_gpu"}[kind] + str(gpu)
         return sorted((int(line[1]), int(line[2])) for line in lines if line[4] == name)
@@ -40,13 +42,13 @@ class Trained:
         return sum(max(0, min(end, ended) - max(start, began)) for start, end in self.ran(kind, gpu)) / MILLISECOND
 
     def synchronised(self) -> None:
-        """Wait for all of be's work, and for what ran to be in the trace."""
+        """Wait for all of be's work, and until the trace contains it."""
         self.be.must("sync")
         last = self.be.must("compute 0 200").began
         eventually(lambda: any(end > last for _, end in self.ran("compute", 0)), "the trace is whole")
 
     def warm(self) -> None:
-        """Let durations be learnt, and both GPUs be tied."""
+        """Let the hook learn durations and tie both GPUs."""
         self.be.must("train 40 200 100")
         self.be.must("sync")
         for gpu in range(len(self.hps)):
@@ -82,7 +84,7 @@ def trained(c_build: Path) -> Iterator[Trained]:
 def test_a_collective_is_held_on_every_gpu_while_hp_is_busy_on_one(trained: Trained, how: str) -> None:
     trained.warm()
     for gpu, hp in enumerate(trained.hps):
-        trained.be.send(f"{how} 300 300 200")  # 150 ms and more
+        trained.be.send(f"{how} 300 300 200")  # at least 150 ms
         with busy(hp, 150) as launched:
             pass
         assert trained.be.answer().result == 0
@@ -91,7 +93,7 @@ def test_a_collective_is_held_on_every_gpu_while_hp_is_busy_on_one(trained: Trai
         for each in range(2):
             assert trained.milliseconds("collective", each, began, ended) == 0, (gpu, each)
         counts = [trained.milliseconds("collective", each, 0, launched.began + 100 * MILLISECOND) for each in range(2)]
-        assert abs(counts[0] - counts[1]) < 0.15, counts  # none of 0.2 ms has begun on one GPU alone
+        assert abs(counts[0] - counts[1]) < 0.15, counts  # no collective of 0.2 ms started on one GPU alone
 
 
 def test_compute_goes_on_where_hp_is_idle(trained: Trained) -> None:
@@ -117,7 +119,7 @@ def test_a_collective_that_has_begun_on_one_gpu_is_finished_on_the_others(traine
     trained.synchronised()
     first = [trained.ran("collective", gpu)[-2][0] for gpu in range(2)]
     second = [trained.ran("collective", gpu)[-1][0] for gpu in range(2)]
-    figure("after hp came, the peer of a collective that had begun ran", [(first[1] - launched.began) / 1e6], "ms")
+    figure("after hp came, the peer of a started collective ran", [(first[1] - launched.began) / 1e6], "ms")
     assert first[0] < launched.began + CLOSING
     assert first[1] < launched.began + 100 * MILLISECOND
     assert min(second) > launched.began + 195 * MILLISECOND
@@ -136,7 +138,7 @@ def test_graphs_with_collectives_count(trained: Trained) -> None:
         assert trained.milliseconds("collective", gpu, launched.began, launched.began + 145 * MILLISECOND) == 0
 
 
-def test_hps_that_are_busy_by_turns_let_collectives_through_in_between(trained: Trained) -> None:
+def test_collectives_pass_between_alternating_busy_periods_of_two_hps(trained: Trained) -> None:
     trained.warm()
     for index, hp in enumerate(trained.hps):
         hp.send(f"serve 60 3000 {20000 + 1700 * index} 1")
@@ -148,7 +150,7 @@ def test_hps_that_are_busy_by_turns_let_collectives_through_in_between(trained: 
         assert hp.answer().result == 60
 
 
-def test_a_gpu_without_hp_holds_nothing_and_is_not_held(c_build: Path) -> None:
+def test_a_gpu_without_hp_neither_holds_nor_waits(c_build: Path) -> None:
     for trained in start(c_build, gpus=2, hps=1):
         trained.warm()
         with busy(trained.hps[0], 150) as launched:
@@ -161,7 +163,7 @@ def test_a_gpu_without_hp_holds_nothing_and_is_not_held(c_build: Path) -> None:
         assert trained.milliseconds("collective", 0, launched.began, end) == 0
 
 
-def test_a_context_that_ends_with_held_collectives_ends(trained: Trained) -> None:
+def test_a_context_with_held_collectives_can_end(trained: Trained) -> None:
     trained.warm()
     with busy(trained.hps[1], 150):
         trained.be.must("collective 200")

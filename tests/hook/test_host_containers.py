@@ -30,7 +30,7 @@ ELSEWHERE = ("unshare", "--mount", "--pid", "--fork", "--mount-proc")
 
 
 def processes(machine: Machine, *prefix: str) -> list[list[int]]:
-    """What an agent would find on each GPU; with a prefix, one in another pid namespace."""
+    """What an agent would find on each GPU; with a prefix, an agent in another pid namespace."""
     command = [*prefix, sys.executable, "-c", PROCESSES, str(machine.simulated_library)]
     done = subprocess.run(command, env=machine.environment, capture_output=True, text=True, check=True)
     answer: list[list[int]] = json.loads(done.stdout)
@@ -78,14 +78,14 @@ def test_a_client_on_the_host_and_one_in_a_container_share_the_gpu(machine: Mach
         assert be.must("run 1 10").ended >= launched.began + 20 * MILLISECOND
 
 
-def test_processes_are_those_that_the_agent_knows(machine: Machine) -> None:
+def test_the_gpus_processes_have_the_agents_process_ids(machine: Machine) -> None:
     clients = [start_contained(machine, "hp-0"), start_contained(machine, "be-0"), machine.start("be-1")]
     assert processes(machine) == [sorted(client.pid for client in clients)]
     shown = {shown.process_id for slot in machine.gpu().slots for shown in slot.clients}
     assert shown == {client.pid for client in clients}
 
 
-def test_a_process_that_cannot_be_seen_is_not_given_a_wrong_number(machine: Machine) -> None:
+def test_an_invisible_process_gets_no_wrong_process_id(machine: Machine) -> None:
     start_contained(machine, "hp-0")
     machine.start("be-0")
     require_root()
@@ -93,15 +93,15 @@ def test_a_process_that_cannot_be_seen_is_not_given_a_wrong_number(machine: Mach
 
 
 def test_a_container_that_is_killed_leaves_nothing(machine: Machine) -> None:
-    # In their own namespaces all of them are process 1, and their threads have the same numbers.
+    # In their own namespaces all of them are process 1, and their threads have the same ids.
     dead, alive = start_contained(machine, "be-0"), start_contained(machine, "be-1")
     dead.must("alloc 33554432")
     alive.must("alloc 4194304")
     dead.must("launch 1 60000000")
     dead.kill_inside()
     machine.until(dead, "")
-    eventually(lambda: processes(machine) == [[alive.pid]], "only the living one is on the GPU")
-    eventually(lambda: used(machine) == 4194304, "the memory of the dead is free")
+    eventually(lambda: processes(machine) == [[alive.pid]], "only the living process is on the GPU")
+    eventually(lambda: used(machine) == 4194304, "the dead process's memory is free")
     assert alive.must("run 1 100").seconds < 5
     again = start_contained(machine, "be-0")
     assert again.must("run 1 100").seconds < 5
@@ -142,11 +142,11 @@ def test_a_lost_gpu_is_lost_for_its_containers_alone(two_gpus: Machine) -> None:
     assert there.must("run 1 10").result == 0
     assert ContainedClient(two_gpus, "", "be-1").do("init 0").result == DEVICE_UNAVAILABLE
     tell(two_gpus, "restore", "1")
-    assert lost.do("run 1 10").result == UNKNOWN_ERROR  # as with a real one: this context is gone for good
+    assert lost.do("run 1 10").result == UNKNOWN_ERROR  # as with a real GPU: this context has failed for good
     start_contained(two_gpus, "", "be-2").must("run 1 10")
 
 
-def test_what_a_container_needs_is_said_once() -> None:
+def test_a_container_needs_each_thing_once() -> None:
     needs = simulated.container_needs(Path("/host/libcuda.so.1"), Path("/host/state"), ["GPU-b", "GPU-a", "GPU-b"])
     assert [(str(mount.host_path), mount.container_path, mount.read_only) for mount in needs.mounts] == [
         ("/host/state", "/run/orion-sim", False),

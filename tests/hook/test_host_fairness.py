@@ -1,7 +1,7 @@
 """be slots share a GPU's time by their weights, in real processes, whatever their kernels are like.
 
-By the time that the hooks report, since that is what the agent has. What the GPU really gave is printed beside it: the
-two differ as far as durations are learnt while several contexts take turns on the GPU.
+The test uses the times that the hooks report, because the agent has only these. It prints what the GPU really gave. The
+two differ where the hooks learn durations while several contexts are time-sliced.
 """
 
 import time
@@ -25,7 +25,7 @@ def test_reported_gpu_time_is_shared_by_weight(machine: Machine, heavy: float) -
         warm(client, int(LOADS[slot].split()[2]))
     for slot, client in clients.items():
         client.send(LOADS[slot])
-    time.sleep(1.5)  # until all are seen to be at it
+    time.sleep(1.5)  # until all visibly work
 
     def used() -> dict[str, float]:
         return {slot: _seconds(machine, client) for slot, client in clients.items()}
@@ -45,8 +45,8 @@ def test_reported_gpu_time_is_shared_by_weight(machine: Machine, heavy: float) -
     assert sum(true) > 0.6 * SECONDS
 
 
-def test_slices_of_others_make_no_kernel_a_long_one(machine: Machine) -> None:
-    """Of 5 ms, the policy's bound; each kernel here takes 1.8 ms, and others' turns of 2 ms come in between."""
+def test_slices_of_other_contexts_do_not_make_kernels_look_long(machine: Machine) -> None:
+    """The policy's bound is 5 ms. Each kernel here takes 1.8 ms, and slices of 2 ms of others come in between."""
     clients = [_traced(machine, slot) for slot in ("be-0", "be-1", "be-2")]
     for client in clients:
         warm(client, 1800)
@@ -70,7 +70,7 @@ def _traced(machine: Machine, slot: str) -> Client:
 
 
 def _traced_seconds(machine: Machine, slot: str, began: int, ended: int) -> float:
-    """Return how long the slot's process had the simulated GPU, by the GPU's own word."""
+    """Return how long the slot's process had the simulated GPU, by the GPU's trace."""
     total = 0
     for line in (machine.folder / f"trace-{slot}").read_text().splitlines(keepends=True):
         if not line.endswith("\n"):

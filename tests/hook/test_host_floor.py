@@ -1,4 +1,4 @@
-"""The floor for be (`minimum_share`), in real processes; its moments are hook/test/test_floor.c's business."""
+"""The floor for be (`minimum_share`), in real processes; hook/test/test_floor.c tests its exact times."""
 
 import time
 
@@ -10,22 +10,22 @@ from tests.hook.scripted_client import MILLISECOND, Client, eventually, warm
 pytestmark = pytest.mark.quiet
 
 CYCLE = 200 * MILLISECOND
-""" As in hook/src/be/gate.c. """
+""" The value in hook/src/be/gate.c. """
 
 SHARE = 0.2
 LINGER = {"linger_floor_us": 20_000, "linger_ceiling_us": 20_000}
-""" So that a loop's gaps are no idle time, however loaded this machine is. """
+""" Long enough that the gaps of a loop are no idle time, however loaded this machine is. """
 
 
 def never_idle(machine: Machine, hp: Client, seconds: float, phase: int = 0) -> None:
-    """Have hp work without a pause, from that phase of the clock's cycle on."""
-    eventually(lambda: abs(time.monotonic_ns() % CYCLE - phase) < 20 * MILLISECOND, "the clock is there")
+    """Let hp work without a pause, from that phase of the clock's cycle on."""
+    eventually(lambda: abs(time.monotonic_ns() % CYCLE - phase) < 20 * MILLISECOND, "the clock has that phase")
     hp.send(f"loop {seconds} 1000 2")
     machine.until(hp, "busy")
 
 
 def ran(be: Client, seconds: float, *hps: Client) -> int:
-    """Return how many of be's kernels ended before any hp client was done."""
+    """Return how many of be's kernels ended before the first hp client was done."""
     spans = be.do(f"stamps {seconds} 100").spans
     ended = min(hp.answer().ended for hp in hps)
     return sum(end < ended for _, end in spans)

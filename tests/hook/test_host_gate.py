@@ -15,7 +15,7 @@ Pair = tuple[Client, Client]
 
 
 def test_nothing_that_be_launches_while_hp_is_busy_runs_before_hp_is_idle(pair: Pair) -> None:
-    # hp's kernels take 8 ms. A be kernel whose launch begins after hp's launch has returned is over after they are.
+    # hp's kernels take 8 ms. A be kernel whose launch starts after hp's launch has returned ends after hp's kernels.
     hp, be = pair
     warm(be, 100)
     be.send("stamps 3 100")
@@ -33,7 +33,7 @@ def test_nothing_that_be_launches_while_hp_is_busy_runs_before_hp_is_idle(pair: 
             if hp_ended <= began < hp_began + 8 * MILLISECOND:
                 assert ended >= hp_began + 8 * MILLISECOND, f"ran {(ended - hp_ended) / 1e6} ms into hp's work"
                 waited += 1
-    assert waited >= 10, "the be client was hardly ever at the gate"
+    assert waited >= 10, "the be client rarely waited at the gate"
     assert len(spans) > 300, "the be client did not run between hp's busy periods"
 
 
@@ -72,7 +72,7 @@ def test_work_on_every_kind_of_stream_holds_be(pair: Pair, stream: int) -> None:
         assert be.answer().ended >= launched.began + 5 * MILLISECOND
 
 
-def test_one_proven_stream_of_two_does_not_open_the_gate(pair: Pair) -> None:
+def test_proof_of_one_stream_of_two_does_not_open_the_gate(pair: Pair) -> None:
     hp, be = pair
     long = hp.must("launch 1 60000 1")
     hp.must("launch 1 10 2")
@@ -92,7 +92,7 @@ def test_both_of_two_be_clients_wait_and_run(machine: Machine) -> None:
             assert be.answer().ended >= launched.began + 20 * MILLISECOND
 
 
-def test_all_busy_hp_clients_are_waited_for(machine: Machine) -> None:
+def test_be_waits_for_all_busy_hp_clients(machine: Machine) -> None:
     first, second, be = machine.start("hp-0"), machine.start("hp-0"), machine.start("be-0")
     short = first.must("launch 1 2000")
     long = second.must("launch 1 30000")
@@ -102,7 +102,7 @@ def test_all_busy_hp_clients_are_waited_for(machine: Machine) -> None:
 
 
 def test_the_linger_holds_be_through_a_token_loops_gaps(pair: Pair, machine: Machine) -> None:
-    # 600 us of work, then a gap of about 150 us without anything to prove: after some gaps they are one busy period.
+    # 600 us of work, then a gap of about 150 us without proof of completion: after some gaps they form one busy period.
     hp, be = pair
     warm(be, 300)
     for _ in range(3):
@@ -114,7 +114,7 @@ def test_the_linger_holds_be_through_a_token_loops_gaps(pair: Pair, machine: Mac
     shown = machine.shown(hp)
     assert shown is not None
     assert 100 <= shown.linger_us <= 2500
-    # 0.5 s hold about 660 gaps; without the linger be would run in most of them.
+    # 0.5 s contain about 660 gaps; without the linger, be would run in most of them.
     assert between < 200, f"{between} be launches in the gaps of one token loop"
     machine.until(hp, "idle")
     be.must("run 1 10", 1.0)
@@ -141,9 +141,9 @@ def test_a_flood_without_synchronise_holds_be_until_it_pauses(pair: Pair, machin
     machine.until(hp, "idle")
 
 
-def test_an_idle_hp_has_not_stood_still(pair: Pair, machine: Machine) -> None:
-    # be sees hp's last progress while hp lingers, then hp is idle for longer than the time after which one that stands
-    # still is given up. Its next work is waited for all the same.
+def test_an_idle_hp_is_not_stalled(pair: Pair, machine: Machine) -> None:
+    # be sees hp's last progress while hp lingers. Then hp is idle for longer than the stall time, after which be no
+    # longer waits for an hp without progress. be must still wait for hp's next work.
     hp, be = pair
     machine.agent.set_policy(machine.uuids[0], linger_floor_us=100_000, linger_ceiling_us=100_000)
     with busy(hp, 30):
@@ -157,7 +157,7 @@ def test_an_idle_hp_has_not_stood_still(pair: Pair, machine: Machine) -> None:
     assert be.said == []
 
 
-def test_policy_none_lets_everybody_through_and_gate_holds_again(pair: Pair, machine: Machine) -> None:
+def test_policy_none_gates_no_launch_and_gate_holds_again(pair: Pair, machine: Machine) -> None:
     hp, be = pair
     machine.agent.set_policy(machine.uuids[0], policy="none")
     with busy(hp, 300) as launched:
@@ -178,8 +178,8 @@ def test_policy_none_frees_a_launch_that_waits_at_the_gate(pair: Pair, machine: 
         assert be.answer().ended < launched.began + 900 * MILLISECOND
 
 
-def test_a_long_wait_is_shown_to_its_end(pair: Pair, machine: Machine) -> None:
-    # The kernel stands behind the valve without an event of its own: it must not be taken for one that is long over.
+def test_the_agent_shows_a_long_wait_to_its_end(pair: Pair, machine: Machine) -> None:
+    # The kernel waits behind the valve and has no event: the hook must not take it for a kernel that ended long ago.
     hp, be = pair
     with busy(hp, 900):
         be.send("run 1 10")
@@ -202,7 +202,7 @@ def test_a_changed_memory_limit_reaches_a_running_client(pair: Pair, machine: Ma
     assert be.do("info").result > 1 << 30
 
 
-def test_what_the_agent_shows_is_what_happened(pair: Pair, machine: Machine) -> None:
+def test_the_agent_shows_what_happened(pair: Pair, machine: Machine) -> None:
     hp, be = pair
     for _ in range(4):
         with busy(hp, 50):
@@ -222,7 +222,7 @@ def test_what_the_agent_shows_is_what_happened(pair: Pair, machine: Machine) -> 
     assert shown_hp is not None
     assert shown_be is not None
     assert 0.19 <= shown_hp.busy_seconds < 0.4
-    assert 4 <= shown_be.gated_launches <= 8  # a wait may be noted twice: before a launch and behind it
+    assert 4 <= shown_be.gated_launches <= 8  # a wait may count twice: before a launch and behind it
     assert 0.15 <= shown_be.gated_seconds < 0.4
     assert shown_be.in_flight_us == 0
     assert shown_hp.condition == shown_be.condition == ""
@@ -230,7 +230,7 @@ def test_what_the_agent_shows_is_what_happened(pair: Pair, machine: Machine) -> 
 
 @pytest.mark.parametrize("waiting", [1, 4])
 def test_from_hp_idle_to_be_running(machine: Machine, waiting: int) -> None:
-    # From the end of hp's kernel; the linger, 50 us here, is part of it.
+    # The time starts at the end of hp's kernel and includes the linger, 50 us here.
     machine.agent.set_policy(machine.uuids[0], linger_floor_us=50, linger_ceiling_us=50)
     hp = machine.start("hp-0")
     clients = [machine.start(f"be-{number}") for number in range(waiting)]
@@ -253,8 +253,8 @@ def test_from_hp_idle_to_be_running(machine: Machine, waiting: int) -> None:
     assert percentile(first, 50) < 1000
 
 
-def test_long_work_on_one_gpu_hides_no_end_of_work_on_another(c_build: Path) -> None:
-    # Nobody synchronises: that it is over has to be found out on each GPU by itself.
+def test_long_work_on_one_gpu_does_not_hide_the_end_of_work_on_another(c_build: Path) -> None:
+    # No thread synchronises: the hook must find the end of the work on each GPU separately.
     with Machine(c_build, gpus=2) as machine:
         machine.start_agent()
         hp = machine.start_in(machine.client_root("hp-0", "hp-0"))

@@ -1,4 +1,4 @@
-"""Agents of the next layout, and of this one again, take over from each other: an upgrade and a rollback."""
+"""Agents of the next layout and of this layout replace each other: an upgrade and a rollback."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ NEXT = layout.LAYOUT_VERSION + 1
 
 
 def replace_agent(machine: Machine, version: int, folder: Path) -> None:
-    """Let an agent of some layout take over."""
+    """Replace the agent by one of another layout."""
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(
         "from orion.hook import layout\n"
-        f"layout.LAYOUT_VERSION, layout.LAYOUT_OLDEST = {version}, {max(1, version - 1)}\n"
+        f"layout.LAYOUT_NEWEST, layout.LAYOUT_OLDEST = {version}, {max(1, version - 1)}\n"
     )
     machine.kill_agent()
     machine.environment["PYTHONPATH"] = str(folder)

@@ -1,7 +1,7 @@
-"""The order that CUDA promises is kept, whatever the hook does with where and when kernels run: random programs.
+"""Random programs: the hook keeps the order that CUDA promises, wherever and whenever it runs kernels.
 
-A be process that the hook lets through on a partition of the SMs has its kernels on another stream than it asked for.
-Every program runs without the hook as well, which shows that the simulated GPU itself keeps the order.
+When the hook lets a be process run on a partition of the SMs, it launches the kernels on another stream than the
+program named. Every program also runs without the hook, which shows that the simulated GPU itself keeps the order.
 """
 
 import os
@@ -21,7 +21,7 @@ KERNEL_US = (5, 400)
 
 
 def keeps_order(runner: Runner, kernel_us: tuple[int, int] = KERNEL_US, moved: bool = False) -> None:
-    """Run random programs, and check each."""
+    """Run random programs, and check each of them."""
 
     @settings(
         max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
@@ -35,7 +35,7 @@ def keeps_order(runner: Runner, kernel_us: tuple[int, int] = KERNEL_US, moved: b
 
 @contextmanager
 def plain(build: Path, folder: Path, mode: str) -> Iterator[Runner]:
-    """A client on a machine of its own, without the hook."""
+    """A client on a separate machine, without the hook."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ORION_")}
     with tempfile.TemporaryDirectory(prefix="orion-", dir="/tmp") as state:
         environment |= {"ORION_SIM_STATE": state, "ORION_SIM_MODE": mode, "LD_LIBRARY_PATH": str(build / "sim")}
@@ -75,13 +75,13 @@ def test_the_order_is_kept_beside_a_busy_hp(machine: Machine, tmp_path: Path) ->
 
 
 def test_the_order_is_kept_where_kernels_are_moved_to_a_partition(bare_machine: Machine, tmp_path: Path) -> None:
-    # A kernel known to be long leaves SMs to hp even while that is idle; beside a busy hp all that go are moved.
+    # A kernel known to be long leaves SMs to hp even while hp is idle; beside a busy hp all launches are moved.
     bare_machine.run_contexts_together()
     bare_machine.start_agent()
     bare_machine.agent.set_policy(bare_machine.uuids[0], policy="orion", max_slowdown=100, long_kernel_us=1000)
     hp = bare_machine.start("hp-0")
     with hooked(bare_machine, tmp_path, "be-0") as runner:
-        keeps_order(runner, kernel_us=(2000, 6000))  # the same programs twice: their kernels are known the second time
+        keeps_order(runner, kernel_us=(2000, 6000))  # the same programs twice: the second time their kernels are known
         while_idle = record_word(runner.client, "partitioned_launches")
         hp.send("serve 100000 4000 8000 1")
         keeps_order(runner, kernel_us=(2000, 6000))

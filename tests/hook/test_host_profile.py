@@ -1,25 +1,26 @@
-"""A profile that administrators give reaches what the hook decides by: before a kernel was ever measured."""
+"""An administrator's profile determines the hook's decisions before a kernel is ever measured."""
 
-from orion.crds.profile import BoardRow
+from orion.crds.profile import SharedGpuRow
 from orion.hook import layout
-from orion.node_agent import profiles
-from orion.node_agent.api import agent_pb2
+from orion.node_agent.api import agent_pb2, profiles
 from tests.hook.harness import Machine, record_word
 from tests.hook.scripted_client import Client, eventually
 
 ALIKE_US = 100
-""" The grid of the launches below is that of kernels of so many microseconds. """
+""" Launches below have the grid of kernels of this many microseconds. """
 
 
 def row(duration_ns: int) -> agent_pb2.ProfileRow:
-    shape = BoardRow("timed", (132, 1 + ALIKE_US, 1), (256, 1, 1), 0, duration_ns, 60, layout.KernelClass.COMPUTE)
+    shape = SharedGpuRow("timed", (132, 1 + ALIKE_US, 1), (256, 1, 1), 0, duration_ns, 60, layout.KernelClass.COMPUTE)
     return agent_pb2.ProfileRow(
         identity=profiles.identity_of(shape), duration_ns=duration_ns, sms=60, kernel_class=agent_pb2.COMPUTE
     )
 
 
 def in_flight_ms(machine: Machine, be: Client) -> float:
-    """Launch one kernel of 300 ms that looks like the profile's, and return what the hook expects to be in flight."""
+    """Launch one kernel of 300 ms that looks like the profile's kernel; return the work that the hook expects to be in
+    flight.
+    """
     be.must(f"launch 1 300000 1 {ALIKE_US}")
     shown = machine.shown(be)
     assert shown is not None
@@ -27,18 +28,18 @@ def in_flight_ms(machine: Machine, be: Client) -> float:
     return shown.in_flight_us / 1000
 
 
-def test_a_profile_is_believed_until_it_is_measured(machine: Machine) -> None:
+def test_a_profile_applies_until_the_kernel_is_measured(machine: Machine) -> None:
     machine.start("be-0").close()
     machine.agent.set_profile(machine.uuids[0], "be-0", [row(20_000_000)])
     be = machine.start("be-0")
     assert in_flight_ms(machine, be) == 20
-    eventually(lambda: in_flight_ms(machine, be) > 200, "it was measured")
+    eventually(lambda: in_flight_ms(machine, be) > 200, "the hook has measured the kernel")
 
 
-def test_a_profile_reaches_a_client_that_runs(machine: Machine) -> None:
+def test_a_profile_reaches_a_running_client(machine: Machine) -> None:
     be = machine.start("be-0")
     be.must("run 1 50 1")
     known = record_word(be, "kernels_known")
     machine.agent.set_profile(machine.uuids[0], "be-0", [row(20_000_000)])
-    eventually(lambda: record_word(be, "kernels_known") == known + 1, "the row has come")
+    eventually(lambda: record_word(be, "kernels_known") == known + 1, "the client has the row")
     assert in_flight_ms(machine, be) == 20

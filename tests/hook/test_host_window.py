@@ -1,4 +1,4 @@
-"""The window, in real processes: what a be client has in flight when hp arrives is bounded, and never leaks."""
+"""The window, in real processes: it bounds what a be client has in flight when hp arrives, and it never leaks."""
 
 import time
 from pathlib import Path
@@ -14,7 +14,7 @@ Pair = tuple[Client, Client]
 
 
 def served_while(hp: Client, others: list[Client], loop: str, requests: int = 150, seconds: float = 2.0) -> list[float]:
-    """hp's latencies in milliseconds, one kernel of 500 us a request, while the others run a closed loop."""
+    """hp's latencies in milliseconds, with one kernel of 500 us per request, while the others run a closed loop."""
     for be in others:
         be.send(f"loop {seconds} {loop}")
     latencies = hp.do(f"serve {requests} 500 {seconds * 0.8e6 / requests:.0f} 1").more
@@ -25,8 +25,8 @@ def served_while(hp: Client, others: list[Client], loop: str, requests: int = 15
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_hp_waits_for_one_window_however_many_be_clients_fill_it(machine: Machine, number: int) -> None:
-    # be keeps 20 kernels of 200 us, 4 ms, queued at any time if nobody holds it back; the window is 500 us for all be
-    # clients together. hp's own work is 500 us. A kernel that runs is not taken off a GPU within its slice of 2 ms.
+    # Without the hook, be always has 20 kernels of 200 us queued, 4 ms. The window is 500 us for all be clients
+    # together. hp's own work is 500 us. The GPU does not preempt a running kernel within its slice of 2 ms.
     hp = machine.start("hp-0")
     others = [machine.start(f"be-{index}") for index in range(number)]
     for be in others:
@@ -36,7 +36,7 @@ def test_hp_waits_for_one_window_however_many_be_clients_fill_it(machine: Machin
     assert percentile(latencies, 50) < 0.5 + 0.5 + 0.5
 
 
-def test_the_window_is_shared_out(machine: Machine) -> None:
+def test_the_window_is_divided_among_be_clients(machine: Machine) -> None:
     first, second = machine.start("be-0"), machine.start("be-1")
     for be in (first, second):
         be.send("loop 1.5 100 10")
@@ -51,8 +51,8 @@ def test_the_window_is_shared_out(machine: Machine) -> None:
 
 
 def test_unknown_kernels_go_one_at_a_time(pair: Pair) -> None:
-    # Eight kernels never seen before, 20 ms each, are handed over without a wait. hp comes while the first one runs and
-    # has 200 ms of work: one more may have been let through, the others come after.
+    # be launches eight unknown kernels of 20 ms without waiting. hp comes during the first one, with 200 ms of work.
+    # One more kernel may have passed; the others run after hp.
     hp, be = pair
     warm(be, 100)
     be.must("launch 1 20000")
@@ -75,7 +75,7 @@ def test_long_kernels_go_one_at_a_time(pair: Pair, machine: Machine) -> None:
         waits.append((hp.must("sync").ended - launched.began) / 1e6)
     assert be.answer().result == 0
     be.must("sync")
-    # One kernel of 5 ms may be under way, and its context has the GPU for a slice of 2 ms.
+    # One kernel of 5 ms may be running, and its context has the GPU for a slice of 2 ms.
     assert percentile(waits, 50) < 12
     machine.until(hp, "idle")
 
@@ -94,10 +94,10 @@ def in_flight(machine: Machine, client: Client) -> int:
     return shown.in_flight_us
 
 
-def test_work_that_only_the_next_launch_brings_on_is_not_waited_for_for_ever(machine: Machine) -> None:
+def test_a_launch_does_not_wait_for_ever_for_work_that_needs_this_launch(machine: Machine) -> None:
     be = machine.start("be-0")
     warm(be, 100)
-    be.must("launch 1 3000000 0 100")  # takes three seconds for one of 100 us
+    be.must("launch 1 3000000 0 100")  # takes three seconds and looks like one of 100 us
     be.must("launch 100 100", 10)
     be.must("sync")
     be.must("launch 1 100")
@@ -126,8 +126,9 @@ def test_an_hp_stream_destroyed_with_work_under_way_holds_be_until_it_is_over(pa
     machine.until(hp, "idle")
 
 
-def test_more_streams_than_lanes_prove_nothing_for_each_other(pair: Pair, machine: Machine) -> None:
-    # The hook keeps apart about a thousand streams; the rest share a record. A proof for one of them is none for all.
+def test_streams_beyond_the_stream_records_prove_nothing_for_each_other(pair: Pair, machine: Machine) -> None:
+    # The hook keeps records of about a thousand streams; the rest share a record. A proof for one of these proves
+    # nothing for the others.
     hp, be = pair
     hp.must("crowd 1300")
     hp.must("ctxsync")
@@ -141,7 +142,7 @@ def test_more_streams_than_lanes_prove_nothing_for_each_other(pair: Pair, machin
     machine.until(hp, "idle")
 
 
-def test_a_be_client_with_more_streams_than_lanes_still_runs(machine: Machine) -> None:
+def test_a_be_client_with_more_streams_than_stream_records_still_runs(machine: Machine) -> None:
     be = machine.start("be-0")
     be.must("crowd 1300")
     be.must("launch 10 20 1299")
@@ -169,7 +170,7 @@ def test_contexts_end_with_work_under_way(pair: Pair, machine: Machine, end: str
     assert be.answer().ended >= launched.began + 20 * MILLISECOND
 
 
-def test_threads_on_streams_of_their_own(pair: Pair, machine: Machine) -> None:
+def test_threads_with_separate_streams(pair: Pair, machine: Machine) -> None:
     hp, be = pair
     be.send("threads 4 1.0 100")
     hp.send("threads 4 1.0 100")
@@ -203,7 +204,7 @@ def test_hp_on_one_gpu_does_not_hold_be_on_another(c_build: Path) -> None:
         assert be.answer().ended >= launched.began + 30 * MILLISECOND
 
 
-def test_a_busy_hp_that_joins_later_is_waited_for(machine: Machine) -> None:
+def test_be_waits_for_a_busy_hp_that_joins_later(machine: Machine) -> None:
     be = machine.start("be-0")
     be.send("stamps 1.5 100")
     began = time.monotonic_ns()
@@ -211,7 +212,7 @@ def test_a_busy_hp_that_joins_later_is_waited_for(machine: Machine) -> None:
     with busy(hp, 200) as launched:
         pass
     spans = be.answer().spans
-    # News of a new hp client take up to 20 ms; from then on nothing is launched.
+    # News of a new hp client takes up to 20 ms; after that, be launches nothing.
     inside = [
         ended for _, ended in spans if launched.began + 50 * MILLISECOND < ended < launched.began + 190 * MILLISECOND
     ]

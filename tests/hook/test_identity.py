@@ -1,4 +1,4 @@
-"""`hook/identity.py` makes the identities that `hook/src/learning/identity.h` makes."""
+"""`hook/identity.py` makes the same identities as `hook/src/learning/identity.h`."""
 
 import random
 import subprocess
@@ -38,15 +38,15 @@ def test_c_and_python_agree(tmp_path: Path) -> None:
     asked = b"".join(b"%s %s\n" % (" ".join(map(str, numbers)).encode(), name) for numbers, name in rows)
     said = subprocess.run([program], input=asked, capture_output=True, check=True).stdout.split()
     made = [
-        identity.kernel_identity(name, (n[0], n[1], n[2]), (n[3], n[4], n[5]), n[6])  # one call a row
+        identity.kernel_identity(name, (n[0], n[1], n[2]), (n[3], n[4], n[5]), n[6])  # one call per row
         for n, name in rows
     ]
     assert [int(word) for word in said] == made
-    assert all(identity.is_told(each) for each in made)
+    assert all(identity.is_reported(each) for each in made)
     assert len(set(made)) == len(made)
 
 
-def test_what_is_made_of_handles_is_not_told() -> None:
-    assert not identity.is_told(0)
-    assert not identity.is_told(1 | identity.LOCAL)
-    assert not identity.is_told(2**64 + 1)
+def test_identities_made_of_handles_are_not_sent() -> None:
+    assert not identity.is_reported(0)
+    assert not identity.is_reported(1 | identity.LOCAL)
+    assert not identity.is_reported(2**64 + 1)

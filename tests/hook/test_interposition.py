@@ -1,7 +1,7 @@
-"""Every way in which a program reaches a driver function ends in the hook, and nothing else about look-ups changes.
+"""Every way in which a program reaches a driver function leads to the hook, and other look-ups do not change.
 
-The driver is a stand-in whose functions do nothing, made from cuda.h here: the look-ups are under test, and the
-simulated driver has tests of its own. Compiled without and with optimisation, hook and program alike.
+The driver is a stub whose functions do nothing, made here from cuda.h. This file tests look-ups; the simulated driver
+has its own tests. The hook and the program are compiled with and without optimisation.
 """
 
 import os
@@ -32,7 +32,7 @@ def compile_c(output: Path, *arguments: str | Path) -> Path:
 
 
 def stub_driver_source() -> str:
-    """A driver that counts launches and answers look-ups; its cuGetProcAddress goes by version and flags."""
+    """A driver that counts launches and answers look-ups. Its cuGetProcAddress respects version and flags."""
     by_hand = ("cuGetProcAddress", "cuGetExportTable", "cuDriverGetVersion")
     functions = [f for f in cuda_header.functions(cuda_header.find()).values() if f.base not in by_hand]
     lines = ["#include <dlfcn.h>", "#include <string.h>", "unsigned long stub_launches;", "volatile int stub_called;"]
@@ -81,7 +81,7 @@ int cuGetProcAddress(const char *symbol, void **found, int version, unsigned lon
 
 @dataclass(frozen=True)
 class Programs:
-    """What a session compiles once, by optimisation where it matters."""
+    """What the test session compiles once, per optimisation level where it matters."""
 
     folder: Path
     hook: dict[str, Path]
@@ -165,7 +165,7 @@ def rows(programs: Programs, request: pytest.FixtureRequest) -> Rows:
         ("closed", "cuLaunchKernel"),
     ],
 )
-def test_ends_in_the_hook(rows: Rows, way: str, symbol: str) -> None:
+def test_leads_to_the_hook(rows: Rows, way: str, symbol: str) -> None:
     assert rows[way] == ("liborion_hook.so", symbol)
 
 
@@ -185,7 +185,7 @@ def test_ends_in_the_hook(rows: Rows, way: str, symbol: str) -> None:
         ("launches", ("1", "-")),
     ],
 )
-def test_stays_as_it_was(rows: Rows, way: str, expected: tuple[str, str]) -> None:
+def test_does_not_change(rows: Rows, way: str, expected: tuple[str, str]) -> None:
     assert rows[way] == expected
 
 
@@ -203,7 +203,7 @@ def test_without_the_hook_every_look_up_has_the_same_errors(programs: Programs, 
 
 
 def test_a_program_that_opens_the_driver_itself(programs: Programs) -> None:
-    """The driver is then in nobody's global scope: only look-ups through its handle may find it."""
+    """The driver is then not in the global scope: only look-ups through its handle may find it."""
     preload = str(programs.hook["-O2"])
     rows, plain = (programs.run(programs.unlinked, preload=p) for p in (preload, ""))
     assert rows["handle"] == rows["procedure"] == rows["constructor"] == ("liborion_hook.so", "cuLaunchKernel")
@@ -241,19 +241,21 @@ def test_a_second_preload_ahead_of_the_hook(programs: Programs, wraps: bool) -> 
 
 @pytest.mark.parametrize("sanitizer", ["address", "thread", "undefined"])
 def test_a_program_under_a_sanitizer(programs: Programs, sanitizer: str) -> None:
-    """Its run time looks up what it intercepts by dlsym, before any of it is ready to be called."""
+    """The sanitizer's runtime looks up what it intercepts by dlsym before it is ready to be called."""
     source = HOOK / "test" / "client_interposition.c"
     static = {"address": "-static-libasan", "thread": "-static-libtsan", "undefined": "-static-libubsan"}[sanitizer]
     program = programs.folder / sanitizer
     compile_c(program, f"-fsanitize={sanitizer}", static, source, programs.folder / "libcuda.so.1")
-    # Without randomised addresses, since the thread sanitizer's shadow memory does not fit beside all of them.
+    # Without randomised addresses, because the thread sanitizer's shadow memory does not fit beside all of them.
     rows = programs.run(Path("/usr/bin/setarch"), "-R", program, preload=str(programs.hook["-O2"]))
     assert rows["linked"] == rows["handle"] == rows["procedure"] == ("liborion_hook.so", "cuLaunchKernel")
 
 
 @pytest.mark.parametrize("way", ["deepbind", "namespace"])
 def test_escapes_are_harmless(programs: Programs, way: str) -> None:
-    """A library bound to itself or in a namespace of its own cannot be reached by a preload; it works as without."""
+    """A preload cannot reach a library that is bound to itself, or in a separate namespace; the library works as
+    without.
+    """
     rows = programs.run(programs.escapes, way, programs.second, preload=str(programs.hook["-O2"]))
     assert rows[way] == ("libcuda.so.1", "cuLaunchKernel")
 
@@ -268,7 +270,7 @@ def test_a_static_program_runs_as_without(programs: Programs) -> None:
 
 
 def test_the_dynamic_runtime_asks_the_hook(programs: Programs) -> None:
-    """NVIDIA's own libcudart, from PyPI. The stub has no export tables, so the runtime gives up after its look-ups."""
+    """NVIDIA's own libcudart, from PyPI. The stub has no export tables, so the runtime stops after its look-ups."""
     folder = CUDA.parent / "lib"
     (programs.folder / "runtime.c").write_text(RUNTIME_PROGRAM)
     libraries: list[str | Path] = [folder / "libcudart.so.13", f"-Wl,-rpath,{folder}"]

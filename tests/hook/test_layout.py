@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from orion.hook import join, layout
+from orion.hook import join, layout, policy_table
 
 INCLUDE = Path(__file__).parents[2] / "hook" / "include"
-HEADERS = "".join((INCLUDE / "orion" / name).read_text() for name in ("pages.h", "join.h", "knowledge.h"))
+HEADERS = re.sub(
+    r"#ifdef ORION_BASELINES\n.*?#endif\n|#else\n.*?#endif\n",
+    "",
+    "".join((INCLUDE / "orion" / name).read_text() for name in ("pages.h", "policy.h", "join.h", "knowledge.h")),
+    flags=re.DOTALL,
+)
 
 STRUCTURES: dict[str, type[LittleEndianStructure]] = {
     "orion_page_header": layout.PageHeader,
@@ -28,7 +33,7 @@ STRUCTURES: dict[str, type[LittleEndianStructure]] = {
     "orion_suspect": join.Suspect,
     "orion_welcome": join.Welcome,
     "orion_refused": join.Refused,
-    "orion_place": join.Place,
+    "orion_client_index": join.Place,
     "orion_neighbours": join.Neighbours,
     "orion_gone": join.Gone,
     "orion_knowledge_entry": join.KnowledgeEntry,
@@ -73,6 +78,10 @@ def _python_value(enumeration: str, name: str) -> int:
 
 
 def _constant(name: str) -> int:
+    for row in policy_table.RELEASE.rows:
+        bounds = {"LEAST": row.least, "MOST": row.most}
+        if name.removesuffix("_LEAST").removesuffix("_MOST") == row.word.upper():
+            return row.to_page(bounds[name.rpartition("_")[2]])
     (value,) = {getattr(module, name) for module in (layout, join) if hasattr(module, name)}
     return int(value)
 
@@ -119,3 +128,24 @@ def test_constants_are_alike(said_by_c: dict[str, int]) -> None:
     python = constants()
     assert len(python) > 30
     assert {name: said_by_c[name] for name in python} == python
+
+
+@pytest.mark.parametrize("baselines", [False, True])
+def test_the_library_of_the_benches_only_appends_words(baselines: bool, tmp_path: Path) -> None:
+    table = policy_table.BENCH if baselines else policy_table.RELEASE
+    structure = layout.policy_structure(table)
+    fields = {name: getattr(structure, name).offset for name, *_ in structure._fields_}
+    printed = "".join(f'printf("{name} %zu\\n", offsetof(struct orion_policy, {name}));\n' for name in fields)
+    kinds = {f"ORION_POLICY_{each.name.upper().replace('-', '_')}": each.number for each in table.policies}
+    printed += "".join(f'printf("{kind} %d\\n", {kind});\n' for kind in kinds)
+    printed += 'printf("LAYOUT %u\\n", ORION_LAYOUT_NEWEST);\n'
+    source = f"#include <stdio.h>\n#include <orion/pages.h>\nint main(void) {{ {printed} return 0; }}\n"
+    define = ["-DORION_BASELINES"] if baselines else []
+    command = ["gcc", "-std=c11", *define, f"-I{INCLUDE}", "-xc", "-", "-o", str(tmp_path / "words")]
+    subprocess.run(command, input=source, text=True, check=True)
+    output = subprocess.run([tmp_path / "words"], check=True, capture_output=True, text=True).stdout
+    said = {name: int(value) for name, value in (line.split() for line in output.splitlines())}
+    newest = layout.BENCH_LAYOUTS * baselines + layout.LAYOUT_VERSION
+    assert said == fields | kinds | {"LAYOUT": newest}
+    release = layout.policy_structure(policy_table.RELEASE)
+    assert all(fields[name] == getattr(release, name).offset for name, *_ in release._fields_)

@@ -1,4 +1,4 @@
-"""The profiler's library in a real process, its CUPTI a fake (hook/test/fake_cupti.c) that does what tests say."""
+"""The profiler's library in a real process, with a fake CUPTI (hook/test/fake_cupti.c) that the tests control."""
 
 import json
 import os
@@ -18,7 +18,7 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def start(c_build: Path, tmp_path: Path) -> Iterator[Start]:
-    """Starts client_profiled under the profiler, its standard input a pipe."""
+    """Starts client_profiled under the profiler, with a pipe as its standard input."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(**more: str) -> subprocess.Popen[str]:
@@ -47,7 +47,7 @@ def start(c_build: Path, tmp_path: Path) -> Iterator[Start]:
 
 
 def run(process: subprocess.Popen[str], *commands: str) -> str:
-    """Obey all commands, end, and return what was said on standard error."""
+    """Execute all commands, end the program, and return its standard error."""
     _, said = process.communicate("\n".join([*commands, ""]), timeout=DEADLINE)
     return said
 
@@ -61,7 +61,7 @@ def kernels(folder: Path) -> dict[str, dict[str, Any]]:
     return {record["name"]: record for record in records(folder, "kernel")}
 
 
-def test_kernels_are_told_apart_by_name_grid_block_and_dynamic_shared_memory(start: Start, tmp_path: Path) -> None:
+def test_name_grid_block_and_dynamic_shared_memory_distinguish_kernels(start: Start, tmp_path: Path) -> None:
     shapes = ["a 4 1 1 256 1 1 64 0", "b 4 1 1 256 1 1 64 0", "a 8 1 1 256 1 1 64 0", "a 4 1 1 128 2 1 64 0"]
     shapes += ["a 4 1 1 256 1 1 64 512"]
     process = start()
@@ -108,7 +108,7 @@ def test_a_device_that_the_driver_does_not_know_has_no_limits(start: Start, tmp_
     assert len(records(tmp_path, "kernel")) == 2
 
 
-def test_a_killed_program_has_left_what_ran_before(start: Start, tmp_path: Path) -> None:
+def test_a_killed_program_leaves_a_file_with_its_earlier_kernels(start: Start, tmp_path: Path) -> None:
     process = start()
     assert process.stdin is not None
     process.stdin.write("kernel early 1 1 1 32 1 1 0 0 16 1000 10\n")
@@ -121,7 +121,7 @@ def test_a_killed_program_has_left_what_ran_before(start: Start, tmp_path: Path)
     assert line["pid"] == process.pid
 
 
-def test_a_program_that_leaves_without_handlers_has_left_what_was_written(start: Start, tmp_path: Path) -> None:
+def test_a_program_that_ends_without_exit_handlers_leaves_its_file(start: Start, tmp_path: Path) -> None:
     process = start()
     assert process.stdin is not None
     process.stdin.write("kernel early 1 1 1 32 1 1 0 0 16 1000 10\n")
@@ -132,13 +132,13 @@ def test_a_program_that_leaves_without_handlers_has_left_what_was_written(start:
     assert kernels(tmp_path)["early"]["launches"] == 10
 
 
-def test_work_that_has_not_ended_is_counted_without_a_duration(start: Start, tmp_path: Path) -> None:
+def test_unfinished_work_counts_without_a_duration(start: Start, tmp_path: Path) -> None:
     run(start(), "kernel k 1 1 1 32 1 1 0 0 16 1000 10", "running x", "exit 0")
     assert (kernels(tmp_path)["running"]["launches"], kernels(tmp_path)["running"]["timed"]) == (1, 0)
     assert kernels(tmp_path)["k"]["timed"] == 10
 
 
-def test_each_child_has_a_file_of_its_own_and_a_forked_one_writes_none(start: Start, tmp_path: Path) -> None:
+def test_each_spawned_child_has_its_own_file_and_a_forked_child_has_none(start: Start, tmp_path: Path) -> None:
     run(start(), "kernel parent_kernel 1 1 1 32 1 1 0 0 16 1000", "spawn", "fork", "exit 0")
     assert len(list(tmp_path.glob("process-*.jsonl"))) == 2
     assert {name: record["launches"] for name, record in kernels(tmp_path).items()} == {
@@ -148,7 +148,7 @@ def test_each_child_has_a_file_of_its_own_and_a_forked_one_writes_none(start: St
     assert all(line["ended"] for line in records(tmp_path, "process"))
 
 
-def test_another_profiler_in_the_process_is_one_sentence_and_the_program_runs(start: Start, tmp_path: Path) -> None:
+def test_a_conflict_with_another_profiler_is_reported_once_and_the_program_runs(start: Start, tmp_path: Path) -> None:
     process = start(FAKE_CUPTI_SUBSCRIBE="39")
     said = run(process, "kernel k 1 1 1 32 1 1 0 0 16 1000", "exit 5")
     assert process.returncode == 5
@@ -157,22 +157,22 @@ def test_another_profiler_in_the_process_is_one_sentence_and_the_program_runs(st
     assert "another profiler" in records(tmp_path, "process")[0]["failure"]
 
 
-def test_a_cupti_that_fails_is_named_with_its_error(start: Start) -> None:
+def test_the_error_of_a_failing_cupti_is_reported(start: Start) -> None:
     process = start(FAKE_CUPTI_SUBSCRIBE="35")
     assert "CUPTI_ERROR_FAKE (35)" in run(process, "exit 0")
     assert process.returncode == 0
 
 
-def test_no_cupti_says_what_to_install(start: Start, c_build: Path, tmp_path: Path) -> None:
+def test_the_error_without_cupti_names_the_package_to_install(start: Start, c_build: Path, tmp_path: Path) -> None:
     process = start(LD_LIBRARY_PATH=str(c_build / "sim"))
     said = run(process, "exit 0")
-    if "no libcupti" not in said:
-        pytest.fail(f"this machine has a CUPTI of its own, or the sentence is wrong: {said}")
+    if "libcupti.so.13 or .12 not found" not in said:
+        pytest.fail(f"this machine has a real CUPTI, or the sentence is wrong: {said}")
     assert "nvidia-cuda-cupti" in said
     assert process.returncode == 0
 
 
-def test_candidates_are_tried_in_order_and_bad_ones_passed_over(start: Start, c_build: Path, tmp_path: Path) -> None:
+def test_candidates_are_tried_in_order_and_bad_ones_skipped(start: Start, c_build: Path, tmp_path: Path) -> None:
     fake = c_build / "test" / "fake_cupti" / "libcupti.so.13"
     candidates = f"{tmp_path}/nothing::{fake}"
     process = start(LD_LIBRARY_PATH=str(c_build / "sim"), ORION_PROFILE_CUPTI=candidates)
@@ -187,12 +187,12 @@ def test_without_a_folder_nothing_happens(start: Start, tmp_path: Path) -> None:
     assert records(tmp_path, "kernel") == []
 
 
-def test_what_cupti_dropped_is_told(start: Start, tmp_path: Path) -> None:
+def test_records_that_cupti_dropped_are_counted(start: Start, tmp_path: Path) -> None:
     run(start(), "kernel k 1 1 1 32 1 1 0 0 16 1000", "drop 17", "kernel k 1 1 1 32 1 1 0 0 16 1000", "exit 0")
     assert records(tmp_path, "process")[0]["dropped"] == 17
 
 
-def test_more_kernels_than_are_kept_are_counted_together(start: Start, tmp_path: Path) -> None:
+def test_kernels_beyond_the_limit_are_counted_together(start: Start, tmp_path: Path) -> None:
     run(start(), *(f"kernel k {grid} 1 1 32 1 1 0 0 16 1000 2" for grid in range(1, 4102)), "exit 0")
     assert len(records(tmp_path, "kernel")) == 4096
     (line,) = records(tmp_path, "process")

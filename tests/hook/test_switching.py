@@ -1,4 +1,4 @@
-"""The process that switches contexts: it answers, its end is told, and nothing of it stays."""
+"""The process that switches contexts: it answers, its end is reported, and it leaves nothing behind."""
 
 import os
 import sys
@@ -10,13 +10,13 @@ from orion.hook import switching
 from orion.hook.switching import Switcher, SwitchingError
 
 
-def test_it_switches_as_often_as_it_is_asked_to() -> None:
+def test_it_switches_once_per_request() -> None:
     with machine(simulated=True) as environment, Switcher("", environment) as switcher:
         for _ in range(3):
             switcher.switch()
 
 
-def test_it_goes_on_by_itself_until_it_is_to_rest() -> None:
+def test_it_keeps_switching_until_rest() -> None:
     with machine(simulated=True) as environment, Switcher("", environment) as switcher:
         switcher.every(1)
         switcher.rest()
@@ -66,7 +66,7 @@ def test_an_answer_in_two_pieces_is_one(monkeypatch: pytest.MonkeyPatch) -> None
         switcher.switch()
 
 
-def test_its_death_is_told() -> None:
+def test_its_death_is_reported() -> None:
     with machine(simulated=True) as environment, Switcher("", environment) as switcher:
         assert switcher._process is not None
         os.kill(switcher._process.pid, 9)

@@ -1,7 +1,7 @@
-"""What the hook needs of a system, and what a process sees of it.
+"""What the hook needs of a system, and which of its symbols a process sees.
 
-The release build is made here once for each state of the sources, into the cache folder of the tests: zig's compiler
-from PyPI links against glibc 2.17 and needs some seconds. Nothing is downloaded.
+The test makes one release build per state of the sources, in the tests' cache folder. zig's compiler from PyPI links
+against glibc 2.17 and needs some seconds. It downloads nothing.
 """
 
 import fcntl
@@ -22,10 +22,10 @@ from elftools.elf.sections import SymbolTableSection
 from orion.hook import cuda_header, declared, release
 
 OWN = {"dlsym", "dlvsym", "orion_hook_version"}
-# Clients as threads of one process: hook/include/orion/inprocess.h.
+# Threads as clients: hook/include/orion/inprocess.h.
 OWN |= {"orion_start_scheduler", "orion_stop_scheduler", "orion_set_client_idx", "orion_set_client_role"}
 OWN |= {"orion_set_policy", "orion_client_stream", "orion_client_figures", "orion_scheduler_error"}
-# glibc's dynamic linker is not among them: a process under musl has none.
+# glibc's dynamic linker is not among them, because a process under musl has none.
 LIBRARIES = {"libc.so.6", "libdl.so.2", "libpthread.so.0"}
 
 
@@ -38,7 +38,7 @@ def _sources() -> Iterator[Path]:
 
 @pytest.fixture(scope="module", params=release.ARCHITECTURES)
 def library(request: pytest.FixtureRequest) -> Path:
-    """The release build of the sources as they are."""
+    """The release build of the present sources."""
     state = hashlib.sha256(b"".join(path.read_bytes() for path in _sources())).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "orion"
     output = cache / f"release-{request.param}-{state}" / "liborion_hook.so"
@@ -83,10 +83,10 @@ def test_needs_no_newer_glibc(library: Path) -> None:
     assert max(int(version.split(".")[1]) for version in versions) <= int(release.GLIBC.split(".")[1])
 
 
-def test_needs_the_c_library_alone(library: Path) -> None:
+def test_needs_only_the_c_library(library: Path) -> None:
     needed = _needed(library)
     assert set(needed) <= LIBRARIES
-    assert {"libc.so.6", "libdl.so.2"} <= set(needed)  # where dlopen is before glibc 2.34
+    assert {"libc.so.6", "libdl.so.2"} <= set(needed)  # these hold dlopen before glibc 2.34
 
 
 def test_exports_what_is_declared(library: Path) -> None:
@@ -95,7 +95,7 @@ def test_exports_what_is_declared(library: Path) -> None:
 
 
 def test_asks_musl_for_nothing_that_it_lacks(library: Path) -> None:
-    """musl ends a process in whose preload a symbol is missing: what is not in musl must be weak, or not be there."""
+    """musl ends a process whose preload lacks a symbol: a symbol that musl lacks must be weak or absent."""
     ziglang = importlib.import_module("ziglang")
     names = (Path(str(ziglang.__file__)).parent / "lib" / "libc" / "musl" / "libc.S").read_text()
     musl = set(re.findall(r"^(?:\.globl|\.weak|WEAK\w*) (\w+)", names, re.MULTILINE))
@@ -109,9 +109,9 @@ def test_keeps_its_thread_locals_without_a_function(library: Path) -> None:
 
 
 def test_loads_here(library: Path) -> None:
-    """Where the architecture is this machine's own: in a process without CUDA, which runs as if nothing were there."""
+    """On this machine's architecture: in a process without CUDA, which runs as without the hook."""
     if os.uname().machine not in str(library):
-        assert library.stat().st_size > 0  # linked; only a machine of that kind can load it
+        assert library.stat().st_size > 0  # linked; only a machine of that architecture can load it
         return
     done = subprocess.run(
         ["/bin/sh", "-c", "echo fine"], env={"LD_PRELOAD": str(library)}, capture_output=True, text=True

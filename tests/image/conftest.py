@@ -1,12 +1,8 @@
 """What tests of the image share: the image, built once for each state of its sources, and its files."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.image.containers import Container
 from tools import image as making

@@ -93,7 +93,7 @@ METADATA = "/opt/orion/lib/python3.11/site-packages/{}.dist-info/METADATA"
 
 
 @pytest.mark.parametrize(
-    ("told", "licence"),
+    ("reported", "licence"),
     [
         ("License-Expression: Apache-2.0 AND MIT", "Apache-2.0 AND MIT"),
         ("License: Apache 2.0", "Apache-2.0"),
@@ -102,8 +102,8 @@ METADATA = "/opt/orion/lib/python3.11/site-packages/{}.dist-info/METADATA"
         ("Summary: nothing said", ""),
     ],
 )
-def test_the_licence_of_a_distribution_is_read(tmp_path: Path, told: str, licence: str) -> None:
-    image = made(tmp_path, {METADATA.format("a_thing-1.0"): f"Name: A.thing\nVersion: 1.0\n{told}\n"})
+def test_the_licence_of_a_distribution_is_read(tmp_path: Path, reported: str, licence: str) -> None:
+    image = made(tmp_path, {METADATA.format("a_thing-1.0"): f"Name: A.thing\nVersion: 1.0\n{reported}\n"})
     [found] = inventory.read(image)
     assert (found.url, found.licences, found.texts) == ("pkg:pypi/a-thing@1.0", (licence,), False)
 

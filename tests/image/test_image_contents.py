@@ -61,11 +61,11 @@ def test_nobody_but_root_can_change_what_is_in_it(container: Container) -> None:
     writable = []
     for folder, folders, files in os.walk(container.root):
         for path in (Path(folder) / name for name in (*folders, *files)):
-            told = path.lstat()
-            sticky = stat.S_ISDIR(told.st_mode) and told.st_mode & stat.S_ISVTX  # /tmp
-            if told.st_mode & stat.S_IWOTH and not stat.S_ISLNK(told.st_mode) and not sticky:
+            reported = path.lstat()
+            sticky = stat.S_ISDIR(reported.st_mode) and reported.st_mode & stat.S_ISVTX  # /tmp
+            if reported.st_mode & stat.S_IWOTH and not stat.S_ISLNK(reported.st_mode) and not sticky:
                 writable.append(str(path))
-            if told.st_uid == 65532:
+            if reported.st_uid == 65532:
                 writable.append(str(path))
     assert writable == []
 
@@ -176,8 +176,8 @@ def test_nothing_of_the_machine_that_built_it_is_in_it(image: Archive, headers: 
     assert not {"/etc/pip.conf", "/run/certificates.pem", "/root/.cache", "/etc/resolv.conf"} & {
         path for path, header in headers.items() if header.size
     }
-    told = json.dumps(image.configuration)
-    assert "/root/" not in told
-    assert "://" not in told
+    reported = json.dumps(image.configuration)
+    assert "/root/" not in reported
+    assert "://" not in reported
     assert {header.mtime for header in headers.values()} == {0}
     assert image.configuration["created"].startswith("1970-01-01")

@@ -1,4 +1,4 @@
-"""The image is made anew if what it is made of has changed, and only then."""
+"""The image is made again if what it is made of has changed, and only then."""
 
 import pytest
 
@@ -42,6 +42,7 @@ class Again(Edition):
         return {**super().of(sources), "AGAIN": b""}
 
 
+@pytest.mark.thorough
 def test_what_is_built_again_is_the_same_to_the_byte(image: Archive) -> None:
     again = Archive(making.build(print, Again("again")))
     if _revision(image) != state():

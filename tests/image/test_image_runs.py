@@ -36,6 +36,12 @@ def test_a_component_has_all_that_it_imports(container: Container, component: st
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_pod_of_a_cluster_can_be_explained(container: Container) -> None:
+    done = container.run("explain", "pod", "web")
+    assert done.returncode == 1
+    assert "no API server is known" in done.stderr  # there is none here: nothing that it needs is missing
+
+
 def test_what_is_wrong_is_said_and_the_status_tells(container: Container) -> None:
     done = container.run("no-such-component")
     assert done.returncode == 2

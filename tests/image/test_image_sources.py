@@ -73,9 +73,9 @@ def test_an_edition_says_its_version_where_the_sources_do() -> None:
     older, newer = OLDER.of(files), NEWER.of(files)
     assert b'version = "0.0.9"' in older["pyproject.toml"]
     assert {path for path in files if files[path] != older[path]} == {"pyproject.toml"}
-    assert b"ORION_LAYOUT_VERSION 2u" in newer["hook/include/orion/pages.h"]
+    assert b"ORION_LAYOUT_VERSION 3u" in newer["hook/include/orion/policy.h"]
     assert {path for path in files if files[path] != newer[path]} == {
-        "pyproject.toml", "hook/include/orion/pages.h", "hook/layout.py",
+        "pyproject.toml", "hook/include/orion/policy.h", "hook/layout.py",
     }  # fmt: skip
 
 

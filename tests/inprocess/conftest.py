@@ -1,19 +1,16 @@
-"""A machine with a simulated GPU for each test, and no agent (see tests/hook/harness.py)."""
+"""Fixtures: a machine with a simulated GPU for each test, and no agent (see tests/hook/harness.py)."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.hook.harness import Machine
 
 
 @pytest.fixture
 def bare_machine(c_build: Path) -> Iterator[Machine]:
-    """One without an agent."""
+    """A machine without an agent."""
     with Machine(c_build) as machine:
         yield machine
 

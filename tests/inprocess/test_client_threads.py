@@ -1,4 +1,4 @@
-"""Clients as threads of one process, by the C entry points: each scenario of hook/test/client_threads/ in turn."""
+"""Threads of one process as clients, through the C functions: each scenario of hook/test/client_threads/ is a test."""
 
 import re
 import subprocess
@@ -9,7 +9,8 @@ import pytest
 from tests.hook.harness import Machine
 
 SOURCE = Path(__file__).parents[2] / "hook" / "test" / "client_threads" / "scenarios.h"
-SCENARIOS = sorted(set(re.findall(r"SCENARIO\((\w+)\)", SOURCE.read_text())) - {"name"})
+SCENARIOS = sorted(set(re.findall(r"\bSCENARIO\((\w+)\)", SOURCE.read_text())) - {"name"})
+BASELINES = sorted(set(re.findall(r"\bBASELINE\((\w+)\)", SOURCE.read_text())) - {"name"})
 SECONDS = 60
 
 
@@ -18,10 +19,12 @@ def run(machine: Machine, environment: dict[str, str], *arguments: str) -> subpr
     return subprocess.run([program, *arguments], env=environment, capture_output=True, text=True, timeout=SECONDS)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", SCENARIOS + BASELINES)
 def test_scenario(bare_machine: Machine, scenario: str) -> None:
     slots = []
     more = {}
+    if scenario in BASELINES:
+        bare_machine.know_baselines()
     if scenario == "an_agents_client_is_refused":
         bare_machine.start_agent()
         slots = ["be-0"]
@@ -34,7 +37,7 @@ def test_scenario(bare_machine: Machine, scenario: str) -> None:
 
 def test_every_scenario_is_known(bare_machine: Machine) -> None:
     done = run(bare_machine, bare_machine.client_environment(None), "list")
-    assert sorted(done.stdout.split()) == SCENARIOS
+    assert sorted(done.stdout.split()) == sorted(SCENARIOS + BASELINES)
     assert len(SCENARIOS) >= 20
 
 
@@ -42,7 +45,7 @@ def test_a_hook_that_is_not_preloaded_has_no_entry_points(bare_machine: Machine)
     assert run(bare_machine, bare_machine.client_environment(None), "be_waits_for_hp").returncode == 1
 
 
-def test_a_wrong_hp_client_is_refused_in_a_sentence(bare_machine: Machine, preloaded: dict[str, str]) -> None:
+def test_an_invalid_hp_client_is_refused_with_a_reason(bare_machine: Machine, preloaded: dict[str, str]) -> None:
     done = run(bare_machine, preloaded | {"ORION_HP_CLIENT": "two"}, "be_waits_for_hp")
     assert done.returncode == 1
     assert "ORION_HP_CLIENT must be the number of a client, 0 to 1" in done.stderr
@@ -53,4 +56,4 @@ def test_log_level(bare_machine: Machine, preloaded: dict[str, str], level: str,
     done = run(bare_machine, preloaded | {"ORION_LOG_LEVEL": level}, "a_stream_keeps_its_client")
     assert done.returncode == 0, done.stderr
     assert sorted(set(re.findall(r"^orion (\w+): ", done.stderr, re.MULTILINE)), reverse=True) == words
-    assert len(done.stderr.splitlines()) < 60  # nothing a launch
+    assert len(done.stderr.splitlines()) < 60  # no line per launch

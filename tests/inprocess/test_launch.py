@@ -1,4 +1,4 @@
-"""`orion launch`: Orion's job files, read and run with stand-ins on the simulated GPU."""
+"""`orion launch`: reads Orion's job files and runs them with stub workloads on the simulated GPU."""
 
 import importlib.util
 import json
@@ -89,7 +89,7 @@ def test_arrivals(tmp_path: Path) -> None:
         ([{"arch": "bert"}], "client 0.num_iters: "),
     ],
 )
-def test_bad_files_are_refused_in_a_sentence(tmp_path: Path, entries: list[dict[str, Any]], sentence: str) -> None:
+def test_bad_files_are_refused_with_a_reason(tmp_path: Path, entries: list[dict[str, Any]], sentence: str) -> None:
     path = written(tmp_path, *entries)
     with pytest.raises(JobFileError) as refusal:
         read_jobs(path)
@@ -110,7 +110,7 @@ def test_the_example_is_a_job_file() -> None:
 
 
 def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the jobs as `orion launch` would, with the test's own build of the hook."""
+    """Run the jobs as `orion launch` does, with the test's build of the hook."""
     command = [sys.executable, "-m", "orion.bench.job_run", "--simulated", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
 
@@ -130,13 +130,13 @@ def test_jobs_run_and_be_waits(tmp_path: Path, preloaded: dict[str, str]) -> Non
     assert be["overlapped_launches"] == 0
 
 
-def test_a_table_for_people(tmp_path: Path, preloaded: dict[str, str]) -> None:
+def test_the_output_can_be_a_table(tmp_path: Path, preloaded: dict[str, str]) -> None:
     done = run(preloaded, str(written(tmp_path, client(num_iters=12))))
     assert done.returncode == 0, done.stderr
     assert "resnet50-inference" in done.stdout
 
 
-def test_without_the_hook_a_sentence(tmp_path: Path, bare_machine: Machine) -> None:
+def test_the_error_without_the_hook_names_the_fix(tmp_path: Path, bare_machine: Machine) -> None:
     done = run(bare_machine.client_environment(None), str(written(tmp_path, client())))
     assert done.returncode == 1
     assert "LD_PRELOAD" in done.stderr
@@ -159,10 +159,10 @@ def test_a_client_that_fails_is_named(tmp_path: Path, preloaded: dict[str, str])
     assert done.returncode == 1
     failed = "orion: client 0, gemm (be, gemm), failed: RuntimeError: there is no CUDA here"
     assert done.stderr.splitlines()[-1] == failed
-    assert "torch.py" in done.stderr  # where it failed
+    assert "torch.py" in done.stderr  # the place of the failure
 
 
-def test_without_torch_it_says_so_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_torch_is_reported_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(Refused, match="torch is not installed"):
         launch(written(tmp_path, client()))

@@ -1,4 +1,4 @@
-"""What a launch by a client costs, in instructions of the hook: no lock, no system call, no thread in between."""
+"""What a client's launch costs, in instructions of the hook: no lock, no system call, no other thread is involved."""
 
 import re
 import shutil
@@ -9,15 +9,15 @@ import pytest
 
 from tests.hook.harness import Machine, figure
 
-LAUNCHES = 20_000  # of the scenario `cost`
+LAUNCHES = 20_000  # in the scenario `cost`
 
 
 def instructions(machine: Machine, environment: dict[str, str], where: str) -> float:
-    """Return the hook's own instructions for each launch; 0: unbound, 1: own default stream, 2: by its handle."""
+    """Return the hook's own instructions per launch; 0: unbound, 1: own default stream, 2: by its handle."""
     output = machine.folder / f"callgrind.{where}"
     command = ["valgrind", "--tool=callgrind", "--compress-strings=no", f"--callgrind-out-file={output}"]
     command += [str(machine.build / "test" / "client_threads"), "cost", where]
-    # valgrind's own launcher must not run under the hook: env sets it for the program alone.
+    # valgrind itself must not run under the hook, so env sets the variable for the program only.
     preload = f"LD_PRELOAD={environment['LD_PRELOAD']}"
     rest = {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
     done = subprocess.run(["env", preload, *command], env=rest, capture_output=True, text=True, timeout=110)
@@ -26,7 +26,7 @@ def instructions(machine: Machine, environment: dict[str, str], where: str) -> f
 
 
 def of_hook(output: Path) -> int:
-    """Sum the self cost of the hook's functions in a file of callgrind's."""
+    """Sum the self cost of the hook's functions in an output file of callgrind."""
     total, ours, called = 0, False, False
     for line in output.read_text().splitlines():
         if line.startswith("ob="):
@@ -39,12 +39,12 @@ def of_hook(output: Path) -> int:
     return total
 
 
-@pytest.mark.skipif(shutil.which("valgrind") is None, reason="NOT TESTED: valgrind is not here to count instructions")
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="NOT TESTED: counting instructions needs valgrind")
 def test_a_launch_costs_a_few_hundred_instructions(bare_machine: Machine, preloaded: dict[str, str]) -> None:
     unbound, default, named = (instructions(bare_machine, preloaded, where) for where in "012")
-    figure("a launch by a thread of no client", [unbound], "instructions of the hook")
+    figure("a launch by an unbound thread", [unbound], "instructions of the hook")
     figure("on a client's default stream", [default], "instructions of the hook")
     figure("on a client's stream by its handle", [named], "instructions of the hook")
     assert 50 < unbound < 300
-    assert default < 500  # at two a nanosecond a quarter of a microsecond
+    assert default < 500  # a quarter of a microsecond at two instructions per nanosecond
     assert named < default

@@ -1,4 +1,4 @@
-"""A Python program whose threads are clients, by name of a function below; run under the hook by test_inprocess_api."""
+"""A Python program whose threads are clients; test_inprocess_api.py runs one function of it under the hook."""
 
 import sys
 import threading
@@ -17,7 +17,7 @@ def checked(answer: tuple[object, ...]) -> object:
 
 
 class Gpu:
-    """The simulated GPU's primary context, and a kernel of some milliseconds."""
+    """The simulated GPU's primary context, and kernels of some milliseconds."""
 
     def __init__(self) -> None:
         checked(driver.cuInit(0))
@@ -56,13 +56,13 @@ def be_waits_for_hp() -> None:
     gpu, ends, launched = Gpu(), {}, threading.Event()
 
     def hp(_: Client) -> None:
-        gpu.launch(300)  # so long that be's thread begins meanwhile, however many processes this machine has
+        gpu.launch(300)  # long enough that be's thread starts meanwhile, however many processes this machine runs
         launched.set()
         ends["hp"] = gpu.synchronise()
 
     def be(client: Client) -> None:
         launched.wait()
-        gpu.launch(30, client.stream)  # so long that hp's thread has looked at the clock meanwhile
+        gpu.launch(30, client.stream)  # long enough that hp's thread reads the clock meanwhile
         ends["be"] = gpu.synchronise()
 
     with Scheduler(clients=["be", "hp"], policy="gate") as scheduler:
@@ -82,7 +82,7 @@ def be_waits_for_hp() -> None:
         assert (scheduler.policy, scheduler.max_slowdown) == ("none", 1.0)
 
 
-def a_budget_frees_who_waits() -> None:
+def a_budget_releases_waiting_launches() -> None:
     gpu, ends, launched, waits = Gpu(), {}, threading.Event(), threading.Event()
 
     def hp(_: Client) -> None:
@@ -111,7 +111,7 @@ def a_budget_frees_who_waits() -> None:
             time.sleep(0.001)
         second = in_thread(gpu, scheduler, 1, hp)
         waits.wait()
-        time.sleep(0.3)  # it waits under the policy that is
+        time.sleep(0.3)  # it waits under the present policy
         scheduler.set_policy(max_slowdown=50)
         first.join()
         second.join()

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 
 from orion.device_plugin.kubelet import api_pb2, api_pb2_grpc
-from tools.cluster.node import Node
+from testbed.node import Node
 
 RESOURCE = "nvidia.com/gpu"
 SOCKET = "another.sock"

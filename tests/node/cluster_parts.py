@@ -2,9 +2,9 @@
 
 import pytest
 
-from tools.cluster.access import Access
-from tools.cluster.cluster import Cluster
-from tools.cluster.node import Node
+from testbed.access import Access
+from testbed.cluster import Cluster
+from testbed.node import Node
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ repairs it; a test that wants a second node takes `second_node`.
 """
 
 import contextlib
-import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -14,23 +13,22 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
+from testbed.cluster import Cluster
+from testbed.node import Node
+from testbed.orion import Orion
 from tests.cluster.conftest import api, kubeconfig_for, kubectl, programs
-from tests.cluster.waiting import eventually
 from tests.node.cluster_parts import control_plane, node
-from tests.node.disturbed_pods import computing, mended, occupants
-from tools.cluster.cluster import Cluster
-from tools.cluster.node import Node
-from tools.cluster.orion import Orion
+from tests.node.disturbed_pods import computing, fixed, occupants
+from tests.node.gpu_tenants import GpuNode, Tenants
+from tests.waiting import eventually
 
 __all__ = [
     "api",
     "computing",
     "control_plane",
+    "fixed",
     "kubeconfig_for",
     "kubectl",
-    "mended",
     "node",
     "occupants",
     "programs",
@@ -83,7 +81,7 @@ def _new_namespace(api: client.ApiClient) -> Iterator[str]:
     yield name
     core.delete_namespace(name)
     core.delete_collection_namespaced_pod(name, grace_period_seconds=1)
-    eventually(lambda: not core.list_namespaced_pod(name).items, otherwise="the test's pods are gone")
+    eventually(lambda: not core.list_namespaced_pod(name).items, what="the test's pods are gone")
 
 
 @pytest.fixture
@@ -98,3 +96,15 @@ def module_namespace(api: client.ApiClient) -> Iterator[str]:
     """The same for all tests of a file, whose pods then share a scene that takes seconds to set."""
     with _new_namespace(api) as name:
         yield name
+
+
+@pytest.fixture
+def tenants(orion: Orion, api: client.ApiClient, namespace: str) -> Tenants:
+    """The namespace's pods that use the GPUs, and what their programs print."""
+    return Tenants(api, namespace)
+
+
+@pytest.fixture
+def gpus(orion: Orion, node: Node, api: client.ApiClient) -> GpuNode:
+    """What the node's agent and the GPUDevices say."""
+    return GpuNode(node, api)

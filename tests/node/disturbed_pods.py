@@ -11,13 +11,13 @@ from kubernetes import client
 
 from orion.crds.annotations import GRANT
 from orion.node_agent.api.client import NoAgent
-from tests.cluster.waiting import eventually
+from testbed.cluster import Cluster
+from testbed.node import Node
+from testbed.orion import RESOURCES, Orion
 from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, serving, share, training
 from tests.node.seen_from_below import RunningPod, Seat
 from tests.node.slot_bookkeeping import SlotBookkeeping
-from tools.cluster.cluster import Cluster
-from tools.cluster.node import Node
-from tools.cluster.orion import RESOURCES, Orion
+from tests.waiting import eventually
 
 LIMIT = 6 << 30
 """ Bytes of GPU memory that the pods' shares grant: none of the defaults. """
@@ -26,7 +26,7 @@ ATTEMPT_SECONDS = 2.0
 
 
 @pytest.fixture
-def mended(cluster: Cluster, orion: Orion, node: Node, namespace: str) -> Iterator[None]:
+def fixed(cluster: Cluster, orion: Orion, node: Node, namespace: str) -> Iterator[None]:
     """All that is to run runs again when the test has ended, however it did; what has crashed fails the test."""
     yield
     crashed = [fault for part in (cluster, orion) if (fault := part.fault())]
@@ -39,7 +39,7 @@ def mended(cluster: Cluster, orion: Orion, node: Node, namespace: str) -> Iterat
     begin_what_is_missing(orion, node)
     if f"orion/{node.name}-plugin-2" in orion.pids():
         orion.end(node, "plugin-2")
-    orion.wait_until_offered(node)
+    orion.wait_until_advertised(node)
     assert not crashed, "\n".join(crashed)
 
 
@@ -88,7 +88,7 @@ class Occupants:
     def begun(self, name: str) -> RunningPod:
         """Return a pod when its program has its GPU."""
         pod = self.seen(name)
-        eventually(lambda: pod.said("ready"), otherwise=f"{name} did not begin: {self.tenants.pods()[name].status}")
+        eventually(lambda: pod.said("ready"), what=f"{name} did not begin: {self.tenants.pods()[name].status}")
         return pod
 
     def begins_soon(self, name: str) -> RunningPod:
@@ -103,10 +103,10 @@ class Occupants:
             labels = {"metadata": {"labels": {"attempt": str(next(attempts))}}}
             self.tenants.core.patch_namespaced_pod(name, self.tenants.namespace, labels)
             with contextlib.suppress(AssertionError):
-                return eventually(pod.processes, ATTEMPT_SECONDS) != []
+                return eventually(pod.processes, seconds=ATTEMPT_SECONDS) != []
             return False
 
-        eventually(begun, otherwise=f"{name} did not begin: {self.tenants.pods()[name].status}")
+        eventually(begun, what=f"{name} did not begin: {self.tenants.pods()[name].status}")
         return pod
 
     def seen(self, name: str) -> RunningPod:
@@ -164,7 +164,7 @@ class Occupants:
 
 
 @pytest.fixture
-def occupants(orion: Orion, node: Node, api: client.ApiClient, namespace: str, mended: None) -> Occupants:
+def occupants(orion: Orion, node: Node, api: client.ApiClient, namespace: str, fixed: None) -> Occupants:
     """A node that is whole, without pods."""
     return Occupants(Tenants(api, namespace), GpuNode(node, api), SlotBookkeeping(node, api))
 

@@ -16,9 +16,9 @@ from kubernetes import client
 
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient
-from tests.cluster.waiting import eventually
-from tools.cluster.node import Node
-from tools.cluster.orion import RESOURCES, Orion
+from testbed.node import Node
+from testbed.orion import RESOURCES, Orion
+from tests.waiting import eventually
 
 Manifest = dict[str, Any]
 
@@ -30,8 +30,8 @@ REPORT = {"report": 0.5}
 
 def serving(name: str = "serve", /, **options: float) -> Manifest:
     """The example's hp pod, with its program's options as given; `kernel_us` is --kernel-us."""
-    pod: Manifest = yaml.safe_load((EXAMPLES / "serve.yaml").read_text())
-    return _named(pod, name, options)
+    deployment = next(yaml.safe_load_all((EXAMPLES / "serve.yaml").read_text()))
+    return _named({"apiVersion": "v1", "kind": "Pod", **deployment["spec"]["template"]}, name, options)
 
 
 def training(name: str = "train", /, **options: float) -> Manifest:
@@ -111,7 +111,7 @@ class Tenants:
         """Delete pods, and return when they are gone."""
         for name in names:
             self.core.delete_namespaced_pod(name, self.namespace)
-        eventually(lambda: not set(names) & self.pods().keys(), otherwise=f"{', '.join(names)} did not end")
+        eventually(lambda: not set(names) & self.pods().keys(), what=f"{', '.join(names)} did not end")
 
     def pods(self, app: str = "") -> dict[str, client.V1Pod]:
         """The pods that are there, or those of one Deployment or name, by their names."""
@@ -120,11 +120,11 @@ class Tenants:
 
     def begun(self, name: str) -> dict[str, Any]:
         """Wait until a pod's program has its GPU; return what it said of it."""
-        return eventually(lambda: self.said(name, "ready"), otherwise=f"{name} did not begin: {self.log(name)}")[0]
+        return eventually(lambda: self.said(name, "ready"), what=f"{name} did not begin: {self.log(name)}")[0]
 
     def all_begun(self, app: str, count: int) -> list[str]:
         """Wait until so many pods of a Deployment have their GPUs; return their names."""
-        eventually(lambda: len(self.pods(app)) == count, otherwise=f"{app} has not {count} pods")
+        eventually(lambda: len(self.pods(app)) == count, what=f"{app} has not {count} pods")
         names = sorted(self.pods(app))
         for name in names:
             self.begun(name)
@@ -133,7 +133,7 @@ class Tenants:
     def reports(self, name: str, count: int) -> list[dict[str, Any]]:
         """Wait for a pod's next reports of times that have not begun yet, and return them."""
         first = len(self.said(name, "report")) + 1
-        eventually(lambda: len(self.said(name, "report")) >= first + count, otherwise=f"{name} reports no more")
+        eventually(lambda: len(self.said(name, "report")) >= first + count, what=f"{name} reports no more")
         return self.said(name, "report")[first : first + count]
 
     def said(self, name: str, event: str) -> list[dict[str, Any]]:
@@ -181,9 +181,9 @@ class GpuNode:
 
 
 @contextlib.contextmanager
-def offering(orion: Orion, node: Node, configuration: Mapping[str, Any], hp: int, be: int) -> Iterator[None]:
+def advertising(orion: Orion, node: Node, configuration: Mapping[str, Any], hp: int, be: int) -> Iterator[None]:
     """Let the node offer what a configuration says, so many slots, and what it offered before afterwards."""
-    orion.wait_until_offered(node)
+    orion.wait_until_advertised(node)
     before = orion.allocatable(node)
     orion.configure(configuration)
     try:

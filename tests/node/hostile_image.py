@@ -7,7 +7,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from tools.cluster.images import Content, Image, with_libraries
+from testbed.images import Content, Image, with_libraries
 
 NAME = "localhost/orion-hostile:test"
 FOLDER = Path("/hostile")

@@ -100,7 +100,7 @@ def remounted(slot: Path) -> Iterator[str]:
     def mount(path: Path, what: str) -> Iterator[str]:
         name = os.fsencode(path)
         if libc.mount(b"none", name, None, _MS_REMOUNT | _MS_BIND, None) == 0 and works((path / "file").touch):
-            yield f"{path} mounted anew, {what}"
+            yield f"{path} mounted again, {what}"
         if libc.umount2(name, _MNT_DETACH) == 0 and any(path.iterdir()):
             yield f"what {path} covers, {what}"
 
@@ -185,7 +185,7 @@ def ask_for_metrics(address: str, port: int, ended: threading.Event) -> None:
                 continue
             with sock:
                 sock.settimeout(2)
-                sock.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+                sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
                 while sock.recv(65536):
                     pass
         for each in [each for each in silent if _has_ended(each)]:
@@ -264,7 +264,7 @@ def main() -> None:
         asker.join()
         say("over", reached=sorted(found))
         with sit_with_nonsense(slot) as client, crowd(slot) as joined:
-            say("holding", seat=client.seat, half_joined=joined)
+            say("holding", key=client.key, half_joined=joined)
             signal.pause()
 
 

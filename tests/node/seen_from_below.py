@@ -9,8 +9,8 @@ from kubernetes import client
 
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import NoAgent
-from tests.cluster.waiting import eventually
 from tests.node.gpu_tenants import GpuNode
+from tests.waiting import eventually
 
 REPORTS = 3
 """ So many new ones show that a program computes: the first may be of the time before. """
@@ -76,7 +76,7 @@ class RunningPod:
         before = len(self._fruitful())
         eventually(
             lambda: len(self._fruitful()) >= before + REPORTS,
-            otherwise=f"{self.name} does not compute: {self.said('report')[-3:]}, {self.said('error')}",
+            what=f"{self.name} does not compute: {self.said('report')[-3:]}, {self.said('error')}",
         )
 
     def seats(self) -> list[Seat]:
@@ -85,7 +85,7 @@ class RunningPod:
 
     def seated(self) -> Seat:
         """Return the seat of its only process, when it has joined."""
-        (seat,) = eventually(self._seats_now, otherwise=f"{self.name} has not joined")
+        (seat,) = eventually(self._seats_now, what=f"{self.name} has not joined")
         return seat
 
     def slot(self) -> agent_pb2.Slot:
@@ -102,7 +102,7 @@ class RunningPod:
         def granted() -> bool:
             return [slot.memory_limit_bytes for slot, _ in self._joined()] == [limit]
 
-        eventually(granted, otherwise=f"{self.name} has not its grant")
+        eventually(granted, what=f"{self.name} has not its grant")
 
     def _seats_now(self) -> list[Seat]:
         with contextlib.suppress(NoAgent):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tools.cluster import images
+from testbed import images
 
 
 def shell_pod(name: str, script: str, container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from kubernetes import client
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient, NoAgent
 from orion.node_agent.kubelet import api_pb2, api_pb2_grpc
-from tests.cluster.waiting import DEADLINE, eventually
+from testbed.node import Node
+from testbed.orion import RESOURCES
 from tests.node.gpu_tenants import GpuNode
-from tools.cluster.node import Node
-from tools.cluster.orion import RESOURCES
+from tests.waiting import DEADLINE, eventually
 
 ANSWER_SECONDS = 5.0
 ENDED = ("Succeeded", "Failed")
@@ -59,7 +59,7 @@ class SlotBookkeeping:
             return not last
 
         try:
-            eventually(agreed, deadline)
+            eventually(agreed, seconds=deadline)
         except AssertionError:
             raise AssertionError("the books of the slots differ:\n" + "\n".join(last)) from None
 
@@ -80,19 +80,19 @@ class SlotBookkeeping:
         holders, twice = self._recorded(pods)
         yield from twice
         yield from _lost(pods, holders)
-        listed, offered_now = self._asked()
+        listed, advertised_now = self._asked()
         if listed != holders:
             yield f"checkpoint: {holders}; PodResources: {listed}"
         with AgentClient(self._gpus.path("/run/orion")) as agent:
-            offered, snapshot = next(agent.watch_devices()), agent.snapshot()
-        held = {f"{gpu.uuid}::{name}" for gpu in offered.devices for name in gpu.held}
+            advertised, snapshot = next(agent.watch_devices()), agent.snapshot()
+        held = {f"{gpu.uuid}::{name}" for gpu in advertised.devices for name in gpu.held}
         if held != set(holders):
             yield f"checkpoint: {sorted(holders)}; agent: {sorted(held)}"
-        yield from self._of_devices(offered, holders)
-        yield from self._of_kubelet(offered, holders, offered_now)
+        yield from self._of_devices(advertised, holders)
+        yield from self._of_kubelet(advertised, holders, advertised_now)
         yield from self._of_clients(snapshot, pods, holders)
 
-    def _of_devices(self, offered: agent_pb2.Devices, holders: Holders) -> Iterator[str]:
+    def _of_devices(self, advertised: agent_pb2.Devices, holders: Holders) -> Iterator[str]:
         """What GPUDevices say is what the agent offers, and who holds it."""
         statuses = self._gpus.devices()
         rows = {
@@ -104,7 +104,7 @@ class SlotBookkeeping:
         }
         if rows != holders:
             yield f"checkpoint: {holders}; GPUDevices: {rows}"
-        for gpu in offered.devices:
+        for gpu in advertised.devices:
             said = statuses.get(gpu.uuid, {}).get("slots", {})
             counts = {role: (of["total"], of["held"]) for role, of in said.items()}
             expected = {
@@ -114,11 +114,11 @@ class SlotBookkeeping:
             if counts != expected:
                 yield f"{gpu.uuid} should have {expected} slots (total, held), and its GPUDevice says {counts}"
 
-    def _of_kubelet(self, offered: agent_pb2.Devices, holders: Holders, registered: set[str]) -> Iterator[str]:
+    def _of_kubelet(self, advertised: agent_pb2.Devices, holders: Holders, registered: set[str]) -> Iterator[str]:
         """The kubelet has registered what can be used, and its checkpoint and the Node object say so."""
         every = {resource: set[str]() for resource in RESOURCES}
         usable = {resource: set[str]() for resource in RESOURCES}
-        for gpu in offered.devices:
+        for gpu in advertised.devices:
             for name in gpu.slots:
                 device, resource = f"{gpu.uuid}::{name}", f"orion.gpu/{name.partition('-')[0]}"
                 every[resource].add(device)

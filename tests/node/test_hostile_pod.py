@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from kubernetes import client
 
+from testbed.node import Node
+from testbed.orion import AGENT_PORT, Orion
 from tests.node import hostile_image
 from tests.node.disturbed_pods import Occupants
-from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, offering, serving, training
+from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, advertising, serving, training
 from tests.node.slot_bookkeeping import SlotBookkeeping
 from tests.waiting import eventually
-from tools.cluster.node import Node
-from tools.cluster.orion import AGENT_PORT, Orion
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(300)]
 
@@ -59,7 +59,7 @@ class Burden:
 def one_gpu(orion: Orion, node: Node, tmp_path: Path) -> Iterator[None]:
     """The node offers its first GPU only, so all pods are neighbours, and has the image of the hostile program."""
     node.import_image(hostile_image.image().write(tmp_path / "hostile.tar"))
-    with offering(orion, node, {"gpus": ["0"]}, hp=1, be=8):
+    with advertising(orion, node, {"gpus": ["0"]}, hp=1, be=8):
         yield
 
 

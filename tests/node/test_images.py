@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tools.cluster.images import Image, Link, with_libraries
+from testbed.images import Image, Link, with_libraries
 
 
 def parts(archive: Path) -> tuple[dict[str, Any], dict[str, Any], tarfile.TarFile]:
@@ -97,8 +97,8 @@ def test_a_program_comes_with_its_loader_and_libraries(tmp_path: Path) -> None:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, copy)
     loader = next(tmp_path / path.lstrip("/") for path in files if Path(path).name.startswith("ld-"))
-    told = subprocess.run(["readelf", "-d", shell], capture_output=True, text=True, check=True).stdout
-    for needed in (line.split("[")[1].rstrip("]") for line in told.splitlines() if "(NEEDED)" in line):
+    reported = subprocess.run(["readelf", "-d", shell], capture_output=True, text=True, check=True).stdout
+    for needed in (line.split("[")[1].rstrip("]") for line in reported.splitlines() if "(NEEDED)" in line):
         assert any(Path(path).name == needed for path in files)
     assert loader.stat().st_mode & 0o111
 

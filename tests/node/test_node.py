@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from kubernetes import client
 
+from testbed import binaries, cgroups
+from testbed.node import Node
 from tests.cluster.conftest import Kubectl
-from tests.cluster.waiting import eventually
 from tests.node.shell_pods import service, shell_pod
-from tools.cluster import binaries, cgroups
-from tools.cluster.node import Node
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 

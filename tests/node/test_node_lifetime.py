@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
+from testbed import cgroups, keeping
+from testbed.node import Node
+from testbed.supervisor import lock_path
 from tests.cluster.conftest import Kubectl
-from tests.cluster.waiting import eventually
 from tests.node.shell_pods import shell_pod
-from tools.cluster import cgroups, keeping
-from tools.cluster.node import Node
-from tools.cluster.supervisor import lock_path
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 
@@ -64,7 +64,7 @@ def answers(kubectl: Kubectl, name: str) -> bool:
         return False
 
 
-def test_pods_begin_anew_when_their_node_has_been_without_power(
+def test_pods_begin_again_when_their_node_has_been_without_power(
     api: client.ApiClient, namespace: str, kubectl: Kubectl, second_node: Node
 ) -> None:
     counting = counting_on(second_node, kubectl)
@@ -141,7 +141,7 @@ def a_cluster_with_a_pod(folder: Path, *options: str) -> str:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    tool = (sys.executable, "-m", "tools.cluster")
+    tool = (sys.executable, "-m", "testbed")
     taught = command(*tool, "up", "--folder", str(folder), *options).splitlines()
     assert f"  export KUBECONFIG={folder / 'kubeconfig'}" in taught
     kubectl = next(line for line in taught if line.endswith(" get nodes")).split()[0]
@@ -155,20 +155,22 @@ def a_cluster_with_a_pod(folder: Path, *options: str) -> str:
     return number_of(folder)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)  # a whole cluster beside that of the run
 def test_nothing_stays_of_a_cluster_that_is_ended(folder: Path) -> None:
     number = a_cluster_with_a_pod(folder)
     assert left_of(folder, number)
-    down = [sys.executable, "-m", "tools.cluster", "down", "--folder", str(folder)]
+    down = [sys.executable, "-m", "testbed", "down", "--folder", str(folder)]
     assert "ended" in subprocess.run(down, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
     assert left_of(folder, number) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_no_process_mount_or_interface_stays_of_a_cluster_whose_supervisor_is_killed(folder: Path) -> None:
     number = a_cluster_with_a_pod(folder, "--no-orion")
     os.kill(int(lock_path(folder).read_text()), signal.SIGKILL)
     files = {folder.name + suffix for suffix in ("", ".lock", ".log")} | {f"/orion-{number}"}
-    eventually(lambda: set(left_of(folder, number)) <= files, otherwise=str(left_of(folder, number)))
+    eventually(lambda: set(left_of(folder, number)) <= files, what=str(left_of(folder, number)))
     assert not keeping.stop(folder)  # removes the files and the empty cgroups
     assert left_of(folder, number) == []

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.cluster import binaries, cgroups, packages, place
-from tools.cluster.binaries import Unavailable
+from testbed import binaries, cgroups, packages, place
+from testbed.binaries import Unavailable
 from tools.tiers import run as tiers
 
 # `apt-get download` puts an archive into the working folder; `dpkg-deb -x` unpacks it: stand-ins that do no more.
@@ -71,7 +71,7 @@ def test_programs_of_the_machine_come_first(machine: Path) -> None:
     assert packages.find().program("containerd") != str(machine / "containerd")
 
 
-def test_without_packages_the_reason_is_told_and_our_own_lists_are_tried(
+def test_without_packages_the_reason_is_reported_and_our_own_lists_are_tried(
     machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(Unavailable, match=r"there is no apt-get here; install what a node needs: containerd, "):

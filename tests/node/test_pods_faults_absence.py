@@ -5,12 +5,12 @@ import signal
 
 import pytest
 
-from tests.cluster.waiting import eventually
+from testbed.cluster import Cluster
+from testbed.node import Node
+from testbed.orion import Orion
 from tests.node.disturbed_pods import LIMIT, REPORT, Occupants, kubelet_log, registrations, wait_until_registered
 from tests.node.gpu_tenants import training
-from tools.cluster.cluster import Cluster
-from tools.cluster.node import Node
-from tools.cluster.orion import Orion
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 

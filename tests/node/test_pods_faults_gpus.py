@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator
 import pytest
 from kubernetes import client
 
-from tests.cluster.waiting import eventually
+from testbed.node import Node
+from testbed.orion import Orion
 from tests.node.another_plugin import RESOURCE as ANOTHER
 from tests.node.another_plugin import AnotherPlugin
 from tests.node.disturbed_pods import LIMIT, REPORT, Occupants
 from tests.node.gpu_tenants import GROUP, main_container, training
-from tools.cluster.node import Node
-from tools.cluster.orion import Orion
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 
 
 @pytest.fixture
-def lose(node: Node, mended: None) -> Iterator[Callable[[str, str], None]]:
+def lose(node: Node, fixed: None) -> Iterator[Callable[[str, str], None]]:
     """Lets a GPU be lost or come back: `lose("lose", uuid)`; all come back at the end."""
     lost: set[str] = set()
 
@@ -34,11 +34,11 @@ def lose(node: Node, mended: None) -> Iterator[Callable[[str, str], None]]:
 def test_a_gpu_that_falls_ill_takes_its_slots_with_it_and_brings_them_back_when_it_is_well(
     computing: Occupants, orion: Orion, node: Node, lose: Callable[[str, str], None]
 ) -> None:
-    before, offered = computing.seats(), orion.allocatable(node)
+    before, advertised = computing.seats(), orion.allocatable(node)
     ill = before["train"].gpu
     assert ill != before["serve"].gpu  # a be pod comes to the GPU that has no hp pod
     lose("lose", ill)
-    eventually(lambda: orion.allocatable(node) == {name: count // 2 for name, count in offered.items()})
+    eventually(lambda: orion.allocatable(node) == {name: count // 2 for name, count in advertised.items()})
     eventually(lambda: computing.pods["train"].said("error"))
     computing.books.settle()
     computing.create(training("new", **REPORT))
@@ -46,7 +46,7 @@ def test_a_gpu_that_falls_ill_takes_its_slots_with_it_and_brings_them_back_when_
     assert seats["serve"] == before["serve"]
     assert seats["new"].gpu == before["serve"].gpu
     lose("restore", ill)
-    eventually(lambda: orion.allocatable(node) == offered)
+    eventually(lambda: orion.allocatable(node) == advertised)
     computing.tenants.delete("train")  # the kubelet lets it wait ever longer between its attempts
     computing.create(training("train", **REPORT))
     assert computing.seats()["train"].gpu == ill
@@ -55,7 +55,7 @@ def test_a_gpu_that_falls_ill_takes_its_slots_with_it_and_brings_them_back_when_
 
 
 @pytest.fixture
-def cordon(api: client.ApiClient, mended: None) -> Iterator[Callable[[str, bool], None]]:
+def cordon(api: client.ApiClient, fixed: None) -> Iterator[Callable[[str, bool], None]]:
     """Closes a GPU to further pods, or opens it: `cordon(uuid, True)`; all are open at the end."""
     changed: set[str] = set()
 
@@ -73,10 +73,12 @@ def cordon(api: client.ApiClient, mended: None) -> Iterator[Callable[[str, bool]
 def test_to_a_gpu_that_is_cordoned_no_pod_comes_and_those_there_stay(
     computing: Occupants, orion: Orion, node: Node, cordon: Callable[[str, bool], None]
 ) -> None:
-    before, offered = computing.seats(), orion.allocatable(node)
+    before, advertised = computing.seats(), orion.allocatable(node)
     train, closed = computing.pods["train"], before["train"].gpu
     cordon(closed, True)
-    eventually(lambda: orion.allocatable(node) == {"orion.gpu/hp": 1, "orion.gpu/be": offered["orion.gpu/be"] // 2 + 1})
+    eventually(
+        lambda: orion.allocatable(node) == {"orion.gpu/hp": 1, "orion.gpu/be": advertised["orion.gpu/be"] // 2 + 1}
+    )
     train.kill()
     computing.create(training("new", **REPORT))
     seats = computing.seats()
@@ -85,25 +87,25 @@ def test_to_a_gpu_that_is_cordoned_no_pod_comes_and_those_there_stay(
     assert seats["new"].gpu != closed
     computing.books.settle()
     cordon(closed, False)
-    eventually(lambda: orion.allocatable(node) == offered)
+    eventually(lambda: orion.allocatable(node) == advertised)
     computing.compute()
     computing.books.settle()
 
 
-def test_slots_of_a_gpu_that_another_plugin_offers_too_are_not_offered_unless_both_shall_be(
+def test_slots_of_a_gpu_that_another_plugin_advertises_too_are_not_advertised_unless_both_shall_be(
     occupants: Occupants, orion: Orion, node: Node
 ) -> None:
-    offered = orion.allocatable(node)
+    advertised = orion.allocatable(node)
     (uuid, *_) = occupants.gpus.devices()
     with AnotherPlugin(node, [uuid]):
-        eventually(lambda: orion.allocatable(node) == {name: count // 2 for name, count in offered.items()})
+        eventually(lambda: orion.allocatable(node) == {name: count // 2 for name, count in advertised.items()})
         eventually(lambda: ANOTHER in occupants.gpus.condition(uuid, "Ready")["message"])
         occupants.books.settle()
         orion.configure({"coexist": True})
-        eventually(lambda: orion.allocatable(node) == offered)
+        eventually(lambda: orion.allocatable(node) == advertised)
         orion.configure({})
-        eventually(lambda: orion.allocatable(node) != offered)
-    eventually(lambda: orion.allocatable(node) == offered)
+        eventually(lambda: orion.allocatable(node) != advertised)
+    eventually(lambda: orion.allocatable(node) == advertised)
     occupants.books.settle()
 
 

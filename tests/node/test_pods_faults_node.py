@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from orion.hook import simulated
-from tests.cluster.waiting import eventually
+from testbed.node import Node
+from testbed.orion import Orion
 from tests.node.disturbed_pods import LIMIT, REPORT, Occupants, kubelet_log, registrations, wait_until_registered
 from tests.node.gpu_tenants import deployed, serving, training
 from tests.node.seen_from_below import RunningPod
-from tools.cluster.node import Node
-from tools.cluster.orion import Orion
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 
@@ -40,7 +40,7 @@ def test_sockets_that_are_wiped_are_made_again(computing: Occupants, orion: Orio
     computing.books.settle()
 
 
-@pytest.mark.parametrize("first", ["orion", "kubelet"])
+@pytest.mark.parametrize("first", ["orion", pytest.param("kubelet", marks=pytest.mark.thorough)])
 def test_pods_are_back_when_their_node_has_been_without_power(
     occupants: Occupants, orion: Orion, node: Node, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +83,7 @@ def test_what_the_runtime_made_as_folders_in_the_place_of_missing_files_are_file
     train.kill()
     eventually(lambda: node.run(["sh", "-c", f"ls -d {library}/ {slot}/ 2>/dev/null; true"]).count("\n") == 2)
     orion.start_on(node)
-    orion.wait_until_offered(node)
+    orion.wait_until_advertised(node)
     computing.begins_soon("train")
     seats = computing.seats()
     assert seats["serve"] == before["serve"]

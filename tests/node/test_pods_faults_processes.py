@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.cluster.waiting import eventually
+from testbed.node import Node
+from testbed.orion import Orion
 from tests.node.disturbed_pods import LIMIT, REPORT, Occupants, registrations, wait_until_registered
 from tests.node.gpu_tenants import training
-from tools.cluster.node import Node
-from tools.cluster.orion import Orion
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 
@@ -50,7 +50,7 @@ def test_pods_compute_on_and_new_ones_come_when_the_kubelet_restarts(
     assert [computing.restarts(name) for name in computing.pods] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("patience", [POLITE, KILLED], ids=["told", "killed"])
+@pytest.mark.parametrize("patience", [POLITE, KILLED], ids=["reported", "killed"])
 def test_pods_compute_on_in_their_seats_while_the_agent_is_replaced(
     computing: Occupants, orion: Orion, node: Node, patience: float
 ) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 from kubernetes import client
 
-from tests.cluster.waiting import eventually
-from tests.node.gpu_tenants import GROUP, GpuNode, Tenants, offering, serving, training
-from tools.cluster.node import Node
-from tools.cluster.orion import Orion
+from testbed.node import Node
+from testbed.orion import Orion
+from tests.node.gpu_tenants import GROUP, GpuNode, Tenants, advertising, serving, training
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 
@@ -17,16 +17,16 @@ pytestmark = pytest.mark.node
 def gpu(orion: Orion, node: Node, api: client.ApiClient) -> Iterator[str]:
     """The node's only GPU that is offered, in mode mps; in timeslice again afterwards."""
     gpus = GpuNode(node, api)
-    with offering(orion, node, {"gpus": ["0"]}, hp=1, be=8):
+    with advertising(orion, node, {"gpus": ["0"]}, hp=1, be=8):
         (uuid,) = [uuid for uuid, status in gpus.devices().items() if status.get("health") == "Healthy"]
         set_mode(api, uuid, "mps")
         try:
-            eventually(lambda: gpus.devices()[uuid]["mode"] == "mps", otherwise=orion.log("node-1-mps"))
+            eventually(lambda: gpus.devices()[uuid]["mode"] == "mps", what=orion.log("node-1-mps"))
             eventually(lambda: orion.allocatable(node)["orion.gpu/be"] == 8)
             yield uuid
         finally:
             set_mode(api, uuid, "timeslice")
-            eventually(lambda: gpus.devices()[uuid]["mode"] == "timeslice", otherwise=orion.log("node-1-mps"))
+            eventually(lambda: gpus.devices()[uuid]["mode"] == "timeslice", what=orion.log("node-1-mps"))
             eventually(lambda: orion.allocatable(node)["orion.gpu/be"] == 8)
 
 

@@ -1,7 +1,7 @@
 """An hp pod and three be pods on one simulated GPU, brought there by the real scheduler, kubelet and container runtime.
 
 The requests of the hp pod take 10 ms of the GPU, so that what a busy machine adds to them is small beside what a GPU
-shared by turns does: beside three others, with turns of 2 ms, a request takes about four times as long.
+shared time-sliced does: beside three others, with turns of 2 ms, a request takes about four times as long.
 
 The tests share one scene, and leave it as they found it.
 """
@@ -14,22 +14,22 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
-from orion.bench.cluster.pods_latency import past_orion
-from tests.cluster.waiting import eventually
+from measurements.cluster.pods_latency import past_orion
+from testbed.inside import SIMULATED_GPUS
+from testbed.node import Node
+from testbed.orion import Orion
 from tests.node.gpu_tenants import (
     GpuNode,
     Manifest,
     Tenants,
+    advertising,
     deployed,
-    offering,
     serving,
     share,
     training,
 )
 from tests.node.slot_bookkeeping import SlotBookkeeping
-from tools.cluster.inside import SIMULATED_GPUS
-from tools.cluster.node import Node
-from tools.cluster.orion import Orion
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 
@@ -53,11 +53,11 @@ class Scene:
     """ Of the GPU that they are on. """
     alone: float
     """ Median latency of the hp pod's requests when nobody else was on the GPU, in ms. """
-    beside_strangers: float
+    beside_unmanaged: float
     """ When three pods were on it past Orion. """
     beside_be: float
     """ When the be pods were. """
-    said_of_strangers: list[set[str]]
+    said_of_unmanaged: list[set[str]]
     """ The reasons of Orion's Events about each of those past it. """
     hook_injected: tuple[str, str]
     """ The GPU's condition HookInjected meanwhile, and with the be pods. """
@@ -87,7 +87,7 @@ def said_of(tenants: Tenants, name: str) -> set[str]:
 @pytest.fixture(scope="module")
 def one_gpu(orion: Orion, node: Node) -> Iterator[None]:
     """The node offers its first GPU only, so whoever comes is on it."""
-    with offering(orion, node, {"gpus": ["0"]}, hp=1, be=8):
+    with advertising(orion, node, {"gpus": ["0"]}, hp=1, be=8):
         yield
 
 
@@ -102,10 +102,10 @@ def scene(one_gpu: None, node: Node, api: client.ApiClient, module_namespace: st
     tenants.create(*(unmanaged(training(name, kernel_us=1800), gpus, uuid) for name in past))
     for name in past:
         assert tenants.begun(name)["gpu"] == uuid
-    beside_strangers = latency(tenants)
-    eventually(lambda: gpus.devices()[uuid].get("strangerCount") == len(past))
+    beside_unmanaged = latency(tenants)
+    eventually(lambda: gpus.devices()[uuid].get("unmanagedProcessCount") == len(past))
     eventually(lambda: all(said_of(tenants, name) for name in past))
-    strangers = [said_of(tenants, name) for name in past]
+    said = [said_of(tenants, name) for name in past]
     injected = gpus.condition(uuid, "HookInjected")["reason"]
     tenants.delete(*past)
 
@@ -117,7 +117,7 @@ def scene(one_gpu: None, node: Node, api: client.ApiClient, module_namespace: st
     eventually(lambda: gpus.condition(uuid, "HookInjected")["reason"] != injected)
     again = gpus.condition(uuid, "HookInjected")["reason"]
     books = SlotBookkeeping(node, api)
-    return Scene(tenants, gpus, books, uuid, alone, beside_strangers, beside_be, strangers, (injected, again))
+    return Scene(tenants, gpus, books, uuid, alone, beside_unmanaged, beside_be, said, (injected, again))
 
 
 def used(scene: Scene) -> dict[str, float]:
@@ -144,17 +144,17 @@ def reach(scene: Scene, name: str, spec: Manifest, arrived: Callable[[], bool]) 
     client.CustomObjectsApi(scene.tenants.api).patch_namespaced_custom_object(
         "orion.gpu", "v1alpha1", scene.tenants.namespace, "gpushares", name, {"spec": spec}
     )
-    eventually(arrived, deadline=REACHES_SECONDS)
+    eventually(arrived, seconds=REACHES_SECONDS)
 
 
 def test_hp_notices_be_pods_past_orion_and_not_those_under_it(scene: Scene) -> None:
-    assert scene.beside_strangers > 1.8 * scene.alone
-    assert scene.beside_be - scene.alone < (scene.beside_strangers - scene.alone) / 2
+    assert scene.beside_unmanaged > 1.8 * scene.alone
+    assert scene.beside_be - scene.alone < (scene.beside_unmanaged - scene.alone) / 2
 
 
 def test_pods_past_orion_are_named_and_those_under_it_are_not(scene: Scene) -> None:
     assert scene.hook_injected == ("Unmanaged", "Joined")
-    assert scene.said_of_strangers == [{"ProcessWithoutHook"}] * 3
+    assert scene.said_of_unmanaged == [{"ProcessWithoutHook"}] * 3
     assert not any("ProcessWithoutHook" in said_of(scene.tenants, name) for name in scene.tenants.pods("train"))
 
 
@@ -166,10 +166,10 @@ def test_be_pods_share_equally_what_hp_leaves(scene: Scene) -> None:
 def test_a_changed_weight_reaches_the_running_program(scene: Scene) -> None:
     (device,) = (device for device, holder in scene.books.held().items() if holder.pod == "extra")
     try:
-        reach(scene, "extra", {"weight": "4"}, lambda: scene.gpus.slot(device).weight == 4)
+        reach(scene, "extra", {"weight": 4}, lambda: scene.gpus.slot(device).weight == 4)
         eventually(lambda: parts(scene)["extra"] > 0.5)
     finally:
-        reach(scene, "extra", {"weight": "1"}, lambda: scene.gpus.slot(device).weight == 1)
+        reach(scene, "extra", {"weight": 1}, lambda: scene.gpus.slot(device).weight == 1)
 
 
 def test_a_changed_memory_limit_reaches_the_running_programs(scene: Scene) -> None:

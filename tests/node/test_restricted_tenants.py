@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
+from testbed.node import Node
+from testbed.orion import Orion
 from tests.cluster.conftest import Kubectl
-from tests.cluster.waiting import eventually
 from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, serving, training
 from tests.node.seen_from_below import RunningPod
 from tests.node.shell_pods import shell_pod
-from tools.cluster.node import Node
-from tools.cluster.orion import Orion
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 

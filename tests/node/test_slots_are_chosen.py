@@ -4,26 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from kubernetes import client
 
-from tests.cluster.waiting import eventually
 from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, serving, share, training
-from tools.cluster.node import Node
-from tools.cluster.orion import Orion
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 
 GIB = 1 << 30
-
-
-@pytest.fixture
-def tenants(orion: Orion, api: client.ApiClient, namespace: str) -> Tenants:
-    return Tenants(api, namespace)
-
-
-@pytest.fixture
-def gpus(orion: Orion, node: Node, api: client.ApiClient) -> GpuNode:
-    return GpuNode(node, api)
 
 
 def come(tenants: Tenants, pod: Manifest, reserved: str = "1Gi") -> str:
@@ -35,8 +22,8 @@ def come(tenants: Tenants, pod: Manifest, reserved: str = "1Gi") -> str:
 
 def word(gpus: GpuNode) -> dict[str, dict[str, Any]]:
     """What the plugin goes by: the agent's last word on each GPU, as it keeps it."""
-    told = json.loads(gpus.path("/run/orion/device-plugin.json").read_text())
-    return {gpu["uuid"]: gpu for gpu in told["devices"]}
+    reported = json.loads(gpus.path("/run/orion/device-plugin.json").read_text())
+    return {gpu["uuid"]: gpu for gpu in reported["devices"]}
 
 
 def reserved(gpus: GpuNode) -> dict[str, int]:

@@ -6,28 +6,18 @@ import pytest
 from kubernetes import client
 
 from orion.node_agent.api import agent_pb2
+from testbed.node import Node
+from testbed.orion import Orion
 from tests.cluster.conftest import Kubectl
-from tests.cluster.waiting import eventually
 from tests.node.gpu_tenants import GpuNode, Tenants, deployed, serving, training
 from tests.node.seen_from_below import RunningPod
 from tests.node.slot_bookkeeping import SlotBookkeeping
-from tools.cluster.node import Node
-from tools.cluster.orion import Orion
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 
 CRASHES = 3
 REFUSED_FOR_NOW = 429
-
-
-@pytest.fixture
-def tenants(orion: Orion, api: client.ApiClient, namespace: str) -> Tenants:
-    return Tenants(api, namespace)
-
-
-@pytest.fixture
-def gpus(orion: Orion, node: Node, api: client.ApiClient) -> GpuNode:
-    return GpuNode(node, api)
 
 
 @pytest.fixture

@@ -10,24 +10,14 @@ import pytest
 from kubernetes import client
 
 from orion.node_agent.api.client import AgentClient, NoAgent
-from tests.cluster.waiting import eventually
+from testbed.node import Node
+from testbed.orion import Orion
 from tests.node.gpu_tenants import GROUP, GpuNode, Manifest, Tenants, main_container, share, training
-from tools.cluster.node import Node
-from tools.cluster.orion import Orion
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(400)]
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def tenants(api: client.ApiClient, namespace: str, orion: Orion) -> Tenants:
-    return Tenants(api, namespace)
-
-
-@pytest.fixture
-def gpus(node: Node, api: client.ApiClient, orion: Orion) -> GpuNode:
-    return GpuNode(node, api)
 
 
 def held(gpus: GpuNode, tenants: Tenants) -> list[dict[str, Any]]:
@@ -78,7 +68,7 @@ def test_a_share_that_changes_reaches_the_running_pod(tenants: Tenants, gpus: Gp
             **GROUP, namespace=tenants.namespace, plural="gpushares", name="train",
             body={"spec": {"memory": {"limit": "704Mi"}}},
         )  # fmt: skip
-        eventually(lambda: seen and 704 * MIB in seen[-1], 10)
+        eventually(lambda: seen and 704 * MIB in seen[-1], seconds=10)
         print(f"share to page: {time.monotonic() - begin:.3f} s")
     eventually(lambda: limits(gpus, tenants) == {"train": 704})
 
@@ -88,11 +78,11 @@ def test_a_kubelet_that_restarts_takes_nobodys_grant(tenants: Tenants, gpus: Gpu
     tenants.create(limited(pod, 640), pod)
     tenants.begun("train")
     eventually(lambda: limits(gpus, tenants) == {"train": 640})
-    offered = orion.allocatable(node)
+    advertised = orion.allocatable(node)
     with watched(gpus) as seen:
         node.restart("kubelet")
         node.wait_until_ready()
-        eventually(lambda: orion.allocatable(node) == offered)
+        eventually(lambda: orion.allocatable(node) == advertised)
         count = len(seen) + 150  # the agent asks the kubelet each ten seconds
         eventually(lambda: len(seen) > count)
     assert all(640 * MIB in limits for limits in seen)
@@ -113,7 +103,7 @@ def test_an_init_containers_slot_is_its_apps(tenants: Tenants, gpus: GpuNode) ->
     eventually(lambda: held(gpus, tenants) == [])
 
 
-def test_pods_of_one_name_one_after_the_other_are_told_apart(tenants: Tenants, gpus: GpuNode) -> None:
+def test_pods_of_one_name_one_after_the_other_are_reported_apart(tenants: Tenants, gpus: GpuNode) -> None:
     pod = training(memory=MIB)
     tenants.create(limited(pod, 640), pod)
     tenants.begun("train")

@@ -1,6 +1,5 @@
 """The agent of a node as a process of a test, with stand-ins for the kubelet and the API server that it asks."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient
 from tests.node_agent.conftest import GPU, AgentProcess
 from tests.node_agent.node_stand_in import NODE, StandInKubelet, StandInPods
+from tests.waiting import eventually
 
 SECONDS = 30.0
 
@@ -41,10 +41,14 @@ class Node:
 
     def prepare(self, slot: str) -> agent_pb2.PreparedSlot:
         """Have a slot made ready until its pod is named: on a loaded machine that may take more than its second."""
-        deadline = time.monotonic() + SECONDS
-        while not (prepared := self.prepare_once(slot)).pod:
-            assert time.monotonic() < deadline, f"never: the pod of {slot} is known"
-        return prepared
+
+        def prepared() -> agent_pb2.PreparedSlot | None:
+            answer = self.prepare_once(slot)
+            return answer if answer.pod else None
+
+        found = eventually(prepared, f"the pod of {slot} is known")
+        assert found
+        return found
 
     def prepare_once(self, slot: str) -> agent_pb2.PreparedSlot:
         with AgentClient(self.agent.root, timeout=SECONDS) as administrator:
@@ -64,7 +68,7 @@ class Node:
         with AgentClient(self.agent.root) as administrator:
             return list(next(administrator.watch_devices()).devices[0].held)
 
-    def offered(self) -> list[str]:
+    def advertised(self) -> list[str]:
         with AgentClient(self.agent.root) as administrator:
             return list(next(administrator.watch_devices()).devices[0].slots)
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 from orion.node_agent.gpus.keeper import HealthKeeper
 from tests.node_agent.mps_daemon import MpsDaemon
 from tests.node_agent.scripted_nvml import ScriptedGpu, ScriptedNvml

@@ -12,7 +12,7 @@ from tests.waiting import DEADLINE, eventually
 GPU, OTHER = "GPU-00000000-0000-4000-8000-000000000000", "GPU-00000001-0000-4000-8000-000000000000"
 
 SCRIPT = """#!/bin/sh
-echo "$@" >> {told}
+echo "$@" >> {reported}
 [ "$1" = -f ] || {{
     read -r question
     case $question in quit*) kill "$(cat "$CUDA_MPS_PIPE_DIRECTORY/process")" 2> /dev/null;; esac
@@ -29,7 +29,7 @@ class MpsDaemon:
 
     def __init__(self, folder: Path) -> None:
         self.root, self.folder = folder / "root", MpsFolder(folder / "root")
-        self.programs, self.told = folder / "bin", folder / "told"
+        self.programs, self.reported = folder / "bin", folder / "reported"
         self._log = folder / "log"
         self.environment = {**os.environ, "PATH": f"{self.programs}:/usr/bin:/bin"}
         self.process: subprocess.Popen[bytes] | None = None
@@ -53,7 +53,7 @@ class MpsDaemon:
         """Be what the daemon finds as NVIDIA's program: `body` is what it does with -f."""
         for name in ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server"):
             fresh = self.programs / f".{name}"
-            fresh.write_text(SCRIPT.format(told=self.told, body=body))
+            fresh.write_text(SCRIPT.format(reported=self.reported, body=body))
             fresh.chmod(0o755)
             fresh.rename(self.programs / name)
 

@@ -101,8 +101,8 @@ class StandInPods:
         url = f"http://127.0.0.1:{self._server.server_address[1]}"
         named = {"name": "it", "cluster": {"server": url}, "user": {"token": "x"}}
         context = {"name": "it", "context": {"cluster": "it", "user": "it"}}
-        told = {"current-context": "it", "clusters": [named], "users": [named], "contexts": [context]}
-        path.write_text(json.dumps(told))
+        reported = {"current-context": "it", "clusters": [named], "users": [named], "contexts": [context]}
+        path.write_text(json.dumps(reported))
         return path
 
     def put(
@@ -114,7 +114,9 @@ class StandInPods:
         phase: str = "Running",
     ) -> None:
         """Make or change a pod; `created` is a number of seconds."""
-        annotations = {} if grant is None else {"orion/grant": grant if isinstance(grant, str) else json.dumps(grant)}
+        annotations = (
+            {} if grant is None else {"orion.gpu/grant": grant if isinstance(grant, str) else json.dumps(grant)}
+        )
         metadata = {"namespace": "default", "name": name, "uid": uid or f"uid-{name}", "annotations": annotations}
         metadata["creationTimestamp"] = f"2026-01-01T00:00:{created:02}Z"
         with self._lock:

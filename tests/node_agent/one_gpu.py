@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orion.node_agent.agent import Agent
+from orion.node_agent.gpus.factory import NoGpus
 from orion.node_agent.gpus.interface import Gpu
-from orion.node_agent.gpus.none import NoGpus
-from orion.node_agent.root import Root
 from orion.node_agent.settings import AgentSettings
+from orion.node_agent.state.root import Root
 
 GPU = "GPU-00000000-0000-4000-8000-000000000000"
 

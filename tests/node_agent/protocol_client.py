@@ -36,7 +36,12 @@ def head(kind: int) -> join.Message:
 
 
 def hello(
-    flags: int = 0, place: int = 0, generation: int = 0, oldest: int = 1, newest: int = 1, command: bytes = b"test"
+    flags: int = 0,
+    place: int = 0,
+    generation: int = 0,
+    oldest: int = layout.LAYOUT_OLDEST,
+    newest: int = layout.LAYOUT_NEWEST,
+    command: bytes = b"test",
 ) -> bytes:
     message = join.Hello(
         head(join.MessageType.HELLO), oldest, newest, flags, os.getpid(), place, generation, command, b"0"
@@ -131,8 +136,8 @@ class ProtocolClient:
         return self
 
     @property
-    def seat(self) -> tuple[int, int]:
-        return self.welcome.place, self.welcome.generation
+    def key(self) -> tuple[int, int]:
+        return self.welcome.client_index, self.welcome.generation
 
     def ready(self) -> None:
         self.sock.send(bytes(join.Ready(head(join.MessageType.READY))))
@@ -146,22 +151,22 @@ class ProtocolClient:
         if isinstance(answer, join.Neighbours):
             assert len(fds) == answer.count
             for place, fd in zip(answer.places[: answer.count], fds, strict=True):
-                self.neighbours[(place.place, place.generation)] = fd
+                self.neighbours[(place.client_index, place.generation)] = fd
         elif isinstance(answer, join.Gone):
             for place in answer.places[: answer.count]:
-                os.close(self.neighbours.pop((place.place, place.generation)))
+                os.close(self.neighbours.pop((place.client_index, place.generation)))
         return answer
 
-    def hear_until(self, seats: set[tuple[int, int]]) -> None:
+    def hear_until(self, keys: set[tuple[int, int]]) -> None:
         """Take news until exactly these hp clients are known."""
-        while self.neighbours.keys() != seats:
+        while self.neighbours.keys() != keys:
             self.hear()
 
     def come_back(self) -> Welcome:
         """Reconnect as after an agent's restart."""
         self.sock.close()
         self.sock = connect(self.directory)
-        message = hello(join.HELLO_RETURNS, *self.seat)
+        message = hello(join.HELLO_RETURNS, *self.key)
         socket.send_fds(self.sock, [message], [self.busy.fd, self.record.fd])
         answer, fds = receive(self.sock)
         if isinstance(answer, join.Refused):
@@ -173,9 +178,9 @@ class ProtocolClient:
         self.policy, self.grant = Page.of(fds[0], False), Page.of(fds[1], False)
         return answer
 
-    def suspect(self, seat: tuple[int, int]) -> None:
+    def suspect(self, key: tuple[int, int]) -> None:
         with connect(self.directory) as sock:
-            sock.send(bytes(join.Suspect(head(join.MessageType.SUSPECT), *seat)))
+            sock.send(bytes(join.Suspect(head(join.MessageType.SUSPECT), *key)))
             assert sock.recv(1) == b""
 
     def close(self) -> None:

@@ -83,7 +83,7 @@ def _usual_join(agent: AgentProcess, slot: str, joins: int, hp: ProtocolClient |
             if hp is None:
                 client.hear()
             else:
-                client.hear_until({hp.seat})
+                client.hear_until({hp.key})
         took.append(time.monotonic() - began)
         time.sleep(0.05)  # a pace that is honest
     return statistics.median(took)
@@ -163,7 +163,7 @@ def test_who_never_reads_is_dropped_and_blocks_nobody(agent: AgentProcess) -> No
         seen = time.monotonic() + 3
         while time.monotonic() < seen:
             with ProtocolClient(agent.slot("hp-0")).join() as hp:
-                other.hear_until({hp.seat})
+                other.hear_until({hp.key})
             other.hear_until(set())
         gone = "be_clients"
         eventually(lambda: other.policy.get(layout.PolicyPage, gone) == 1, "the deaf one is dropped", seconds=30)

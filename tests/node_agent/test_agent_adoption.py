@@ -29,9 +29,9 @@ def test_the_next_agent_takes_all_clients_back(agent: AgentProcess, end: str) ->
         agent.start()
         for client in [hp, *crowd]:
             answer = client.come_back()
-            assert (answer.returned, answer.place, answer.generation) == (1, *client.seat)
+            assert (answer.returned, answer.client_index, answer.generation) == (1, *client.key)
         for client in crowd:
-            client.hear_until({hp.seat})
+            client.hear_until({hp.key})
         policy = current_policy(hp.policy)
         assert (policy.kind, policy.window_ns) == (layout.PolicyKind.NONE, 700_000)
         assert current_grant(crowd[0].grant).memory_limit_bytes == 1 << 30
@@ -40,8 +40,8 @@ def test_the_next_agent_takes_all_clients_back(agent: AgentProcess, end: str) ->
             assert slots["hp-0"].clients[0].state == "busy"
             assert len(slots["be-3"].clients) == 40
         with ProtocolClient(agent.slot("be-0")).join() as new:
-            assert new.seat[1] > max(client.seat[1] for client in crowd)
-            assert new.seat[0] not in {client.seat[0] for client in [hp, *crowd]}
+            assert new.key[1] > max(client.key[1] for client in crowd)
+            assert new.key[0] not in {client.key[0] for client in [hp, *crowd]}
 
 
 def test_a_client_killed_between_welcome_and_ready_can_still_return(agent: AgentProcess) -> None:
@@ -50,14 +50,14 @@ def test_a_client_killed_between_welcome_and_ready_can_still_return(agent: Agent
         agent.start()
         assert hp.come_back().returned == 1
         with ProtocolClient(agent.slot("be-0")).join() as be:
-            be.hear_until({hp.seat})
+            be.hear_until({hp.key})
         with pytest.raises(PermissionError):
             os.pwrite(hp.busy.fd, b"\xff", 64)
 
 
-def test_who_does_not_come_back_is_dropped_and_its_neighbours_told(agent: AgentProcess) -> None:
+def test_who_does_not_come_back_is_dropped_and_its_neighbours_reported(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-0")).join() as be:
-        be.hear_until({hp.seat})
+        be.hear_until({hp.key})
         agent.kill()
         agent.start()
         be.come_back()
@@ -82,7 +82,7 @@ def test_a_client_returns_only_to_its_own_slot(agent: AgentProcess) -> None:
 
 def test_a_broken_connection_is_taken_up_again_at_once(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-0")).join() as be:
-        be.hear_until({hp.seat})
+        be.hear_until({hp.key})
         old = hp.sock
         hp.sock = old.dup()
         assert hp.come_back().returned == 1  # while the old connection still stands

@@ -58,13 +58,13 @@ def test_it_is_logged_once_and_not_at_every_whim(agent: AgentProcess) -> None:
     assert log.count("LongKernels") <= 10
 
 
-def test_overlap_by_turns_is_said_to_have_no_effect(agent: AgentProcess) -> None:
+def test_overlap_time_sliced_is_said_to_have_no_effect(agent: AgentProcess) -> None:
     with (
         ProtocolClient(agent.slot("hp-0")).join() as hp,
         ProtocolClient(agent.slot("be-0")).join() as be,
         AgentClient(agent.root) as administrator,
     ):
-        be.hear_until({hp.seat})
+        be.hear_until({hp.key})
         administrator.set_policy(GPU, max_slowdown=1.3)
         for client in (hp, be):
             client.record.set(layout.RecordPage, "launches", 1)
@@ -75,7 +75,8 @@ def test_overlap_by_turns_is_said_to_have_no_effect(agent: AgentProcess) -> None
 
         only("OverlapNeedsSharedContext", "overlap needs MPS, or threads of one process")
         be.record.set(layout.RecordPage, "shares_context", 1)
-        assert "1 of 2 clients share a context" in gpu_conditions(administrator)["MixedContexts"]
+        mixed = "1 of 2 clients share a context"  # once the younger client counts, too
+        eventually(lambda: mixed in gpu_conditions(administrator).get("MixedContexts", ""), "MixedContexts")
         hp.record.set(layout.RecordPage, "shares_context", 1)
         only("SharingCostUnknown", "is not known; measure it")
         administrator.set_policy(GPU, sharing_cost=1.1)
@@ -94,7 +95,7 @@ def test_lost_contexts_are_said_of_clients_and_of_what_they_share(agent: AgentPr
         ProtocolClient(agent.slot("be-0")).join() as be,
         AgentClient(agent.root) as administrator,
     ):
-        be.hear_until({hp.seat})
+        be.hear_until({hp.key})
         for client in (hp, be):
             client.record.set(layout.RecordPage, "launches", 1)
             client.record.set(layout.RecordPage, "shares_context", 1)

@@ -52,12 +52,12 @@ def test_clients_come_and_go_on_and_the_next_agent_knows_those_of_before(
     with ProtocolClient(agent.slot("hp-0")).join() as hp:
         small_root.fill()
         with ProtocolClient(agent.slot("be-0")).join() as be:
-            be.hear_until({hp.seat})
+            be.hear_until({hp.key})
             agent.kill()
             agent.start()  # while there is no room
             assert hp.come_back().returned == 1
             with ProtocolClient(agent.slot("be-1")).join() as later:
-                later.hear_until({hp.seat})
+                later.hear_until({hp.key})
                 small_root.free()
                 state = agent.root / "state.json"
                 eventually(lambda: '"slot": "be-1", "place"' in state.read_text(), "it is written")

@@ -10,17 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orion.node_agent.cluster.contested import Contested
-from orion.node_agent.cluster.grants import Grants
-from orion.node_agent.cluster.identity import Hold, Identity, join
-from orion.node_agent.cluster.pod_resources import Claim, KubeletAway, claims
-from orion.node_agent.cluster.pods import Pod
-from orion.node_agent.holders import Holder
+from orion.node_agent.cluster.holders.grants import Grants
+from orion.node_agent.cluster.holders.identity import Contested, Identity, ResolvedHolder, join
+from orion.node_agent.cluster.holders.pods import Pod
+from orion.node_agent.cluster.pod_resources import KubeletAway, ListedHolder, listed_holders
 from orion.node_agent.kubelet import api_pb2
-from orion.node_agent.settings import PolicySettings
+from orion.node_agent.pages import policy_words
+from orion.node_agent.slots.holders import Holder
 from tests.node_agent.one_gpu import GPU, agent_of_one_gpu
 
-DEFAULT = PolicySettings().as_page()
+DEFAULT = policy_words.DEFAULT
 SLOTS = [(GPU, "be-0"), (GPU, "be-1")]
 NAMES = ["a", "b", "c"]
 
@@ -29,15 +28,15 @@ def pod(name: str, uid: str = "", ended: bool = False, created: str = "1") -> Po
     return Pod("n", name, uid or f"uid-{name}", created, False, ended, f"grant of {name}")
 
 
-def hold(name: str, uid: str = "") -> Hold:
-    return Hold(Holder("n", name, "main", uid or f"uid-{name}"), "1", f"grant of {name}")
+def hold(name: str, uid: str = "") -> ResolvedHolder:
+    return ResolvedHolder(Holder("n", name, "main", uid or f"uid-{name}"), "1", f"grant of {name}")
 
 
 pods_seen = st.dictionaries(
     st.sampled_from(NAMES), st.tuples(st.booleans(), st.sampled_from(["1", "2"])), max_size=3
 ).map(lambda found: {("n", name): pod(name, ended=ended, created=at) for name, (ended, at) in found.items()})
 claimed = st.lists(
-    st.builds(lambda slot, name: Claim(slot, "n", name, "main"), st.sampled_from(SLOTS), st.sampled_from(NAMES)),
+    st.builds(lambda slot, name: ListedHolder(slot, "n", name, "main"), st.sampled_from(SLOTS), st.sampled_from(NAMES)),
     max_size=4,
 )
 holds_before = st.dictionaries(st.sampled_from(SLOTS), st.sampled_from(NAMES).map(hold))
@@ -46,7 +45,10 @@ holds_before = st.dictionaries(st.sampled_from(SLOTS), st.sampled_from(NAMES).ma
 @given(claimed, pods_seen, st.booleans(), holds_before)
 @settings(deadline=None)
 def test_who_holds_a_slot(
-    claimed: list[Claim], pods: Mapping[tuple[str, str], Pod], synced: bool, before: dict[tuple[str, str], Hold]
+    claimed: list[ListedHolder],
+    pods: Mapping[tuple[str, str], Pod],
+    synced: bool,
+    before: dict[tuple[str, str], ResolvedHolder],
 ) -> None:
     holds = join(claimed, pods, synced, before)
     by_slot = {slot: {claim.pod for claim in claimed if claim.slot == slot} for slot in SLOTS}
@@ -70,28 +72,28 @@ def test_who_holds_a_slot(
 
 
 def test_what_was_known_of_a_pod_stands_while_the_api_server_says_nothing() -> None:
-    claim = Claim(SLOTS[0], "n", "a", "main")
+    claim = ListedHolder(SLOTS[0], "n", "a", "main")
     assert join([claim], {}, True, {SLOTS[0]: hold("a")}) == {SLOTS[0]: hold("a")}
-    assert join([claim], {}, True, {SLOTS[0]: hold("b")}) == {SLOTS[0]: Hold(Holder("n", "a", "main"))}
+    assert join([claim], {}, True, {SLOTS[0]: hold("b")}) == {SLOTS[0]: ResolvedHolder(Holder("n", "a", "main"))}
     assert join([claim], {}, False, {}, {SLOTS[0]: hold("a")}) == {SLOTS[0]: hold("a")}
     assert join([], {}, False, {}, {SLOTS[0]: hold("a")}) == {}
-    assert join([], {("n", "a"): pod("a", "anew")}, True, {SLOTS[0]: hold("a")}) == {}  # the same name, another pod
-    (found,) = join([claim], {("n", "a"): pod("a", "anew")}, True, {SLOTS[0]: hold("a")}).values()
-    assert found.holder.uid == "anew"
+    assert join([], {("n", "a"): pod("a", "again")}, True, {SLOTS[0]: hold("a")}) == {}  # the same name, another pod
+    (found,) = join([claim], {("n", "a"): pod("a", "again")}, True, {SLOTS[0]: hold("a")}).values()
+    assert found.holder.uid == "again"
 
 
 def test_a_pod_of_the_same_name_does_not_hold_the_slot_of_the_one_before() -> None:
-    """As of a StatefulSet whose pod was made anew while the watch was away."""
-    a, b = (Claim(slot, "n", "a", "main") for slot in SLOTS)
-    anew = {("n", "a"): pod("a", "anew")}
-    stale = join([a], anew, True, {SLOTS[0]: hold("a", "old")})
-    assert join([b], anew, True, stale) == {SLOTS[1]: hold("a", "anew")}
-    assert join([], anew, True, stale) == stale  # a kubelet that has just started lists no devices
-    assert join([a, b], anew, True, {}).keys() == set(SLOTS)  # a container may have several
+    """As of a StatefulSet whose pod was made again while the watch was away."""
+    a, b = (ListedHolder(slot, "n", "a", "main") for slot in SLOTS)
+    again = {("n", "a"): pod("a", "again")}
+    stale = join([a], again, True, {SLOTS[0]: hold("a", "old")})
+    assert join([b], again, True, stale) == {SLOTS[1]: hold("a", "again")}
+    assert join([], again, True, stale) == stale  # a kubelet that has just started lists no devices
+    assert join([a, b], again, True, {}).keys() == set(SLOTS)  # a container may have several
 
 
 def test_a_slot_that_two_living_pods_have_is_contested_after_a_while() -> None:
-    twice = [Claim(SLOTS[0], "n", name, "main") for name in "ab"]
+    twice = [ListedHolder(SLOTS[0], "n", name, "main") for name in "ab"]
     living = {("n", name): pod(name) for name in NAMES}
     contested = Contested()
     contested.take(twice, living, 100.0)
@@ -105,15 +107,15 @@ def test_a_slot_that_two_living_pods_have_is_contested_after_a_while() -> None:
         contested.take(twice, living, 120.0)
         contested.take(twice, living, 140.0)
         assert contested.others(SLOTS[0], ("n", "a")) == ("n/b",)
-    contested.take([twice[0], Claim(SLOTS[0], "n", "a", "sidecar")], living, 200.0)
-    contested.take([twice[0], Claim(SLOTS[0], "n", "a", "sidecar")], living, 300.0)
+    contested.take([twice[0], ListedHolder(SLOTS[0], "n", "a", "sidecar")], living, 200.0)
+    contested.take([twice[0], ListedHolder(SLOTS[0], "n", "a", "sidecar")], living, 300.0)
     assert contested.others(SLOTS[0], ("n", "a")) == ()  # one pod
 
 
 async def test_a_contested_slot_is_said_of_its_holder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orion.node_agent.cluster.contested._SECONDS", 0.0)
-    kubelet, holds = FakeKubelet(), dict[tuple[str, str], Hold]()
-    identity = Identity(FakePods(), kubelet, {}, lambda: holds.update(identity.holds))  # type: ignore[arg-type]
+    monkeypatch.setattr("orion.node_agent.cluster.holders.identity._CONTESTED_SECONDS", 0.0)
+    kubelet, holds = FakeKubelet(), dict[tuple[str, str], ResolvedHolder]()
+    identity = Identity(FakePods(), kubelet, {}, lambda: holds.update(identity.holders))  # type: ignore[arg-type]
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(identity.run()), tasks.create_task(kubelet.say(says("a") + says("b")))]
         await identity.answered()
@@ -136,8 +138,8 @@ def test_ids_that_are_none_of_ours_are_left_out() -> None:
     devices = [api_pb2.ContainerDevices(resource_name="orion.gpu/be", device_ids=ids)]
     devices.append(api_pb2.ContainerDevices(resource_name="nvidia.com/gpu", device_ids=[f"{GPU}::be-1"]))
     container = api_pb2.ContainerResources(name="main", devices=devices)
-    found = claims([api_pb2.PodResources(namespace="n", name="a", containers=[container])])
-    assert found == [Claim((GPU, "be-0"), "n", "a", "main")]
+    found = listed_holders([api_pb2.PodResources(namespace="n", name="a", containers=[container])])
+    assert found == [ListedHolder((GPU, "be-0"), "n", "a", "main")]
 
 
 # -- A slot in which a container begins --------------------------------------------------------------------------------
@@ -186,22 +188,22 @@ async def test_only_an_answer_to_a_later_question_says_whose_container_begins() 
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(identity.run())
         (await kubelet.question()).set_result(says("a"))
-        while SLOTS[0] not in identity.holds:
+        while SLOTS[0] not in identity.holders:
             await asyncio.sleep(0)
         assert identity.certain
         identity.ask()
         under_way = await kubelet.question()
         identity.begins(SLOTS[0])
-        assert not identity.holds
+        assert not identity.holders
         assert identity.beginning == {SLOTS[0]}
         assert not identity.certain
         known = tasks.create_task(identity.known(SLOTS[0]))
         under_way.set_result(says("a"))  # of before the beginning
         (await kubelet.question()).set_exception(KubeletAway("it is busy"))
-        assert identity.holds == {}
+        assert identity.holders == {}
         (await kubelet.question()).set_result(says("b"))
         await known
-        assert identity.holds[SLOTS[0]].holder.pod == "b"
+        assert identity.holders[SLOTS[0]].holder.pod == "b"
         assert identity.beginning == set()
         running.cancel()
 
@@ -217,12 +219,12 @@ async def test_a_pod_that_is_not_known_yet_is_waited_for() -> None:
         for _ in range(20):
             identity.ask()
             await identity._next_answer()
-        assert identity.holds[SLOTS[0]].holder.uid == "before"
+        assert identity.holders[SLOTS[0]].holder.uid == "before"
         assert not known.done()
-        pods.known["n", "a"] = pod("a", "anew")
+        pods.known["n", "a"] = pod("a", "again")
         identity.pods_changed()
         await known
-        assert identity.holds[SLOTS[0]].holder.uid == "anew"
+        assert identity.holders[SLOTS[0]].holder.uid == "again"
         for each in running:
             each.cancel()
 

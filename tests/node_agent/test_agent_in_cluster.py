@@ -104,7 +104,7 @@ def test_the_oldest_hp_pod_decides_the_policy(stopped_node: Node) -> None:
         "old", "hp-0", grant("hp", share="other", policy={"policy": "orion", "maxSlowdownMilli": 1_200}), created=10
     )
     node.run("none", "hp-2", grant("hp"), created=1)  # asks for nothing
-    eventually(lambda: node.gpu().settings.max_slowdown == 1.2, "the oldest of those who ask", SECONDS)
+    eventually(lambda: node.gpu().settings.fields["max_slowdown"] == 1.2, "the oldest of those who ask", SECONDS)
     sentence = "GPUShare default/other of default/old, the oldest hp pod, decides the policy; others ask for another "
     eventually(lambda: node.conditions().get("PolicyConflict", "").startswith(sentence), "it is said", SECONDS)
     assert "default/young (default/a-share)" in node.conditions()["PolicyConflict"]
@@ -214,7 +214,7 @@ def test_identity_survives_the_agent_with_kubelet_and_api_server_away(stopped_no
         node.pods.away = False
         node.kubelet.forget_all()
         node.kubelet.start()
-        eventually(lambda: "hp-1" not in node.offered(), "it goes once let go", SECONDS)
+        eventually(lambda: "hp-1" not in node.advertised(), "it goes once let go", SECONDS)
     eventually(lambda: node.gpu().policy == "orion", "the default again", SECONDS)
     assert node.gpu().window_us == 400
 
@@ -226,7 +226,7 @@ def test_a_slot_that_is_held_is_served_though_nobody_configured_it(node: Node) -
     eventually(lambda: node.held() == ["be-0", "be-12"], "both are held", SECONDS)
     assert node.slot("be-12").memory_limit_bytes == MIB
     node.pods.put("a", phase="Succeeded")
-    eventually(lambda: "be-12" not in node.offered(), "it goes when let go", SECONDS)
+    eventually(lambda: "be-12" not in node.advertised(), "it goes when let go", SECONDS)
     assert node.slot("be-0").memory_limit_bytes == 0
 
 
@@ -237,12 +237,12 @@ def test_a_pod_that_comes_while_its_slot_is_withdrawn_has_it(stopped_node: Node,
     eventually(lambda: node.kubelet.lists, "the kubelet was asked", SECONDS)
     (tmp_path / "new").write_text("{version: v1, slots: {be: 1}}")
     (tmp_path / "new").rename(file)
-    eventually(lambda: node.offered() == ["hp-0", "be-0"], "it is withdrawn", SECONDS)
+    eventually(lambda: node.advertised() == ["hp-0", "be-0"], "it is withdrawn", SECONDS)
     assert node.run("a", "be-1", grant(memoryLimitBytes=MIB)).slot.memory_limit_bytes == MIB
-    assert node.offered() == ["hp-0", "be-0", "be-1"]
+    assert node.advertised() == ["hp-0", "be-0", "be-1"]
     # And one that was closed, as after a kubelet that was away for long.
     assert node.run("b", "be-7", grant(memoryLimitBytes=2 * MIB)).slot.memory_limit_bytes == 2 * MIB
-    assert node.offered() == ["hp-0", "be-0", "be-1", "be-7"]
+    assert node.advertised() == ["hp-0", "be-0", "be-1", "be-7"]
     with AgentClient(node.agent.root) as administrator, pytest.raises(RequestRefused, match="no slot 'be-9'"):
         administrator.prepare_slot(GPU, "be-9")
 
@@ -282,8 +282,8 @@ def test_another_way_to_the_cluster_is_asked_for_where_there_is_none(stopped_nod
 
 
 def test_an_agent_outside_a_cluster_loads_nothing_of_it() -> None:
-    rooms = ("aiohttp", "orion.api_server", "orion.crds", "orion.node_agent.cluster", "yaml")
+    packages = ("aiohttp", "orion.api_server", "orion.crds", "orion.node_agent.cluster", "yaml")
     program = "import sys, orion.node_agent.__main__, orion.node_agent.serving\n"
-    program += f"print(*(name for name in sys.modules if name.startswith({rooms})))"
+    program += f"print(*(name for name in sys.modules if name.startswith({packages})))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == []

@@ -12,11 +12,11 @@ from tests.node_agent.protocol_client import ProtocolClient, Refused, current_gr
 
 def test_a_client_gets_its_pages(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-1")).join() as client:
-        assert (client.welcome.role, client.welcome.layout) == (layout.Role.BE, layout.LAYOUT_VERSION)
+        assert (client.welcome.role, client.welcome.layout) == (layout.Role.BE, layout.LAYOUT_NEWEST)
         kinds = {}
         for page in (client.policy, client.grant, client.busy, client.record):
             header = layout.PageHeader.from_buffer_copy(page.memory[:64])
-            assert (header.magic, header.layout) == (layout.PAGE_MAGIC, layout.LAYOUT_VERSION)
+            assert (header.magic, header.layout) == (layout.PAGE_MAGIC, layout.LAYOUT_NEWEST)
             assert header.gpu == GPU.encode()
             kinds[header.kind] = page
         assert list(kinds) == [
@@ -25,7 +25,7 @@ def test_a_client_gets_its_pages(agent: AgentProcess) -> None:
             layout.PageKind.BUSY,
             layout.PageKind.RECORD,
         ]
-        assert client.record.get(layout.RecordPage, "place") == client.welcome.place
+        assert client.record.get(layout.RecordPage, "client_index") == client.welcome.client_index
         assert client.record.get(layout.RecordPage, "generation") == client.welcome.generation
         policy, grant = current_policy(client.policy), current_grant(client.grant)
         assert (policy.kind, policy.window_ns) == (layout.PolicyKind.ORION, 400_000)
@@ -40,18 +40,18 @@ def test_be_hears_of_hp_and_hp_of_nobody(agent: AgentProcess) -> None:
         assert isinstance(answer, join.Neighbours)
         assert answer.count == 0
         with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-1")).join() as late:
-            be.hear_until({hp.seat})
-            late.hear_until({hp.seat})
+            be.hear_until({hp.key})
+            late.hear_until({hp.key})
             eventually(lambda: be.policy.get(layout.PolicyPage, "be_clients") == 2, "both be clients are counted")
             assert be.policy.get(layout.PolicyPage, "hp_clients") == 1
-            seat = hp.seat
+            key = hp.key
             hp.sock.settimeout(0.1)
             with pytest.raises(TimeoutError):
                 hp.sock.recv(1)
         be.hear_until(set())
         with ProtocolClient(agent.slot("hp-0")).join() as again:
-            assert again.seat[1] > seat[1]
-            be.hear_until({again.seat})
+            assert again.key[1] > key[1]
+            be.hear_until({again.key})
 
 
 def test_a_page_is_shown_only_once_it_is_sealed(agent: AgentProcess) -> None:
@@ -60,28 +60,28 @@ def test_a_page_is_shown_only_once_it_is_sealed(agent: AgentProcess) -> None:
         assert isinstance(answer, join.Neighbours)
         assert answer.count == 0
         hp.ready()
-        be.hear_until({hp.seat})
+        be.hear_until({hp.key})
 
 
-@pytest.mark.parametrize(("oldest", "newest"), [(2, 9), (0, 0), (9, 2), (2**32 - 1, 2**32 - 1)])
+@pytest.mark.parametrize(("oldest", "newest"), [(3, 9), (0, 0), (9, 2), (2**32 - 1, 2**32 - 1)])
 def test_another_layout_is_refused_with_a_sentence(agent: AgentProcess, oldest: int, newest: int) -> None:
-    with pytest.raises(Refused, match="the agent speaks layouts 1 to 1") as refusal:
+    with pytest.raises(Refused, match="the agent speaks layouts 1 to 2") as refusal:
         ProtocolClient(agent.slot("be-0")).join(oldest=oldest, newest=newest)
     assert refusal.value.code is join.Refusal.LAYOUT
 
 
-def test_a_board_seats_512_and_keeps_places_for_quiet_slots(agent: AgentProcess) -> None:
+def test_a_shared_gpu_seats_512_and_keeps_places_for_quiet_slots(agent: AgentProcess) -> None:
     with contextlib.ExitStack() as stack:
-        seats = set()
+        keys = set()
         for _ in range(448):
-            seats.add(stack.enter_context(ProtocolClient(agent.slot("be-0")).join()).seat)
+            keys.add(stack.enter_context(ProtocolClient(agent.slot("be-0")).join()).key)
         with pytest.raises(Refused) as refusal:
             ProtocolClient(agent.slot("be-0")).join()
         assert refusal.value.code is join.Refusal.FULL
         for name in ("hp-0", *(f"be-{number}" for number in range(1, 8))):
             for _ in range(8):
-                seats.add(stack.enter_context(ProtocolClient(agent.slot(name)).join()).seat)
-        assert {place for place, _ in seats} == set(range(512))
+                keys.add(stack.enter_context(ProtocolClient(agent.slot(name)).join()).key)
+        assert {place for place, _ in keys} == set(range(512))
         with pytest.raises(Refused):
             ProtocolClient(agent.slot("be-1")).join()
 
@@ -105,7 +105,7 @@ def test_300_clients_are_managed_in_no_time(agent: AgentProcess) -> None:
         began = time.monotonic()
         clients = [stack.enter_context(ProtocolClient(agent.slot("be-0")).join()) for _ in range(300)]
         for client in clients:
-            client.hear_until({hp.seat})
+            client.hear_until({hp.key})
         seconds = time.monotonic() - began
     print(f"{seconds:.3f} s")
     # Normally 0.25 to 0.4 s on two cores. All of it is work of the processor, which other tests share meanwhile: hence
@@ -118,12 +118,12 @@ def test_be_learns_of_more_hp_clients_than_a_message_holds(agent: AgentProcess) 
         early = stack.enter_context(ProtocolClient(agent.slot("be-0")).join())
         crowd = [stack.enter_context(ProtocolClient(agent.slot("hp-0")).join()) for _ in range(300)]
         late = stack.enter_context(ProtocolClient(agent.slot("be-0")).join())
-        seats = {hp.seat for hp in crowd}
-        late.hear_until(seats)
-        early.hear_until(seats)
+        keys = {hp.key for hp in crowd}
+        late.hear_until(keys)
+        early.hear_until(keys)
         for hp in crowd[:280]:
             hp.sock.close()
-        late.hear_until({hp.seat for hp in crowd[280:]})
+        late.hear_until({hp.key for hp in crowd[280:]})
 
 
 def test_all_descriptors_are_closed_afterwards(agent: AgentProcess) -> None:

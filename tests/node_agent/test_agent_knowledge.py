@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from orion.hook import identity, join, layout
-from orion.node_agent import knowledge
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient, RequestRefused
-from orion.node_agent.knowledge import Knowledge
+from orion.node_agent.slots import knowledge
+from orion.node_agent.slots.knowledge import Knowledge
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient, head
 
@@ -184,7 +184,7 @@ def test_clients_of_a_slot_begin_with_what_others_learnt(agent: AgentProcess) ->
     with ProtocolClient(agent.slot("be-0")).join() as client:
         assert client.welcome.offers & join.OFFERS_KNOWLEDGE
         tell(client, (key(1), 50, 1, 0, 0))
-        eventually(lambda: taught(agent, "be-0") == [(key(1), 50, 1, 0, 0)], "what was told is known")
+        eventually(lambda: taught(agent, "be-0") == [(key(1), 50, 1, 0, 0)], "what was reported is known")
     assert taught(agent, "be-1") == []
     agent.terminate()
     agent.start()
@@ -218,7 +218,7 @@ def test_a_slot_that_is_opened_again_knows_what_it_knew(agent: AgentProcess) -> 
         with ProtocolClient(agent.slot(name)).join() as client:
             client.hear()
             tell(client, (key(1), 50, 1, 0, 0))
-            eventually(lambda: taught(agent, name) == [(key(1), 50, 1, 0, 0)], "what was told is known")
+            eventually(lambda: taught(agent, name) == [(key(1), 50, 1, 0, 0)], "what was reported is known")
         administrator.close_slot(GPU, name)
         assert administrator.open_slot(GPU, agent_pb2.BE).name == name
         assert taught(agent, name) == [(key(1), 50, 1, 0, 0)]
@@ -231,7 +231,7 @@ def row(number: int, **more: int) -> agent_pb2.ProfileRow:
 
 def test_administrators_give_a_profile(agent: AgentProcess) -> None:
     rows = [row(1), row(2, duration_ns=0, sms=0)]
-    told = [
+    reported = [
         (key(1), 18_000, 132, layout.KernelClass.COMPUTE, join.KNOWN_PROFILE),
         (key(2), 0, 0, layout.KernelClass.COMPUTE, join.KNOWN_PROFILE),
     ]
@@ -242,11 +242,11 @@ def test_administrators_give_a_profile(agent: AgentProcess) -> None:
         assert (slot.name, slot.profile_kernels, slot.learnt_kernels) == ("be-0", 2, 0)
         client.hear()  # one that runs already is told at once
         assert client.knowledge is not None
-        assert entries_in(client.knowledge) == told
+        assert entries_in(client.knowledge) == reported
     assert taught(agent, "be-1") == []
     agent.terminate()
     agent.start()
-    assert taught(agent, "be-0") == told
+    assert taught(agent, "be-0") == reported
     with AgentClient(agent.root) as administrator:
         assert administrator.set_profile(GPU, "be-0", []).profile_kernels == 0
     assert taught(agent, "be-0") == []

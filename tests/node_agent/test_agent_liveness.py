@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orion.hook import layout
-from orion.node_agent import liveness
 from orion.node_agent.api.client import AgentClient
+from orion.node_agent.processes import liveness
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient
 
@@ -22,7 +22,7 @@ CHILD = """
     from pathlib import Path
     from tests.node_agent.protocol_client import ProtocolClient
     client = ProtocolClient(Path(sys.argv[2])).join()
-    print(*client.seat, flush=True)
+    print(*client.key, flush=True)
     input()
 """
 
@@ -40,8 +40,8 @@ def other_process(directory: Path) -> Iterator[tuple[subprocess.Popen[str], tupl
 
 
 def test_a_killed_client_is_gone_at_once(agent: AgentProcess) -> None:
-    with ProtocolClient(agent.slot("be-0")).join() as be, other_process(agent.slot("hp-0")) as (hp, seat):
-        be.hear_until({seat})
+    with ProtocolClient(agent.slot("be-0")).join() as be, other_process(agent.slot("hp-0")) as (hp, key):
+        be.hear_until({key})
         began = time.monotonic()
         hp.kill()
         be.hear_until(set())
@@ -50,28 +50,28 @@ def test_a_killed_client_is_gone_at_once(agent: AgentProcess) -> None:
 
 def test_the_kernels_mark_counts_where_a_socket_stays_open(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as be, ProtocolClient(agent.slot("hp-0")).join() as hp:
-        be.hear_until({hp.seat})
+        be.hear_until({hp.key})
         hp.busy.set(layout.BusyPage, "alive", layout.FUTEX_OWNER_DIED | 0x8000_0000 | os.getpid())
         be.hear_until(set())
         assert hp.sock.recv(1) == b""
 
 
 def test_a_stopped_hp_client_is_marked_until_it_continues(agent: AgentProcess) -> None:
-    with ProtocolClient(agent.slot("be-0")).join() as be, other_process(agent.slot("hp-0")) as (hp, seat):
-        be.hear_until({seat})
+    with ProtocolClient(agent.slot("be-0")).join() as be, other_process(agent.slot("hp-0")) as (hp, key):
+        be.hear_until({key})
 
         def mark() -> int:
-            at = layout.offset(layout.PolicyPage, "stopped") + 4 * seat[0]
+            at = layout.offset(layout.PolicyPage, "stopped") + 4 * key[0]
             return int.from_bytes(be.policy.memory[at : at + 4], "little")
 
-        be.suspect(seat)
+        be.suspect(key)
         assert mark() == 0  # idle or slow is not stopped
         hp.send_signal(signal.SIGSTOP)
         eventually(lambda: liveness.is_stopped(hp.pid), "the process is stopped")
-        be.suspect((seat[0], seat[1] + 1))
+        be.suspect((key[0], key[1] + 1))
         assert mark() == 0
-        be.suspect(seat)
-        assert mark() == seat[1]
+        be.suspect(key)
+        assert mark() == key[1]
         with AgentClient(agent.root) as administrator:
             slots = {slot.name: slot for slot in administrator.snapshot().gpus[0].slots}
             assert slots["hp-0"].clients[0].state == "stopped"
@@ -80,8 +80,8 @@ def test_a_stopped_hp_client_is_marked_until_it_continues(agent: AgentProcess) -
         eventually(lambda: mark() == 0, "the mark goes when the process continues")
         hp.send_signal(signal.SIGSTOP)
         eventually(lambda: liveness.is_stopped(hp.pid), "the process is stopped again")
-        be.suspect(seat)
-        assert mark() == seat[1]
+        be.suspect(key)
+        assert mark() == key[1]
         hp.kill()
         be.hear_until(set())
         assert mark() == 0
@@ -89,7 +89,7 @@ def test_a_stopped_hp_client_is_marked_until_it_continues(agent: AgentProcess) -
 
 def test_a_slot_made_ready_forgets_its_clients(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join() as old, ProtocolClient(agent.slot("be-0")).join() as be:
-        be.hear_until({old.seat})
+        be.hear_until({old.key})
         with AgentClient(agent.root) as administrator:
             administrator.set_grant(GPU, "hp-0", memory_limit_bytes=1)
             slot = administrator.prepare_slot(GPU, "hp-0").slot

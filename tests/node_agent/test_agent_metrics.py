@@ -68,12 +68,12 @@ def test_every_metric_is_documented(stopped_agent: AgentProcess, address: str) -
         ProtocolClient(stopped_agent.slot("be-0")).join() as client,
         ProtocolClient(stopped_agent.slot("hp-0")).join() as hp,
     ):
-        client.hear_until({hp.seat})
+        client.hear_until({hp.key})
         client.record.set(layout.RecordPage, "long_kernel_ns", 50_000_000)
         hp.record.set(layout.RecordPage, "slowdown_milli", 1_050)
         shown = {re.sub(r"_(bucket|sum|count|created)$", "", name) for name, _ in scrape(address)}
-    told, _, _ = DOCUMENT.read_text().partition("\n## In a cluster\n")
-    documented = set(re.findall(r"^\| `(orion_\w+)`", told, re.MULTILINE))
+    reported, _, _ = DOCUMENT.read_text().partition("\n## In a cluster\n")
+    documented = set(re.findall(r"^\| `(orion_\w+)`", reported, re.MULTILINE))
     assert shown <= documented
     assert documented - shown <= {"orion_agent_refusals_total"}
 
@@ -85,8 +85,8 @@ def test_no_page_content_breaks_anything(stopped_agent: AgentProcess, address: s
         ProtocolClient(stopped_agent.slot("hp-0")).join() as hp,
         AgentClient(stopped_agent.root) as administrator,
     ):
-        be.hear_until({hp.seat})
-        twin.hear_until({hp.seat})
+        be.hear_until({hp.key})
+        twin.hear_until({hp.key})
         for fill in (b"\x80", b"\x01", b"\x7f", b"\xff"):
             for page in (be.record, hp.record, twin.record):
                 page.memory[:] = fill * 4096
@@ -103,7 +103,7 @@ def test_what_overlap_did_is_shown(stopped_agent: AgentProcess, address: str) ->
         ProtocolClient(stopped_agent.slot("hp-0")).join() as hp,
         AgentClient(stopped_agent.root) as administrator,
     ):
-        be.hear_until({hp.seat})
+        be.hear_until({hp.key})
         administrator.set_policy(GPU, max_slowdown=1.25, minimum_share=0.1)
         for name, number in (("gpu_ns", 2_500_000_000), ("overlapped_launches", 3), ("partitioned_launches", 2)):
             be.record.set(layout.RecordPage, name, number)

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orion.hook import join, layout
-from orion.node_agent import messages, pages
-from orion.node_agent.messages import MalformedMessage
+from orion.node_agent.clients import messages
+from orion.node_agent.clients.messages import MalformedMessage
+from orion.node_agent.pages import pages
 
 # A page is a short piece, again and again, from somewhere in it: whole pages of noise are too much to shrink.
 PAGE = st.binary(min_size=1, max_size=512).map(
@@ -41,14 +42,14 @@ def _parse(data: bytes) -> None:
         return
     assert bytes(message) == data
     if isinstance(message, join.Hello):
-        messages.printable(message.command, 16)
+        pages.printable(message.command, 16)
     if isinstance(message, join.Report):
-        messages.printable(message.text, 112)
+        pages.printable(message.text, 112)
 
 
 @given(st.binary(max_size=200), st.integers(0, 200))
 def test_text_becomes_printable_and_short(raw: bytes, limit: int) -> None:
-    text = messages.printable(raw, limit)
+    text = pages.printable(raw, limit)
     assert len(text) <= limit
     assert text == "" or text.isprintable()
     assert text.isascii()
@@ -81,6 +82,6 @@ def test_any_refusal_can_be_said(sentence: str, code: join.Refusal, retry_ms: in
 
 
 @given(st.lists(st.tuples(st.integers(0, 511), st.integers(1, 2**32 - 1)), max_size=join.FDS_MAX))
-def test_places_are_listed(seats: list[tuple[int, int]]) -> None:
-    message = join.Gone.from_buffer_copy(messages.places(join.MessageType.GONE, seats))
-    assert [(each.place, each.generation) for each in message.places[: message.count]] == seats
+def test_places_are_listed(keys: list[tuple[int, int]]) -> None:
+    message = join.Gone.from_buffer_copy(messages.listing(join.MessageType.GONE, keys))
+    assert [(each.client_index, each.generation) for each in message.places[: message.count]] == keys

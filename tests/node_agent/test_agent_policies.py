@@ -3,11 +3,13 @@
 import json
 import math
 from collections.abc import Callable
+from typing import Any
 
 import grpc
 import pytest
 
 from orion.hook import layout
+from orion.hook.policy_table import BENCH, RELEASE, Row
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient, RequestRefused
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
@@ -18,31 +20,54 @@ def test_every_field_reaches_the_page_and_zero_or_nothing_leaves_it(agent: Agent
     with ProtocolClient(agent.slot("be-0")).join() as client, AgentClient(agent.root) as administrator:
         policy = current_policy(client.policy)
         assert (policy.kind, policy.max_slowdown_milli, policy.sharing_cost_milli) == (2, 1_000, 1_000)
-        assert (policy.long_kernel_ns, policy.reef_depth, policy.orion_2024_duration_ns) == (5_000_000, 12, 160_000)
+        assert policy.long_kernel_ns == 5_000_000
         gpu = administrator.set_policy(
-            GPU, policy="orion-2024", max_slowdown=1.2, sharing_cost=1.073, overlap_sms=60, minimum_share=0.05,
-            long_kernel_us=2_000, reef_depth=20, orion_2024_sms=30, orion_2024_duration_us=200,
+            GPU, policy="gate", max_slowdown=1.2, sharing_cost=1.073, overlap_sms=60, minimum_share=0.05,
+            long_kernel_us=2_000,
         )  # fmt: skip
-        assert (gpu.settings.policy, gpu.settings.max_slowdown, gpu.settings.orion_2024_sms) == ("orion-2024", 1.2, 30)
+        assert (gpu.settings.policy, gpu.settings.fields["max_slowdown"]) == ("gate", 1.2)
         policy = current_policy(client.policy)
         expected = {
-            "kind": layout.PolicyKind.ORION_2024, "max_slowdown_milli": 1_200, "sharing_cost_milli": 1_073,
-            "overlap_sms": 60, "minimum_share_milli": 50, "long_kernel_ns": 2_000_000, "reef_depth": 20,
-            "orion_2024_sms": 30, "orion_2024_duration_ns": 200_000, "window_ns": 400_000,
+            "kind": layout.PolicyKind.GATE, "max_slowdown_milli": 1_200, "sharing_cost_milli": 1_073,
+            "overlap_sms": 60, "minimum_share_milli": 50, "long_kernel_ns": 2_000_000, "window_ns": 400_000,
         }  # fmt: skip
         assert {name: getattr(policy, name) for name in expected} == expected
         administrator.set_policy(GPU, window_us=500)
         policy = current_policy(client.policy)
         assert {name: getattr(policy, name) for name in expected} == expected | {"window_ns": 500_000}
-        administrator.set_policy(GPU, overlap_sms=0, minimum_share=0.0, orion_2024_sms=0)
+        administrator.set_policy(GPU, overlap_sms=0, minimum_share=0.0)
         policy = current_policy(client.policy)
-        assert (policy.overlap_sms, policy.minimum_share_milli, policy.orion_2024_sms) == (0, 0, 0)
+        assert (policy.overlap_sms, policy.minimum_share_milli) == (0, 0)
 
 
-@pytest.mark.parametrize("name", ["gate", "orion", "none", "streams", "reef", "ticktock", "orion-2024"])
+@pytest.mark.parametrize("row", RELEASE.rows, ids=lambda row: row.name)
+def test_every_field_of_the_table_reaches_the_page_within_its_bounds(agent: AgentProcess, row: Row) -> None:
+    fits: dict[str, Any] = {"linger_floor_us": 1, "linger_ceiling_us": 1_000_000} | {row.name: row.most}
+    with ProtocolClient(agent.slot("be-0")).join() as client, AgentClient(agent.root) as administrator:
+        for value in (row.most, row.least):
+            if row.stem == "linger_ceiling":
+                value = max(value, 1)
+            gpu = administrator.set_policy(GPU, **(fits | {row.name: value}))
+            assert gpu.settings.fields[row.name] == value
+            assert getattr(current_policy(client.policy), row.word) == row.to_page(value)
+        for value in (row.most * 1.1 + 1, row.least - 1):
+            with pytest.raises(RequestRefused, match=f"^{row.name}: "):
+                administrator.set_policy(GPU, **dict[str, Any]({row.name: value}))
+
+
+@pytest.mark.parametrize("name", RELEASE.names)
 def test_every_policy_has_its_name(agent: AgentProcess, name: str) -> None:
     with AgentClient(agent.root) as administrator:
         assert administrator.set_policy(GPU, policy=name).policy == name
+
+
+@pytest.mark.parametrize("name", sorted(set(BENCH.names) - set(RELEASE.names)))
+def test_published_schedulers_are_no_policies_here(agent: AgentProcess, name: str) -> None:
+    with AgentClient(agent.root) as administrator:
+        with pytest.raises(RequestRefused, match=f"there is no policy '{name}'; there are "):
+            administrator.set_policy(GPU, policy=name)
+        with pytest.raises(RequestRefused, match=r"^reef_depth: "):
+            administrator.set_policy(GPU, reef_depth=3)
 
 
 Ask = Callable[[AgentClient], object]
@@ -53,7 +78,8 @@ REFUSED: list[tuple[Ask, str]] = [
     (lambda agent: agent.set_policy(GPU, sharing_cost=-1), "^sharing_cost: "),
     (lambda agent: agent.set_policy(GPU, minimum_share=0.6), "^minimum_share: .*equal to 0.5"),
     (lambda agent: agent.set_policy(GPU, minimum_share=-0.1), "^minimum_share: "),
-    (lambda agent: agent.set_policy(GPU, reef_depth=2**31), "^reef_depth: "),
+    (lambda agent: agent.set_policy(GPU, overlap_sms=2**31), "^overlap_sms: "),
+    (lambda agent: agent.set_policy(GPU, overlap_sms=1.5), "^overlap_sms: "),
     (lambda agent: agent.set_grant(GPU, "be-0", weight=-1), "^weight: "),
     (lambda agent: agent.set_grant(GPU, "be-0", weight=1e9), "^weight: .*equal to 100"),
 ]
@@ -69,7 +95,7 @@ def test_figures_that_cannot_be_are_refused(agent: AgentProcess, ask: Ask, sente
 def test_a_budget_below_what_mps_costs_is_refused_with_the_figure(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join() as hp, AgentClient(agent.root) as administrator:
         eventually(lambda: administrator.snapshot().gpus[0].slots[0].clients, "hp is in")
-        administrator.set_policy(GPU, max_slowdown=1.05, sharing_cost=1.073)  # by turns: harmless
+        administrator.set_policy(GPU, max_slowdown=1.05, sharing_cost=1.073)  # time-sliced: harmless
         administrator.set_policy(GPU, max_slowdown=1.0)
         hp.record.set(layout.RecordPage, "shares_context", 1)
         sentence = r"maxSlowdown 1.05 is less than what sharing .* costs this hp: 1.073; ask for at least 1.073"
@@ -77,7 +103,7 @@ def test_a_budget_below_what_mps_costs_is_refused_with_the_figure(agent: AgentPr
             administrator.set_policy(GPU, max_slowdown=1.05)
         assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
         assert current_policy(hp.policy).max_slowdown_milli == 1_000
-        assert administrator.set_policy(GPU, max_slowdown=1.073).settings.max_slowdown == 1.073
+        assert administrator.set_policy(GPU, max_slowdown=1.073).settings.fields["max_slowdown"] == 1.073
         assert administrator.set_policy(GPU, policy="gate", max_slowdown=1.05).policy == "gate"
 
 
@@ -112,5 +138,9 @@ def test_what_an_older_agent_left_is_taken_over(agent: AgentProcess) -> None:
     agent.start()
     with AgentClient(agent.root) as administrator:
         (now,) = administrator.snapshot().gpus
-        assert (now.policy, now.settings.max_slowdown, now.settings.reef_depth) == ("gate", 1, 12)
+        assert (now.policy, now.settings.fields["max_slowdown"], now.settings.fields["long_kernel_us"]) == (
+            "gate",
+            1,
+            5_000,
+        )
         assert {slot.weight for slot in now.slots} == {1}

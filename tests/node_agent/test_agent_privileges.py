@@ -99,10 +99,10 @@ def test_pages_with_spoilt_modes_are_taken_back(start: Start) -> None:
         assert os.fstat(hp.busy.fd).st_mode & 0o777 == 0
         agent.kill()
         start("")
-        seat = hp.seat
+        key = hp.key
         assert hp.come_back().returned
         with ProtocolClient(agent.slot("be-1")).join() as be:
-            be.hear_until({seat})
+            be.hear_until({key})
 
 
 def test_descriptors_in_flight_keep_nobody_from_joining(start: Start) -> None:
@@ -117,7 +117,7 @@ def test_descriptors_in_flight_keep_nobody_from_joining(start: Start) -> None:
     try:
         assert int(process.stdout.readline()) > DESCRIPTORS
         with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-1")).join() as be:
-            be.hear_until({hp.seat})
+            be.hear_until({hp.key})
     finally:
         process.stdin.close()
         process.wait(30)

@@ -15,8 +15,8 @@ import pytest
 from orion.node_agent.agent import Agent
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient
-from orion.node_agent.probes import Probes
-from orion.node_agent.service import AdministratorsServer
+from orion.node_agent.metrics.probes import Probes
+from orion.node_agent.service.server import AdministratorsServer
 from tests.node_agent.agent_in_cluster import Node
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
 
@@ -65,7 +65,7 @@ def flood(agent: AgentProcess, source: str, request: bytes) -> Iterator[list[int
         thread.join()
 
 
-@pytest.mark.parametrize("request_text", [b"", b"GET /metrics HTTP/1.1\r\n\r\n"], ids=["silent", "metrics"])
+@pytest.mark.parametrize("request_text", [b"", b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["silent", "metrics"])
 def test_probes_are_answered_while_a_peer_floods_the_port(served: AgentProcess, request_text: bytes) -> None:
     with flood(served, "127.0.0.2", request_text) as count:
         answered = 0
@@ -92,11 +92,11 @@ def test_a_peer_with_too_many_connections_loses_its_oldest_and_nobody_elses(serv
         crowd = [stack.enter_context(socket.create_connection(address, 5, ("127.0.0.2", 0))) for _ in range(65)]
         assert crowd[0].recv(1) == b""
         for sock in (crowd[-1], other):
-            sock.send(b"GET /healthz HTTP/1.1\r\n\r\n")
+            sock.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert sock.recv(15) == b"HTTP/1.1 200 OK"
 
 
-def test_what_leads_nowhere_any_more_is_not_healthy_and_the_next_agent_mends_it(served: AgentProcess) -> None:
+def test_what_leads_nowhere_any_more_is_not_healthy_and_the_next_agent_fixes_it(served: AgentProcess) -> None:
     for gone, sentence in (
         (served.root / "agent.sock", f"the socket {served.root}/agent.sock is gone"),
         (served.slot("be-3") / "agent.sock", f"the socket of slot be-3 of GPU {GPU} is gone"),
@@ -118,11 +118,11 @@ def test_what_leads_nowhere_any_more_is_not_healthy_and_the_next_agent_mends_it(
     ("seconds", "needs_restart", "sentence"),
     [
         (0.5, "", ""),
-        (31.0, "", "the boards have not been looked after for 31 s"),
+        (31.0, "", "the agent has not checked its GPUs for 31 s"),
         (0.5, "the driver was replaced", "the driver was replaced"),
     ],
 )
-def test_what_a_restart_mends_is_not_healthy(seconds: float, needs_restart: str, sentence: str) -> None:
+def test_what_a_restart_fixes_is_not_healthy(seconds: float, needs_restart: str, sentence: str) -> None:
     agent = SimpleNamespace(
         looking=SimpleNamespace(seconds_since=seconds),
         gpus={},
@@ -159,6 +159,6 @@ def test_an_agent_is_ready_when_kubelet_and_api_server_have_spoken_once(
         node.stop()
 
 
-def test_paths_that_are_none_are_told_which_there_are(served: AgentProcess) -> None:
+def test_paths_that_are_none_are_reported_which_there_are(served: AgentProcess) -> None:
     for path in ("/health", "/metrics/x", "//"):
         assert probe(served, path) == (404, "GET /metrics, /healthz or /readyz")

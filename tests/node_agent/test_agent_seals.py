@@ -86,9 +86,9 @@ def all_ways_in(fd: int, stack: contextlib.ExitStack) -> list[int]:
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_nobody_writes_a_page_but_its_writer(agent: AgentProcess, attack: str) -> None:
     with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-0")).join() as be:
-        be.hear_until({hp.seat})
+        be.hear_until({hp.key})
         pages = {"policy": be.policy, "grant": be.grant, "busy": be.busy, "record": be.record, "own busy": hp.busy}
-        fds = {name: page.fd for name, page in pages.items()} | {"neighbour": be.neighbours[hp.seat]}
+        fds = {name: page.fd for name, page in pages.items()} | {"neighbour": be.neighbours[hp.key]}
         eventually(lambda: all(fcntl.fcntl(fd, GET_SEALS) & ALL == ALL for fd in fds.values()), "all pages are sealed")
         before = {name: os.pread(fd, 8192, 0) for name, fd in fds.items()}
         with contextlib.ExitStack() as stack:
@@ -99,7 +99,7 @@ def test_nobody_writes_a_page_but_its_writer(agent: AgentProcess, attack: str) -
                     assert refused.value.errno in REFUSALS, name
         assert {name: os.pread(fd, 8192, 0) for name, fd in fds.items()} == before
         hp.busy.set(layout.BusyPage, "state", layout.BusyState.BUSY)
-        state = os.pread(be.neighbours[hp.seat], 4, 64)
+        state = os.pread(be.neighbours[hp.key], 4, 64)
         assert int.from_bytes(state, "little") == layout.BusyState.BUSY
 
 
@@ -118,7 +118,7 @@ def test_a_lease_on_a_page_keeps_nobody_waiting(agent: AgentProcess) -> None:
         began = time.monotonic()
         client.ready()
         with ProtocolClient(agent.slot("be-0")).join() as be:
-            be.hear_until({client.seat})
+            be.hear_until({client.key})
         assert time.monotonic() - began < 5.0
 
 

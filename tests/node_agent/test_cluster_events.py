@@ -9,13 +9,13 @@ import pytest
 
 from orion.api_server.requests import ApiError
 from orion.crds.policy import Priority
-from orion.node_agent.cluster import events
-from orion.node_agent.cluster.device_events import say_of_pods
-from orion.node_agent.cluster.events import Events, Subject, device, node, pod
-from orion.node_agent.cluster.state import GpuState, HeldSlot, PolicyState
+from orion.node_agent.cluster.reporting import events
+from orion.node_agent.cluster.reporting.device_events import say_of_pods
+from orion.node_agent.cluster.reporting.events import Events, Subject, device, node, pod
+from orion.node_agent.cluster.state import GpuState, HolderState, PolicyState
 from orion.node_agent.gpus.interface import Gpu
-from orion.node_agent.holders import Holder
-from orion.node_agent.settings import PolicySettings
+from orion.node_agent.pages import policy_words
+from orion.node_agent.slots.holders import Holder
 from orion.node_agent.snapshots import GpuView
 
 GPU = "GPU-00000000-0000-4000-8000-000000000000"
@@ -64,7 +64,7 @@ def test_an_event_says_about_whom_and_by_whom() -> None:
     def say(speaker: Events) -> None:
         speaker.say(POD, "ProcessWithoutHook", "a note of more than 1024 bytes: " + "ü" * 1_000)
         speaker.say(device("GPU-AB", "its-uid"), "GPUReady", "well again", warning=False)
-        speaker.say(node("a-node"), "GPUNotOffered", "why")
+        speaker.say(node("a-node"), "GPUNotAdvertised", "why")
 
     posted(server, 3, say)
     first, second, third = server.bodies
@@ -120,10 +120,10 @@ def test_one_object_cannot_use_up_what_others_have_to_say() -> None:
     def say(speaker: Events) -> None:
         for number in range(1_000):
             speaker.say(POD, "Noise", str(number))
-        speaker.say(node("a-node"), "GPUNotOffered", "why")
+        speaker.say(node("a-node"), "GPUNotAdvertised", "why")
 
     posted(server, events._BURST + 1, say)
-    assert server.bodies[-1]["reason"] == "GPUNotOffered"
+    assert server.bodies[-1]["reason"] == "GPUNotAdvertised"
 
 
 # -- Memory that was promised twice ------------------------------------------------------------------------------------
@@ -132,18 +132,16 @@ def test_one_object_cannot_use_up_what_others_have_to_say() -> None:
 def reserving(*mib: int) -> GpuState:
     """A GPU whose pods reserve so much of it."""
     held = [
-        HeldSlot(GPU, f"be-{number}", Priority.BE, Holder("team", f"p{number}", "main", f"u{number}"))
+        HolderState(GPU, f"be-{number}", Priority.BE, Holder("team", f"p{number}", "main", f"u{number}"))
         for number, _ in enumerate(mib)
     ]
     slots = [replace(slot, memory_request_bytes=each << 20) for slot, each in zip(held, mib, strict=True)]
-    return GpuState(
-        GPU, {}, (*slots, HeldSlot(GPU, "be-9", Priority.BE, None)), PolicyState(PolicySettings().as_page())
-    )
+    return GpuState(GPU, {}, (*slots, HolderState(GPU, "be-9", Priority.BE, None)), PolicyState(policy_words.DEFAULT))
 
 
 def test_each_pod_that_reserves_memory_of_a_gpu_that_has_too_little_hears_of_it_once() -> None:
     server = Server()
-    page = PolicySettings().as_page()
+    page = policy_words.DEFAULT
     view = GpuView(Gpu(GPU, 0, "a name", 100 << 20), page, 0.0, 0, (), ())
 
     def say(speaker: Events) -> None:

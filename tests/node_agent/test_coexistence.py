@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from orion.node_agent.cluster.coexistence import Coexistence, claims_of_others
 from orion.node_agent.cluster.pod_resources import KubeletAway, devices
+from orion.node_agent.cluster.reporting.coexistence import Coexistence, claims_of_others
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.kubelet import api_pb2
 
 FIRST, SECOND = (Gpu(f"GPU-0000000{number}-0000-4000-8000-00000000000a", number, "", 1) for number in (0, 1))
 
-OFFERED = [
+ADVERTISED = [
     ({}, []),
     ({"orion.gpu/be": [f"{FIRST.uuid}::be-0"]}, []),
     ({"nvidia.com/gpu": [FIRST.uuid]}, [FIRST]),
@@ -26,28 +26,28 @@ OFFERED = [
 ]
 
 
-@pytest.mark.parametrize(("allocatable", "gpus"), OFFERED, ids=range(len(OFFERED)))
+@pytest.mark.parametrize(("allocatable", "gpus"), ADVERTISED, ids=range(len(ADVERTISED)))
 def test_a_device_is_known_by_its_id(allocatable: dict[str, list[str]], gpus: list[Gpu]) -> None:
     assert claims_of_others(allocatable, [FIRST, SECOND]) == {(gpu.uuid, *allocatable) for gpu in gpus}
 
 
-def judge(told: list[str], claim_seconds: float = 60.0) -> Coexistence:
+def judge(reported: list[str], claim_seconds: float = 60.0) -> Coexistence:
     """A judge of two GPUs, which writes down what it says of the first whenever it changes its mind."""
-    offering = SimpleNamespace(settings=None)
+    advertising = SimpleNamespace(settings=None)
     agent: Any = SimpleNamespace(
-        offering=offering,
+        advertising=advertising,
         settings=SimpleNamespace(claim_seconds=claim_seconds),
-        gpus={gpu.uuid: SimpleNamespace(board=SimpleNamespace(gpu=gpu)) for gpu in (FIRST, SECOND)},
+        gpus={gpu.uuid: SimpleNamespace(shared_gpu=SimpleNamespace(gpu=gpu)) for gpu in (FIRST, SECOND)},
     )
     made = Coexistence(agent, SimpleNamespace())  # type: ignore[arg-type]
-    offering.changed = lambda: told.append(made.verdict(FIRST.uuid).reason)
+    advertising.changed = lambda: reported.append(made.verdict(FIRST.uuid).reason)
     return made
 
 
-def test_the_kubelets_last_word_stands_while_it_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orion.node_agent.cluster.coexistence._LOOK_SECONDS", 0.001)
+def test_the_kubelets_last_snapshot_stands_while_it_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orion.node_agent.cluster.reporting.coexistence._LOOK_SECONDS", 0.001)
     answers: list[dict[str, list[str]] | None] = [{"nvidia.com/gpu": [FIRST.uuid]}, None, None, {}, {}]
-    told: list[str] = []
+    reported: list[str] = []
     asked = asyncio.Event()
 
     async def allocatable() -> dict[str, list[str]]:
@@ -56,14 +56,14 @@ def test_the_kubelets_last_word_stands_while_it_is_away(monkeypatch: pytest.Monk
             await asyncio.Event().wait()
         answer = answers.pop(0)
         if answer is None:
-            assert told == ["OfferedByAnother"]
+            assert reported == ["AdvertisedByAnother"]
             raise KubeletAway("UNAVAILABLE: no such file")
         return answer
 
     async def pods() -> list[api_pb2.PodResources]:
         return []
 
-    coexistence = judge(told, claim_seconds=0.0)
+    coexistence = judge(reported, claim_seconds=0.0)
     monkeypatch.setattr(coexistence, "_kubelet", SimpleNamespace(allocatable=allocatable, pods=pods))
 
     async def scenario() -> None:
@@ -72,39 +72,39 @@ def test_the_kubelets_last_word_stands_while_it_is_away(monkeypatch: pytest.Monk
         running.cancel()
 
     asyncio.run(scenario())
-    assert told == ["OfferedByAnother", ""]
+    assert reported == ["AdvertisedByAnother", ""]
 
 
 def test_a_claim_stands_for_a_while_after_it_was_seen_last() -> None:
     """The kubelet offers healthy devices only: a plugin that is replaced, or whose GPU is ill, has none meanwhile."""
-    told: list[str] = []
-    coexistence, offered = judge(told), {"nvidia.com/gpu": [FIRST.uuid]}
-    coexistence._take(offered, {}, now=0.0)
+    reported: list[str] = []
+    coexistence, advertised = judge(reported), {"nvidia.com/gpu": [FIRST.uuid]}
+    coexistence._take(advertised, {}, now=0.0)
     coexistence._take({}, {}, now=59.0)
-    coexistence._take(offered, {}, now=60.0)
+    coexistence._take(advertised, {}, now=60.0)
     coexistence._take({}, {}, now=119.0)
-    assert told == ["OfferedByAnother"]
+    assert reported == ["AdvertisedByAnother"]
     coexistence._take({}, {}, now=121.0)
-    assert told == ["OfferedByAnother", ""]
+    assert reported == ["AdvertisedByAnother", ""]
 
 
 def test_a_claim_does_not_age_while_the_kubelet_is_silent() -> None:
     """Its first answer may come before the other plugin has registered again."""
-    told: list[str] = []
-    coexistence = judge(told)
+    reported: list[str] = []
+    coexistence = judge(reported)
     coexistence._take({"nvidia.com/gpu": [FIRST.uuid]}, {}, now=0.0)
     coexistence._away = "UNAVAILABLE: no such file"
     coexistence._take({}, {}, now=300.0)
     coexistence._away = ""
     coexistence._take({}, {}, now=359.0)
-    assert told == ["OfferedByAnother"]
+    assert reported == ["AdvertisedByAnother"]
     coexistence._take({}, {}, now=361.0)
-    assert told == ["OfferedByAnother", ""]
+    assert reported == ["AdvertisedByAnother", ""]
 
 
 def test_a_claim_stands_as_long_as_a_container_has_the_device() -> None:
-    told: list[str] = []
-    coexistence = judge(told)
+    reported: list[str] = []
+    coexistence = judge(reported)
     container = api_pb2.ContainerResources(
         name="main", devices=[api_pb2.ContainerDevices(resource_name="nvidia.com/gpu", device_ids=[FIRST.uuid])]
     )
@@ -115,17 +115,17 @@ def test_a_claim_stands_as_long_as_a_container_has_the_device() -> None:
     assert coexistence.others(FIRST.uuid) == ("nvidia.com/gpu",)
     assert coexistence.others(SECOND.uuid) == ()
     coexistence._take({}, {}, now=1_059.0)
-    assert told == ["OfferedByAnother"]
+    assert reported == ["AdvertisedByAnother"]
     coexistence._take({}, {}, now=1_061.0)
-    assert told == ["OfferedByAnother", ""]
+    assert reported == ["AdvertisedByAnother", ""]
 
 
-def test_people_may_say_that_both_are_to_offer_it() -> None:
+def test_people_may_say_that_both_are_to_advertise_it() -> None:
     coexistence = judge([])
     coexistence._take({"nvidia.com/gpu": [FIRST.uuid], "example.com/vgpu": [FIRST.uuid]}, {}, now=0.0)
     verdict = coexistence.verdict(FIRST.uuid)
-    assert (verdict.healthy, verdict.reason) == (False, "OfferedByAnother")
+    assert (verdict.healthy, verdict.reason) == (False, "AdvertisedByAnother")
     assert "example.com/vgpu, nvidia.com/gpu" in verdict.message
-    offering: Any = coexistence._agent.offering
-    offering.settings = SimpleNamespace(coexist=True)
+    advertising: Any = coexistence._agent.advertising
+    advertising.settings = SimpleNamespace(coexist=True)
     assert coexistence.verdict(FIRST.uuid).healthy

@@ -1,13 +1,13 @@
-"""GPUs that people have closed: before and after the API server has said so, and under an agent that begins anew."""
+"""GPUs that people have closed: before and after the API server has said so, and under an agent that begins again."""
 
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from orion.node_agent.cluster import cordons
-from orion.node_agent.cluster.cordons import Cordons
-from orion.node_agent.offering import FINE
+from orion.node_agent.advertising.advertising import FINE
+from orion.node_agent.cluster.reporting import cordons
+from orion.node_agent.cluster.reporting.cordons import Cordons
 
 CLOSED, OPEN = "gpu-a", "gpu-b"
 
@@ -38,15 +38,15 @@ def test_a_list_that_never_comes_keeps_nobody_for_long(tmp_path: Path, clock: li
     assert kept.verdict(OPEN).cordoned
 
 
-def test_an_agent_that_begins_anew_goes_by_what_was_heard_last(tmp_path: Path, clock: list[float]) -> None:
+def test_an_agent_that_begins_again_goes_by_what_was_heard_last(tmp_path: Path, clock: list[float]) -> None:
     file = tmp_path / "cordons.json"
     for closed in ([CLOSED], [], [CLOSED, OPEN], [CLOSED]):
         Cordons(file).hear(closed)
-        anew = Cordons(file)
-        assert {name for name in (CLOSED, OPEN) if anew.verdict(name).cordoned} == set(closed)
+        again = Cordons(file)
+        assert {name for name in (CLOSED, OPEN) if again.verdict(name).cordoned} == set(closed)
     clock[0] += 3_600.0
-    assert anew.verdict(CLOSED).reason == "Cordoned"
-    assert anew.verdict(OPEN) == FINE
+    assert again.verdict(CLOSED).reason == "Cordoned"
+    assert again.verdict(OPEN) == FINE
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b"["])

@@ -31,7 +31,7 @@ def test_another_driver_than_the_one_whose_library_is_loaded_needs_another_proce
     assert source.needs_restart() == ""
     nvml.away = scripted_nvml.MISMATCH
     refused(source)
-    assert "the agent must begin anew" in source.needs_restart()
+    assert "the agent must begin again" in source.needs_restart()
     assert {source.health(gpu).reason for gpu in gpus} <= {"DriverReplaced"}
     nvml.away = 0  # the old one is back
     source.find()
@@ -49,9 +49,9 @@ def test_an_agent_that_finds_a_library_of_another_version_asks_for_a_reboot_and_
     for _ in range(3):
         assert source.find() == gpus
         assert source.needs_restart() == ""
-        told = source.health(gpus[0])
-        assert (told.healthy, told.reason) == (False, "DriverMismatch")
-        assert "reboot the node" in told.message
+        reported = source.health(gpus[0])
+        assert (reported.healthy, reported.reason) == (False, "DriverMismatch")
+        assert "reboot the node" in reported.message
 
 
 @pytest.mark.parametrize("call", ["nvmlDeviceGetCount", "nvmlShutdown"])

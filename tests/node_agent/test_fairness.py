@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orion.node_agent.fairness import DEBT_MAX_NS, HELD_MAX_NS, Demand, Fairness
+from orion.node_agent.sharing.fairness import DEBT_MAX_NS, HELD_MAX_NS, Demand, Fairness
 
 MS = 1_000_000
 LOOK_NS = 25 * MS

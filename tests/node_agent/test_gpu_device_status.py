@@ -14,28 +14,27 @@ from orion.crds.device import GPUDeviceSpec, GPUDeviceStatus
 from orion.crds.grant import GrantedPolicy
 from orion.crds.policy import Mode, Priority
 from orion.hook import layout
-from orion.node_agent import pages
-from orion.node_agent.cluster.client_ratios import ClientRatios
-from orion.node_agent.cluster.device_events import say_changes
-from orion.node_agent.cluster.device_status import gone_status, status_of
-from orion.node_agent.cluster.events import Subject, device
-from orion.node_agent.cluster.gpu_devices import read
-from orion.node_agent.cluster.process_pods import Process
-from orion.node_agent.cluster.seen import Seen
-from orion.node_agent.cluster.state import Asking, GpuState, HeldSlot, PolicyState, Problem
-from orion.node_agent.cluster.status_urgency import Urgency, urgency
-from orion.node_agent.cluster.strangers import Found
-from orion.node_agent.conditions import Condition
+from orion.node_agent.advertising.advertising import Verdict
+from orion.node_agent.cluster.reporting.client_ratios import ClientRatios
+from orion.node_agent.cluster.reporting.device_events import say_changes
+from orion.node_agent.cluster.reporting.device_status import gone_status, status_of
+from orion.node_agent.cluster.reporting.events import Subject, device
+from orion.node_agent.cluster.reporting.gpu_devices import read
+from orion.node_agent.cluster.reporting.process_pods import Process
+from orion.node_agent.cluster.reporting.seen import Seen
+from orion.node_agent.cluster.reporting.status_urgency import Urgency, urgency
+from orion.node_agent.cluster.reporting.unmanaged import Found
+from orion.node_agent.cluster.state import Asking, GpuState, HolderState, PolicyState, Problem
 from orion.node_agent.gpus.interface import Gpu
-from orion.node_agent.holders import Holder
 from orion.node_agent.mps.pending import Pending
-from orion.node_agent.offering import Verdict
-from orion.node_agent.settings import PolicySettings
+from orion.node_agent.pages import pages, policy_words
+from orion.node_agent.sharing.conditions import Condition
+from orion.node_agent.slots.holders import Holder
 from orion.node_agent.snapshots import ClientView, GpuView, SlotView
 
 UUID = "GPU-00000000-0000-4000-8000-000000000000"
 GIB, MIB = 1 << 30, 1 << 20
-PAGE = PolicySettings().as_page()
+PAGE = policy_words.DEFAULT
 HOLDER = Holder("team", "train-0", "main", "uid-of-train-0")
 EMPTY = pages.Record(
     **{each.name: 0 for each in fields(pages.Record)} | {"wait_bucket": (), "long_kernel_name": ""}  # type: ignore[arg-type]
@@ -43,12 +42,16 @@ EMPTY = pages.Record(
 
 
 def client(number: int = 1, state: str = "running", **changes: Any) -> ClientView:
-    told = tuple(Condition(reason, message, 0.0) for reason, message in changes.pop("told", {}).items())
+    reported = tuple(Condition(reason, message, 0.0) for reason, message in changes.pop("reported", {}).items())
     busy_ns = changes.pop("busy_ns", 0)
-    return ClientView(number, number, 1000 + number, "python", state, told, 5.0, busy_ns, replace(EMPTY, **changes))
+    return ClientView(
+        number, number, 1000 + number, "python", state, reported, 5.0, busy_ns, 0, 0, replace(EMPTY, **changes)
+    )
 
 
-def seen(*clients: ClientView, held: tuple[HeldSlot, ...] = (), role: Priority = Priority.BE, **changes: Any) -> Seen:
+def seen(
+    *clients: ClientView, held: tuple[HolderState, ...] = (), role: Priority = Priority.BE, **changes: Any
+) -> Seen:
     slot = SlotView(UUID, f"{role}-0", layout.Role[role.name], "/", pages.Grant(layout.Role.BE, 0, 0), 0, 0, clients)
     view = GpuView(Gpu(UUID, 3, "NVIDIA H200", 141 * GIB), PAGE, 0.0, changes.pop("used", 0), (slot,), ())
     state = GpuState(UUID, {Priority.HP: 1, Priority.BE: 8}, held, changes.pop("policy", PolicyState(PAGE)))
@@ -66,9 +69,9 @@ def test_a_gpu_with_nobody_on_it_is_ready() -> None:
     assert (status.node, status.uuid, status.index, status.health) == ("a-node", UUID, 3, "Healthy")
     assert (status.observed_generation, status.mode, status.client_count) == (4, Mode.TIMESLICE, 0)
     assert status.policy is not None
-    assert status.policy.plain() == {"name": "orion", "maxSlowdown": "1", "minimumShare": "0", "window": "400us"}
+    assert status.policy.plain() == {"name": "orion", "maxSlowdown": 1, "minimumShare": 0, "window": "400us"}
     assert conditions(status) == {
-        "Ready": ("True", "Offered"),
+        "Ready": ("True", "Advertised"),
         "HookInjected": ("Unknown", "NoClients"),
         "ModePending": ("False", "InMode"),
         "PolicyConflict": ("False", "Agreed"),
@@ -77,11 +80,11 @@ def test_a_gpu_with_nobody_on_it_is_ready() -> None:
 
 
 VERDICTS = [
-    (Verdict(), "Healthy", ("True", "Offered")),
+    (Verdict(), "Healthy", ("True", "Advertised")),
     (Verdict(False, reason="GPULost", message="It is lost."), "Unhealthy", ("False", "GPULost")),
     (Verdict(False, reason="GPUGone", message="It is gone."), "Unknown", ("Unknown", "GPUGone")),
     (Verdict(cordoned=True, reason="Cordoned", message="By people."), "Healthy", ("False", "Cordoned")),
-    (Verdict(False, True, "OfferedByAnother", "By another."), "Unhealthy", ("False", "OfferedByAnother")),
+    (Verdict(False, True, "AdvertisedByAnother", "By another."), "Unhealthy", ("False", "AdvertisedByAnother")),
 ]
 
 
@@ -91,43 +94,43 @@ def test_health_and_readiness_follow_the_verdict(verdict: Verdict, health: str, 
     assert (status.health, conditions(status)["Ready"]) == (health, ready)
 
 
-def test_who_holds_a_slot_and_who_is_in_it_is_told() -> None:
-    slot = HeldSlot(
+def test_who_holds_a_slot_and_who_is_in_it_is_reported() -> None:
+    slot = HolderState(
         UUID, "be-0", Priority.BE, HOLDER, "nightly", "u", 7, 8 * GIB, 6 * GIB, 2_500,
         problems=(Problem("RoleDiffers", "its grant is for hp"),),
     )  # fmt: skip
-    worker = client(memory_bytes=5 * MIB - 1, slowdown_milli=1_234, told={"LongKernels": "runs kernels of 9 ms"})
+    worker = client(memory_bytes=5 * MIB - 1, slowdown_milli=1_234, reported={"LongKernels": "runs kernels of 9 ms"})
     status = status_of(seen(worker, held=(slot,), used=9 * MIB), []).plain()
     pod = {"namespace": "team", "name": "train-0", "uid": "uid-of-train-0", "container": "main"}
     assert status["heldSlots"] == [
         {"name": "be-0", "priority": "be", "pod": pod, "share": "nightly", "generation": 7, "memoryLimit": "8Gi",
-         "weight": "2.5", "clients": 1}
+         "weight": 2.5, "clients": 1}
     ]  # fmt: skip
     assert status["memory"] == {"total": "141Gi", "used": "9Mi", "reserved": "6Gi"}
     assert status["slots"] == {"hp": {"total": 1, "held": 0}, "be": {"total": 8, "held": 1}}
     (row,) = status["clients"]
     assert row == {
         "pod": pod, "slot": "be-0", "priority": "be", "processId": 1001, "command": "python", "state": "running",
-        "memory": "5Mi", "slowdown": "1.23", "message": "runs kernels of 9 ms",
+        "memory": "5Mi", "slowdown": 1.23, "message": "runs kernels of 9 ms",
     }  # fmt: skip
     degraded = next(each for each in status["conditions"] if each["type"] == "Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "RoleDiffers")
     assert degraded["message"] == "pod team/train-0: its grant is for hp; and 1 more"
 
 
-def test_strangers_wishes_and_conflicts_are_conditions() -> None:
+def test_unmanaged_wishes_and_conflicts_are_conditions() -> None:
     asking = [Asking(replace(HOLDER, pod=name), "hp-0", f"team/{name}", GrantedPolicy()) for name in ("a", "b")]
-    strangers = (Found(Process(42, 1, "python", ""), None), Found(Process(43, 1, "python", "u"), HOLDER))
+    unmanaged = (Found(Process(42, 1, "python", ""), None), Found(Process(43, 1, "python", "u"), HOLDER))
     policy = PolicyState(PAGE, asking[0], (asking[1],))
-    status = status_of(seen(strangers=strangers, policy=policy, mode_pending=Pending("NotAvailable", "No.")), [])
+    status = status_of(seen(unmanaged=unmanaged, policy=policy, mode_pending=Pending("NotAvailable", "No.")), [])
     found = conditions(status)
     assert found["HookInjected"] == ("False", "Unmanaged")
     assert found["ModePending"] == ("True", "NotAvailable")
     assert found["PolicyConflict"] == ("True", "OtherShare")
-    assert status.stranger_count == 2
+    assert status.unmanaged_process_count == 2
     assert status.policy is not None
     assert status.policy.share == "team/a"
-    assert [each.plain() for each in status.strangers or ()] == [
+    assert [each.plain() for each in status.unmanaged or ()] == [
         {"processId": 42, "command": "python"},
         {"processId": 43, "command": "python",
          "pod": {"namespace": "team", "name": "train-0", "uid": "uid-of-train-0"}},
@@ -138,8 +141,8 @@ def test_those_who_fare_worst_come_first_and_are_64_at_most() -> None:
     fine = [client(number) for number in range(1, 100)]
     slow = client(200, slowdown_milli=1_500)
     stopped = client(201, "stopped")
-    told = client(202, told={"ContextLost": "lost its context"})
-    status = status_of(seen(*fine, slow, stopped, told), [])
+    reported = client(202, reported={"ContextLost": "lost its context"})
+    status = status_of(seen(*fine, slow, stopped, reported), [])
     assert status.client_count == 102
     assert status.clients is not None
     assert len(status.clients) == 64
@@ -171,7 +174,7 @@ TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=1_50
 def test_whatever_a_client_writes_the_status_is_one_that_the_api_takes(
     records: list[Mapping[str, int]], text: str, state: str
 ) -> None:
-    clients = [client(number, state, told={"Reported": text}, **record) for number, record in enumerate(records)]
+    clients = [client(number, state, reported={"Reported": text}, **record) for number, record in enumerate(records)]
     ratios = ClientRatios()
     ratios.take(seen(*(client(number) for number in range(len(records)))).view, 0.0)
     made = seen(*clients, ratios=ratios.take(seen(*clients).view, 60.0))
@@ -200,14 +203,14 @@ def test_a_gpu_that_is_gone_is_unknown_and_says_what_it_was() -> None:
     assert (status.held_slots, status.clients, status.policy) == (None, None, None)
 
 
-SLOT = HeldSlot(UUID, "be-0", Priority.BE, HOLDER)
+SLOT = HolderState(UUID, "be-0", Priority.BE, HOLDER)
 WORTH = [
     (seen(), seen(), None),
     (seen(), seen(generation=5), Urgency.CHANGES),
     (seen(), seen(verdict=Verdict(False, reason="X", message="y")), Urgency.CHANGES),
     (seen(), seen(held=(SLOT,)), Urgency.CHANGES),
     (seen(held=(SLOT,)), seen(client(), held=(SLOT,)), Urgency.CHANGES),
-    (seen(), seen(strangers=(Found(Process(42, 1, "python", ""), None),)), Urgency.CHANGES),
+    (seen(), seen(unmanaged=(Found(Process(42, 1, "python", ""), None),)), Urgency.CHANGES),
     (seen(), seen(used=63 * MIB), None),
     (seen(), seen(used=64 * MIB), Urgency.FIGURES),
     (seen(used=100 * GIB), seen(used=109 * GIB), None),
@@ -231,10 +234,12 @@ def test_changes_are_written_at_once_and_figures_seldom(old: Seen, new: Seen, wo
 # -- Memory that was promised twice ------------------------------------------------------------------------------------
 
 
-def reserving(*gib: int) -> tuple[HeldSlot, ...]:
+def reserving(*gib: int) -> tuple[HolderState, ...]:
     """Return slots of pods that reserve so much."""
     return tuple(
-        HeldSlot(UUID, f"be-{number}", Priority.BE, replace(HOLDER, pod=f"p{number}"), memory_request_bytes=each * GIB)
+        HolderState(
+            UUID, f"be-{number}", Priority.BE, replace(HOLDER, pod=f"p{number}"), memory_request_bytes=each * GIB
+        )
         for number, each in enumerate(gib)
     )
 
@@ -248,20 +253,20 @@ def test_memory_that_is_reserved_up_to_the_last_byte_is_as_promised() -> None:
 
 
 def test_more_reserved_memory_than_there_is_degrades_a_gpu() -> None:
-    told = seen(client(told={"ContextLost": "lost its context"}), held=reserving(1, 0, 80, 2, 60))
-    found = degraded(status_of(told, []))
+    reported = seen(client(reported={"ContextLost": "lost its context"}), held=reserving(1, 0, 80, 2, 60))
+    found = degraded(status_of(reported, []))
     assert (found.status, found.reason) == ("True", "MemoryOverReserved")
     assert "reserve 146432 MiB of 144384 MiB, 2048 MiB more than it has" in found.message
     assert "pod team/p2 81920 MiB, pod team/p4 61440 MiB, pod team/p3 2048 MiB and 1 more; and 1 more" in found.message
 
 
 def test_a_gpu_whose_memory_is_not_known_has_not_too_little() -> None:
-    told = seen(held=reserving(1))
-    unknown = replace(told, view=replace(told.view, gpu=replace(told.view.gpu, memory_bytes=0)))
+    reported = seen(held=reserving(1))
+    unknown = replace(reported, view=replace(reported.view, gpu=replace(reported.view.gpu, memory_bytes=0)))
     assert degraded(status_of(unknown, [])).reason == "AsPromised"
 
 
-def test_over_reserved_memory_is_told_by_an_event_also_where_something_else_is_wrong() -> None:
+def test_over_reserved_memory_is_reported_by_an_event_also_where_something_else_is_wrong() -> None:
     class Said:
         """Keeps what is said."""
 
@@ -273,7 +278,7 @@ def test_over_reserved_memory_is_told_by_an_event_also_where_something_else_is_w
 
     said = Said()
     speaker: Any = said
-    lost = client(told={"ContextLost": "lost its context"})
+    lost = client(reported={"ContextLost": "lost its context"})
     before = status_of(seen(lost, held=reserving(141)), [])
     plain = {"metadata": {"name": UUID.lower(), "uid": "u", "resourceVersion": "1"}, "status": before.plain()}
     known = read(plain)

@@ -11,9 +11,9 @@ import pytest
 from orion.api_server.paths import DEVICES, NODES
 from orion.api_server.requests import ApiError
 from orion.crds.device import GPUDeviceStatus, device_name
-from orion.node_agent.cluster import gpu_devices
-from orion.node_agent.cluster.cordons import Cordons
-from orion.node_agent.cluster.gpu_devices import Device, GpuDevices
+from orion.node_agent.cluster.reporting import gpu_devices
+from orion.node_agent.cluster.reporting.cordons import Cordons
+from orion.node_agent.cluster.reporting.gpu_devices import Device, GpuDevices
 
 UUID = "GPU-00000000-0000-4000-8000-000000000000"
 NAME = device_name(UUID)
@@ -47,7 +47,7 @@ class Keeper:
     """The GPUDevices of node `here`, on which the GPU is."""
 
     def __init__(self, server: Server, folder: Path) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         made: Any = server
         self.devices = GpuDevices(
             made, "here", Cordons(folder / "cordons.json"), self._here, self._make, self._tell, lambda: None
@@ -60,7 +60,7 @@ class Keeper:
         return GPUDeviceStatus(node="here", uuid=uuid, health="Healthy")
 
     def _tell(self, device: Device, status: GPUDeviceStatus) -> None:
-        self.told.append(device.name)
+        self.reported.append(device.name)
 
     def look(self) -> None:
         asyncio.run(self.devices._look_after(NAME, UUID))
@@ -90,7 +90,7 @@ def test_a_device_is_written_where_no_other_agent_claims_it(
     keeper = Keeper(server, tmp_path)
     keeper.look()
     assert (server.status["node"], server.status["uuid"], server.patches) == ("here", UUID, 1)
-    assert keeper.told == [NAME]
+    assert keeper.reported == [NAME]
     assert keeper.devices.elsewhere(UUID) == ""
 
 
@@ -98,7 +98,7 @@ def test_a_device_of_another_agents_is_left_alone(tmp_path: Path, now: list[floa
     server = Server({"node": "there", "health": "Healthy"}, "there")
     keeper = Keeper(server, tmp_path)
     keeper.look()
-    assert (server.patches, keeper.told, keeper.devices.elsewhere(UUID)) == (0, [], "there")
+    assert (server.patches, keeper.reported, keeper.devices.elsewhere(UUID)) == (0, [], "there")
     server.status["health"] = "Unknown"
     keeper.look()
     assert server.patches == 0  # not yet looked at again
@@ -117,11 +117,11 @@ def test_a_write_that_a_policy_refuses_says_that_the_gpu_is_another_nodes(
         keeper.look()
         assert keeper.devices.elsewhere(UUID) == "there"
         now[0] += 6.0
-    assert (server.patches, keeper.told, keeper.devices.failures) == (3, [], 3)
+    assert (server.patches, keeper.reported, keeper.devices.failures) == (3, [], 3)
     assert caplog.text.count("says node there") == 1
     server.forbids = False
     keeper.look()
-    assert (server.status["node"], keeper.told, keeper.devices.elsewhere(UUID)) == ("here", [NAME], "")
+    assert (server.status["node"], keeper.reported, keeper.devices.elsewhere(UUID)) == ("here", [NAME], "")
 
 
 def test_a_refusal_about_a_device_of_this_node_is_a_failure(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -37,9 +37,9 @@ def test_errors_of_programs_say_nothing_of_the_gpu_and_others_do_once(nvml: Scri
     assert source.health(first) == source.health(second) == HEALTHY
     nvml.events = [(1, scripted_nvml.XID, 79)]
     assert source.health(first) == HEALTHY
-    told = source.health(second)
-    assert (told.healthy, told.reason, told.critical) == (False, "Xid79", True)
-    assert "fallen off the bus" in told.message
+    reported = source.health(second)
+    assert (reported.healthy, reported.reason, reported.critical) == (False, "Xid79", True)
+    assert "fallen off the bus" in reported.message
     assert source.health(second) == HEALTHY
     nvml.events = [(0, scripted_nvml.DOUBLE_BIT, 0)]
     assert source.health(first).reason == "Xid48"
@@ -60,8 +60,8 @@ def test_what_a_driver_answers_about_one_gpu_concerns_that_one(
     source = NvmlGpus()
     first, second, _ = source.find()
     nvml.gpus[0].trouble = number
-    told = source.health(first)
-    assert (told.healthy, told.reason, told.critical) == (False, reason, critical)
+    reported = source.health(first)
+    assert (reported.healthy, reported.reason, reported.critical) == (False, reason, critical)
     assert (source.memory_used_bytes(first), source.process_ids(first)) == (0, [])
     assert source.health(second) == HEALTHY
     assert [each.uuid for each in source.find()] == [uuid(1), uuid(2)]
@@ -83,7 +83,7 @@ def test_what_the_driver_wants_done_is_said(nvml: ScriptedNvml, action: int, rea
     assert source.health(gpu).reason == reason
 
 
-def test_an_error_of_a_gpu_that_cannot_be_told_concerns_all(nvml: ScriptedNvml) -> None:
+def test_an_error_of_a_gpu_that_cannot_be_reported_concerns_all(nvml: ScriptedNvml) -> None:
     source = NvmlGpus()
     gpus = source.find()
     nvml.gpus[1].trouble = scripted_nvml.LOST

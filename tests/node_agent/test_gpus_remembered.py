@@ -9,7 +9,7 @@ from orion.node_agent.gpus import factory
 from orion.node_agent.gpus.interface import HEALTHY, GpusUnavailable
 from orion.node_agent.gpus.nvml import NvmlGpus
 from orion.node_agent.gpus.remembering import RememberingGpus
-from orion.node_agent.state import boot_id
+from orion.node_agent.state.state_file import boot_id
 from tests.node_agent import scripted_nvml
 from tests.node_agent.scripted_nvml import ScriptedNvml
 

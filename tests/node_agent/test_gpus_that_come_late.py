@@ -1,4 +1,4 @@
-"""GPUs that come after the agent, or that the driver numbers anew, and how they are offered; of a scripted NVML."""
+"""GPUs that come after the agent, or that the driver numbers again, and how they are offered; of a scripted NVML."""
 
 import asyncio
 import tempfile
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from orion.node_agent.advertising.advertising import HealthJudge
 from orion.node_agent.agent import Agent
 from orion.node_agent.gpus.hysteresis import Patience
 from orion.node_agent.gpus.interface import HEALTHY, Gpu
 from orion.node_agent.gpus.keeper import GONE, HealthKeeper
 from orion.node_agent.gpus.nvml import NvmlGpus
 from orion.node_agent.gpus.remembering import RememberingGpus
-from orion.node_agent.offering import HealthJudge
-from orion.node_agent.root import Root
 from orion.node_agent.settings import AgentSettings
+from orion.node_agent.state.root import Root
 from tests.node_agent import scripted_nvml
 from tests.node_agent.conftest import look_until
 from tests.node_agent.scripted_nvml import ScriptedNvml, uuid
@@ -23,7 +23,7 @@ from tests.node_agent.scripted_nvml import ScriptedNvml, uuid
 PATIENCE = Patience(doubts=3, looks=2, hold_s=0.0)
 
 
-def test_a_gpu_that_is_missing_at_the_start_is_offered_as_gone_until_it_answers(
+def test_a_gpu_that_is_missing_at_the_start_is_advertised_as_gone_until_it_answers(
     nvml: ScriptedNvml, tmp_path: Path, searching: None
 ) -> None:
     file = tmp_path / "gpus.json"
@@ -60,7 +60,7 @@ def test_a_gpu_that_nobody_knew_is_found_though_all_others_are_well(nvml: Script
         nvml.gpus[2].trouble = 0
         nvml.gpus[2].mig, nvml.gpus[2].action = True, scripted_nvml.RESET
         await keeper.look()
-        # Its health and MIG are known when it is told.
+        # Its health and MIG are known when it is seen.
         assert [(gpu.uuid, *rest) for gpu, *rest in seen] == [(uuid(2), False, True)]
         assert nvml.registered == [0, 1, 2]
         nvml.gpus[2].action = scripted_nvml.NO_ACTION
@@ -80,12 +80,12 @@ def test_a_gpu_that_does_not_answer_is_logged_once(nvml: ScriptedNvml, caplog: p
     assert caplog.text.count("number 2 does not answer") == 3
 
 
-def test_whom_a_late_gpu_cannot_be_told_is_told_again(nvml: ScriptedNvml, searching: None) -> None:
-    told: list[str] = []
+def test_whom_a_late_gpu_cannot_be_seen_is_seen_again(nvml: ScriptedNvml, searching: None) -> None:
+    seen: list[str] = []
 
     def found(gpu: Gpu) -> None:
-        told.append(gpu.uuid)
-        if len(told) == 1:
+        seen.append(gpu.uuid)
+        if len(seen) == 1:
             raise RuntimeError
 
     keeper = HealthKeeper(NvmlGpus(), [], lambda: None, found, PATIENCE)
@@ -94,7 +94,7 @@ def test_whom_a_late_gpu_cannot_be_told_is_told_again(nvml: ScriptedNvml, search
         with pytest.raises(RuntimeError):
             await keeper.look()
         await keeper.look()
-        assert told == [uuid(0), uuid(0), uuid(1), uuid(2)]
+        assert seen == [uuid(0), uuid(0), uuid(1), uuid(2)]
 
     asyncio.run(scenario())
 
@@ -131,23 +131,23 @@ def test_the_driver_is_searched_seldom_while_all_is_well(nvml: ScriptedNvml, mon
 # -- Numbers -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_gpu_that_is_numbered_anew_is_told_again(nvml: ScriptedNvml, searching: None) -> None:
-    told: list[tuple[str, int]] = []
+def test_a_gpu_that_is_numbered_again_is_seen_again(nvml: ScriptedNvml, searching: None) -> None:
+    seen: list[tuple[str, int]] = []
     source = NvmlGpus()
-    keeper = HealthKeeper(source, source.find(), lambda: None, lambda gpu: told.append((gpu.uuid, gpu.minor)), PATIENCE)
+    keeper = HealthKeeper(source, source.find(), lambda: None, lambda gpu: seen.append((gpu.uuid, gpu.minor)), PATIENCE)
 
     async def scenario() -> None:
         await keeper.look()
         nvml.gpus[0].minor, nvml.gpus[1].minor = 5, 4
         await keeper.look()
         await keeper.look()
-        assert told == [(uuid(0), 5), (uuid(1), 4)]
+        assert seen == [(uuid(0), 5), (uuid(1), 4)]
         assert all(keeper.verdict(uuid(index)).healthy for index in range(3))
 
     asyncio.run(scenario())
 
 
-def test_a_minor_number_that_is_not_told_is_not_made_up(nvml: ScriptedNvml) -> None:
+def test_a_minor_number_that_is_not_seen_is_not_made_up(nvml: ScriptedNvml) -> None:
     nvml.gpus[0].minor_trouble = scripted_nvml.UNKNOWN
     nvml.gpus[1].minor_trouble = scripted_nvml.NOT_SUPPORTED
     assert [(gpu.uuid, gpu.minor) for gpu in NvmlGpus().find()] == [(uuid(1), 1), (uuid(2), 6)]
@@ -156,7 +156,7 @@ def test_a_minor_number_that_is_not_told_is_not_made_up(nvml: ScriptedNvml) -> N
 # -- What is offered ---------------------------------------------------------------------------------------------------
 
 
-def test_the_agent_offers_a_missing_gpu_as_gone_and_hands_over_the_newest_numbers(
+def test_the_agent_advertises_a_missing_gpu_as_gone_and_passes_on_the_newest_numbers(
     nvml: ScriptedNvml, searching: None
 ) -> None:
     async def scenario(root: Path) -> None:
@@ -167,21 +167,21 @@ def test_the_agent_offers_a_missing_gpu_as_gone_and_hands_over_the_newest_number
         agent = Agent(AgentSettings(root=root), Root(root), source)
         try:
             agent.start()
-            gpus = [served.board.gpu for served in agent.gpus.values()]
-            keeper = HealthKeeper(source, gpus, agent.offering.changed, agent.add_gpu, PATIENCE)
-            agent.offering.slots.mig_enabled = keeper.mig
-            agent.offering.add_judge(HealthJudge(keeper))
+            gpus = [served.shared_gpu.gpu for served in agent.gpus.values()]
+            keeper = HealthKeeper(source, gpus, agent.advertising.changed, agent.add_gpu, PATIENCE)
+            agent.advertising.slots.mig_enabled = keeper.mig
+            agent.advertising.add_judge(HealthJudge(keeper))
             await keeper.look()
-            offered = agent.offering.look().gpus
-            assert [(each.gpu.minor, each.verdict.reason, bool(each.slots)) for each in offered] == [
+            advertised = agent.advertising.look().gpus
+            assert [(each.gpu.minor, each.verdict.reason, bool(each.slots)) for each in advertised] == [
                 (4, "", True),
                 (5, "", True),
                 (6, "GPUGone", True),
             ]
             nvml.gpus[2].trouble, nvml.gpus[2].minor, nvml.gpus[0].minor = 0, 4, 6
             await look_until(keeper, lambda: keeper.verdict(uuid(2)).healthy)
-            offered = agent.offering.look().gpus
-            assert [(each.gpu.minor, each.verdict.reason) for each in offered] == [(6, ""), (5, ""), (4, "")]
+            advertised = agent.advertising.look().gpus
+            assert [(each.gpu.minor, each.verdict.reason) for each in advertised] == [(6, ""), (5, ""), (4, "")]
         finally:
             agent.stop()
             agent.root.close()

@@ -113,7 +113,7 @@ def test_a_slip_opens_no_slots_on_a_gpu_with_mig(nvml: ScriptedNvml) -> None:
     assert [source.mig_enabled(gpu) for gpu in (first, second, third)] == [False] * 3
 
 
-def test_a_gpu_that_the_driver_has_not_told_of_is_away_and_not_cut(nvml: ScriptedNvml, tmp_path: Path) -> None:
+def test_a_gpu_that_the_driver_has_not_reported_of_is_away_and_not_cut(nvml: ScriptedNvml, tmp_path: Path) -> None:
     before = RememberingGpus(NvmlGpus(), tmp_path / "gpus.json").find()
     nvml.away = scripted_nvml.DRIVER_NOT_LOADED
     source = RememberingGpus(NvmlGpus(), tmp_path / "gpus.json")

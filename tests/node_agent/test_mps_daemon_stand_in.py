@@ -65,8 +65,8 @@ def test_a_stand_in_that_refuses_the_option_of_several_users_runs_without(daemon
     state = daemon.until(Phase.RUNNING)
     assert state is not None
     assert not state.several_users
-    told = [line for line in daemon.told.read_text().splitlines() if line.startswith("-f")]
-    assert told == (["-f -multiuser-server", "-f"] if os.geteuid() == 0 else ["-f"])
+    reported = [line for line in daemon.reported.read_text().splitlines() if line.startswith("-f")]
+    assert reported == (["-f -multiuser-server", "-f"] if os.geteuid() == 0 else ["-f"])
 
 
 def test_a_stand_in_that_fails_for_another_reason_keeps_the_option_of_several_users(daemon: MpsDaemon) -> None:
@@ -120,7 +120,7 @@ def test_one_daemon_a_root_and_the_next_one_waits_for_the_one_before(daemon: Mps
     assert not daemon.folder.daemon_lives()
 
 
-def test_one_that_waits_for_the_one_before_ends_when_it_is_told_to(daemon: MpsDaemon) -> None:
+def test_one_that_waits_for_the_one_before_ends_when_it_is_reported_to(daemon: MpsDaemon) -> None:
     daemon.start()
     with subprocess.Popen(daemon.command, stderr=subprocess.PIPE, text=True) as second:
         assert second.stderr is not None

@@ -64,7 +64,7 @@ class Case:
         self.agent.open_slot(GPU, "be-0", layout.Role.BE, 0, os.getpid())
 
     def let_go(self) -> None:
-        self.agent.gpu(GPU).board.slot("be-0").owner = None
+        self.agent.gpu(GPU).shared_gpu.slot("be-0").owner = None
         self.modes.look()
 
 

@@ -23,7 +23,7 @@ from orion.node_agent.mps.folder import Phase, Wanted
 from orion.node_agent.mps.refreshing import Refresher
 from tests.node_agent.mps_daemon import SERVES, MpsDaemon
 from tests.processes import is_running
-from tests.waiting import DEADLINE, PAUSE, eventually
+from tests.waiting import eventually, eventually_async
 
 NOWHERE = Path("/")
 EXCLUSIVE = """
@@ -119,7 +119,7 @@ def test_without_a_driver_it_says_so_and_the_control_daemon_runs_on(daemon: MpsD
     daemon.folder.want(gpu, Wanted())
     before = daemon.until(Phase.RUNNING, gpu)
     eventually(lambda: "is not refreshed" in daemon.log, daemon.log)
-    assert "there is no CUDA driver: libcuda.so.1" in daemon.log
+    assert "cannot load the CUDA driver: libcuda.so.1" in daemon.log
     assert daemon.state(gpu) == before
 
 
@@ -131,13 +131,6 @@ def test_pauses_too_short_to_do_any_good_are_refused() -> None:
 
 
 # -- The refresher in this process -------------------------------------------------------------------------------------
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition on the event loop."""
-    async with asyncio.timeout(DEADLINE):
-        while not condition():
-            await asyncio.sleep(PAUSE)
 
 
 def refresh(
@@ -166,11 +159,11 @@ def said(caplog: pytest.LogCaptureFixture) -> Callable[[str], int]:
 @pytest.mark.usefixtures("hasty")
 def test_after_its_death_there_is_another(simulated: dict[str, str], gpu: str, said: Callable[[str], int]) -> None:
     async def scenario() -> None:
-        await until(lambda: said("is refreshed every 7 ms"))
+        await eventually_async(lambda: said("is refreshed every 7 ms"))
         (first,) = children(os.getpid())
         os.kill(first, signal.SIGKILL)
-        await until(lambda: said("its process ended"))
-        await until(lambda: said("is refreshed every 7 ms") == 2)
+        await eventually_async(lambda: said("its process ended"))
+        await eventually_async(lambda: said("is refreshed every 7 ms") == 2)
 
     refresh(Refresher(gpu, 7, NOWHERE), scenario, simulated)
 
@@ -189,7 +182,7 @@ def test_the_same_failure_is_said_once_and_tried_again(
     monkeypatch.setattr(asyncio, "create_subprocess_exec", counted)
 
     async def scenario() -> None:
-        await until(lambda: len(tries) >= 3)
+        await eventually_async(lambda: len(tries) >= 3)
 
     refresh(Refresher("GPU-of-nobody", 40, NOWHERE), scenario, simulated)
     assert said("is not refreshed, and that is tried again: cu") == 1
@@ -202,7 +195,7 @@ def test_no_process_to_be_had_is_a_failure_like_others(
     monkeypatch.setattr(switching, "COMMAND", ("/nonexistent/python",))
 
     async def scenario() -> None:
-        await until(lambda: said("is not refreshed"))
+        await eventually_async(lambda: said("is not refreshed"))
 
     refresh(Refresher("GPU-of-nobody", 40, NOWHERE), scenario)
     assert said("No such file") == 1
@@ -220,7 +213,7 @@ def test_one_that_hangs_is_given_up_and_keeps_nobody_from_ending(
     monkeypatch.setattr(switching, "START_SECONDS", 0.05)
 
     async def scenario() -> None:
-        await until(lambda: said("no context of its own for 0.05 s"))
+        await eventually_async(lambda: said("no context of its own for 0.05 s"))
 
     refresh(Refresher("GPU-of-nobody", 40, NOWHERE), scenario)
 
@@ -258,7 +251,7 @@ def test_the_driver_is_found_below_its_root(
     no_driver: dict[str, str], gpu: str, said: Callable[[str], int], tmp_path: Path
 ) -> None:
     async def scenario() -> None:
-        await until(lambda: said("is refreshed every 40 ms"))
+        await eventually_async(lambda: said("is refreshed every 40 ms"))
         (process_id,) = children(os.getpid())
         environment = Path(f"/proc/{process_id}/environ").read_bytes().split(b"\0")
         (links,) = [Path(each.decode().partition("=")[2]) for each in environment if each.startswith(b"LD_LIBRARY")]
@@ -272,7 +265,7 @@ def test_the_driver_is_found_below_its_root(
 
 def test_a_root_without_a_driver_is_named(no_driver: dict[str, str], said: Callable[[str], int]) -> None:
     async def scenario() -> None:
-        await until(lambda: said("there is no CUDA driver below /nowhere"))
+        await eventually_async(lambda: said("there is no CUDA driver below /nowhere"))
 
     refresh(Refresher("GPU-of-nobody", 40, Path("/nowhere")), scenario, no_driver)
 
@@ -285,6 +278,6 @@ def test_no_context_is_made_in_an_exclusive_compute_mode(
     subprocess.run(command, check=True)
 
     async def scenario() -> None:
-        await until(lambda: said("compute mode is not Default"))
+        await eventually_async(lambda: said("compute mode is not Default"))
 
     refresh(Refresher("GPU-of-nobody", 40, driver_root(tmp_path / "root", tmp_path / "made")), scenario, no_driver)

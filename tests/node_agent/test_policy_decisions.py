@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from orion.crds.grant import GrantedPolicy
 from orion.crds.policy import PolicyName
-from orion.node_agent.cluster.granted_policy import as_page
-from orion.node_agent.cluster.grants import decide
+from orion.node_agent.cluster.holders.granted_policy import as_page
+from orion.node_agent.cluster.holders.grants import decide
 from orion.node_agent.cluster.state import Asking
-from orion.node_agent.holders import Holder
-from orion.node_agent.settings import PolicySettings
+from orion.node_agent.pages import policy_words
+from orion.node_agent.slots.holders import Holder
 
-DEFAULT = PolicySettings().as_page()
+DEFAULT = policy_words.DEFAULT
 
 policies = st.builds(
     GrantedPolicy,
@@ -24,7 +24,6 @@ policies = st.builds(
     window_us=st.none() | st.integers(1, 60_000_000),
     linger_floor_us=st.none() | st.integers(1, 60_000_000),
     linger_ceiling_us=st.none() | st.integers(1, 60_000_000),
-    reef_depth=st.none() | st.integers(1, 4_096),
 )
 asking_pods = st.lists(st.tuples(st.integers(1, 3).map(str), policies), max_size=4).map(
     lambda found: [

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from orion.node_agent.shared_text import SharedText
+from orion.node_agent.metrics.exposition import SharedText
 
 
 class Maker:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from orion.hook import layout
 from orion.node_agent.agent import Agent
-from orion.node_agent.holders import NoHolders
-from orion.node_agent.root import Root
 from orion.node_agent.settings import AgentSettings
-from orion.node_agent.slots import Slot
+from orion.node_agent.slots.holders import NoHolders
+from orion.node_agent.slots.slot import Slot
+from orion.node_agent.state.root import Root
 from tests.node_agent.one_gpu import GPU, OneGpu
 
 
@@ -40,24 +40,24 @@ step = st.tuples(
 @settings(deadline=None, max_examples=25)
 def test_a_slot_that_is_held_outlives_its_configuration(steps: list[tuple[int, int, set[str], bool]]) -> None:
     async def follow(folder: Path) -> None:
-        file, told = folder / "nodes.yaml", Told()
+        file, reported = folder / "nodes.yaml", Told()
         file.write_text("{version: v1}")
         agent = Agent(AgentSettings(root=folder / "root", configuration=file), Root(folder / "root"), OneGpu())
-        agent.holders = told
+        agent.holders = reported
         agent.start()
         try:
-            there = {slot.name for slot in agent.gpus[GPU].board.slots.values()}
-            for number, (hp, be, told.names, told.certain) in enumerate(steps):
+            there = {slot.name for slot in agent.gpus[GPU].shared_gpu.slots.values()}
+            for number, (hp, be, reported.names, reported.certain) in enumerate(steps):
                 # The same size each time and within one tick of the clock: only the name in it is sure to differ.
                 new = folder / f"new-{number}"
                 new.write_text(json.dumps({"version": "v1", "slots": {"hp": hp, "be": be}}))
                 new.rename(file)
-                (offered,) = agent.offering.look().gpus or (None,)
+                (advertised,) = agent.advertising.look().gpus or (None,)
                 wanted = {f"hp-{each}" for each in range(hp)} | {f"be-{each}" for each in range(be)}
-                expected = wanted | told.names | (set() if told.certain else there)
-                there = set(offered.slots) if offered else set()
+                expected = wanted | reported.names | (set() if reported.certain else there)
+                there = set(advertised.slots) if advertised else set()
                 assert there == expected
-                assert set(offered.held if offered else ()) == told.names
+                assert set(advertised.held if advertised else ()) == reported.names
                 assert all((folder / "root" / "gpus" / GPU / name / "agent.sock").is_socket() for name in there)
         finally:
             agent.stop()

@@ -11,11 +11,11 @@ import pytest
 import pytest_asyncio
 
 from orion.hook import layout
-from orion.node_agent import connections
 from orion.node_agent.agent import Agent
-from orion.node_agent.cluster.holding import Holding
-from orion.node_agent.cluster.identity import Hold
-from orion.node_agent.holders import Holder
+from orion.node_agent.clients import connections
+from orion.node_agent.cluster.holders.holders import ClusterHolders
+from orion.node_agent.cluster.holders.identity import ResolvedHolder
+from orion.node_agent.slots.holders import Holder
 from tests.node_agent.one_gpu import GPU, agent_of_one_gpu
 
 
@@ -37,14 +37,14 @@ async def agent() -> AsyncIterator[Agent]:
 async def test_it_is_not_there_keeps_its_directory_and_is_opened_later(agent: Agent) -> None:
     in_the_way = agent.root.slot(GPU, "be-12") / "agent.sock"
     in_the_way.mkdir(parents=True)
-    before_it = agent.offering.look().gpus[0].slots
+    before_it = agent.advertising.look().gpus[0].slots
     place = in_the_way.parent.stat().st_ino
     before = held_open(agent.root.slot(GPU, "be-12"))
     for _ in range(3):
         with pytest.raises(OSError, match="directory"):
             agent.open_permanent(GPU, "be-12", layout.Role.BE)
-    assert "be-12" not in agent.gpus[GPU].board.slots
-    assert agent.offering.look().gpus[0].slots == before_it
+    assert "be-12" not in agent.gpus[GPU].shared_gpu.slots
+    assert agent.advertising.look().gpus[0].slots == before_it
     assert held_open(agent.root.slot(GPU, "be-12")) == before
     in_the_way.rmdir()
     agent.open_permanent(GPU, "be-12", layout.Role.BE)
@@ -57,7 +57,7 @@ def test_a_socket_that_cannot_be_made_keeps_no_descriptor(tmp_path: Path, monkey
     def none_left(*_: object) -> None:
         raise OSError("no descriptors left")
 
-    monkeypatch.setattr("orion.node_agent.connections.socket.socket", none_left)
+    monkeypatch.setattr("orion.node_agent.clients.connections.socket.socket", none_left)
     before = held_open(tmp_path)
     with pytest.raises(OSError, match="no descriptors"):
         connections.listen(tmp_path, "agent.sock", 0o666, 1)
@@ -71,12 +71,12 @@ async def test_grants_are_applied_though_the_slots_cannot_be_looked_at(
         raise KeyError("be-12")
 
     nobody: Any = asyncio  # neither the API server nor the kubelet is asked here
-    holding = Holding(agent, nobody, "a-node", nobody)
-    told = '{"format": 1, "priority": "be", "containers": {"main": {"slots": 1, "memoryLimitBytes": 4096}}}'
-    holding.identity.holds = {(GPU, "be-0"): Hold(Holder("n", "a", "main", "u"), "1", told)}
+    holders = ClusterHolders(agent, nobody, "a-node", nobody)
+    reported = '{"format": 1, "priority": "be", "containers": {"main": {"slots": 1, "memoryLimitBytes": 4096}}}'
+    holders.identity.holders = {(GPU, "be-0"): ResolvedHolder(Holder("n", "a", "main", "u"), "1", reported)}
     heard: list[bool] = []
-    holding.on_change(lambda: heard.append(True))
-    monkeypatch.setattr(agent.offering, "look", fails)
-    holding.start()
-    assert agent.gpus[GPU].board.slots["be-0"].grant.memory_limit_bytes == 4096
+    holders.on_change(lambda: heard.append(True))
+    monkeypatch.setattr(agent.advertising, "look", fails)
+    holders.start()
+    assert agent.gpus[GPU].shared_gpu.slots["be-0"].grant.memory_limit_bytes == 4096
     assert heard == [True]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from orion.node_agent.tolerating import Tolerating, periodically
+from orion.node_agent.pacing.tolerating import Tolerating, periodically
 
 
 def attempt(tolerating: Tolerating, error: Exception | None) -> None:

@@ -163,7 +163,7 @@ class Rotator:
         self.start()
 
     def start(self) -> None:
-        """Begin anew, knowing nothing; whatever was on its way is lost."""
+        """Begin again, knowing nothing; whatever was on its way is lost."""
         if self.work is not None:
             self.work.close()
         self.work = None

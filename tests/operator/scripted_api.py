@@ -6,9 +6,10 @@ cluster tier.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -84,7 +85,7 @@ class ScriptedApi:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if self.refusals:
             status, headers = self.refusals.pop(0)
-            return web.json_response({"code": status, "message": "as told"}, status=status, headers=headers)
+            return web.json_response({"code": status, "message": "as reported"}, status=status, headers=headers)
         if request.method != "GET" or not request.path.startswith("/apis/"):
             return web.json_response({})
         if "watch" in request.query:
@@ -115,3 +116,11 @@ class ScriptedApi:
         finally:
             self._queues.discard(queue)
         return response
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[ScriptedApi]:
+    """One that runs until the test ends."""
+    scripted = await ScriptedApi().start()
+    yield scripted
+    await scripted.stop()

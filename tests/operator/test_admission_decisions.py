@@ -76,7 +76,7 @@ def test_slots_asked_for_say_the_priority() -> None:
 
 
 def test_a_named_share_says_the_priority() -> None:
-    decision = decide(pod(annotations={"orion/share": "train"}), share("train", "be", weight="2"))
+    decision = decide(pod(annotations={"orion/share": "train"}), share("train", "be", weight=2))
     assert "orion.gpu/be" in decision.pod["spec"]["containers"][0]["resources"]["limits"]
     grant = read_grant(decision.pod["metadata"]["annotations"])
     assert grant is not None
@@ -84,7 +84,7 @@ def test_a_named_share_says_the_priority() -> None:
 
 
 def test_a_grant_that_the_pod_brings_is_overwritten() -> None:
-    marks = {"orion/priority": "be", "orion/grant": '{"priority":"hp","containers":{"c0":{"slots":64}}}'}
+    marks = {"orion/priority": "be", "orion.gpu/grant": '{"priority":"hp","containers":{"c0":{"slots":64}}}'}
     assert slots(decide(pod(annotations=marks))) == {"c0": 1}
 
 

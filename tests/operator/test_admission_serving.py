@@ -19,9 +19,10 @@ from orion.api_server.access import Access
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.serving import Listening, Webhook
 from orion.operator.webhook.tls import BadCertificate, LiveCertificate
-from tests.api_server.test_api_server_watching import eventually, share
+from testbed.authority import Authority
+from tests.api_server.test_api_server_watching import share
 from tests.operator.scripted_api import ScriptedApi
-from tools.cluster.authority import Authority
+from tests.waiting import eventually_async
 
 
 class Served:
@@ -67,23 +68,16 @@ def pod(priority: str = "hp", **annotations: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[ScriptedApi]:
-    scripted = await ScriptedApi().start()
-    yield scripted
-    await scripted.stop()
-
-
-@pytest.fixture
-async def served(api: ScriptedApi, tmp_path: Path) -> AsyncIterator[Served]:
+async def served(script: ScriptedApi, tmp_path: Path) -> AsyncIterator[Served]:
     authority = Authority(tmp_path / "authority")
     authority.server("webhook", ["127.0.0.1"]).write(tmp_path, "tls")
-    listening = Listening("127.0.0.1", 0, tmp_path / "tls.crt", tmp_path / "tls.key", "127.0.0.1", 0, leave_s=0.3)
-    webhook = Webhook(Access(api.url, None), Defaults(), listening)
+    listening = Listening("127.0.0.1", 0, tmp_path / "tls.crt", tmp_path / "tls.key", "127.0.0.1:0", leave_s=0.3)
+    webhook = Webhook(Access(script.url, None), Defaults(), listening)
     started = asyncio.Event()
     running = asyncio.create_task(webhook.run(lambda _: started.set()))
     await asyncio.wait_for(started.wait(), 10)
     found = Served(webhook, tmp_path, authority)
-    await eventually(lambda: webhook.admission.ready)
+    await eventually_async(lambda: webhook.admission.ready)
     yield found
     await found.session.close()
     running.cancel()
@@ -95,7 +89,7 @@ async def test_a_review_is_answered_with_a_patch(served: Served) -> None:
     response = await served.review(pod())
     assert (response["uid"], response["allowed"], response["patchType"]) == ("u-1", True, "JSONPatch")
     paths = [each["path"] for each in json.loads(base64.b64decode(response["patch"]))]
-    assert "/metadata/annotations/orion~1grant" in paths
+    assert "/metadata/annotations/orion.gpu~1grant" in paths
 
 
 async def test_a_refusal_has_its_sentence(served: Served) -> None:
@@ -137,25 +131,25 @@ async def test_an_error_of_ours_is_an_http_error_and_never_a_denial(served: Serv
     assert "an error of the webhook" in text
 
 
-async def test_a_share_that_the_watch_has_not_seen_yet(api: ScriptedApi, served: Served) -> None:
+async def test_a_share_that_the_watch_has_not_seen_yet(script: ScriptedApi, served: Served) -> None:
     missing = await served.review(pod("be", share="late"))
     assert "late, which does not exist" in missing["status"]["message"]
-    api.put(share("late"), silently=True)
+    script.put(share("late"), silently=True)
     assert (await served.review(pod("be", share="late")))["allowed"] is True
     assert "orion_webhook_second_looks_total 2.0" in (await served.get("metrics"))[1]
 
 
 @pytest.mark.parametrize("refusal", [(403, {}), (429, {"Retry-After": "30"})], ids=["no", "too late"])
 async def test_a_second_look_that_fails_is_an_error_of_ours(
-    api: ScriptedApi, served: Served, refusal: tuple[int, dict[str, str]]
+    script: ScriptedApi, served: Served, refusal: tuple[int, dict[str, str]]
 ) -> None:
-    api.refusals.append(refusal)
+    script.refusals.append(refusal)
     status, text = await served.post(question(pod("be", share="late")))
     assert (status, text.partition(":")[0]) == (500, "the API server could not be asked")
 
 
-async def test_a_second_look_that_is_put_off_is_taken_again(api: ScriptedApi, served: Served) -> None:
-    api.refusals.append((503, {}))
+async def test_a_second_look_that_is_put_off_is_taken_again(script: ScriptedApi, served: Served) -> None:
+    script.refusals.append((503, {}))
     assert "late, which does not exist" in (await served.review(pod("be", share="late")))["status"]["message"]
 
 
@@ -166,8 +160,8 @@ async def test_warnings_reach_the_owner(served: Served) -> None:
 
 
 async def test_health_and_metrics(served: Served) -> None:
-    assert await served.get("healthz") == (200, "alive")
-    assert await served.get("readyz") == (200, "ready")
+    assert await served.get("healthz") == (200, "ok\n")
+    assert await served.get("readyz") == (200, "ok\n")
     await served.review(pod())
     text = (await served.get("metrics"))[1]
     assert 'orion_webhook_decisions_total{outcome="patched",reason="SlotsGiven"} 1.0' in text
@@ -269,10 +263,10 @@ async def test_sigterm_takes_readiness_first_and_loses_no_review(served: Served)
                 answers.append(status)
 
     asking = [asyncio.create_task(ask()) for _ in range(4)]
-    await eventually(lambda: len(answers) > 20)
+    await eventually_async(lambda: len(answers) > 20)
     os.kill(os.getpid(), signal.SIGTERM)
-    await eventually(lambda: served.webhook._leaving)
-    assert await served.get("readyz") == (503, "leaving")
+    await eventually_async(lambda: served.webhook._leaving)
+    assert await served.get("readyz") == (503, "leaving\n")
     before = len(answers)
     await asyncio.wait_for(asyncio.gather(*asking), 20)
     assert len(answers) > before

@@ -70,8 +70,8 @@ SOUND = write_state(State(LEAF, AUTHORITY, made(EPOCH)[0], (made(EPOCH)[0],)))
 @given(
     st.dictionaries(st.sampled_from(KEYS), st.text() | st.binary().map(encoded) | st.sampled_from(list(SOUND.values())))
 )
-def test_no_secret_is_so_odd_that_it_cannot_be_mended(data: dict[str, str]) -> None:
-    mended(read_state(data))
+def test_no_secret_is_so_odd_that_it_cannot_be_fixed(data: dict[str, str]) -> None:
+    fixed(read_state(data))
 
 
 @pytest.mark.filterwarnings("ignore:Parsed a serial number")  # the library's own words about some of the damage
@@ -81,10 +81,10 @@ def test_no_damaged_certificate_stops_it(key: str, place: int, flip: int) -> Non
     pem = base64.b64decode(SOUND[key])
     der = bytearray(ssl.PEM_cert_to_DER_cert(pem.decode()))
     der[place % len(der)] ^= flip
-    mended(read_state(SOUND | {key: encoded(ssl.DER_cert_to_PEM_cert(bytes(der)).encode())}))
+    fixed(read_state(SOUND | {key: encoded(ssl.DER_cert_to_PEM_cert(bytes(der)).encode())}))
 
 
-def mended(state: State) -> None:
+def fixed(state: State) -> None:
     """A state that serves nobody is followed by one that does."""
     after = decide(state, Seen(SETTINGS.spread, SETTINGS.settle), EPOCH, SETTINGS).state or state
     assert after.serves(EPOCH)

@@ -12,7 +12,7 @@ LONGEST_WITHOUT_A_PASS = 20  # seconds; without anybody who rotates, every certi
 
 
 class Rotations(RuleBasedStateMachine):
-    """Two rotators by mistake, killed and started anew between any two requests."""
+    """Two rotators by mistake, killed and started again between any two requests."""
 
     @initialize()
     def install(self) -> None:

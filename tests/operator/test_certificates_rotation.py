@@ -63,7 +63,7 @@ def test_at_rest_nothing_is_written() -> None:
     assert world.version == version
 
 
-def test_everything_expired_at_the_start_is_mended_in_one_pass() -> None:
+def test_everything_expired_at_the_start_is_fixed_in_one_pass() -> None:
     world, _ = installed()
     world.now += 100_000
     old = world.state
@@ -73,7 +73,7 @@ def test_everything_expired_at_the_start_is_mended_in_one_pass() -> None:
     assert all(len(bundle) == 1 for bundle in world.bundles())
 
 
-def test_an_expired_leaf_in_the_middle_of_a_rotation_is_mended_in_one_pass() -> None:
+def test_an_expired_leaf_in_the_middle_of_a_rotation_is_fixed_in_one_pass() -> None:
     world, rotator = installed()
     rotator.rotate()
     rotator.look()

@@ -25,7 +25,7 @@ Body = dict[str, Any]
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 MARKS = st.dictionaries(
-    st.sampled_from([*NODE_LABELS, "orion/of-an-older-release", "orion.gpu/enabled", "kubernetes.io/os"]),
+    st.sampled_from([*NODE_LABELS, "orion.gpu/of-an-older-release", "orion/enabled", "kubernetes.io/os"]),
     st.sampled_from(["1", "x"]),
 )
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "orion.gpu/hp", "orion.gpu/be"]), st.sampled_from(["0", "0", "4"]))
@@ -33,7 +33,7 @@ CONDITIONS = st.lists(
     st.fixed_dictionaries({
         "type": st.sampled_from([*ConditionType, "OfALaterRelease"]),
         "status": st.sampled_from(["True", "False", "Unknown"]),
-        "reason": st.sampled_from(["Offered", "Granted"]),
+        "reason": st.sampled_from(["Advertised", "Granted"]),
         "message": st.just("said before"),
         "lastTransitionTime": st.just("2025-01-01T00:00:00Z"),
     }),
@@ -80,7 +80,7 @@ NODES = st.fixed_dictionaries({
 def test_a_node_loses_our_marks_and_nothing_else(node: Body) -> None:
     after = patched(copy.deepcopy(node), remains.node_patch(node) or {})
     before = node["metadata"].get("labels", {})
-    assert after["metadata"].get("labels", {}) == {k: v for k, v in before.items() if not k.startswith("orion/")}
+    assert after["metadata"].get("labels", {}) == {k: v for k, v in before.items() if not k.startswith("orion.gpu/")}
     assert after["metadata"].get("annotations") == node["metadata"].get("annotations")
     assert after["status"] == node["status"]
     assert remains.node_patch(after) is None
@@ -166,7 +166,10 @@ class FakeServer:
 
 
 def labelled(name: str) -> Body:
-    return {"metadata": {"name": name, "labels": {"orion/gpus": "2"}}, "status": {"capacity": {"orion.gpu/hp": "0"}}}
+    return {
+        "metadata": {"name": name, "labels": {"orion.gpu/gpus": "2"}},
+        "status": {"capacity": {"orion.gpu/hp": "0"}},
+    }
 
 
 GPUS = "/apis/orion.gpu/v1alpha1/gpudevices"
@@ -176,7 +179,7 @@ LISTS: dict[str, list[Body]] = {
     GPUS: [{"metadata": {"name": "gpu"}, "status": {"health": "Healthy"}}, {"metadata": {"name": "new"}, "spec": {}}],
     SHARES: [{"metadata": {"name": "s", "namespace": "n"}, "status": {"pods": {}}}],
 }
-OF_ALL = Cleaned({"one": ["orion/gpus"], "two": ["orion/gpus"]}, ["gpu"], ["n/s"])
+OF_ALL = Cleaned({"one": ["orion.gpu/gpus"], "two": ["orion.gpu/gpus"]}, ["gpu"], ["n/s"])
 
 
 def clean(server: FakeServer, **options: Any) -> Cleaned:
@@ -203,7 +206,7 @@ def test_a_look_writes_nothing() -> None:
 
 def test_capacity_is_touched_only_where_asked() -> None:
     server = FakeServer(LISTS, {})
-    assert clean(server, capacity=True).nodes["one"] == ["orion/gpus", "orion.gpu/hp"]
+    assert clean(server, capacity=True).nodes["one"] == ["orion.gpu/gpus", "orion.gpu/hp"]
     assert ("PATCH", "/api/v1/nodes/one/status") in server.asked
 
 
@@ -216,7 +219,7 @@ def test_what_a_test_has_left_is_deleted_and_need_not_be_there() -> None:
 
 def test_definitions_and_objects_that_are_gone_are_clean() -> None:
     cleaned = clean(FakeServer(LISTS, {GPUS: 404, SHARES: 404, "/api/v1/nodes/one": 404}))
-    assert cleaned == Cleaned(nodes={"two": ["orion/gpus"]})
+    assert cleaned == Cleaned(nodes={"two": ["orion.gpu/gpus"]})
 
 
 def test_a_cluster_without_anything_is_clean() -> None:
@@ -232,4 +235,4 @@ def test_one_refusal_keeps_nothing_else_from_being_clean() -> None:
 @pytest.mark.parametrize("test", ["pod", "/pod", "namespace/"])
 def test_a_test_that_is_no_namespace_and_name_is_refused(test: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cleanup", "--test", test]) == 2
-    assert f"--test is NAMESPACE/NAME, not {test!r}" in capsys.readouterr().err
+    assert f"--test must be NAMESPACE/NAME, not {test!r}" in capsys.readouterr().err

@@ -17,7 +17,7 @@ NODE: Body = {"kind": "Node", "metadata": {"name": "node"}}
 
 def device(**status: Any) -> Body:
     held = [{"name": "be-0", "priority": "be", "pod": {"namespace": "n", "name": "p"}, "clients": 1}]
-    ready = {"type": "Ready", "status": "True", "reason": "Offered", "lastTransitionTime": "2025-01-01T00:00:00Z"}
+    ready = {"type": "Ready", "status": "True", "reason": "Advertised", "lastTransitionTime": "2025-01-01T00:00:00Z"}
     degraded = {"type": "Degraded", "status": "False", "reason": "AsPromised"} | {
         "lastTransitionTime": "2025-01-01T00:00:00Z"
     }

@@ -15,7 +15,7 @@ from tests.operator.fake_cluster import Body, FakeCluster, state_of
 from tests.waiting import DEADLINE
 
 UUID = "GPU-00000000-0000-4000-8000-000000000001"
-NODE: Body = {"kind": "Node", "metadata": {"name": "node", "labels": {"orion/mode": "timeslice"}}}
+NODE: Body = {"kind": "Node", "metadata": {"name": "node", "labels": {"orion.gpu/mode": "timeslice"}}}
 SHARE: Body = {
     "kind": "GPUShare",
     "metadata": {"namespace": "n", "name": "s"},
@@ -27,12 +27,12 @@ POD: Body = {
     "spec": {"nodeName": "node", "containers": [{"name": "main", "resources": {"limits": {"orion.gpu/be": "1"}}}]},
     "status": {"phase": "Pending"},
 }
-STRANGER = {"processId": 9, "command": "miner", "pod": {"namespace": "n", "name": "p"}}
+UNMANAGED = {"processId": 9, "command": "miner", "pod": {"namespace": "n", "name": "p"}}
 DEVICE: Body = {
     "kind": "GPUDevice",
     "metadata": {"name": UUID.lower()},
     "spec": {},
-    "status": {"node": "node", "uuid": UUID, "model": "NVIDIA H200", "mode": "timeslice", "strangers": [STRANGER]},
+    "status": {"node": "node", "uuid": UUID, "model": "NVIDIA H200", "mode": "timeslice", "unmanaged": [UNMANAGED]},
 }
 
 
@@ -86,7 +86,7 @@ async def test_a_pod_that_begins_to_run_while_it_gets_its_grant_is_judged_as_one
 async def test_somebody_who_undoes_what_is_written_is_not_quarrelled_with() -> None:
     cluster = FakeCluster([NODE, SHARE, POD])
     api = FakeApi(cluster, lambda: None)
-    api.undone = "orion/grant"
+    api.undone = "orion.gpu/grant"
     await work_until(api, lambda: cluster.objects["GPUShare", "n", "s"].get("status"))
     assert api.patched.count("/api/v1/namespaces/n/pods/p/status") == 1
 
@@ -95,5 +95,5 @@ async def test_a_label_that_somebody_takes_away_while_others_are_set_comes_back(
     cluster = FakeCluster([NODE, DEVICE])
     without = {"name": "node", "labels": {}, "uid": cluster.objects["Node", "", "node"]["metadata"]["uid"]}
     api = FakeApi(cluster, lambda: cluster.put({"kind": "Node", "metadata": without}))
-    labels = {"orion/gpus": "1", "orion/gpu-model": "NVIDIA-H200", "orion/mode": "timeslice"}
+    labels = {"orion.gpu/gpus": "1", "orion.gpu/gpu-model": "NVIDIA-H200", "orion.gpu/mode": "timeslice"}
     await work_until(api, lambda: cluster.objects["Node", "", "node"]["metadata"]["labels"] == labels)

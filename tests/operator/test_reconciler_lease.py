@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,15 +14,9 @@ from orion.operator.reconciler.lease import Leadership
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.settings import ReconcilerSettings
 from tests.operator.scripted_api import ScriptedApi
+from tests.waiting import eventually_async
 
 SETTINGS = ReconcilerSettings(lease_seconds=3, lease_namespace="n")
-
-
-@pytest.fixture
-async def script() -> AsyncIterator[ScriptedApi]:
-    scripted = await ScriptedApi().start()
-    yield scripted
-    await scripted.stop()
 
 
 @pytest.fixture
@@ -52,26 +46,20 @@ class Leases:
         return web.json_response(body, status=201 if request.method == "POST" else 200)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.02)
-
-
 async def test_of_two_processes_one_holds_the_lease_and_the_other_follows(script: ScriptedApi, api: ApiServer) -> None:
     leases = Leases()
     script.answer = leases.answer
     one = Leadership(api, SETTINGS.model_copy(update={"identity": "one"}), Metrics())
     other = Leadership(api, SETTINGS.model_copy(update={"identity": "other"}), Metrics())
     keeping = asyncio.create_task(one.keep())
-    await until(one.mine)
+    await eventually_async(one.mine)
     following = asyncio.create_task(other.keep())
-    await until(lambda: len(script.requests) > 12)
+    await eventually_async(lambda: len(script.requests) > 12)
     assert one.mine()
     assert not other.mine()
     assert leases.lease is not None
     keeping.cancel()
-    await until(other.mine)
+    await eventually_async(other.mine)
     assert not one.mine()  # it stopped before the other began
     assert leases.lease["spec"]["leaseTransitions"] == 1
     await other.release()
@@ -84,10 +72,10 @@ async def test_a_holder_that_cannot_renew_stops_in_time(script: ScriptedApi, api
     script.answer = leases.answer
     one = Leadership(api, SETTINGS, Metrics())
     tasks = [asyncio.create_task(one.keep()), asyncio.create_task(one.watch_end())]
-    await until(one.taken.is_set)
+    await eventually_async(one.taken.is_set)
     script.answer, script.refusals = None, [(403, {})] * 100
     began = time.monotonic()
-    await until(lambda: not one.taken.is_set())
+    await eventually_async(lambda: not one.taken.is_set())
     assert time.monotonic() - began <= SETTINGS.lease_seconds + 1
     for task in tasks:
         task.cancel()

@@ -60,7 +60,7 @@ def devices(draw: st.DrawFn) -> Body:
     def pod() -> Any:
         return {"namespace": draw(st.sampled_from(NAMESPACES)), "name": draw(st.sampled_from(NAMES))}
 
-    ratio = draw(st.sampled_from(["0", "0.5", "0.98"]))
+    ratio = draw(st.sampled_from([0, 0.5, 0.98]))
     message = draw(st.sampled_from([None, "it is slow"]))
     clients = [{"slot": "be-0", "priority": "be", "processId": 7, "pod": pod(), "gatedRatio": ratio}]
     status: dict[str, Any] = {"node": draw(st.sampled_from(["n1", "n2"])), "uuid": uuid, "model": "NVIDIA H200"}
@@ -68,8 +68,8 @@ def devices(draw: st.DrawFn) -> Body:
     status["heldSlots"] = [{"name": "be-0", "priority": "be", "pod": pod(), "clients": 1}]
     status["clients"] = [{**clients[0], **({"message": message} if message else {})}]
     if draw(st.booleans()):
-        status["strangers"] = [{"processId": 8, "command": "python", "pod": pod()}]
-        status["strangerCount"] = 1
+        status["unmanaged"] = [{"processId": 8, "command": "python", "pod": pod()}]
+        status["unmanagedProcessCount"] = 1
     return {
         "kind": "GPUDevice",
         "metadata": {"name": uuid.lower()},

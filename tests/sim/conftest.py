@@ -1,4 +1,4 @@
-"""Running programs on a simulated machine of their own."""
+"""Runs programs, each on a separate simulated machine."""
 
 import os
 import shutil
@@ -14,13 +14,13 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def at(build: Path) -> dict[str, str]:
-    """Where a program finds the simulated driver, and the scenarios each other."""
+    """Environment in which a program finds the simulated driver, and scenarios find each other."""
     return {"LD_LIBRARY_PATH": str(build / "sim"), "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 @pytest.fixture
 def machine(c_build: Path) -> Iterator[dict[str, str]]:
-    """The environment of a simulated machine that nobody else uses."""
+    """The environment of a simulated machine that no other test uses."""
     base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     state = tempfile.mkdtemp(prefix="orion-sim-test-", dir=base)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ORION_SIM_")}
@@ -30,7 +30,7 @@ def machine(c_build: Path) -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def run_scenario(machine: dict[str, str]) -> Run:
-    """Runs one function of a scenario file in a process of its own on the machine."""
+    """Runs one function of a scenario file in a separate process on the machine."""
 
     def run(file: str, function: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(Path(__file__).parent / file), function, *arguments]

@@ -1,4 +1,4 @@
-"""What the scenarios share: a device, kernels of a chosen duration, and a check of every call."""
+"""Shared by the scenarios: a device, kernels of a chosen duration, and a check of every call."""
 
 import ctypes
 import sys
@@ -28,7 +28,7 @@ def ok(answer: tuple[Any, ...]) -> Any:
 
 
 def fails(answer: tuple[Any, ...], error: str | int) -> None:
-    """The call must answer this error, by name or number."""
+    """Assert that the call returned this error, given by name or number."""
     wanted = cuda.CUresult(error) if isinstance(error, int) else getattr(cuda.CUresult, f"CUDA_ERROR_{error}")
     assert answer[0] == wanted, f"{answer[0]!r} instead of {wanted!r}"
 
@@ -48,11 +48,11 @@ class Device:
         self.filled = ok(cuda.cuModuleGetFunction(self.module, b"filled"))
 
     def stream(self, flags: int = 1, priority: int = 0) -> Any:
-        """A stream, non-blocking unless said otherwise."""
+        """A stream, non-blocking by default."""
         return ok(cuda.cuStreamCreateWithPriority(flags, priority))
 
     def green(self, sms: int, group: int = 0) -> Any:
-        """A green context over the SMs of one of the groups that the device splits into."""
+        """A green context over the SMs of one of the groups into which the device is split."""
         everything = ok(cuda.cuDeviceGetDevResource(self.device, SM))
         groups = ok(cuda.cuDevSmResourceSplitByCount(group + 1, everything, 0, sms))[0]
         described = ok(cuda.cuDevResourceGenerateDesc([groups[group]], 1))
@@ -63,23 +63,23 @@ class Device:
         return ok(cuda.cuGreenCtxStreamCreate(self.green(sms, group), 1, priority))
 
     def launch(self, stream: Any, microseconds: int, sms: int = 132) -> None:
-        """A kernel that takes so long on so many SMs."""
+        """Launch a kernel that takes this long on this many SMs."""
         ok(self.try_launch(stream, microseconds, sms))
 
     def try_launch(self, stream: Any, microseconds: int, sms: int = 132) -> tuple[Any, ...]:
-        """The same, with the driver's answer."""
+        """The same, but return the driver's answer."""
         parameters = ((microseconds, sms), (ctypes.c_uint64, ctypes.c_uint32))
         answer: tuple[Any, ...] = cuda.cuLaunchKernel(self.timed, 1, 1, 1, 1, 1, 1, 0, stream, parameters, 0)
         return answer
 
     def mark(self, stream: Any) -> Any:
-        """A timing event recorded now."""
+        """Record a timing event now."""
         event = ok(cuda.cuEventCreate(0))
         ok(cuda.cuEventRecord(event, stream))
         return event
 
     def between(self, start: Any, end: Any) -> float:
-        """Microseconds between two events, waiting for them."""
+        """Microseconds between two events, after waiting for them."""
         ok(cuda.cuEventSynchronize(start))
         ok(cuda.cuEventSynchronize(end))
         return float(ok(cuda.cuEventElapsedTime(start, end))) * 1000

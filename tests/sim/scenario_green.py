@@ -37,7 +37,7 @@ def a_device_splits_into_groups_of_eight() -> None:
     fails(cuda.cuDeviceGetDevResource(gpu.device, workqueue), "INVALID_RESOURCE_TYPE")
 
 
-def what_is_left_can_be_split_again_and_groups_cannot() -> None:
+def the_rest_can_be_split_again_and_groups_cannot() -> None:
     gpu = Device()
     everything = ok(cuda.cuDeviceGetDevResource(gpu.device, SM))
     first, _, rest = ok(cuda.cuDevSmResourceSplitByCount(1, everything, 0, 32))
@@ -94,7 +94,7 @@ def partitions_of_the_same_sms_take_turns_and_others_do_not() -> None:
         near(max(gpu.between(start, gpu.mark(one)), gpu.between(start, gpu.mark(two))), together)
 
 
-def priority_decides_who_starts_on_a_partition_too() -> None:
+def priority_decides_which_kernel_starts_on_a_partition_too() -> None:
     gpu = Device()
     plain, low, high = gpu.stream(), gpu.green_stream(32), gpu.green_stream(32, priority=-3)
     assert (int(ok(cuda.cuStreamGetPriority(high))), int(ok(cuda.cuStreamGetFlags(high)))) == (-3, 1)
@@ -129,7 +129,7 @@ def a_green_stream_and_the_legacy_stream_do_not_wait_for_each_other() -> None:
     near(gpu.between(start, gpu.mark(green)), 2000)
 
 
-def a_context_is_waited_for_with_its_green_contexts() -> None:
+def a_wait_for_a_context_includes_its_green_contexts() -> None:
     gpu = Device()
     plain, green = gpu.stream(), gpu.green_stream(64)
     start = gpu.mark(plain)
@@ -188,7 +188,7 @@ def a_green_context_can_be_current_by_its_name() -> None:
     fails(cuda.cuMemAlloc(4096), "CONTEXT_IS_DESTROYED")
 
 
-def both_versions_say_to_which_context_a_stream_belongs() -> None:
+def both_versions_return_the_context_of_a_stream() -> None:
     gpu = Device()
     driver = ctypes.CDLL("libcuda.so.1")
     green = gpu.green(16)
@@ -199,7 +199,7 @@ def both_versions_say_to_which_context_a_stream_belongs() -> None:
         assert (context.value, its_green.value or 0) == (int(gpu.context), belongs)
 
 
-def a_destroyed_green_context_leaves_streams_that_can_only_be_destroyed() -> None:
+def streams_of_a_destroyed_green_context_can_only_be_destroyed() -> None:
     gpu = Device()
     green = gpu.green(64)
     stream, captured = (ok(cuda.cuGreenCtxStreamCreate(green, 1, 0)) for _ in range(2))
@@ -238,7 +238,7 @@ def a_green_context_keeps_the_primary_context_and_goes_with_its_reset() -> None:
     ok(cuda.cuCtxSynchronize())
 
 
-def what_cannot_be_is_refused() -> None:
+def invalid_arguments_are_refused() -> None:
     gpu = Device()
     green = gpu.green(64)
     everything = ok(cuda.cuDeviceGetDevResource(gpu.device, SM))

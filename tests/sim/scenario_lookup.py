@@ -1,4 +1,4 @@
-"""How a program finds the driver's functions, and what it gets told when it should not be there."""
+"""How a program finds the driver's functions, and which errors it gets where it may not call them."""
 
 import ctypes
 import os

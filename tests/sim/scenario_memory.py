@@ -1,4 +1,4 @@
-"""Memory of all kinds: data is real, and the device's account is kept."""
+"""Memory of all kinds: the data is real, and the device's account is exact."""
 
 import ctypes
 
@@ -32,7 +32,7 @@ def bytes_come_back_as_they_went() -> None:
     assert free_bytes() == before
 
 
-def more_than_there_is_is_refused() -> None:
+def more_than_the_device_has_is_refused() -> None:
     Device()
     before = free_bytes()
     fails(cuda.cuMemAlloc(1 << 40), "OUT_OF_MEMORY")

@@ -8,7 +8,7 @@ from tests.sim.cuda_client import Device, fails, main, ok
 
 
 def near(value: float, wanted: float) -> None:
-    """Equal up to the microseconds that queries let pass."""
+    """Assert equality, except for the microseconds that queries take."""
     assert abs(value - wanted) < 0.02 * wanted + 5, f"{value} instead of {wanted}"
 
 
@@ -30,7 +30,7 @@ def kernels_of_one_stream_run_one_after_the_other() -> None:
 
 
 def kernels_of_two_streams_overlap_as_far_as_there_are_sms() -> None:
-    # With 100 SMs each the second has 32 until the first ends, and then all that it needs.
+    # With 100 SMs each, the second has 32 until the first ends, and then all that it needs.
     gpu = Device()
     for sms, together in ((66, 1000), (100, 1680), (132, 2000)):
         one, two = gpu.stream(), gpu.stream()
@@ -47,10 +47,10 @@ def a_kernel_that_has_fewer_sms_than_it_needs_gets_more_by_priority() -> None:
     holder, low, high = gpu.stream(), gpu.stream(priority=0), gpu.stream(priority=-5)
     start = gpu.mark(holder)
     gpu.launch(holder, 1000, sms=112)
-    gpu.launch(low, 400, sms=100)  # 20 SMs until the holder and the other are done
+    gpu.launch(low, 400, sms=100)  # 20 SMs until the holder and the other kernel are done
     gpu.launch(high, 500, sms=132)
     near(gpu.between(start, gpu.mark(holder)), 1000)
-    near(gpu.between(start, gpu.mark(high)), 1000 + 500 * 132 / 112)  # what low has, it keeps
+    near(gpu.between(start, gpu.mark(high)), 1000 + 500 * 132 / 112)  # low keeps its SMs
     near(gpu.between(start, gpu.mark(low)), 1671)
 
 
@@ -102,7 +102,7 @@ def the_legacy_stream_waits_for_blocking_streams_and_they_for_it() -> None:
     gpu.launch(0, 300, sms=1)
     gpu.launch(blocking, 200, sms=1)
     near(gpu.between(start, gpu.mark(free)), 50)
-    near(gpu.between(start, gpu.mark(0)), 700 + 200)  # the mark waits for the blocking stream in its turn
+    near(gpu.between(start, gpu.mark(0)), 700 + 200)  # the mark waits for the blocking stream too
     near(gpu.between(start, gpu.mark(blocking)), 900)
 
 
@@ -191,7 +191,7 @@ def two_devices_run_side_by_side() -> None:
     assert bytes(ok(cuda.cuDeviceGetUuid(0)).bytes) != bytes(ok(cuda.cuDeviceGetUuid(1)).bytes)
 
 
-def a_faulty_kernel_spoils_its_context_for_ever() -> None:
+def a_faulty_kernel_makes_its_context_unusable_for_ever() -> None:
     gpu = Device()
     image = b"orion-sim 1\nkernel bad duration_us=10 sms=1 error=700\n"
     bad = ok(cuda.cuModuleGetFunction(ok(cuda.cuModuleLoadData(image)), b"bad"))
@@ -204,7 +204,7 @@ def a_faulty_kernel_spoils_its_context_for_ever() -> None:
     Device().launch(0, 10)
 
 
-def a_launch_that_cannot_be_is_refused() -> None:
+def an_invalid_launch_is_refused() -> None:
     gpu = Device()
     stream = gpu.stream()
     fails(cuda.cuLaunchKernel(gpu.tiny, 0, 1, 1, 1, 1, 1, 0, stream, 0, 0), "INVALID_VALUE")

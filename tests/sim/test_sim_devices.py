@@ -1,4 +1,4 @@
-"""What tells the GPUs of a machine apart, which of them a process sees, how they are, and who may use the machine."""
+"""The identities of a machine's GPUs, which of them a process sees, their health, and who may use the machine."""
 
 import json
 import os
@@ -80,11 +80,11 @@ def test_the_seed_gives_the_uuids(machine: dict[str, str]) -> None:
     ("given", "wanted", "seen"),
     [
         (None, None, [0, 1, 2, 3]),
-        ([2, 1], None, [1, 2]),  # what a container is given has the machine's order
-        ([2, 1], "1,0", [2, 1]),  # what a program wants of it, its own
+        ([2, 1], None, [1, 2]),  # a container's list follows the machine's order
+        ([2, 1], "1,0", [2, 1]),  # a program's list has its own order
         ([2, 1], "2", []),
         (None, "3,1", [3, 1]),
-        (None, "0,9,1", [0]),  # up to the first that means nothing
+        (None, "0,9,1", [0]),  # up to the first invalid entry
         (None, "1,1", []),
         (None, "", []),
         (None, "nonsense", []),
@@ -108,7 +108,7 @@ def test_a_process_sees_what_it_was_given_and_wants(
     assert rows == [[plain[gpu], f"0000:{gpu + 1:02X}:00.0"] for gpu in seen]
 
 
-def test_gpus_are_as_the_machine_was_made_and_as_they_were_told(machine: dict[str, str], c_build: Path) -> None:
+def test_gpus_have_the_machines_settings_and_the_injected_health(machine: dict[str, str], c_build: Path) -> None:
     machine |= {"ORION_SIM_GPUS": "4", "ORION_SIM_MIG": "1,3", "ORION_SIM_NUMA": "0,0,1", "ORION_SIM_NVLINK": "0-2"}
     rows, story = json.loads(run(DESCRIBED, machine, str(c_build / "sim" / "libcuda.so.1")))
     assert rows == [[0, [1, 2], False], [0, [0, 2], True], [1, [0, 1], False], [None, [], True]]
@@ -116,7 +116,7 @@ def test_gpus_are_as_the_machine_was_made_and_as_they_were_told(machine: dict[st
     assert story == [well, ["Xid79", False], well, well, well, lost, lost, well, "the machine"]
 
 
-def test_the_command_shows_and_changes(machine: dict[str, str], c_build: Path) -> None:
+def test_the_command_shows_and_changes_health(machine: dict[str, str], c_build: Path) -> None:
     machine["ORION_SIM_GPUS"] = "2"
     known = uuids(machine)
 
@@ -127,7 +127,7 @@ def test_the_command_shows_and_changes(machine: dict[str, str], c_build: Path) -
 
     assert tell("xid", known[0], "48").returncode == tell("lose", "1").returncode == 0
     assert tell("show").stdout.splitlines() == [
-        f"0  {known[0]}  there, 1 Xid events, the last 48",
+        f"0  {known[0]}  present, 1 Xid events, the last 48",
         f"1  {known[1]}  lost, no Xid events",
     ]
     assert tell("restore", known[1]).returncode == 0
@@ -143,7 +143,7 @@ def test_a_machine_is_open_to_every_user_whatever_the_umask(machine: dict[str, s
     assert stat.S_IMODE(state.stat().st_mode) == (0o755 if os.geteuid() == 0 else 0o700)
 
 
-def test_who_may_not_make_a_machine_leaves_what_is_there(machine: dict[str, str]) -> None:
+def test_a_process_that_may_not_make_a_machine_changes_nothing(machine: dict[str, str]) -> None:
     state = Path(machine["ORION_SIM_STATE"])
     assert run(DEVICES, {**machine, "ORION_SIM_MAKE": "0"}) == ""
     assert list(state.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Clients of a simulated MPS control daemon, beside processes that are none: who runs with whom; the daemon's end."""
+"""Clients of a simulated MPS control daemon beside other processes: which of them run together, and its end."""
 
 import signal
 import subprocess
@@ -11,27 +11,25 @@ from pathlib import Path
 import pytest
 
 from tests.sim.test_sim_sharing import StartWorker, pieces, start_worker
+from tests.waiting import eventually
 
 __all__ = ["start_worker"]  # a fixture
 
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[Path]:
-    """The folder of a control daemon that runs."""
+    """The folder of a running control daemon."""
     folder = tmp_path / "pipe"
     folder.mkdir()
     command = [sys.executable, "-m", "orion.node_agent.mps.simulated_control", "-f"]
     with subprocess.Popen(command, env={"CUDA_MPS_PIPE_DIRECTORY": str(folder), "PATH": "/usr/bin"}) as daemon:
-        deadline = time.monotonic() + 60
-        while not (folder / "control").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        eventually((folder / "control").exists)
         yield folder
         daemon.kill()
 
 
 def together(rows: list[tuple[int, int, int, str]], one: int, other: int) -> bool:
-    """Return whether a kernel of one process ever ran beside one of another."""
+    """Return whether a kernel of one process ever ran beside one of the other."""
     return any(
         first[1] > second[0] and second[1] > first[0]
         for first in rows
@@ -40,7 +38,7 @@ def together(rows: list[tuple[int, int, int, str]], one: int, other: int) -> boo
     )
 
 
-def test_clients_run_together_and_by_turns_with_the_others(
+def test_clients_run_together_and_time_sliced_with_others(
     start_worker: StartWorker,
     pipe: Path,
     tmp_path: Path,
@@ -60,10 +58,10 @@ def test_clients_run_together_and_by_turns_with_the_others(
     assert together(rows, clients[0].pid, clients[1].pid)
     assert not any(together(rows, worker.pid, alone.pid) for worker in clients)
     turns = sum(left[2] == alone.pid != right[2] for left, right in pairwise(rows))
-    assert turns > 5  # nobody waits for all of another's work
+    assert turns > 5  # no process waits for all of the other's work
 
 
-def test_the_daemons_end_is_its_clients(start_worker: StartWorker, pipe: Path) -> None:
+def test_the_daemons_end_ends_its_clients_contexts(start_worker: StartWorker, pipe: Path) -> None:
     client, alone = start_worker(CUDA_MPS_PIPE_DIRECTORY=str(pipe)), start_worker()
     for worker in (client, alone):
         worker.do("launch 1 100 66")
@@ -72,7 +70,7 @@ def test_the_daemons_end_is_its_clients(start_worker: StartWorker, pipe: Path) -
     deadline = time.monotonic() + 60
     while True:
         client.begin("launch 1 100 66")
-        if not client.answer():  # it has ended of the error
+        if not client.answer():  # it has ended because of the error
             break
         assert time.monotonic() < deadline
     assert client.process.wait(60) != 0

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ENTRIES = HERE.parents[1] / "hook" / "sim" / "generated_entries.inc"
-VIRTUAL = ("scenario_work.py", "scenario_capture.py", "scenario_green.py")  # exact times, and none of them passes
+ENTRIES = HERE.parents[1] / "hook" / "sim" / "generated" / "entries.inc"
+VIRTUAL = ("scenario_work.py", "scenario_capture.py", "scenario_green.py")  # exact times, because no real time passes
 
 
 def scenarios() -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Several processes on one simulated GPU: slices, MPS, death, and what is seen from outside."""
+"""Several processes on one simulated GPU: slices, MPS, death, and what other processes can query."""
 
 import ctypes
 import os
@@ -131,10 +131,10 @@ def test_under_mps_partitions_of_two_processes_run_together(start_worker: StartW
         choose(time for start, end, pid, _ in rows if pid == worker.pid for time in (start, end))
         for choose, worker in ((min, both[1]), (max, both[0]))
     )
-    assert last - first > 2 * on_half  # each pair of kernels ran side by side
+    assert last - first > 2 * on_half  # the kernels of each pair ran at the same time
 
 
-def test_under_mps_a_long_kernel_on_a_partition_stops_nobody(start_worker: StartWorker) -> None:
+def test_under_mps_a_long_kernel_on_a_partition_stops_no_other_process(start_worker: StartWorker) -> None:
     long, short = (start_worker(ORION_SIM_MODE="mps") for _ in range(2))
     long.do("green 64 0")
     long.do("launch 1 4000000 132")
@@ -143,7 +143,7 @@ def test_under_mps_a_long_kernel_on_a_partition_stops_nobody(start_worker: Start
     long.process.send_signal(signal.SIGKILL)
     long.process.wait(timeout=20)
     short.do("launch 1 300000 132")
-    assert float(short.do("sync")) < 0.5  # all SMs again: with the rest it would take 0.58 s
+    assert float(short.do("sync")) < 0.5  # on all SMs; on the rest it would take 0.58 s
 
 
 def test_in_slices_a_partition_keeps_its_size(start_worker: StartWorker, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_in_slices_a_partition_keeps_its_size(start_worker: StartWorker, tmp_pat
     rows = pieces(trace)
     assert all(end <= start for (_, end, *_), (start, *_) in pairwise(rows))  # never together
     ran = sum(end - start for start, end, pid, _ in rows if pid == green.pid)
-    assert abs(ran - 20_000_000 * 132 // 72) < 1000  # rounded up at each cut
+    assert abs(ran - 20_000_000 * 132 // 72) < 1000  # rounded up at each interruption
 
 
 def test_a_killed_client_leaves_the_device_and_its_memory(start_worker: StartWorker) -> None:
@@ -175,7 +175,7 @@ def test_a_killed_client_leaves_the_device_and_its_memory(start_worker: StartWor
     assert int(alive.do("free")) == everything
 
 
-def test_a_client_without_descriptors_moves_on_from_a_stuck_one(
+def test_a_client_without_descriptors_recovers_from_a_stuck_one(
     start_worker: StartWorker, machine: dict[str, str]
 ) -> None:
     alive = start_worker()
@@ -193,7 +193,7 @@ def test_a_client_without_descriptors_moves_on_from_a_stuck_one(
         assert float(alive.do("sync")) < 1
 
 
-def test_a_stopped_client_stops_nobody(start_worker: StartWorker) -> None:
+def test_a_stopped_client_stops_no_other_client(start_worker: StartWorker) -> None:
     stopped, alive = start_worker(), start_worker()
     stopped.begin("busy 1.5 20 1")
     end = time.monotonic() + 1
@@ -255,7 +255,7 @@ def observe(environment: dict[str, str]) -> list[list[str]]:
     return [line.split() for line in done.stdout.splitlines()]
 
 
-def test_gpus_are_seen_without_cuda(start_worker: StartWorker, machine: dict[str, str]) -> None:
+def test_gpus_are_visible_without_cuda(start_worker: StartWorker, machine: dict[str, str]) -> None:
     gpus = observe({**machine, "ORION_SIM_GPUS": "2", "ORION_SIM_MEMORY": "4GiB"})
     assert [row[1:] for row in gpus] == [["Orion_Simulated_GPU", str(4 << 30), "0"]] * 2
     assert gpus[0][0].startswith("GPU-")
@@ -268,14 +268,14 @@ def test_gpus_are_seen_without_cuda(start_worker: StartWorker, machine: dict[str
     assert ctypes.sizeof(ctypes.c_uint64) == 8
 
 
-def test_a_process_is_known_again_after_it_closed_every_descriptor(
+def test_a_process_is_identified_again_after_it_closed_every_descriptor(
     start_worker: StartWorker, machine: dict[str, str]
 ) -> None:
     worker = start_worker()
     assert observe(machine)[0][4:] == [str(worker.pid)]
     worker.do("close")
     end = time.monotonic() + 20
-    while observe(machine)[0][4:] != [str(worker.pid)]:  # meanwhile it is there, and nobody knows who it is
+    while observe(machine)[0][4:] != [str(worker.pid)]:  # meanwhile it is visible, but its process id is not
         assert observe(machine)[0][4:] in (["0"], [str(worker.pid)])
         assert time.monotonic() < end
 

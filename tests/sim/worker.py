@@ -1,4 +1,4 @@
-"""A client for tests of several processes: reads commands on its input, one a line, and answers each with one line."""
+"""A client for tests of several processes: it reads one command per line and answers each with one line."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ def main() -> None:
         if command == "launch":
             for _ in range(int(numbers[0])):
                 gpu.launch(stream, int(numbers[1]), int(numbers[2]))
-        elif command == "green":  # from now on on a stream of a green context
+        elif command == "green":  # later launches use a stream of a green context
             stream = gpu.green_stream(int(numbers[0]), int(numbers[1]))
         elif command == "sync":
             begun = time.monotonic()
@@ -31,7 +31,7 @@ def main() -> None:
             ok(cuda.cuMemAlloc(int(numbers[0])))
         elif command == "free":
             answer = int(ok(cuda.cuMemGetInfo())[0])
-        elif command == "busy":  # closed loop: kernels done in so many seconds
+        elif command == "busy":  # closed loop: number of kernels completed in this many seconds
             end, count = time.monotonic() + numbers[0], 0
             while time.monotonic() < end:
                 gpu.launch(stream, int(numbers[1]), int(numbers[2]))

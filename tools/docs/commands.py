@@ -22,6 +22,7 @@ from tools.docs.shell import Command
 
 PLACEHOLDER = re.compile(r"<?[A-Z][A-Z0-9_.:/-]*>?")
 _LANGUAGES = {"sh", "bash", "console", "yaml"}
+OURS = ("measurements", "orion", "testbed", "tests", "tools")
 
 
 def check(pages: Sequence[Page]) -> tuple[list[Finding], int]:
@@ -138,7 +139,7 @@ def _make(words: Sequence[str], root: Path) -> list[str]:
 def _python(words: Sequence[str], root: Path) -> list[str]:
     if words[:1] == ["-m"] and len(words) > 1:
         module = words[1]
-        there = _module(module, root) if module.partition(".")[0] in ("orion", "tests", "tools") else _installed(module)
+        there = _module(module, root) if module.partition(".")[0] in OURS else _installed(module)
         return [] if there else [f"there is no module {module}"]
     return []
 

@@ -8,7 +8,19 @@ from pathlib import Path
 from tools.docs.findings import Finding
 from tools.docs.pages import ROOT, Page
 
-ROOMS = ("operator", "api_server", "device_plugin", "node_agent", "hook", "inprocess", "crds", "cli", "bench", "charts")
+PACKAGES = (
+    "operator",
+    "api_server",
+    "device_plugin",
+    "node_agent",
+    "exposition",
+    "hook",
+    "inprocess",
+    "crds",
+    "cli",
+    "bench",
+    "charts",
+)
 _SUFFIXES = {".py", ".c", ".h", ".yaml", ".json", ".tpl", ".proto", ".txt"}
 _NAME = re.compile(r"(?<![\w./:-])(orion(?:\.gpu)?/[a-z][a-z-]*[a-z]|orion_[a-z][a-z_]*[a-z])(?![\w/.*-])")
 
@@ -57,5 +69,5 @@ def _without_prefixes(name: str) -> Iterator[str]:
 
 @cache
 def _sources(root: Path = ROOT) -> str:
-    files = (path for room in ROOMS for path in (root / room).rglob("*") if path.suffix in _SUFFIXES)
+    files = (path for room in PACKAGES for path in (root / room).rglob("*") if path.suffix in _SUFFIXES)
     return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in files)

@@ -132,7 +132,7 @@ def read(path: Path, root: Path = ROOT) -> Page:
 def all_pages(root: Path = ROOT) -> list[Page]:
     """Return every page of a checkout, and the YAML files of its examples, in order."""
     folders = [each for each in root.iterdir() if each.is_dir() and not each.is_symlink()]
-    rooms = [each for each in folders if not each.name.startswith(".") and each.name not in _OUTSIDE]
-    found = [*root.glob("*.md"), *(path for room in rooms for path in room.rglob("*.md"))]
+    packages = [each for each in folders if not each.name.startswith(".") and each.name not in _OUTSIDE]
+    found = [*root.glob("*.md"), *(path for room in packages for path in room.rglob("*.md"))]
     found += (root / "examples").rglob("*.yaml")
     return [read(path, root) for path in sorted(found) if not _OUTSIDE & set(path.relative_to(root).parts)]

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.cluster.binaries import Unavailable
+from testbed.binaries import Unavailable
 from tools.image import bases, debian, inventory, locks, registry
 from tools.image.archive import Archive
 from tools.image.editions import NEWER, OLDER, THIS

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from tools.cluster.binaries import Say
+from testbed.binaries import Say
 from tools.image import debian, locks
 from tools.image.debian import SUITE, Pins
 from tools.image.programs import Failed, Programs, folder

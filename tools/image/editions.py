@@ -36,7 +36,7 @@ class Edition:
         if self.version:
             _replace(changed, "pyproject.toml", r'(?m)^version = "[^"]+"$', f'version = "{self.version}"')
         if self.layout:
-            _replace(changed, "hook/include/orion/pages.h", r"(ORION_LAYOUT_VERSION) \d+u", rf"\1 {self.layout}u")
+            _replace(changed, "hook/include/orion/policy.h", r"(ORION_LAYOUT_VERSION) \d+u", rf"\1 {self.layout}u")
             _replace(changed, "hook/layout.py", r"(?m)^LAYOUT_VERSION = \d+", f"LAYOUT_VERSION = {self.layout}")
         return changed
 
@@ -44,7 +44,7 @@ class Edition:
 THIS = Edition()
 OLDER = Edition("older", version="0.0.9")
 # The layout after this one: whoever speaks it is to get on with hooks of this checkout.
-NEWER = Edition("newer", version="0.2.0", layout=2)
+NEWER = Edition("newer", version="0.2.0", layout=3)
 
 
 def version(sources: Sources) -> str:

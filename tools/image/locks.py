@@ -1,6 +1,6 @@
 """The exact versions and hashes of what the image downloads from PyPI: made by uv, checked against pyproject.toml.
 
-`python -m tools.image lock` makes them anew (and is how versions rise), `make check` finds one that does not fit.
+`python -m tools.image lock` makes them again (and is how versions rise), `make check` finds one that does not fit.
 Every platform's hashes are in them, so that one file serves x86-64 and arm64, Python 3.11 and later.
 """
 
@@ -18,8 +18,6 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = Path(__file__).with_name("requirements.lock")
 BUILD = Path(__file__).with_name("build-requirements.lock")
-# 126 MB for `orion explain` at a cluster, which is asked from where people are.
-LEFT_OUT = {"kubernetes"}
 # Beside what the build requires: what builds without a toolchain of the base.
 TOOLS = ("cmake", "ninja", "pip", "ziglang")
 OLDEST_PYTHON = "3.11"
@@ -71,10 +69,9 @@ def wanted() -> dict[Path, list[str]]:
     """Return the requirements that each lock is made of, as pyproject.toml has them."""
     document = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = document["project"]
-    runtime = [*project["dependencies"], *project["optional-dependencies"]["cluster"]]
     development = {Requirement(each).name: each for each in document["dependency-groups"]["dev"]}
     return {
-        RUNTIME: [each for each in runtime if Requirement(each).name not in LEFT_OUT],
+        RUNTIME: [*project["dependencies"], *project["optional-dependencies"]["cluster"]],
         BUILD: [*document["build-system"]["requires"], *(development.get(tool, tool) for tool in TOOLS)],
     }
 
@@ -99,7 +96,7 @@ def _is_strong(hashed: str) -> bool:
 
 
 def make() -> None:
-    """Make both locks anew, with the newest versions that pyproject.toml allows.
+    """Make both locks again, with the newest versions that pyproject.toml allows.
 
     Raises:
         subprocess.CalledProcessError: uv found none, and said why.

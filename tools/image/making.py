@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from tools.cluster.binaries import Say, one_at_a_time
+from testbed.binaries import Say, one_at_a_time
 from tools.image import archive, bases, editions, sources
 from tools.image.bases import Base
 from tools.image.editions import THIS, Edition
@@ -26,7 +26,7 @@ FORMAT = "3"  # rises when the same sources are to give another archive
 KEPT = 20  # archives, 66 MB each
 # The label of an image whose base is not as debian.lock says: what differs.
 DRIFT = "gpu.orion.base.drift"
-LARGEST_STORAGE = 6 << 30  # bytes, after which layers are made anew
+LARGEST_STORAGE = 6 << 30  # bytes, after which layers are made again
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 
 
@@ -115,23 +115,23 @@ def _build(
 
 def _secrets(place: Path) -> Sequence[str]:
     """Return options that show the build, and not the image, how this machine gets at Python packages."""
-    told = configparser.ConfigParser(interpolation=None)
-    told["global"] = {"timeout": "180"}
+    reported = configparser.ConfigParser(interpolation=None)
+    reported["global"] = {"timeout": "180"}
     done = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True)
     for line in done.stdout.splitlines():
         name, _, value = line.partition("=")
         setting = name.rpartition(".")[2]
         if setting in ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "retries"):
-            told["global"][setting] = value.strip("'\"")
+            reported["global"][setting] = value.strip("'\"")
     options = []
     certificates = next(
         (each for each in (os.environ.get("SSL_CERT_FILE"), *_CERTIFICATES) if each and Path(each).exists()), None
     )
     if certificates:
-        told["global"]["cert"] = "/run/certificates.pem"
+        reported["global"]["cert"] = "/run/certificates.pem"
         options += ["--secret", f"id=certificates,src={certificates}"]
     with (place / "pip.conf").open("w") as file:
-        told.write(file)
+        reported.write(file)
     return [*options, "--secret", f"id=pip,src={place / 'pip.conf'}"]
 
 

@@ -13,9 +13,8 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tools import debian_packages
-from tools.cluster import binaries
-from tools.cluster.binaries import Say, Unavailable
+from testbed import binaries, debian_packages
+from testbed.binaries import Say, Unavailable
 
 PACKAGES = (
     "buildah", "mmdebstrap",

@@ -79,7 +79,7 @@ def _headers(request: urllib.request.Request) -> Message:
 
 def _token(challenge: str) -> str:
     """Return a token for anybody, from where a challenge says that there are some."""
-    told = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
-    question = urllib.parse.urlencode({name: told[name] for name in ("service", "scope") if name in told})
-    with urllib.request.urlopen(f"{told.get('realm')}?{question}", timeout=SECONDS) as answer:
+    reported = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
+    question = urllib.parse.urlencode({name: reported[name] for name in ("service", "scope") if name in reported})
+    with urllib.request.urlopen(f"{reported.get('realm')}?{question}", timeout=SECONDS) as answer:
         return str(json.load(answer)["token"])

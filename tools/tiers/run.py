@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed import cgroups, go_modules, packages
+from testbed.binaries import HELM, Say, Unavailable
 from tools import image
-from tools.cluster import cgroups, go_modules, packages
-from tools.cluster.binaries import HELM, Say, Unavailable
 from tools.image.programs import Failed
 
 TESTS = Path("tests")
@@ -76,8 +76,12 @@ def _files(name: str) -> list[str]:
     return [str(path) for path in sorted(TESTS.rglob("test_*.py")) if f"mark.{name}" in path.read_text()]
 
 
-def run(name: str, arguments: list[str]) -> tuple[int, str]:
-    """Run a tier with arguments for pytest; return an exit status and what became of it."""
+def run(name: str, arguments: list[str], results: Path | None = None, *, thorough: bool = False) -> tuple[int, str]:
+    """Run a tier with arguments for pytest; return an exit status and what became of it.
+
+    Where `results` names a file, pytest writes each test's outcome and duration there, as JUnit XML. Tests with the
+    mark `thorough` (further cases of a test that runs anyway; the end of the testbed itself) run only if asked for.
+    """
     tier = TIERS[name]
     if "-m" in arguments and name != "host":  # which has the last word about marks
         return 0, f"not run (left out by {' '.join(arguments)})"
@@ -94,12 +98,16 @@ def run(name: str, arguments: list[str]) -> tuple[int, str]:
     except Failed as reason:
         say(str(reason))
         return 1, "failed (what its tests need could not be built)"
-    command = [sys.executable, "-m", "pytest", "-n", str(tier.workers), "--dist", tier.spread, "-m", tier.marks]
+    command = [sys.executable, "-m", "pytest", "-n", str(tier.workers), "--dist", tier.spread]
+    command += ["-m", tier.marks if thorough else f"({tier.marks}) and not thorough"]
+    if results is not None:
+        command.append(f"--junitxml={results}")
     status = subprocess.run([*command, *(arguments or _files(name))]).returncode
     if status == NO_TEST_SELECTED:
         return 0, f"not run (none of its tests is in {' '.join(arguments)})"
     part = f" in part ({' '.join(arguments)})" if arguments else ""
-    return status, f"passed{part}{tier.untested()}" if status == 0 else "failed"
+    sample = "" if thorough else " without the thorough ones"
+    return status, f"passed{part}{sample}{tier.untested()}" if status == 0 else "failed"
 
 
 def main() -> int:
@@ -108,17 +116,21 @@ def main() -> int:
     parser.add_argument("tier", choices=sorted(TIERS), help="which one")
     parser.add_argument("--outcomes", type=Path, help="folder for the line that says what became of it")
     parser.add_argument("--bring-only", action="store_true", help="bring what its tests need, where it can be had")
+    parser.add_argument("--thorough", action="store_true", help="run the tests with the mark thorough, too")
     options, arguments = parser.parse_known_args()
     if options.bring_only:
         with contextlib.suppress(Unavailable, OSError, Failed):  # the tier itself says so
             TIERS[options.tier].bring(print)
         return 0
+    results = None
+    if options.outcomes:
+        options.outcomes.mkdir(parents=True, exist_ok=True)
+        results = options.outcomes / f"{options.tier}.xml"
     try:
-        status, outcome = run(options.tier, arguments)
+        status, outcome = run(options.tier, arguments, results, thorough=options.thorough)
     except KeyboardInterrupt:
         status, outcome = 130, "interrupted"
     if options.outcomes:
-        options.outcomes.mkdir(parents=True, exist_ok=True)
         (options.outcomes / options.tier).write_text(outcome)
     return status
 

@@ -1,4 +1,4 @@
-{{/* How many replicas of a Deployment a drain may take at once. Argument: (list root component). */}}
+{{/* Limits how many replicas of a Deployment a drain may evict at once. Argument: (list root component). */}}
 {{- define "orion.disruptionBudget" -}}
 {{- $values := index (index . 0).Values (index . 1) -}}
 {{- $budget := default dict $values.podDisruptionBudget -}}

@@ -1,9 +1,9 @@
 {{/*
-Labels. The selectors of Deployments and DaemonSets cannot be changed once they exist, so of all labels they hold the
-three that never change.
+Labels. The selector of an existing Deployment or DaemonSet cannot change, so selectors contain only the three labels that
+never change.
 */}}
 
-{{/* Argument: (list root component); an empty component: of the whole. */}}
+{{/* Argument: (list root component); an empty component selects the whole release. */}}
 {{- define "orion.selectorLabels" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ include "orion.name" $root | quote }}
@@ -13,7 +13,7 @@ app.kubernetes.io/component: {{ . }}
 {{- end }}
 {{- end }}
 
-{{/* Of pods: without versions, so that a release that changes nothing of a pod does not replace it. */}}
+{{/* Labels of pods. They contain no version, so that an upgrade which does not change a pod does not replace it. */}}
 {{- define "orion.podLabels" -}}
 {{ include "orion.selectorLabels" . }}
 app.kubernetes.io/part-of: orion
@@ -31,7 +31,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 
 {{/*
-The annotations of an object as a map; a component that is there for the time of an uninstall says so in them.
+The annotations of an object as a map. The components of an uninstall get Helm's hook annotations here.
 Argument: (list root component own).
 */}}
 {{- define "orion.annotations" -}}

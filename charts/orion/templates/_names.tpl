@@ -1,13 +1,13 @@
 {{/*
-Names: of the release's objects, and of images. What the API server sees once in a cluster (roles, policies, the webhook
-configuration) is named by the release too.
+Names of the release's objects and of images. The names of cluster-wide objects (roles, policies, the webhook configuration)
+also begin with the release's name.
 */}}
 
 {{- define "orion.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* At most 40 characters, so that what is put behind it still fits a label's 63; without dots, which no Service has. */}}
+{{/* At most 40 characters, so that names with a suffix fit the 63 of a label. No dots: a Service's name has none. */}}
 {{- define "orion.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
@@ -21,7 +21,7 @@ configuration) is named by the release too.
 {{- end }}
 {{- end }}
 
-{{/* The name here of what the shipped files call `orion` or `orion-SOMETHING`. Argument: (list root name). */}}
+{{/* The release's name for an object that the files in files/ call `orion` or `orion-SOMETHING`. Argument: (list root name). */}}
 {{- define "orion.renamed" -}}
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
@@ -29,7 +29,7 @@ configuration) is named by the release too.
 {{- if eq $name "orion" }}{{ $full }}{{ else }}{{ regexReplaceAllLiteral "^orion-" $name (printf "%s-" $full) }}{{ end }}
 {{- end }}
 
-{{/* The account of a component. Argument: (list root component). */}}
+{{/* The name of a component's service account. Argument: (list root component). */}}
 {{- define "orion.serviceAccount" -}}
 {{- $root := index . 0 -}}
 {{- $component := index . 1 -}}
@@ -48,7 +48,7 @@ configuration) is named by the release too.
 {{- end }}
 {{- end }}
 
-{{/* A digest says all, so a tag beside it is left out. */}}
+{{/* The image. With a digest the tag is left out. */}}
 {{- define "orion.image" -}}
 {{- $image := .Values.image -}}
 {{- with $image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ $image.repository }}

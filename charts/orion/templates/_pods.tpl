@@ -2,11 +2,11 @@
 What the pods of all components have in common.
 */}}
 
-{{/* Where a pod runs, and as what; at the indentation of a pod's spec. Argument: (list root values component). */}}
+{{/* Where a pod runs, and under which account; at the indentation of a pod's spec. Argument: (list root values component). */}}
 {{- define "orion.placement" -}}
 {{- $root := index . 0 -}}
 {{- $values := index . 1 -}}
-automountServiceAccountToken: false # the token is mounted by name, where it is needed
+automountServiceAccountToken: false # containers that need the token mount it explicitly
 enableServiceLinks: false
 terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
 {{- with $values.priorityClassName }}
@@ -26,7 +26,7 @@ affinity:
 {{- end }}
 {{- end }}
 
-{{/* Replicas of a Deployment apart from each other, unless told otherwise. Argument: (list root values component). */}}
+{{/* Spreads a Deployment's replicas over nodes, unless the values say otherwise. Argument: (list root values component). */}}
 {{- define "orion.spread" -}}
 {{- $values := index . 1 -}}
 topologySpreadConstraints:
@@ -54,7 +54,7 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{/* Of pods that need nothing of the node: the pod security standard `restricted`. */}}
+{{/* For pods that need nothing of the node: the pod security standard `restricted`. */}}
 {{- define "orion.restrictedPod" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -72,8 +72,8 @@ capabilities:
 {{- end }}
 
 {{/*
-The token of a container that asks the API server: mounted into that container alone, bound to the pod, so that it says
-the pod's node (files/agent-policy.yaml), and renewed by the kubelet.
+The token of a container that calls the API server. Only that container gets the token. It is bound to the pod, so that it
+names the pod's node (files/agent-policy.yaml), and the kubelet renews it.
 */}}
 {{- define "orion.tokenMount" -}}
 - {name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}

@@ -1,6 +1,6 @@
 {{/*
-Objects that lie in files/, which tests and `make cluster` apply as they are: here they get the release's names and
-labels, and nothing else of them is changed.
+Renders the objects in files/. Tests and `make cluster` apply these files unchanged; the templates add the release's names and
+labels and change nothing else.
 */}}
 
 {{/* All objects of a file, as a YAML list. Argument: (list root path). */}}
@@ -36,7 +36,7 @@ labels, and nothing else of them is changed.
 {{ toYaml $object }}
 {{- end }}
 
-{{/* The roles of a file, each bound to a component's account. Argument: (list root path component). */}}
+{{/* The roles of a file, and their bindings to a component's service account. Argument: (list root path component). */}}
 {{- define "orion.roles" -}}
 {{- $root := index . 0 -}}
 {{- $component := index . 2 -}}
@@ -68,7 +68,7 @@ subjects:
 {{- end }}
 {{- end }}
 
-{{/* A component's account. Argument: (list root component). */}}
+{{/* A component's service account. Argument: (list root component). */}}
 {{- define "orion.account" -}}
 {{- $root := index . 0 -}}
 {{- $component := index . 1 }}
@@ -85,5 +85,5 @@ metadata:
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-automountServiceAccountToken: false # pods that need a token say so themselves
+automountServiceAccountToken: false # the pods that need a token mount it explicitly
 {{- end }}

@@ -33,8 +33,6 @@ enum orion_scheduler_policy {
     ORION_SCHEDULER_NONE = 0,      /* nothing */
     ORION_SCHEDULER_GATE = 1,      /* hp idle */
     ORION_SCHEDULER_ORION = 2,     /* hp idle, or room in the budget max_slowdown: the default, at a budget of 1 (no overlap) */
-    ORION_SCHEDULER_STREAMS = 16,  /* nothing: stream priorities alone */
-    ORION_SCHEDULER_REEF = 17, ORION_SCHEDULER_TICKTOCK = 18, ORION_SCHEDULER_ORION_2024 = 19, /* from the literature */
 };
 
 int orion_start_scheduler(int clients);

@@ -13,7 +13,7 @@
  * After an agent's restart the client says HELLO with ORION_HELLO_RETURNS and its fds busy, record; the agent accepts
  * only inodes recorded for the slot, keeps place and generation, and answers WELCOME + fds policy, grant, which the
  * client maps over the old ones. SUSPECT travels alone on a connection of its own, opened by a gated thread that sees an
- * hp client whose beat is stale: the agent looks whether that process is stopped.
+ * hp client whose heartbeat is stale: the agent looks whether that process is stopped.
  *
  * A client is managed from WELCOME on (hp) or from the first NEIGHBOURS on (be). Unknown message types are ignored by
  * the client and end the connection at the agent. */
@@ -45,18 +45,18 @@ struct orion_hello {
     uint32_t layout_oldest, layout_newest; /* layout versions that the client speaks, inclusive */
     uint32_t flags;
     uint32_t process_id;                   /* in the client's namespace; for people */
-    uint32_t place, generation;            /* of a returning client, else 0 */
+    uint32_t client_index, generation;            /* of a returning client, else 0 */
     char command[16];
     char hook_version[16];
 };
 struct orion_ready { struct orion_message head; };
 struct orion_report_message { struct orion_message head; uint32_t code; uint32_t reserved; char text[112]; };
-struct orion_suspect { struct orion_message head; uint32_t place, generation; };
-struct orion_welcome { struct orion_message head; uint32_t layout, role, place, generation, returned, offers; };
+struct orion_suspect { struct orion_message head; uint32_t client_index, generation; };
+struct orion_welcome { struct orion_message head; uint32_t layout, role, client_index, generation, returned, offers; };
 struct orion_refused { struct orion_message head; uint32_t code, retry_ms; char text[112]; };
-struct orion_place { uint32_t place, generation; };
-struct orion_neighbours { struct orion_message head; uint32_t count, reserved; struct orion_place places[ORION_FDS_MAX]; }; /* fd i: busy page of places[i] */
-struct orion_gone { struct orion_message head; uint32_t count, reserved; struct orion_place places[ORION_FDS_MAX]; };
+struct orion_client_index { uint32_t client_index, generation; };
+struct orion_neighbours { struct orion_message head; uint32_t count, reserved; struct orion_client_index places[ORION_FDS_MAX]; }; /* fd i: busy page of places[i] */
+struct orion_gone { struct orion_message head; uint32_t count, reserved; struct orion_client_index places[ORION_FDS_MAX]; };
 struct orion_learnt { struct orion_message head; uint32_t count, reserved; struct orion_knowledge_entry entries[ORION_LEARNT_ENTRIES]; };
 struct orion_knowledge { struct orion_message head; uint32_t count, reserved; }; /* fd: the table */
 

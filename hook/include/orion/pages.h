@@ -1,6 +1,6 @@
 /* The shared pages: the contract between the hook and the node agent.
  *
- * A board is all pages of one GPU. Every page is a sealed 4 KiB memfd with exactly one writer for ever:
+ * A GPU is all pages of one GPU. Every page is a sealed 4 KiB memfd with exactly one writer for ever:
  *
  *   policy  one a GPU     written by the agent    read by every client of the GPU
  *   grant   one a slot    written by the agent    read by the clients of the slot
@@ -25,26 +25,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ORION_LAYOUT_VERSION 1u
-#define ORION_LAYOUT_OLDEST (ORION_LAYOUT_VERSION > 1 ? ORION_LAYOUT_VERSION - 1 : 1) /* that is understood */
+#include "orion/policy.h"
+
+#define ORION_BENCH_LAYOUTS 0x10000u /* added to the version by the library of `orion bench`, whose pages hold more */
+#ifndef ORION_BASELINES
+#define ORION_LAYOUT_NEWEST ORION_LAYOUT_VERSION /* that is understood */
+#define ORION_LAYOUT_OLDEST (ORION_LAYOUT_VERSION > 1 ? ORION_LAYOUT_VERSION - 1 : 1)
+#else
+#define ORION_LAYOUT_NEWEST (ORION_BENCH_LAYOUTS + ORION_LAYOUT_VERSION)
+#define ORION_LAYOUT_OLDEST ORION_LAYOUT_NEWEST
+#endif
 #define ORION_PAGE_SIZE 4096u
 #define ORION_PAGE_MAGIC UINT64_C(0x3147504e4f49524f) /* "ORIONPG1" */
-#define ORION_PLACES 512u                             /* clients that one GPU's board can seat */
+#define ORION_PLACES 512u                             /* clients that one GPU can have          */
 #define ORION_WAIT_BUCKETS 32u
 
 enum orion_page_kind { ORION_PAGE_POLICY = 1, ORION_PAGE_GRANT = 2, ORION_PAGE_BUSY = 3, ORION_PAGE_RECORD = 4 };
 enum orion_role { ORION_ROLE_NONE = 0, ORION_ROLE_HP = 1, ORION_ROLE_BE = 2 };
-/* What a be launch has to wait for; see hook/src/policy.h.
- *   NONE          nothing
- *   GATE          hp idle
- *   ORION         hp idle, or room in the budget that hp's owner grants (max_slowdown_milli)
- * and, for comparison, re-implementations from the literature: STREAMS (stream priorities alone), REEF (REEF-N as Orion's
- * authors coded it), TICKTOCK (iterations of two trainers by turns), ORION_2024 (EuroSys'24, as its authors coded it). */
-enum orion_policy_kind {
-    ORION_POLICY_NONE = 0, ORION_POLICY_GATE = 1, ORION_POLICY_ORION = 2,
-    ORION_POLICY_STREAMS = 16, ORION_POLICY_REEF = 17, ORION_POLICY_TICKTOCK = 18, ORION_POLICY_ORION_2024 = 19,
-};
-
 /* What a kernel is short of: two that are short of the same hinder each other more. */
 enum orion_kernel_class { ORION_CLASS_UNKNOWN = 0, ORION_CLASS_COMPUTE = 1, ORION_CLASS_MEMORY = 2 };
 
@@ -62,28 +59,8 @@ struct orion_page_header {
     char gpu[48]; /* "GPU-<uuid>", NUL-padded */
 };
 
-/* One complete policy. The page holds two; `current` says which one is whole. */
-struct orion_policy {
-    uint64_t sequence;          /* grows by one with every change; for reports, not for locking */
-    uint32_t kind;              /* enum orion_policy_kind */
-    uint32_t reserved;
-    uint64_t window_ns;         /* expected be work in flight on the GPU, all be clients together */
-    uint64_t linger_floor_ns;   /* the linger is learnt between these two */
-    uint64_t linger_ceiling_ns;
-    uint64_t stall_ns;          /* an hp busy this long without completing anything is no longer waited for */
-    /* ORION: how much longer hp's work may take than on a GPU of its own, in thousandths (1000: no longer, so no overlap),
-     * and what sharing a context (MPS) alone costs this hp, which comes off that budget (1000: nothing, or unknown). */
-    uint32_t max_slowdown_milli, sharing_cost_milli;
-    uint32_t overlap_sms;       /* SMs that long be kernels have while hp is busy; 0: half of the GPU's */
-    uint32_t minimum_share_milli; /* be runs for at least this share of the time, however busy hp is; 0: no floor */
-    uint64_t long_kernel_ns;    /* be kernels longer than this leave SMs to hp even while it is idle (where contexts share) */
-    /* The re-implementations: REEF's queue depth; of ORION_2024 the be work issued before a drain, and the SMs that a be
-     * kernel may need beside hp (0: all). */
-    uint32_t reef_depth, orion_2024_sms;
-    uint64_t orion_2024_duration_ns;
-    uint64_t spare[5];
-};
-
+/* The policy (orion/policy.h) twice; `current` says which one is whole. A word that layout 1 had for baselines is not used
+ * before layout 3, since an agent of layout 1 writes it. */
 struct orion_policy_page {
     struct orion_page_header header;
     _Atomic uint32_t current;    /* 0 or 1: index into copy; written after the copy is complete */
@@ -93,7 +70,7 @@ struct orion_policy_page {
     struct orion_policy copy[2];
     uint8_t unused[1664];
     /* By place: the generation of an hp client whose process the agent saw stopped (SIGSTOP, core dump), else 0.
-     * A be client stops waiting for such a client once its beat is stale too, so a continued one counts at once. */
+     * A be client stops waiting for such a client once its heartbeat is stale too, so a continued one counts at once. */
     _Atomic uint32_t stopped[ORION_PLACES];
 };
 
@@ -125,19 +102,24 @@ struct orion_busy_page {
     _Atomic uint32_t state;      /* enum orion_busy_state; a futex: be waits on it, hp's thread wakes */
     _Atomic uint32_t alive;      /* robust futex: thread id | FUTEX_WAITERS; the kernel sets FUTEX_OWNER_DIED; 0: not yet held */
     _Atomic uint64_t progress;   /* grows whenever some of this client's work is proven complete */
-    _Atomic uint64_t beat_ns;    /* when the client's thread last looked while busy */
+    _Atomic uint64_t heartbeat_ns;    /* when the client's thread last looked while busy */
     _Atomic uint64_t drained_ns; /* when the last busy period drained */
     _Atomic uint64_t busy_since_ns;    /* when the open busy period began */
     _Atomic uint64_t overlap_until_ns; /* hp's leave: be may overlap until then; 0: not in this busy period */
     _Atomic uint64_t current;          /* the latest launch, packed by orion_pack_current; 0: unknown, or nobody asks for it */
-    _Atomic uint64_t iterations;       /* TICKTOCK: synchronising calls after some work: ends of iterations, requests, tokens */
+    uint64_t retired;                  /* a word of layout 1, which its clients write */
     _Atomic uint64_t typical_ns;       /* what this client's busy periods usually last */
+#ifndef ORION_BASELINES
     uint8_t unused[3960];
+#else
+    uint8_t unused[3952];
+    _Atomic uint64_t iterations;       /* synchronising calls after some work: ends of iterations, requests, tokens */
+#endif
 };
 
 struct orion_record_page {
     struct orion_page_header header;
-    uint32_t place, generation;           /* as the agent gave them */
+    uint32_t client_index, generation;           /* as the agent gave them */
     uint32_t process_id;                  /* in the client's own namespace; for people */
     uint32_t reserved;
     char command[16];                     /* /proc/self/comm, any bytes */
@@ -171,7 +153,8 @@ struct orion_record_page {
     _Atomic uint64_t long_kernel_ns;      /* be: the longest kernel known that is longer than the policy's long_kernel_ns */
     char long_kernel_name[128];           /* be: its name, NUL-padded; written before long_kernel_ns */
     _Atomic uint64_t fault;               /* the CUresult with which the client lost its context first; 0: none */
-    uint8_t unused[3392];
+    _Atomic uint64_t launches_counted_ns; /* when `launches` was counted, by CLOCK_MONOTONIC: rates are over the time between counts */
+    uint8_t unused[3384];
 };
 
 /* One launch of hp: SMs (16 bits), class (8), the number of the launch (8, so that like ones can be told apart), expected
@@ -187,14 +170,13 @@ static inline uint32_t orion_current_launch(uint64_t current) { return (uint32_t
 static inline uint64_t orion_current_ns(uint64_t current) { return (current >> 32) * 100; }
 
 _Static_assert(sizeof(struct orion_page_header) == 64, "header");
-_Static_assert(sizeof(struct orion_policy) == 128, "policy");
 _Static_assert(sizeof(struct orion_policy_page) == ORION_PAGE_SIZE, "policy page");
 _Static_assert(offsetof(struct orion_policy_page, stopped) == 2048, "stopped");
 _Static_assert(sizeof(struct orion_grant) == 128, "grant");
 _Static_assert(sizeof(struct orion_grant_page) == ORION_PAGE_SIZE, "grant page");
 _Static_assert(sizeof(struct orion_busy_page) == ORION_PAGE_SIZE, "busy page");
 _Static_assert(offsetof(struct orion_busy_page, state) == 64, "busy line");
-_Static_assert(offsetof(struct orion_busy_page, iterations) == 120, "all that be reads of hp lies in one cache line");
+_Static_assert(offsetof(struct orion_busy_page, current) == 112, "all that be reads of hp lies in one cache line");
 _Static_assert(sizeof(struct orion_record_page) == ORION_PAGE_SIZE, "record page");
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2, "shared words must be lock-free");
 

@@ -4,8 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "system.h"
 #include "learning/identity.h"
+#include "system/system.h"
 
 #define ENTRIES_AT_ONCE 256u
 #define TELL_FIRST_NS (250 * ORION_MILLISECOND)
@@ -15,25 +15,25 @@ _Static_assert(ORION_DURATIONS <= UINT16_MAX + 1u, "news name entries in 16 bits
 
 /* -- Taking ---------------------------------------------------------------------------------------------------------- */
 
-static bool take_entry(struct orion_durations *durations, const struct orion_knowledge_entry *told)
+static bool take_entry(struct orion_durations *durations, const struct orion_knowledge_entry *reported)
 {
-    bool is_row = (told->flags & ORION_KNOWN_PROFILE) != 0;
-    if (!(told->identity & 1) || orion_identity_is_local(told->identity) || told->kernel_class > ORION_CLASS_MEMORY) return false;
-    struct orion_duration *entry = orion_duration_claim_for_hearsay(durations, told->identity);
+    bool is_row = (reported->flags & ORION_KNOWN_PROFILE) != 0;
+    if (!(reported->identity & 1) || orion_identity_is_local(reported->identity) || reported->kernel_class > ORION_CLASS_MEMORY) return false;
+    struct orion_duration *entry = orion_duration_claim_for_estimate(durations, reported->identity);
     if (entry == NULL) return false;
     uint32_t facts = atomic_load_explicit(&entry->facts, memory_order_relaxed);
     bool given = (orion_facts_flags(facts) & ORION_FACTS_CLASS_GIVEN) != 0;
-    if (atomic_load_explicit(&entry->samples, memory_order_relaxed) == 0 && told->expected_100ns != 0) {
-        atomic_store_explicit(&entry->expected_100ns, told->expected_100ns, memory_order_relaxed);
-        orion_facts_set_flags(entry, ORION_FACTS_HEARSAY);
+    if (atomic_load_explicit(&entry->samples, memory_order_relaxed) == 0 && reported->expected_100ns != 0) {
+        atomic_store_explicit(&entry->expected_100ns, reported->expected_100ns, memory_order_relaxed);
+        orion_facts_set_flags(entry, ORION_FACTS_ESTIMATE);
     }
-    if (told->sms != 0 && orion_facts_sms(facts) == 0) orion_facts_set_sms(entry, told->sms);
-    if (told->kernel_class != ORION_CLASS_UNKNOWN && (is_row || (!given && orion_facts_class(facts) == ORION_CLASS_UNKNOWN)))
-        orion_facts_set_class(entry, told->kernel_class);
-    if (is_row) orion_facts_set_flags(entry, ORION_FACTS_PROFILE | (told->kernel_class != ORION_CLASS_UNKNOWN ? ORION_FACTS_CLASS_GIVEN : 0));
+    if (reported->sms != 0 && orion_facts_sms(facts) == 0) orion_facts_set_sms(entry, reported->sms);
+    if (reported->kernel_class != ORION_CLASS_UNKNOWN && (is_row || (!given && orion_facts_class(facts) == ORION_CLASS_UNKNOWN)))
+        orion_facts_set_class(entry, reported->kernel_class);
+    if (is_row) orion_facts_set_flags(entry, ORION_FACTS_PROFILE | (reported->kernel_class != ORION_CLASS_UNKNOWN ? ORION_FACTS_CLASS_GIVEN : 0));
     /* The agent knows it. */
-    atomic_store_explicit(&entry->told_100ns, told->expected_100ns, memory_order_relaxed);
-    atomic_store_explicit(&entry->told_facts, atomic_load_explicit(&entry->facts, memory_order_relaxed) & 0xffffff, memory_order_relaxed);
+    atomic_store_explicit(&entry->reported_100ns, reported->expected_100ns, memory_order_relaxed);
+    atomic_store_explicit(&entry->reported_facts, atomic_load_explicit(&entry->facts, memory_order_relaxed) & 0xffffff, memory_order_relaxed);
     return true;
 }
 
@@ -96,9 +96,9 @@ static bool is_news(const struct orion_duration *entry, uint64_t identity)
     if (identity == 0 || orion_identity_is_local(identity)) return false;
     if (atomic_load_explicit(&entry->samples, memory_order_relaxed) == 0) return false;
     uint64_t expected = atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed);
-    uint64_t told = atomic_load_explicit(&entry->told_100ns, memory_order_relaxed);
-    if ((expected > told ? expected - told : told - expected) * 8 > told) return true;
-    return facts_to_tell(entry) != atomic_load_explicit(&entry->told_facts, memory_order_relaxed);
+    uint64_t reported = atomic_load_explicit(&entry->reported_100ns, memory_order_relaxed);
+    if ((expected > reported ? expected - reported : reported - expected) * 8 > reported) return true;
+    return facts_to_tell(entry) != atomic_load_explicit(&entry->reported_facts, memory_order_relaxed);
 }
 
 uint32_t orion_knowledge_news(struct orion_durations *durations, uint32_t *cursor, struct orion_knowledge_news *news)
@@ -121,13 +121,13 @@ uint32_t orion_knowledge_news(struct orion_durations *durations, uint32_t *curso
     return count;
 }
 
-void orion_knowledge_told(struct orion_durations *durations, const struct orion_knowledge_news *news, uint32_t count)
+void orion_knowledge_reported(struct orion_durations *durations, const struct orion_knowledge_news *news, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct orion_duration *entry = &durations->entry[news->of[i]];
         if (atomic_load_explicit(&entry->identity, memory_order_acquire) != news->entries[i].identity) continue;
-        atomic_store_explicit(&entry->told_100ns, news->entries[i].expected_100ns, memory_order_relaxed);
-        atomic_store_explicit(&entry->told_facts, news->entries[i].sms | (uint32_t)news->entries[i].kernel_class << 16, memory_order_relaxed);
+        atomic_store_explicit(&entry->reported_100ns, news->entries[i].expected_100ns, memory_order_relaxed);
+        atomic_store_explicit(&entry->reported_facts, news->entries[i].sms | (uint32_t)news->entries[i].kernel_class << 16, memory_order_relaxed);
     }
 }
 
@@ -136,8 +136,8 @@ static void untell(struct orion_durations *durations)
 {
     for (uint32_t i = 0; i < ORION_DURATIONS; i++) {
         if (atomic_load_explicit(&durations->entry[i].identity, memory_order_acquire) == 0) continue;
-        atomic_store_explicit(&durations->entry[i].told_100ns, 0, memory_order_relaxed);
-        atomic_store_explicit(&durations->entry[i].told_facts, 0, memory_order_relaxed);
+        atomic_store_explicit(&durations->entry[i].reported_100ns, 0, memory_order_relaxed);
+        atomic_store_explicit(&durations->entry[i].reported_facts, 0, memory_order_relaxed);
     }
 }
 
@@ -162,7 +162,7 @@ void orion_telling_attend(struct orion_telling *telling, struct orion_durations 
         memcpy(learnt.entries, news.entries, learnt.count * sizeof news.entries[0]);
     }
     bool sent = learnt.count == 0 || send(socket, &learnt, sizeof learnt, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof learnt;
-    if (sent) orion_knowledge_told(durations, &news, learnt.count);
+    if (sent) orion_knowledge_reported(durations, &news, learnt.count);
     bool all = sent && learnt.count < ORION_LEARNT_ENTRIES;
     if (all) telling->changes = changes;
     telling->at_ns = now + telling->pause_ns;

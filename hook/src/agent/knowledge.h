@@ -1,5 +1,5 @@
 /* Giving and taking knowledge (orion/knowledge.h): what the hook's thread does with the table of durations, off the launch
- * path. What was taken is hearsay until it is measured, and never drives out what was. */
+ * path. What was taken is an estimate until it is measured, and never drives out what was. */
 #ifndef ORION_KNOWLEDGE_EXCHANGE_H
 #define ORION_KNOWLEDGE_EXCHANGE_H
 
@@ -18,7 +18,7 @@ struct orion_knowledge_news {
     uint16_t of[ORION_LEARNT_ENTRIES];
 };
 uint32_t orion_knowledge_news(struct orion_durations *durations, uint32_t *cursor, struct orion_knowledge_news *news);
-void orion_knowledge_told(struct orion_durations *durations, const struct orion_knowledge_news *news, uint32_t count);
+void orion_knowledge_reported(struct orion_durations *durations, const struct orion_knowledge_news *news, uint32_t count);
 
 /* Telling it: soon at first, since a short-lived process should leave something, then less often. */
 struct orion_telling {

@@ -7,15 +7,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "policy.h"
-#include "process.h"
-#include "report.h"
-#include "system.h"
 #include "agent/agent_socket.h"
-#include "agent/alive.h"
 #include "agent/knowledge.h"
 #include "hp/drain.h"
+#include "learning/durations.h"
 #include "orion/join.h"
+#include "process/alive.h"
+#include "process/policy.h"
+#include "process/process.h"
+#include "process/report.h"
+#include "system/system.h"
 
 #define MESSAGES_AT_ONCE 64u
 #define ANSWER_WITHIN_NS (5 * ORION_SECOND)
@@ -23,30 +24,30 @@
 #define AGAIN_AFTER_LOSS_NS (100 * ORION_MILLISECOND)
 #define AGAIN_WHEN_CROWDED_NS (5 * ORION_MILLISECOND)
 
-void orion_membership_begin(struct orion_membership *membership, struct orion_process *process, struct orion_board *board)
+void orion_membership_begin(struct orion_membership *membership, struct orion_process *process, struct orion_gpu *gpu)
 {
-    *membership = (struct orion_membership){.process = process, .board = board, .socket = -1, .busy = -1, .record = -1};
+    *membership = (struct orion_membership){.process = process, .gpu = gpu, .socket = -1, .busy = -1, .record = -1};
 }
 
 /* The first outcome lets waiting launches go. */
 static void decide(struct orion_membership *m, enum orion_join_state state)
 {
-    uint32_t before = atomic_exchange(&m->board->join, state);
+    uint32_t before = atomic_exchange(&m->gpu->join, state);
     if (before == state) return;
     if (before <= ORION_JOIN_TRYING) atomic_fetch_sub(&m->process->joining, 1);
-    orion_futex_wake_all(&m->board->join, false);
+    orion_futex_wake_all(&m->gpu->join, false);
 }
 
 static void unmanaged(struct orion_membership *m, enum orion_sentence why, const char *what)
 {
-    if (atomic_load(&m->board->role) != ORION_ROLE_NONE) return; /* managed under the last grant */
+    if (atomic_load(&m->gpu->role) != ORION_ROLE_NONE) return; /* managed under the last grant */
     orion_say_once_about(m->process, why, what);
     decide(m, ORION_JOIN_UNMANAGED);
 }
 
 static void managed(struct orion_membership *m, uint32_t role)
 {
-    uint32_t before = atomic_exchange(&m->board->role, role);
+    uint32_t before = atomic_exchange(&m->gpu->role, role);
     if (before == ORION_ROLE_NONE) atomic_fetch_add(&m->process->managed, 1);
     decide(m, ORION_JOIN_MANAGED);
 }
@@ -72,7 +73,7 @@ static int say_hello(struct orion_membership *m)
     struct orion_hello hello = {
         .head = {ORION_MESSAGE_MAGIC, ORION_HELLO},
         .layout_oldest = ORION_LAYOUT_OLDEST,
-        .layout_newest = ORION_LAYOUT_VERSION,
+        .layout_newest = ORION_LAYOUT_NEWEST,
         .process_id = (uint32_t)getpid(),
         .hook_version = ORION_VERSION,
     };
@@ -83,7 +84,7 @@ static int say_hello(struct orion_membership *m)
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     if (m->busy >= 0) {
         hello.flags = ORION_HELLO_RETURNS;
-        hello.place = m->place;
+        hello.client_index = m->client_index;
         hello.generation = m->generation;
         message.msg_control = &control;
         message.msg_controllen = sizeof control;
@@ -96,14 +97,14 @@ static int say_hello(struct orion_membership *m)
 static void try_to_connect(struct orion_membership *m, uint64_t now)
 {
     uint32_t fresh = ORION_JOIN_NEW;
-    atomic_compare_exchange_strong(&m->board->join, &fresh, ORION_JOIN_TRYING);
-    m->socket = orion_agent_connect(m->board->uuid);
+    atomic_compare_exchange_strong(&m->gpu->join, &fresh, ORION_JOIN_TRYING);
+    m->socket = orion_agent_connect(m->gpu->uuid);
     m->welcome = false;
     m->answer_by_ns = now + ANSWER_WITHIN_NS;
     if (m->socket >= 0 && say_hello(m) == 0) return;
     bool crowded = errno == EAGAIN || errno == ETOOMANYREFS; /* an agent is there, with a full backlog */
     hang_up(m, now + (crowded ? AGAIN_WHEN_CROWDED_NS : m->busy >= 0 ? AGAIN_AFTER_LOSS_NS : AGAIN_WITHOUT_AGENT_NS));
-    if (!crowded) unmanaged(m, ORION_SAY_NO_AGENT, m->board->uuid);
+    if (!crowded) unmanaged(m, ORION_SAY_NO_AGENT, m->gpu->uuid);
 }
 
 /* -- What the agent says --------------------------------------------------------------------------------------------- */
@@ -130,20 +131,20 @@ static int map_own(struct orion_membership *m, struct letter *letter)
 {
     bool returned = letter->body.welcome.returned != 0;
     if (letter->fd_count != (returned ? 2 : 4) || (returned && m->busy < 0)) return -1;
-    for (int page = ORION_BOARD_POLICY; page < (int)letter->fd_count; page++)
-        if (orion_board_map(m->board, (enum orion_board_page)page, letter->fds[page]) != 0) return -1;
+    for (int page = ORION_GPU_POLICY; page < (int)letter->fd_count; page++)
+        if (orion_gpu_map(m->gpu, (enum orion_gpu_page)page, letter->fds[page]) != 0) return -1;
     if (returned) return 0;
-    keep(&m->busy, &letter->fds[ORION_BOARD_BUSY]);
-    keep(&m->record, &letter->fds[ORION_BOARD_RECORD]);
-    m->place = letter->body.welcome.place;
+    keep(&m->busy, &letter->fds[ORION_GPU_BUSY]);
+    keep(&m->record, &letter->fds[ORION_GPU_RECORD]);
+    m->client_index = letter->body.welcome.client_index;
     m->generation = letter->body.welcome.generation;
-    m->board->record->process_id = (uint32_t)getpid();
-    m->board->record->shares_context = orion_runs_together(m->board);
-    read_command(m->board->record->command);
-    orion_alive_hold(m->board);
-    if (atomic_load(&m->board->role) == ORION_ROLE_HP) { /* new pages for one who may have work under way */
-        atomic_store(&m->board->busy->state, ORION_BUSY);
-        orion_drain_want(m->board);
+    m->gpu->record->process_id = (uint32_t)getpid();
+    m->gpu->record->shares_context = orion_runs_together(m->gpu);
+    read_command(m->gpu->record->command);
+    orion_alive_hold(m->gpu);
+    if (atomic_load(&m->gpu->role) == ORION_ROLE_HP) { /* new pages for one who may have work under way */
+        atomic_store(&m->gpu->busy->state, ORION_BUSY);
+        orion_drain_want(m->gpu);
     }
     return 0;
 }
@@ -159,14 +160,14 @@ static void take_welcome(struct orion_membership *m, struct letter *letter, uint
 {
     uint32_t role = letter->body.welcome.role, layout = letter->body.welcome.layout;
     bool known = long_enough(letter, sizeof letter->body.welcome) && layout >= ORION_LAYOUT_OLDEST &&
-                 layout <= ORION_LAYOUT_VERSION && (role == ORION_ROLE_HP || role == ORION_ROLE_BE);
+                 layout <= ORION_LAYOUT_NEWEST && (role == ORION_ROLE_HP || role == ORION_ROLE_BE);
     if (!known || map_own(m, letter) != 0 || say_ready(m, letter->body.welcome.returned) != 0) {
-        unmanaged(m, ORION_SAY_PAGES, m->board->uuid);
+        unmanaged(m, ORION_SAY_PAGES, m->gpu->uuid);
         hang_up(m, now + ORION_SECOND);
         return;
     }
     m->welcome = true;
-    orion_telling_begin(&m->telling, &m->process->durations, &letter->body.welcome, now);
+    orion_telling_begin(&m->telling, orion_durations(m->process), &letter->body.welcome, now);
     /* be is managed when it knows whom to wait for: at its first NEIGHBOURS. */
     if (role == ORION_ROLE_HP || letter->body.welcome.returned) managed(m, role);
 }
@@ -176,7 +177,7 @@ static void take_refused(struct orion_membership *m, struct letter *letter, uint
     if (!long_enough(letter, sizeof letter->body.refused)) return;
     struct orion_refused *refused = &letter->body.refused;
     refused->text[sizeof refused->text - 1] = '\0';
-    if (refused->code == ORION_REFUSED_PAGES) { /* not known to this agent any more: join anew */
+    if (refused->code == ORION_REFUSED_PAGES) { /* not known to this agent any more: join again */
         if (m->busy >= 0) close(m->busy), close(m->record);
         m->busy = m->record = -1;
     } else if (refused->code != ORION_REFUSED_RATE) {
@@ -194,18 +195,18 @@ static void take_places(struct orion_membership *m, struct letter *letter)
         !long_enough(letter, bare + news->count * sizeof news->places[0])) return;
     bool gone = news->head.type == ORION_GONE;
     for (uint32_t i = 0; i < news->count; i++) {
-        if (gone) orion_board_drop_neighbour(m->board, news->places[i].place, news->places[i].generation);
+        if (gone) orion_gpu_drop_neighbour(m->gpu, news->places[i].client_index, news->places[i].generation);
         else if (i < letter->fd_count)
-            orion_board_map_neighbour(m->board, news->places[i].place, news->places[i].generation, letter->fds[i]);
+            orion_gpu_map_neighbour(m->gpu, news->places[i].client_index, news->places[i].generation, letter->fds[i]);
     }
     if (!gone && m->welcome) managed(m, ORION_ROLE_BE);
 }
 
 static void take_knowledge(struct orion_membership *m, struct letter *letter)
 {
-    struct orion_durations *durations = &m->process->durations;
+    struct orion_durations *durations = orion_durations(m->process);
     if (letter->fd_count != 1 || orion_knowledge_take(durations, letter->fds[0]) == 0) return;
-    atomic_store_explicit(&m->board->record->kernels_known, atomic_load(&durations->known), memory_order_relaxed);
+    atomic_store_explicit(&m->gpu->record->kernels_known, atomic_load(&durations->known), memory_order_relaxed);
 }
 
 static void take(struct orion_membership *m, struct letter *letter, uint64_t now)
@@ -250,7 +251,7 @@ static void take_news(struct orion_membership *m, uint64_t now)
             if (letter.fds[j] >= 0) close(letter.fds[j]);
         if (length <= 0) { /* the agent has gone: what it granted last stands */
             hang_up(m, now + (m->busy >= 0 ? AGAIN_AFTER_LOSS_NS : AGAIN_WITHOUT_AGENT_NS));
-            unmanaged(m, ORION_SAY_NO_AGENT, m->board->uuid);
+            unmanaged(m, ORION_SAY_NO_AGENT, m->gpu->uuid);
         }
     }
 }
@@ -260,9 +261,9 @@ void orion_membership_attend(struct orion_membership *m, uint64_t now)
     if (m->socket < 0 && now >= m->try_again_ns) try_to_connect(m, now);
     if (m->socket < 0) return;
     take_news(m, now);
-    if (m->socket >= 0 && m->welcome) orion_telling_attend(&m->telling, &m->process->durations, m->socket, now);
+    if (m->socket >= 0 && m->welcome) orion_telling_attend(&m->telling, orion_durations(m->process), m->socket, now);
     if (m->socket < 0 || m->welcome || now < m->answer_by_ns) return;
-    unmanaged(m, ORION_SAY_NO_AGENT, m->board->uuid);
+    unmanaged(m, ORION_SAY_NO_AGENT, m->gpu->uuid);
     hang_up(m, now + AGAIN_WITHOUT_AGENT_NS);
 }
 

@@ -1,19 +1,19 @@
 #include "be/accounts.h"
 
-#include "agent/board.h"
 #include "be/window.h"
 #include "learning/facts.h"
+#include "process/gpu.h"
 
-void orion_account_gpu_time(struct orion_board *board, uint64_t cost_ns, uint64_t passed_ns)
+void orion_account_gpu_time(struct orion_gpu *gpu, uint64_t cost_ns, uint64_t passed_ns)
 {
     uint64_t took = cost_ns < ORION_WINDOW_ALONE ? cost_ns : passed_ns;
-    atomic_fetch_add_explicit(&board->record->gpu_ns, took, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gpu->record->gpu_ns, took, memory_order_relaxed);
 }
 
-void orion_account_long_kernel(struct orion_process *process, struct orion_board *board, uint64_t identity, uint64_t measured_ns)
+void orion_account_long_kernel(struct orion_process *process, struct orion_gpu *gpu, uint64_t identity, uint64_t measured_ns)
 {
-    struct orion_record_page *record = board->record;
-    uint64_t bound = orion_board_policy(board)->long_kernel_ns;
+    struct orion_record_page *record = gpu->record;
+    uint64_t bound = orion_gpu_policy(gpu)->long_kernel_ns;
     if (bound == 0 || measured_ns <= bound) return;
     if (measured_ns <= atomic_load_explicit(&record->long_kernel_ns, memory_order_relaxed)) return;
     if (!orion_kernel_name(process, identity, record->long_kernel_name, sizeof record->long_kernel_name)) return;

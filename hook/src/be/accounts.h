@@ -4,13 +4,13 @@
 
 #include <stdint.h>
 
-struct orion_board;
+struct orion_gpu;
 struct orion_process;
 
 /* Work of that expected cost has completed, passed_ns after its launch (which stands for work of unknown cost). */
-void orion_account_gpu_time(struct orion_board *board, uint64_t cost_ns, uint64_t passed_ns);
+void orion_account_gpu_time(struct orion_gpu *gpu, uint64_t cost_ns, uint64_t passed_ns);
 
 /* A sample says that one kernel took so long: people should know the longest's name. */
-void orion_account_long_kernel(struct orion_process *process, struct orion_board *board, uint64_t identity, uint64_t measured_ns);
+void orion_account_long_kernel(struct orion_process *process, struct orion_gpu *gpu, uint64_t identity, uint64_t measured_ns);
 
 #endif

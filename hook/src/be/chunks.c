@@ -1,40 +1,42 @@
 #include "be/chunks.h"
 
-#include "policy.h"
-#include "process.h"
-#include "system.h"
-#include "agent/board.h"
 #include "be/accounts.h"
 #include "be/gate.h"
+#include "be/state.h"
 #include "generated/driver.h"
+#include "learning/durations.h"
 #include "learning/facts.h"
+#include "process/gpu.h"
+#include "process/policy.h"
+#include "process/process.h"
 #include "streams/capture.h"
-#include "streams/lanes.h"
+#include "streams/stream_records.h"
+#include "system/system.h"
 
 #define LEDGER_SPINS 4000u
-#define BELIEVED_BY_TURNS 8u /* samples of which one was hardly cut by a slice */
+#define BELIEVED_TIME_SLICED 8u /* samples of which one was hardly cut by a slice */
 
 /* -- The ledger ------------------------------------------------------------------------------------------------------ */
 
-bool orion_ledger_take(struct orion_board *board)
+bool orion_ledger_take(struct orion_gpu *gpu)
 {
     for (uint32_t i = 0; i < LEDGER_SPINS; i++) {
-        if (!atomic_exchange_explicit(&board->ledger, 1, memory_order_acquire)) return true;
-        while (i < LEDGER_SPINS && atomic_load_explicit(&board->ledger, memory_order_relaxed)) orion_pause(), i++;
+        if (!atomic_exchange_explicit(&orion_be(gpu)->ledger, 1, memory_order_acquire)) return true;
+        while (i < LEDGER_SPINS && atomic_load_explicit(&orion_be(gpu)->ledger, memory_order_relaxed)) orion_pause(), i++;
     }
     return false;
 }
 
-void orion_ledger_give(struct orion_board *board)
+void orion_ledger_give(struct orion_gpu *gpu)
 {
-    atomic_store_explicit(&board->record->in_flight_ns, atomic_load(&board->in_flight_ns), memory_order_relaxed);
-    atomic_store_explicit(&board->ledger, 0, memory_order_release);
+    atomic_store_explicit(&gpu->record->in_flight_ns, atomic_load(&orion_be(gpu)->in_flight_ns), memory_order_relaxed);
+    atomic_store_explicit(&orion_be(gpu)->ledger, 0, memory_order_release);
 }
 
-void orion_ledger_take_off(struct orion_board *board, uint64_t cost_ns)
+void orion_ledger_take_off(struct orion_gpu *gpu, uint64_t cost_ns)
 {
-    uint64_t held = atomic_load(&board->in_flight_ns);
-    while (!atomic_compare_exchange_weak(&board->in_flight_ns, &held, held > cost_ns ? held - cost_ns : 0)) {}
+    uint64_t held = atomic_load(&orion_be(gpu)->in_flight_ns);
+    while (!atomic_compare_exchange_weak(&orion_be(gpu)->in_flight_ns, &held, held > cost_ns ? held - cost_ns : 0)) {}
 }
 
 /* -- Chunks ---------------------------------------------------------------------------------------------------------- */
@@ -58,105 +60,105 @@ static void push_chunk(struct orion_chunks *chunks, struct orion_chunk *chunk, u
     chunks->count++;
 }
 
-void orion_chunks_close(struct orion_process *process, struct orion_lane *lane)
+void orion_chunks_close(struct orion_process *process, struct orion_stream_record *stream_record)
 {
-    struct orion_chunks *chunks = &lane->chunks;
+    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     struct orion_chunk *chunk = next_chunk(chunks);
-    if (chunk == NULL || chunks->sampling || orion_lane_is_shared(process, lane)) return; /* the cost goes into the next chunk */
+    if (chunk == NULL || chunks->sampling || orion_stream_record_is_shared(process, stream_record)) return; /* the cost goes into the next chunk */
     struct orion_relaxed relaxed = orion_capture_relax();
     if (event_ready(&chunk->end, CU_EVENT_DISABLE_TIMING) &&
-        orion_driver.cuEventRecord(chunk->end, orion_lane_handle(lane)) == CUDA_SUCCESS)
+        orion_driver.cuEventRecord(chunk->end, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS)
         push_chunk(chunks, chunk, 0);
     orion_capture_unrelax(&relaxed);
 }
 
-/* What a kernel surely takes at least: by turns a single sample may hold other contexts' slices, several have one without. */
-static uint64_t surely_ns(struct orion_process *process, uint64_t identity, uint64_t measured_ns, bool by_turns)
+/* What a kernel surely takes at least: time-sliced a single sample may hold other contexts' slices, several have one without. */
+static uint64_t surely_ns(struct orion_process *process, uint64_t identity, uint64_t measured_ns, bool time_sliced)
 {
     struct orion_kernel_facts facts;
-    if (!by_turns) return measured_ns;
-    orion_kernel_facts(&process->durations, identity, &facts);
-    return facts.samples < BELIEVED_BY_TURNS ? 0 : facts.expected_ns;
+    if (!time_sliced) return measured_ns;
+    orion_kernel_facts(orion_durations(process), identity, &facts);
+    return facts.samples < BELIEVED_TIME_SLICED ? 0 : facts.expected_ns;
 }
 
-static void learn(struct orion_process *process, struct orion_board *board, struct orion_chunk *chunk)
+static void learn(struct orion_process *process, struct orion_gpu *gpu, struct orion_chunk *chunk)
 {
     float milliseconds = 0;
-    if (chunk->identity == 0 || orion_gate_touched_since(board, chunk->begun_ns)) return;
+    if (chunk->identity == 0 || orion_gate_touched_since(gpu, chunk->begun_ns)) return;
     if (orion_driver.cuEventElapsedTime(&milliseconds, chunk->timed_start, chunk->timed_end) != CUDA_SUCCESS) return;
     if (!(milliseconds >= 0 && milliseconds < 1e6f)) return;
     uint64_t measured_ns = (uint64_t)((double)milliseconds * 1e6);
-    bool by_turns = !orion_runs_together(board) && atomic_load_explicit(&board->policy->be_clients, memory_order_relaxed) > 1;
-    orion_duration_learn(&process->durations, chunk->identity, measured_ns, by_turns ? ORION_SAMPLE_BY_TURNS : ORION_SAMPLE_CLEAN);
-    orion_account_long_kernel(process, board, chunk->identity, surely_ns(process, chunk->identity, measured_ns, by_turns));
-    atomic_fetch_add_explicit(&board->record->samples, 1, memory_order_relaxed);
-    atomic_store_explicit(&board->record->kernels_known, atomic_load(&process->durations.known), memory_order_relaxed);
+    bool time_sliced = !orion_runs_together(gpu) && atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) > 1;
+    orion_duration_learn(orion_durations(process), chunk->identity, measured_ns, time_sliced ? ORION_SAMPLE_TIME_SLICED : ORION_SAMPLE_CLEAN);
+    orion_account_long_kernel(process, gpu, chunk->identity, surely_ns(process, chunk->identity, measured_ns, time_sliced));
+    atomic_fetch_add_explicit(&gpu->record->samples, 1, memory_order_relaxed);
+    atomic_store_explicit(&gpu->record->kernels_known, atomic_load(&orion_durations(process)->known), memory_order_relaxed);
 }
 
-static void retire(struct orion_process *process, struct orion_lane *lane)
+static void retire(struct orion_process *process, struct orion_stream_record *stream_record)
 {
-    struct orion_chunks *chunks = &lane->chunks;
+    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     struct orion_chunk *chunk = &chunks->ring[chunks->first];
     /* When the next one began to run, as far as can be told: behind this one, and not in the future. */
-    uint64_t now = orion_now(), began = chunk->begun_ns > lane->board->head_ns ? chunk->begun_ns : lane->board->head_ns;
-    lane->board->head_ns = chunk->cost_ns < ORION_SECOND && began + chunk->cost_ns < now ? began + chunk->cost_ns : now;
-    learn(process, lane->board, chunk);
-    orion_account_gpu_time(lane->board, chunk->cost_ns, now - chunk->begun_ns);
-    orion_ledger_take_off(lane->board, chunk->cost_ns);
+    uint64_t now = orion_now(), began = chunk->begun_ns > orion_be(stream_record->gpu)->head_ns ? chunk->begun_ns : orion_be(stream_record->gpu)->head_ns;
+    orion_be(stream_record->gpu)->head_ns = chunk->cost_ns < ORION_SECOND && began + chunk->cost_ns < now ? began + chunk->cost_ns : now;
+    learn(process, stream_record->gpu, chunk);
+    orion_account_gpu_time(stream_record->gpu, chunk->cost_ns, now - chunk->begun_ns);
+    orion_ledger_take_off(stream_record->gpu, chunk->cost_ns);
     chunks->first = (chunks->first + 1) % ORION_CHUNKS;
     chunks->count--;
 }
 
 /* Retires what has completed. Returns how many chunks. */
-unsigned orion_chunks_reap(struct orion_process *process, struct orion_lane *lane)
+unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     unsigned retired = 0;
-    struct orion_chunks *chunks = &lane->chunks;
+    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     while (chunks->count > 0) {
         struct orion_chunk *chunk = &chunks->ring[chunks->first];
         CUevent end = chunk->identity != 0 ? chunk->timed_end : chunk->end;
         CUresult result = orion_driver.cuEventQuery(end);
         if (result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) break;
-        retire(process, lane);
+        retire(process, stream_record);
         retired++;
     }
     return retired;
 }
 
-void orion_chunks_drop(struct orion_lane *lane)
+void orion_chunks_drop(struct orion_stream_record *stream_record)
 {
-    struct orion_chunks *chunks = &lane->chunks;
+    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     uint64_t cost = chunks->open_ns;
     for (uint32_t i = 0; i < chunks->count; i++) cost += chunks->ring[(chunks->first + i) % ORION_CHUNKS].cost_ns;
     chunks->first = (chunks->first + chunks->count) % ORION_CHUNKS; /* the slot behind stays: a sample may be in it */
     chunks->open_ns = chunks->count = 0;
-    orion_ledger_take_off(lane->board, cost);
+    orion_ledger_take_off(stream_record->gpu, cost);
 }
 
 /* -- Samples --------------------------------------------------------------------------------------------------------- */
 
-bool orion_chunks_sample(struct orion_lane *lane, uint64_t identity)
+bool orion_chunks_sample(struct orion_stream_record *stream_record, uint64_t identity)
 {
-    struct orion_chunk *chunk = next_chunk(&lane->chunks);
-    if (chunk == NULL || lane->chunks.sampling) return false;
+    struct orion_chunk *chunk = next_chunk(&orion_be_stream_record(stream_record)->chunks);
+    if (chunk == NULL || orion_be_stream_record(stream_record)->chunks.sampling) return false;
     struct orion_relaxed relaxed = orion_capture_relax();
     if (event_ready(&chunk->timed_start, CU_EVENT_DEFAULT) && event_ready(&chunk->timed_end, CU_EVENT_DEFAULT) &&
-        orion_driver.cuEventRecord(chunk->timed_start, orion_lane_handle(lane)) == CUDA_SUCCESS) {
+        orion_driver.cuEventRecord(chunk->timed_start, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS) {
         chunk->identity = identity;
-        lane->chunks.sampling = true;
+        orion_be_stream_record(stream_record)->chunks.sampling = true;
     }
     orion_capture_unrelax(&relaxed);
-    return lane->chunks.sampling;
+    return orion_be_stream_record(stream_record)->chunks.sampling;
 }
 
-bool orion_chunks_sampled(struct orion_lane *lane)
+bool orion_chunks_sampled(struct orion_stream_record *stream_record)
 {
-    struct orion_chunks *chunks = &lane->chunks;
+    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     if (!chunks->sampling) return false;
     struct orion_chunk *chunk = next_chunk(chunks);
     chunks->sampling = false;
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (orion_driver.cuEventRecord(chunk->timed_end, orion_lane_handle(lane)) == CUDA_SUCCESS)
+    if (orion_driver.cuEventRecord(chunk->timed_end, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS)
         push_chunk(chunks, chunk, chunk->identity);
     orion_capture_unrelax(&relaxed);
     return true;
@@ -164,16 +166,16 @@ bool orion_chunks_sampled(struct orion_lane *lane)
 
 /* -- Ends ------------------------------------------------------------------------------------------------------------ */
 
-void orion_chunks_forget(struct orion_lane *lane, bool context_lives)
+void orion_chunks_forget(struct orion_stream_record *stream_record, bool context_lives)
 {
-    orion_chunks_drop(lane);
+    orion_chunks_drop(stream_record);
     for (uint32_t i = 0; i < ORION_CHUNKS; i++) {
-        struct orion_chunk *chunk = &lane->chunks.ring[i];
+        struct orion_chunk *chunk = &orion_be_stream_record(stream_record)->chunks.ring[i];
         CUevent *events[] = {&chunk->end, &chunk->timed_start, &chunk->timed_end};
         for (unsigned j = 0; j < 3; j++) {
             if (*events[j] != NULL && context_lives) orion_driver.cuEventDestroy_v2(*events[j]);
             *events[j] = NULL;
         }
     }
-    lane->chunks.sampling = false;
+    orion_be_stream_record(stream_record)->chunks.sampling = false;
 }

@@ -1,14 +1,15 @@
 #include "be/collective.h"
 
-#include <string.h>
-
-#include "process.h"
-#include "system.h"
-#include "thread.h"
 #include "be/gate.h"
+#include "be/work.h"
 #include "generated/driver.h"
+#include "learning/graphs.h"
+#include "learning/kernels.h"
+#include "process/notifier.h"
+#include "process/process.h"
 #include "streams/capture.h"
-#include "streams/lanes.h"
+#include "streams/stream_records.h"
+#include "system/system.h"
 
 #define FAR_AHEAD (1u << 30) /* of all that were launched; half of what a cyclic comparison tells apart */
 #define IN_STEP 8u           /* GPUs that have begun numbers so close run the same groups */
@@ -20,30 +21,30 @@
 static bool is_behind(uint32_t one, uint32_t other) { return (int32_t)(one - other) < 0; }
 
 static _Atomic uint32_t *allowed(struct orion_collectives *all) { return &all->page.words[0]; }
-static uint32_t begun_word(uint32_t board) { return (1 + board) * WORDS_APART; }
-static uint32_t index_of(const struct orion_process *process, const struct orion_board *board)
+static uint32_t begun_word(uint32_t gpu) { return (1 + gpu) * WORDS_APART; }
+static uint32_t index_of(const struct orion_process *process, const struct orion_gpu *gpu)
 {
-    return (uint32_t)(board - process->boards);
+    return (uint32_t)(gpu - process->gpus);
 }
 
-/* The tied boards, by index; 0: none are. */
+/* The tied GPUs, by index; 0: none are. */
 static uint32_t tied(const struct orion_process *process)
 {
-    uint32_t boards = atomic_load_explicit(&process->collectives.boards, memory_order_acquire);
-    return boards & (boards - 1) ? boards : 0;
+    uint32_t gpus = atomic_load_explicit(&orion_collectives(process)->gpus, memory_order_acquire);
+    return gpus & (gpus - 1) ? gpus : 0;
 }
 
 /* Where nobody is to be spared, nothing is held: a collective spins there at its own cost. */
-static bool has_hp(const struct orion_board *board)
+static bool has_hp(const struct orion_gpu *gpu)
 {
-    return atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) > 0;
+    return atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0;
 }
 
-static struct orion_board *closed_board(struct orion_process *process)
+static struct orion_gpu *closed_gpu(struct orion_process *process)
 {
     for (uint32_t left = tied(process); left != 0; left &= left - 1) {
-        struct orion_board *board = &process->boards[__builtin_ctz(left)];
-        if (orion_gate_closed(board)) return board;
+        struct orion_gpu *gpu = &process->gpus[__builtin_ctz(left)];
+        if (orion_gate_closed(gpu)) return gpu;
     }
     return NULL;
 }
@@ -52,7 +53,7 @@ static uint32_t last_launched(struct orion_process *process)
 {
     uint32_t left = tied(process), last = 0;
     for (bool first = true; left != 0; left &= left - 1, first = false) {
-        uint32_t number = atomic_load(&process->collectives.launched[__builtin_ctz(left)]);
+        uint32_t number = atomic_load(&orion_collectives(process)->launched[__builtin_ctz(left)]);
         if (first || is_behind(last, number)) last = number;
     }
     return last;
@@ -66,8 +67,8 @@ static uint32_t last_begun(struct orion_process *process)
     bool first = true;
     for (uint32_t left = tied(process); left != 0; left &= left - 1) {
         uint32_t index = (uint32_t)__builtin_ctz(left);
-        if (!has_hp(&process->boards[index])) continue;
-        uint32_t number = atomic_load(&process->collectives.page.words[begun_word(index)]);
+        if (!has_hp(&process->gpus[index])) continue;
+        uint32_t number = atomic_load(&orion_collectives(process)->page.words[begun_word(index)]);
         if (first || is_behind(number, least)) least = number;
         if (first || is_behind(most, number)) most = number;
         first = false;
@@ -77,23 +78,16 @@ static uint32_t last_begun(struct orion_process *process)
 
 /* -- Launches -------------------------------------------------------------------------------------------------------- */
 
-bool orion_collective_is_name(const char *kernel)
-{
-    if (kernel[0] == '_' && kernel[1] == 'Z') /* a C++ function outside of namespaces: _Z, its length, its name */
-        for (kernel += 2; *kernel >= '0' && *kernel <= '9';) kernel++;
-    return strncmp(kernel, "nccl", 4) == 0;
-}
-
 static bool take_lock(struct orion_collectives *all) { return !atomic_exchange_explicit(&all->lock, 1, memory_order_acquire); }
 static void give_lock(struct orion_collectives *all) { atomic_store_explicit(&all->lock, 0, memory_order_release); }
 
-/* The board's first: its words are there before it is tied. */
+/* The GPU's first: its words are there before it is tied. */
 static bool tie(struct orion_process *process, uint32_t index)
 {
-    struct orion_collectives *all = &process->collectives;
+    struct orion_collectives *all = orion_collectives(process);
     if (!take_lock(all)) return false;
     bool made = orion_pinned_page_make(&all->page);
-    uint32_t others = atomic_load(&all->boards), last = 0;
+    uint32_t others = atomic_load(&all->gpus), last = 0;
     for (uint32_t left = others; left != 0; left &= left - 1) {
         uint32_t number = atomic_load(&all->launched[__builtin_ctz(left)]);
         if (left == others || is_behind(last, number)) last = number;
@@ -103,27 +97,27 @@ static bool tie(struct orion_process *process, uint32_t index)
         atomic_store(&all->page.words[begun_word(index)], last - 1);
     }
     if (made && others == 0) atomic_store(allowed(all), FAR_AHEAD);
-    if (made) atomic_fetch_or(&all->boards, 1u << index);
+    if (made) atomic_fetch_or(&all->gpus, 1u << index);
     give_lock(all);
     return made;
 }
 
-uint32_t orion_collective_begin(struct orion_process *process, struct orion_board *board)
+uint32_t orion_collective_begin(struct orion_process *process, struct orion_gpu *gpu)
 {
-    struct orion_collectives *all = &process->collectives;
-    uint32_t index = index_of(process, board);
-    if (board->client != 0) return 0; /* threads that share a GPU */
-    if (!(atomic_load(&all->boards) >> index & 1) && !tie(process, index)) return 0;
+    struct orion_collectives *all = orion_collectives(process);
+    uint32_t index = index_of(process, gpu);
+    if (gpu->client != 0) return 0; /* threads that share a GPU */
+    if (!(atomic_load(&all->gpus) >> index & 1) && !tie(process, index)) return 0;
     uint32_t number = atomic_fetch_add(&all->launched[index], 1) + 1;
     if (tied(process) && number != 0) return number;
     atomic_store(&all->page.words[begun_word(index)], number);
     return 0;
 }
 
-bool orion_collective_follows(struct orion_process *process, const struct orion_board *board, uint32_t number)
+bool orion_collective_follows(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number)
 {
-    for (uint32_t left = tied(process) & ~(1u << index_of(process, board)); left != 0; left &= left - 1)
-        if (!is_behind(atomic_load(&process->collectives.launched[__builtin_ctz(left)]), number)) return true;
+    for (uint32_t left = tied(process) & ~(1u << index_of(process, gpu)); left != 0; left &= left - 1)
+        if (!is_behind(atomic_load(&orion_collectives(process)->launched[__builtin_ctz(left)]), number)) return true;
     return false;
 }
 
@@ -131,7 +125,7 @@ bool orion_collective_follows(struct orion_process *process, const struct orion_
 
 bool orion_collective_ready(struct orion_process *process)
 {
-    struct orion_collectives *all = &process->collectives;
+    struct orion_collectives *all = orion_collectives(process);
     if (atomic_load_explicit(&all->refused, memory_order_relaxed) || orion_driver.cuStreamWriteValue32_v2 == NULL) return false;
     uint32_t epoch = atomic_load(&process->context_epoch) + 1;
     if (__builtin_expect(atomic_load_explicit(&all->pinned_epoch, memory_order_acquire) == epoch, 1)) return true;
@@ -144,11 +138,11 @@ bool orion_collective_ready(struct orion_process *process)
     return ready;
 }
 
-bool orion_collective_pass(struct orion_process *process, struct orion_lane *lane, uint32_t number)
+bool orion_collective_pass(struct orion_process *process, struct orion_stream_record *stream_record, uint32_t number)
 {
-    struct orion_collectives *all = &process->collectives;
-    CUstream stream = orion_lane_handle(lane);
-    CUdeviceptr begun = all->page.address + sizeof(uint32_t) * begun_word(index_of(process, lane->board));
+    struct orion_collectives *all = orion_collectives(process);
+    CUstream stream = orion_stream_record_handle(stream_record);
+    CUdeviceptr begun = all->page.address + sizeof(uint32_t) * begun_word(index_of(process, stream_record->gpu));
     orion_collective_attend(process);
     struct orion_relaxed relaxed = orion_capture_relax();
     CUresult result = orion_driver.cuStreamWaitValue32_v2(stream, all->page.address, number, CU_STREAM_WAIT_VALUE_GEQ);
@@ -161,44 +155,44 @@ bool orion_collective_pass(struct orion_process *process, struct orion_lane *lan
 
 /* -- On the CPU ------------------------------------------------------------------------------------------------------ */
 
-bool orion_collective_held(struct orion_process *process, const struct orion_board *board, uint32_t number)
+bool orion_collective_held(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number)
 {
-    if (!has_hp(board)) return orion_gate_closed(board);
-    return closed_board(process) != NULL && is_behind(last_begun(process), number);
+    if (!has_hp(gpu)) return orion_gate_closed(gpu);
+    return closed_gpu(process) != NULL && is_behind(last_begun(process), number);
 }
 
-void orion_collective_wait(struct orion_process *process, struct orion_board *board, uint32_t number)
+void orion_collective_wait(struct orion_process *process, struct orion_gpu *gpu, uint32_t number)
 {
-    if (!orion_collective_held(process, board, number)) return;
+    if (!orion_collective_held(process, gpu, number)) return;
     uint64_t began = orion_now();
-    orion_thread_revive(board);
-    atomic_store_explicit(&board->record->waiting_since_ns, began, memory_order_relaxed);
-    while (orion_collective_held(process, board, number)) {
-        struct orion_board *closed = has_hp(board) ? closed_board(process) : board;
+    orion_thread_revive(gpu);
+    atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
+    while (orion_collective_held(process, gpu, number)) {
+        struct orion_gpu *closed = has_hp(gpu) ? closed_gpu(process) : gpu;
         if (closed != NULL) orion_gate_sleep(process, closed, ORION_GATE_LOOK_NS);
     }
-    atomic_store_explicit(&board->record->waiting_since_ns, 0, memory_order_relaxed);
-    orion_gate_note(board, orion_now() - began);
+    atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
+    orion_gate_note(gpu, orion_now() - began);
 }
 
-void orion_collective_go(struct orion_process *process, const struct orion_board *board, uint32_t number)
+void orion_collective_go(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number)
 {
-    atomic_store(&process->collectives.page.words[begun_word(index_of(process, board))], number);
+    atomic_store(&orion_collectives(process)->page.words[begun_word(index_of(process, gpu))], number);
 }
 
 /* -- The word -------------------------------------------------------------------------------------------------------- */
 
 void orion_collective_open(struct orion_process *process)
 {
-    if (tied(process)) atomic_store(allowed(&process->collectives), last_launched(process) + FAR_AHEAD);
+    if (tied(process)) atomic_store(allowed(orion_collectives(process)), last_launched(process) + FAR_AHEAD);
 }
 
 bool orion_collective_attend(struct orion_process *process)
 {
     if (__builtin_expect(!tied(process), 1)) return false;
-    _Atomic uint32_t *word = allowed(&process->collectives);
+    _Atomic uint32_t *word = allowed(orion_collectives(process));
     uint32_t seen = atomic_load(word), launched = last_launched(process);
-    if (closed_board(process) == NULL) {
+    if (closed_gpu(process) == NULL) {
         /* Unless somebody has found hp busy since this look began. */
         if (is_behind(seen, launched + FAR_AHEAD / 2)) atomic_compare_exchange_strong(word, &seen, launched + FAR_AHEAD);
         return false;
@@ -211,11 +205,68 @@ bool orion_collective_attend(struct orion_process *process)
     return true;
 }
 
-struct orion_board *orion_collective_stands(struct orion_process *process, const struct orion_board *board)
+struct orion_gpu *orion_collective_stands(struct orion_process *process, const struct orion_gpu *gpu)
 {
-    uint32_t index = index_of(process, board);
-    if (__builtin_expect(!(tied(process) >> index & 1), 1) || !has_hp(board)) return NULL;
-    struct orion_collectives *all = &process->collectives;
+    uint32_t index = index_of(process, gpu);
+    if (__builtin_expect(!(tied(process) >> index & 1), 1) || !has_hp(gpu)) return NULL;
+    struct orion_collectives *all = orion_collectives(process);
     uint32_t launched = atomic_load(&all->launched[index]), begun = atomic_load(&all->page.words[begun_word(index)]);
-    return is_behind(begun, launched) ? closed_board(process) : NULL;
+    return is_behind(begun, launched) ? closed_gpu(process) : NULL;
 }
+
+/* -- As a stop ------------------------------------------------------------------------------------------------------- */
+
+static bool is_collective(struct orion_process *process, const struct orion_launch *launch)
+{
+    if (launch->function != NULL) return orion_kernel_is_collective(orion_kernels(process), launch->function);
+    if (launch->graph == NULL || atomic_load_explicit(&orion_kernels(process)->collectives, memory_order_relaxed) == 0) return false;
+    return orion_graph_is_collective(orion_graphs(process), launch->graph);
+}
+
+static bool claims(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work)
+{
+    work->collective = is_collective(process, &work->launch) ? orion_collective_begin(process, gpu) : 0;
+    return work->collective != 0;
+}
+
+static enum orion_go may_go(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, uint64_t expected_ns)
+{
+    (void)expected_ns; /* it runs beside no hp */
+    return orion_collective_held(process, stream_record->gpu, work->collective) ? ORION_GO_NOT_NOW : ORION_GO_FREELY;
+}
+
+static void wait(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, uint64_t expected_ns)
+{
+    (void)expected_ns;
+    orion_collective_wait(process, stream_record->gpu, work->collective);
+}
+
+/* The peer of a collective that another GPU has been given already goes without waiting for room. */
+static bool is_owed(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
+{
+    return orion_collective_follows(process, gpu, work->collective);
+}
+
+static bool arm(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, bool due)
+{
+    (void)due; /* always: its wait is not the valve's */
+    return orion_collective_pass(process, stream_record, work->collective);
+}
+
+static void gone(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
+{
+    orion_collective_go(process, gpu, work->collective);
+}
+
+const struct orion_stop orion_collective_stop = {
+    .claims = claims,
+    .may_go = may_go,
+    .wait = wait,
+    .is_owed = is_owed,
+    .ready = orion_collective_ready,
+    .arm = arm,
+    .gone = gone,
+    .attend = orion_collective_attend,
+    .open = orion_collective_open,
+    .blocks = orion_collective_stands,
+};

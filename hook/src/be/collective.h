@@ -24,45 +24,47 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "pinned_page.h"
-#include "agent/board.h"
+#include "be/stop.h"
+#include "process/gpu.h"
+#include "process/pinned_page.h"
+#include "process/process.h"
 
-struct orion_lane;
+struct orion_stream_record;
 struct orion_launch;
 struct orion_process;
 
 struct orion_collectives {
     _Atomic uint32_t lock;                   /* tried, never waited for: the page is being made or pinned */
-    struct orion_pinned_page page;           /* guarded by the lock; `words` stays once `boards` has a bit */
+    struct orion_pinned_page page;           /* guarded by the lock; `words` stays once `GPUs` has a bit */
     _Atomic uint32_t pinned_epoch;           /* of the page, for those that do not hold the lock */
     _Atomic uint32_t refused;                /* this device or driver has no waits in streams */
-    _Atomic uint32_t boards;                 /* by index: has launched a collective; tied if there are two or more */
-    _Atomic uint32_t launched[ORION_BOARDS]; /* the number of each board's last one; they wrap around */
+    _Atomic uint32_t gpus;                 /* by index: has launched a collective; tied if there are two or more */
+    _Atomic uint32_t launched[ORION_GPUS]; /* the number of each GPU's last one; they wrap around */
 };
-
-/* By what NCCL and its kin call their kernels, mangled or not. */
-bool orion_collective_is_name(const char *kernel);
+ORION_PART(collectives)
 
 /* At the launch of a collective: its number; 0: it is held by its own GPU's gate alone. */
-uint32_t orion_collective_begin(struct orion_process *process, struct orion_board *board);
+uint32_t orion_collective_begin(struct orion_process *process, struct orion_gpu *gpu);
 
 /* Whether some other GPU has been given that number. */
-bool orion_collective_follows(struct orion_process *process, const struct orion_board *board, uint32_t number);
+bool orion_collective_follows(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number);
 
 /* Whether it can stand behind a wait in its stream; puts it there. False from the latter: it is gated on the CPU. */
 bool orion_collective_ready(struct orion_process *process);
-bool orion_collective_pass(struct orion_process *process, struct orion_lane *lane, uint32_t number);
+bool orion_collective_pass(struct orion_process *process, struct orion_stream_record *stream_record, uint32_t number);
 
 /* Gated on the CPU: whether it has to wait; until it has not; that it goes. */
-bool orion_collective_held(struct orion_process *process, const struct orion_board *board, uint32_t number);
-void orion_collective_wait(struct orion_process *process, struct orion_board *board, uint32_t number);
-void orion_collective_go(struct orion_process *process, const struct orion_board *board, uint32_t number);
+bool orion_collective_held(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number);
+void orion_collective_wait(struct orion_process *process, struct orion_gpu *gpu, uint32_t number);
+void orion_collective_go(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number);
 
 /* For watchers: closes or opens the word. True: a GPU may have begun one while it was being closed, so look again soon. */
 bool orion_collective_attend(struct orion_process *process);
-void orion_collective_open(struct orion_process *process); /* as orion_valve_open_all, and with it */
+void orion_collective_open(struct orion_process *process);
 
-/* The tied GPU whose hp keeps a launched collective of this board from beginning; NULL: none does. */
-struct orion_board *orion_collective_stands(struct orion_process *process, const struct orion_board *board);
+/* The tied GPU whose hp keeps a launched collective of this GPU from beginning; NULL: none does. */
+struct orion_gpu *orion_collective_stands(struct orion_process *process, const struct orion_gpu *gpu);
+
+extern const struct orion_stop orion_collective_stop; /* claims collectives */
 
 #endif

@@ -2,22 +2,22 @@
 
 #include <linux/futex.h>
 
-#include "policy.h"
-#include "process.h"
-#include "report.h"
-#include "system.h"
-#include "thread.h"
 #include "agent/suspect.h"
+#include "process/notifier.h"
+#include "process/policy.h"
+#include "process/process.h"
+#include "process/report.h"
+#include "system/system.h"
 
 #define LOOK_AT_SUSPECT_NS ORION_MILLISECOND
 #define FLOOR_CYCLE_NS (200 * ORION_MILLISECOND)
 #define HELD_LOOK_NS ORION_MILLISECOND
-#define BEAT_STALE_NS (3 * ORION_MILLISECOND) /* a thread that attends beats every 2 ms while busy */
+#define HEARTBEAT_STALE_NS (3 * ORION_MILLISECOND) /* a thread that attends heartbeats every 2 ms while busy */
 
-static const struct orion_busy_page *neighbour(const struct orion_board *board, uint32_t i, uint32_t *place)
+static const struct orion_busy_page *neighbour(const struct orion_gpu *gpu, uint32_t i, uint32_t *client_index)
 {
-    *place = orion_board_neighbour_place(board, i);
-    return &board->neighbours[*place];
+    *client_index = orion_gpu_neighbour_place(gpu, i);
+    return &gpu->neighbours[*client_index];
 }
 
 static bool is_dead(const struct orion_busy_page *page)
@@ -25,33 +25,33 @@ static bool is_dead(const struct orion_busy_page *page)
     return atomic_load_explicit(&page->alive, memory_order_relaxed) & FUTEX_OWNER_DIED;
 }
 
-static bool beat_is_stale(const struct orion_busy_page *page, uint64_t now)
+static bool heartbeat_is_stale(const struct orion_busy_page *page, uint64_t now)
 {
-    uint64_t beat = atomic_load_explicit(&page->beat_ns, memory_order_relaxed);
-    return now > beat && now - beat > BEAT_STALE_NS;
+    uint64_t heartbeat = atomic_load_explicit(&page->heartbeat_ns, memory_order_relaxed);
+    return now > heartbeat && now - heartbeat > HEARTBEAT_STALE_NS;
 }
 
-static bool was_given_up_on(const struct orion_board *board, const struct orion_busy_page *page, uint32_t place)
+static bool was_given_up_on(const struct orion_gpu *gpu, const struct orion_busy_page *page, uint32_t client_index)
 {
-    uint64_t given_up = atomic_load_explicit(&board->given_up_on[place], memory_order_relaxed);
+    uint64_t given_up = atomic_load_explicit(&gpu->given_up_on[client_index], memory_order_relaxed);
     return given_up != 0 && given_up == atomic_load_explicit(&page->progress, memory_order_relaxed) + 1;
 }
 
-static bool is_stopped(const struct orion_board *board, const struct orion_busy_page *page, uint32_t place, uint64_t now)
+static bool is_stopped(const struct orion_gpu *gpu, const struct orion_busy_page *page, uint32_t client_index, uint64_t now)
 {
-    uint32_t stopped = atomic_load_explicit(&board->policy->stopped[place], memory_order_relaxed);
-    if (stopped == 0 || stopped != atomic_load_explicit(&board->hp_generation[place], memory_order_relaxed)) return false;
-    return beat_is_stale(page, now);
+    uint32_t stopped = atomic_load_explicit(&gpu->policy->stopped[client_index], memory_order_relaxed);
+    if (stopped == 0 || stopped != atomic_load_explicit(&gpu->hp_generation[client_index], memory_order_relaxed)) return false;
+    return heartbeat_is_stale(page, now);
 }
 
 /* Whether this hp client alone would be reason enough to wait. */
-static bool counts(const struct orion_board *board, const struct orion_policy *policy, const struct orion_busy_page *page,
-                   uint32_t place)
+static bool counts(const struct orion_gpu *gpu, const struct orion_policy *policy, const struct orion_busy_page *page,
+                   uint32_t client_index)
 {
     uint32_t state = atomic_load(&page->state);
     if (state == ORION_IDLE || (state == ORION_LINGER && orion_policy_is_baseline(policy))) return false;
-    if (is_dead(page) || was_given_up_on(board, page, place)) return false;
-    return !is_stopped(board, page, place, orion_now());
+    if (is_dead(page) || was_given_up_on(gpu, page, client_index)) return false;
+    return !is_stopped(gpu, page, client_index, orion_now());
 }
 
 /* Of each cycle, how long be has no floor; without one at all: the whole cycle. */
@@ -64,17 +64,17 @@ static uint64_t floorless_ns(const struct orion_policy *policy)
 /* The floor for be: however long hp stays busy, be runs at the end of each cycle. Cycles are the clock's own, which is one
  * for all processes and GPUs: counted from each hp client's busy period, floors beside several would not fall together.
  * Some hp client has to have been busy for the rest of a cycle, so hp that pauses by itself pays nothing. */
-static bool floor_is_open(const struct orion_board *board, const struct orion_policy *policy)
+static bool floor_is_open(const struct orion_gpu *gpu, const struct orion_policy *policy)
 {
     uint64_t floorless = floorless_ns(policy);
     if (__builtin_expect(floorless == FLOOR_CYCLE_NS, 1)) return false;
     uint64_t now = orion_now();
     if (now % FLOOR_CYCLE_NS < floorless) return false;
-    for (uint32_t i = 0, count = orion_board_neighbours(board); i < count; i++) {
-        uint32_t place;
-        const struct orion_busy_page *page = neighbour(board, i, &place);
+    for (uint32_t i = 0, count = orion_gpu_neighbours(gpu); i < count; i++) {
+        uint32_t client_index;
+        const struct orion_busy_page *page = neighbour(gpu, i, &client_index);
         uint64_t since = atomic_load_explicit(&page->busy_since_ns, memory_order_relaxed);
-        if (since != 0 && now > since && now - since >= floorless && counts(board, policy, page, place)) return true;
+        if (since != 0 && now > since && now - since >= floorless && counts(gpu, policy, page, client_index)) return true;
     }
     return false;
 }
@@ -87,45 +87,45 @@ static uint64_t floor_opens_in(const struct orion_policy *policy, uint64_t now)
 }
 
 /* The state that has to be waited through, or ORION_IDLE. */
-static uint32_t state_to_wait_for(const struct orion_board *board, const struct orion_busy_page *page, uint32_t place)
+static uint32_t state_to_wait_for(const struct orion_gpu *gpu, const struct orion_busy_page *page, uint32_t client_index)
 {
     uint32_t state = atomic_load(&page->state);
     if (__builtin_expect(state == ORION_IDLE, 1)) return ORION_IDLE;
-    const struct orion_policy *policy = orion_board_policy(board);
-    if (!orion_policy_admits(policy) || floor_is_open(board, policy)) return ORION_IDLE; /* changed while somebody waits */
-    return counts(board, policy, page, place) ? state : ORION_IDLE;
+    const struct orion_policy *policy = orion_gpu_policy(gpu);
+    if (!orion_policy_admits(policy) || floor_is_open(gpu, policy)) return ORION_IDLE; /* changed while somebody waits */
+    return counts(gpu, policy, page, client_index) ? state : ORION_IDLE;
 }
 
 /* A hold ends by itself, should the agent die meanwhile. */
-bool orion_gate_held(const struct orion_board *board)
+bool orion_gate_held(const struct orion_gpu *gpu)
 {
-    uint32_t until_ms = orion_board_grant(board)->held;
-    if (__builtin_expect(until_ms == 0, 1) || !orion_policy_gates(orion_board_policy(board))) return false;
+    uint32_t until_ms = orion_gpu_grant(gpu)->held;
+    if (__builtin_expect(until_ms == 0, 1) || !orion_policy_gates(orion_gpu_policy(gpu))) return false;
     return (int32_t)(until_ms - (uint32_t)(orion_now() / ORION_MILLISECOND)) > 0;
 }
 
-bool orion_gate_hp_works(const struct orion_board *board)
+bool orion_gate_hp_works(const struct orion_gpu *gpu)
 {
-    uint32_t count = orion_board_neighbours(board);
+    uint32_t count = orion_gpu_neighbours(gpu);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t place;
-        const struct orion_busy_page *page = neighbour(board, i, &place);
-        if (state_to_wait_for(board, page, place) != ORION_IDLE) return true;
+        uint32_t client_index;
+        const struct orion_busy_page *page = neighbour(gpu, i, &client_index);
+        if (state_to_wait_for(gpu, page, client_index) != ORION_IDLE) return true;
     }
     return false;
 }
 
-bool orion_gate_closed(const struct orion_board *board)
+bool orion_gate_closed(const struct orion_gpu *gpu)
 {
-    return orion_gate_held(board) || (orion_gate_hp_works(board) && orion_policy_gates(orion_board_policy(board)));
+    return orion_gate_held(gpu) || (orion_gate_hp_works(gpu) && orion_policy_gates(orion_gpu_policy(gpu)));
 }
 
-bool orion_gate_touched_since(const struct orion_board *board, uint64_t since_ns)
+bool orion_gate_touched_since(const struct orion_gpu *gpu, uint64_t since_ns)
 {
-    uint32_t count = orion_board_neighbours(board);
+    uint32_t count = orion_gpu_neighbours(gpu);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t place;
-        const struct orion_busy_page *page = neighbour(board, i, &place);
+        uint32_t client_index;
+        const struct orion_busy_page *page = neighbour(gpu, i, &client_index);
         if (atomic_load(&page->state) != ORION_IDLE) return true;
         if (atomic_load_explicit(&page->drained_ns, memory_order_relaxed) >= since_ns) return true;
     }
@@ -133,57 +133,57 @@ bool orion_gate_touched_since(const struct orion_board *board, uint64_t since_ns
 }
 
 /* Notes how far a waited-for hp client has come; whether it has stood still for longer than the policy allows. */
-static bool stands_still(struct orion_board *board, const struct orion_busy_page *page, uint32_t place, uint64_t now,
+static bool stands_still(struct orion_gpu *gpu, const struct orion_busy_page *page, uint32_t client_index, uint64_t now,
                          uint64_t *judged)
 {
-    uint64_t stall = orion_board_policy(board)->stall_ns;
+    uint64_t stall = orion_gpu_policy(gpu)->stall_ns;
     uint64_t progress = atomic_load_explicit(&page->progress, memory_order_relaxed) + 1;
     /* The time first: a second waiter that sees the progress sees its time, too. */
-    if (atomic_load_explicit(&board->seen_progress[place], memory_order_acquire) != progress) {
-        atomic_store_explicit(&board->progressed_ns[place], now, memory_order_relaxed);
-        atomic_store_explicit(&board->seen_progress[place], progress, memory_order_release);
+    if (atomic_load_explicit(&gpu->seen_progress[client_index], memory_order_acquire) != progress) {
+        atomic_store_explicit(&gpu->progressed_ns[client_index], now, memory_order_relaxed);
+        atomic_store_explicit(&gpu->seen_progress[client_index], progress, memory_order_release);
     }
     *judged = progress;
-    uint64_t since = atomic_load_explicit(&board->progressed_ns[place], memory_order_relaxed);
+    uint64_t since = atomic_load_explicit(&gpu->progressed_ns[client_index], memory_order_relaxed);
     return stall != 0 && now > since && now - since > stall;
 }
 
-static void give_up_on(struct orion_process *process, struct orion_board *board, uint32_t place, uint64_t progress)
+static void give_up_on(struct orion_process *process, struct orion_gpu *gpu, uint32_t client_index, uint64_t progress)
 {
-    if (atomic_exchange_explicit(&board->given_up_on[place], progress, memory_order_relaxed) == progress) return;
-    atomic_fetch_add_explicit(&board->record->given_up, 1, memory_order_relaxed);
+    if (atomic_exchange_explicit(&gpu->given_up_on[client_index], progress, memory_order_relaxed) == progress) return;
+    atomic_fetch_add_explicit(&gpu->record->given_up, 1, memory_order_relaxed);
     orion_say_once(process, ORION_SAY_GIVEN_UP);
 }
 
-void orion_gate_sleep(struct orion_process *process, struct orion_board *board, uint64_t most_ns)
+void orion_gate_sleep(struct orion_process *process, struct orion_gpu *gpu, uint64_t most_ns)
 {
-    uint32_t count = orion_board_neighbours(board);
+    uint32_t count = orion_gpu_neighbours(gpu);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t place;
-        const struct orion_busy_page *page = neighbour(board, i, &place);
-        uint32_t state = state_to_wait_for(board, page, place);
+        uint32_t client_index;
+        const struct orion_busy_page *page = neighbour(gpu, i, &client_index);
+        uint32_t state = state_to_wait_for(gpu, page, client_index);
         if (state == ORION_IDLE) continue;
         uint64_t now = orion_now(), judged;
-        if (stands_still(board, page, place, now, &judged)) {
-            give_up_on(process, board, place, judged);
+        if (stands_still(gpu, page, client_index, now, &judged)) {
+            give_up_on(process, gpu, client_index, judged);
             continue;
         }
-        bool stale = beat_is_stale(page, now);
-        if (stale) orion_suspect_tell(board, place, now);
-        uint64_t opens = floor_opens_in(orion_board_policy(board), now);
+        bool stale = heartbeat_is_stale(page, now);
+        if (stale) orion_suspect_tell(gpu, client_index, now);
+        uint64_t opens = floor_opens_in(orion_gpu_policy(gpu), now);
         if (most_ns > opens) most_ns = opens;
         if (stale && most_ns > LOOK_AT_SUSPECT_NS) most_ns = LOOK_AT_SUSPECT_NS;
         orion_futex_wait(&page->state, state, most_ns, true);
         /* Idle: standing still is counted from the next busy period on. */
-        if (atomic_load(&page->state) == ORION_IDLE) atomic_store_explicit(&board->seen_progress[place], 0, memory_order_relaxed);
+        if (atomic_load(&page->state) == ORION_IDLE) atomic_store_explicit(&gpu->seen_progress[client_index], 0, memory_order_relaxed);
         return;
     }
-    if (orion_gate_held(board)) orion_sleep_precisely(HELD_LOOK_NS);
+    if (orion_gate_held(gpu)) orion_sleep_precisely(HELD_LOOK_NS);
 }
 
-void orion_gate_note(struct orion_board *board, uint64_t waited_ns)
+void orion_gate_note(struct orion_gpu *gpu, uint64_t waited_ns)
 {
-    struct orion_record_page *record = board->record;
+    struct orion_record_page *record = gpu->record;
     uint64_t microseconds = waited_ns / ORION_MICROSECOND;
     unsigned bucket = microseconds == 0 ? 0 : 64u - (unsigned)__builtin_clzll(microseconds);
     if (bucket >= ORION_WAIT_BUCKETS) bucket = ORION_WAIT_BUCKETS - 1;
@@ -192,12 +192,12 @@ void orion_gate_note(struct orion_board *board, uint64_t waited_ns)
     atomic_fetch_add_explicit(&record->gated_ns, waited_ns, memory_order_relaxed);
 }
 
-void orion_gate_wait(struct orion_process *process, struct orion_board *board)
+void orion_gate_wait(struct orion_process *process, struct orion_gpu *gpu)
 {
     uint64_t began = orion_now();
-    orion_thread_revive(board);
-    atomic_store_explicit(&board->record->waiting_since_ns, began, memory_order_relaxed);
-    while (orion_gate_closed(board) && !orion_policy_overlaps(board)) orion_gate_sleep(process, board, ORION_GATE_LOOK_NS);
-    atomic_store_explicit(&board->record->waiting_since_ns, 0, memory_order_relaxed);
-    orion_gate_note(board, orion_now() - began);
+    orion_thread_revive(gpu);
+    atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
+    while (orion_gate_closed(gpu) && !orion_policy_overlaps(gpu)) orion_gate_sleep(process, gpu, ORION_GATE_LOOK_NS);
+    atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
+    orion_gate_note(gpu, orion_now() - began);
 }

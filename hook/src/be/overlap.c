@@ -1,15 +1,19 @@
 #include "be/overlap.h"
 
-#include "core.h"
-#include "policy.h"
-#include "process.h"
-#include "system.h"
-#include "agent/board.h"
 #include "be/gate.h"
 #include "be/partition.h"
+#include "be/state.h"
+#include "be/stop.h"
 #include "be/window.h"
+#include "be/work.h"
+#include "learning/durations.h"
 #include "learning/facts.h"
-#include "streams/lanes.h"
+#include "process/gpu.h"
+#include "process/notifier.h"
+#include "process/policy.h"
+#include "process/process.h"
+#include "streams/stream_records.h"
+#include "system/system.h"
 
 #define REACH_OF_TYPICAL 40u                   /* Orion's own test: be work in flight under 2.5 % of hp's request time */
 #define REACH_MOST_NS (2 * ORION_MILLISECOND)
@@ -21,11 +25,11 @@ static bool compete(uint32_t hp_class, uint32_t be_class)
     return hp_class == ORION_CLASS_MEMORY && be_class == ORION_CLASS_MEMORY;
 }
 
-static bool every_hp_gives_leave(const struct orion_board *board, uint32_t be_class)
+static bool every_hp_gives_permission(const struct orion_gpu *gpu, uint32_t be_class)
 {
     uint64_t now = orion_now();
-    for (uint32_t i = 0, count = orion_board_neighbours(board); i < count; i++) {
-        const struct orion_busy_page *hp = orion_board_neighbour(board, i);
+    for (uint32_t i = 0, count = orion_gpu_neighbours(gpu); i < count; i++) {
+        const struct orion_busy_page *hp = orion_gpu_neighbour(gpu, i);
         if (atomic_load_explicit(&hp->state, memory_order_relaxed) == ORION_IDLE) continue;
         if (now >= atomic_load_explicit(&hp->overlap_until_ns, memory_order_relaxed)) return false;
         if (compete(orion_current_class(atomic_load_explicit(&hp->current, memory_order_relaxed)), be_class)) return false;
@@ -33,51 +37,74 @@ static bool every_hp_gives_leave(const struct orion_board *board, uint32_t be_cl
     return true;
 }
 
-bool orion_overlap_allows(struct orion_process *process, struct orion_lane *lane, const struct orion_work *work,
+bool orion_overlap_allows(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                           uint64_t expected_ns)
 {
     struct orion_kernel_facts facts;
-    struct orion_board *board = lane->board;
-    if (expected_ns == 0 || orion_gate_held(board)) return false;
-    orion_kernel_facts(&process->durations, work->identity, &facts);
-    if (!every_hp_gives_leave(board, facts.kernel_class)) return false;
-    if (expected_ns <= orion_window_share(board)) return true;
-    return work->movable && work->launch.graph == NULL && orion_partition_can(process, lane);
+    struct orion_gpu *gpu = stream_record->gpu;
+    if (expected_ns == 0 || orion_gate_held(gpu)) return false;
+    orion_kernel_facts(orion_durations(process), work->identity, &facts);
+    if (!every_hp_gives_permission(gpu, facts.kernel_class)) return false;
+    if (expected_ns <= orion_window_share(gpu)) return true;
+    return work->movable && work->launch.graph == NULL && orion_partition_can(process, stream_record);
 }
 
-bool orion_overlap_gives_leave(const struct orion_board *board)
+bool orion_overlap_gives_permission(const struct orion_gpu *gpu)
 {
-    return orion_policy_overlaps(board) && !orion_gate_held(board) && every_hp_gives_leave(board, ORION_CLASS_UNKNOWN);
+    return orion_policy_overlaps(gpu) && !orion_gate_held(gpu) && every_hp_gives_permission(gpu, ORION_CLASS_UNKNOWN);
 }
 
-void orion_overlap_tell(struct orion_process *process, struct orion_board *board, const struct orion_work *work)
+void orion_overlap_tell(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work)
 {
     struct orion_kernel_facts facts;
-    if (!orion_kernel_facts(&process->durations, work->identity, &facts)) {
+    orion_work_identify(process, work);
+    if (!orion_kernel_facts(orion_durations(process), work->identity, &facts)) {
         orion_kernel_note(process, work->identity, &work->launch);
-        orion_kernel_facts(&process->durations, work->identity, &facts);
+        orion_kernel_facts(orion_durations(process), work->identity, &facts);
     }
     /* Two threads at once may give one number to two launches: to be, as if it had looked late. */
-    uint32_t launch = atomic_load_explicit(&board->baseline.told, memory_order_relaxed) + 1;
-    atomic_store_explicit(&board->baseline.told, launch, memory_order_relaxed);
-    atomic_store_explicit(&board->busy->current, orion_pack_current(facts.sms, facts.kernel_class, launch, facts.expected_ns),
+    uint32_t launch = atomic_load_explicit(&orion_be(gpu)->published, memory_order_relaxed) + 1;
+    atomic_store_explicit(&orion_be(gpu)->published, launch, memory_order_relaxed);
+    atomic_store_explicit(&gpu->busy->current, orion_pack_current(facts.sms, facts.kernel_class, launch, facts.expected_ns),
                           memory_order_relaxed);
 }
 
-uint64_t orion_overlap_reach(const struct orion_board *board, uint64_t share_ns)
+uint64_t orion_overlap_reach(const struct orion_gpu *gpu, uint64_t share_ns)
 {
     uint64_t reach = REACH_MOST_NS;
-    for (uint32_t i = 0, count = orion_board_neighbours(board); i < count; i++) {
-        uint64_t typical = atomic_load_explicit(&orion_board_neighbour(board, i)->typical_ns, memory_order_relaxed);
+    for (uint32_t i = 0, count = orion_gpu_neighbours(gpu); i < count; i++) {
+        uint64_t typical = atomic_load_explicit(&orion_gpu_neighbour(gpu, i)->typical_ns, memory_order_relaxed);
         if (typical / REACH_OF_TYPICAL < reach) reach = typical / REACH_OF_TYPICAL;
     }
     return reach > share_ns ? reach : share_ns;
 }
 
-bool orion_overlap_spares(const struct orion_board *board, const struct orion_work *work, uint64_t expected_ns)
+bool orion_overlap_spares(const struct orion_gpu *gpu, const struct orion_work *work, uint64_t expected_ns)
 {
-    const struct orion_policy *policy = orion_board_policy(board);
+    const struct orion_policy *policy = orion_gpu_policy(gpu);
     if (policy->kind != ORION_POLICY_ORION || policy->long_kernel_ns == 0 || expected_ns <= policy->long_kernel_ns) return false;
-    if (!work->movable || work->launch.graph != NULL || !orion_runs_together(board)) return false;
-    return atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) > 0;
+    if (!work->movable || work->launch.graph != NULL || !orion_runs_together(gpu)) return false;
+    return atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0;
 }
+
+/* -- As a stop ------------------------------------------------------------------------------------------------------- */
+
+static enum orion_go may_go(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, uint64_t expected_ns)
+{
+    if (!orion_gate_closed(stream_record->gpu)) return ORION_GO_FREELY;
+    return orion_overlap_allows(process, stream_record, work, expected_ns) ? ORION_GO_BESIDE_HP : ORION_GO_NOT_NOW;
+}
+
+/* Until hp is idle, or a busy period begins in which the launch may run beside it. */
+static void wait(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, uint64_t expected_ns)
+{
+    struct orion_gpu *gpu = stream_record->gpu;
+    uint64_t began = orion_now();
+    orion_thread_revive(gpu);
+    atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
+    while (may_go(process, stream_record, work, expected_ns) == ORION_GO_NOT_NOW) orion_gate_sleep(process, gpu, ORION_GATE_LOOK_NS);
+    atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
+    orion_gate_note(gpu, orion_now() - began);
+}
+
+const struct orion_stop orion_overlap_stop = {.may_go = may_go, .wait = wait};

@@ -11,26 +11,32 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct orion_board;
-struct orion_lane;
+#include "be/stop.h"
+
+struct orion_gpu;
+struct orion_stream_record;
 struct orion_process;
 struct orion_work;
 
 /* Whether the launch, of that expected time on the whole GPU (0: unknown), may run beside the hp clients that are busy. */
-bool orion_overlap_allows(struct orion_process *process, struct orion_lane *lane, const struct orion_work *work,
+bool orion_overlap_allows(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                           uint64_t expected_ns);
 
 /* Whether any be work at all may run beside the hp clients that are busy: hp's owner has granted a budget, and they give leave. */
-bool orion_overlap_gives_leave(const struct orion_board *board);
+bool orion_overlap_gives_permission(const struct orion_gpu *gpu);
 
 /* How much be work may be in flight while hp is idle, given that an arriving hp can share the GPU with what is left of
  * it: a small part of what hp's busy periods usually last, and at least the share of the window. */
-uint64_t orion_overlap_reach(const struct orion_board *board, uint64_t share_ns);
+uint64_t orion_overlap_reach(const struct orion_gpu *gpu, uint64_t share_ns);
 
 /* Whether a kernel should leave SMs to hp although hp is idle: it would hold them all for too long. */
-bool orion_overlap_spares(const struct orion_board *board, const struct orion_work *work, uint64_t expected_ns);
+bool orion_overlap_spares(const struct orion_gpu *gpu, const struct orion_work *work, uint64_t expected_ns);
 
 /* hp: tells be what is being launched, so that be can choose what goes with it. */
-void orion_overlap_tell(struct orion_process *process, struct orion_board *board, const struct orion_work *work);
+void orion_overlap_tell(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work);
+
+/* The stop of a GPU's hp where contexts run together. It arms nothing: what is queued behind the valve could not be moved to
+ * a partition any more when hp comes and permits it. */
+extern const struct orion_stop orion_overlap_stop;
 
 #endif

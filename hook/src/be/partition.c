@@ -1,12 +1,13 @@
 #include "be/partition.h"
 
-#include "process.h"
-#include "system.h"
-#include "agent/board.h"
 #include "be/chunks.h"
+#include "be/state.h"
 #include "generated/driver.h"
+#include "process/gpu.h"
+#include "process/process.h"
 #include "streams/capture.h"
-#include "streams/lanes.h"
+#include "streams/stream_records.h"
+#include "system/system.h"
 
 #define REST_TRIES 1000u /* about a second: a launch takes microseconds */
 
@@ -17,20 +18,20 @@ static bool driver_has_partitions(void)
            orion_driver.cuGreenCtxStreamCreate != NULL && orion_driver.cuStreamWaitEvent != NULL;
 }
 
-static bool is_primary(const struct orion_board *board, CUcontext context)
+static bool is_primary(const struct orion_gpu *gpu, CUcontext context)
 {
     CUcontext primary = NULL;
     unsigned flags;
     int active = 0; /* to ask for one that is not would make it */
-    if (orion_driver.cuDevicePrimaryCtxGetState(board->device, &flags, &active) != CUDA_SUCCESS || !active) return false;
-    if (orion_driver.cuDevicePrimaryCtxRetain(&primary, board->device) != CUDA_SUCCESS) return false;
-    orion_driver.cuDevicePrimaryCtxRelease_v2(board->device);
+    if (orion_driver.cuDevicePrimaryCtxGetState(gpu->device, &flags, &active) != CUDA_SUCCESS || !active) return false;
+    if (orion_driver.cuDevicePrimaryCtxRetain(&primary, gpu->device) != CUDA_SUCCESS) return false;
+    orion_driver.cuDevicePrimaryCtxRelease_v2(gpu->device);
     return primary == context;
 }
 
-static uint32_t wanted_sms(const struct orion_board *board, uint32_t all)
+static uint32_t wanted_sms(const struct orion_gpu *gpu, uint32_t all)
 {
-    uint32_t wanted = orion_board_policy(board)->overlap_sms;
+    uint32_t wanted = orion_gpu_policy(gpu)->overlap_sms;
     if (wanted == 0 || wanted >= all) wanted = all / 2;
     return wanted;
 }
@@ -59,21 +60,21 @@ static bool was_made(struct orion_partition *partition, uint32_t setting)
     return false;
 }
 
-/* The board's green context, made at first use, and another one when the policy wants another size: lanes find out by the
+/* The GPU's green context, made at first use, and another one when the policy wants another size: stream records find out by the
  * handle. The former ones are kept until the context's end, as work may still be queued in them; after too many sizes the
  * last one stays. */
-static bool ready(struct orion_board *board)
+static bool ready(struct orion_gpu *gpu)
 {
-    struct orion_partition *partition = &board->partition;
-    struct orion_partition_size size = {.setting = orion_board_policy(board)->overlap_sms};
+    struct orion_partition *partition = &orion_be(gpu)->partition;
+    struct orion_partition_size size = {.setting = orion_gpu_policy(gpu)->overlap_sms};
     if (partition->state == ORION_PARTITION_REFUSED) return false;
     if (partition->state == ORION_PARTITION_READY && partition->now.setting == size.setting) return true;
     if (was_made(partition, size.setting) || partition->count == ORION_PARTITION_SIZES) return true;
     partition->state = ORION_PARTITION_REFUSED;
     CUdevResource all;
     if (!driver_has_partitions()) return false;
-    if (orion_driver.cuDeviceGetDevResource(board->device, &all, CU_DEV_RESOURCE_TYPE_SM) != CUDA_SUCCESS) return false;
-    if (!make(&size, board->device, &all, wanted_sms(board, all.sm.smCount))) return false;
+    if (orion_driver.cuDeviceGetDevResource(gpu->device, &all, CU_DEV_RESOURCE_TYPE_SM) != CUDA_SUCCESS) return false;
+    if (!make(&size, gpu->device, &all, wanted_sms(gpu, all.sm.smCount))) return false;
     partition->now = partition->made[partition->count++] = size;
     partition->state = ORION_PARTITION_READY;
     return true;
@@ -84,92 +85,94 @@ static bool event_ready(CUevent *event)
     return *event != NULL || orion_driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
 }
 
-static bool make_lane(struct orion_lane *lane)
+static bool make_stream_record(struct orion_stream_record *stream_record)
 {
-    struct orion_partition_lane *mine = &lane->partition;
-    CUgreenCtx context = lane->board->partition.now.context;
+    struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
+    CUgreenCtx context = orion_be(stream_record->gpu)->partition.now.context;
     /* One of another size, unless another thread's launch is on its way to it. */
-    if (mine->stream != NULL && atomic_load(&lane->board->moving) == 1) orion_driver.cuStreamDestroy_v2(mine->stream);
+    if (mine->stream != NULL && atomic_load(&orion_be(stream_record->gpu)->moving) == 1) orion_driver.cuStreamDestroy_v2(mine->stream);
     mine->stream = NULL;
     mine->of = NULL;
-    mine->refused = !is_primary(lane->board, lane->context);
+    mine->refused = !is_primary(stream_record->gpu, stream_record->context);
     if (mine->refused || !event_ready(&mine->fork) || !event_ready(&mine->join)) return false;
     if (orion_driver.cuGreenCtxStreamCreate(&mine->stream, context, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS) return false;
     mine->of = context;
     return true;
 }
 
-static bool lane_ready(struct orion_process *process, struct orion_lane *lane)
+static bool stream_record_ready(struct orion_process *process, struct orion_stream_record *stream_record)
 {
-    struct orion_board *board = lane->board;
-    if (lane->partition.refused || atomic_load(&process->captures) > 0 || orion_lane_is_shared(process, lane)) return false;
-    if (!orion_ledger_take(board)) return false;
-    bool is_ready = ready(board) && (lane->partition.of == board->partition.now.context || make_lane(lane));
-    orion_ledger_give(board);
+    struct orion_gpu *gpu = stream_record->gpu;
+    const struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
+    if (mine->refused || atomic_load(&process->captures) > 0 || orion_stream_record_is_shared(process, stream_record)) return false;
+    if (!orion_ledger_take(gpu)) return false;
+    bool is_ready = ready(gpu) && (mine->of == orion_be(gpu)->partition.now.context || make_stream_record(stream_record));
+    orion_ledger_give(gpu);
     return is_ready;
 }
 
 /* Counted as moving before the look at what is ending, which looks the other way round. */
-static bool begin(struct orion_process *process, struct orion_lane *lane)
+static bool begin(struct orion_process *process, struct orion_stream_record *stream_record)
 {
-    atomic_fetch_add(&lane->board->moving, 1);
-    return atomic_load(&process->untouchable) == 0 && lane_ready(process, lane);
+    atomic_fetch_add(&orion_be(stream_record->gpu)->moving, 1);
+    return atomic_load(&process->untouchable) == 0 && stream_record_ready(process, stream_record);
 }
 
-bool orion_partition_can(struct orion_process *process, struct orion_lane *lane)
+bool orion_partition_can(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
-    bool can = begin(process, lane);
-    atomic_fetch_sub(&lane->board->moving, 1);
+    bool can = begin(process, stream_record);
+    atomic_fetch_sub(&orion_be(stream_record->gpu)->moving, 1);
     orion_capture_unrelax(&relaxed);
     return can;
 }
 
-CUstream orion_partition_fork(struct orion_process *process, struct orion_lane *lane)
+CUstream orion_partition_fork(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
     CUstream stream = NULL;
-    if (begin(process, lane) && orion_driver.cuEventRecord(lane->partition.fork, orion_lane_handle(lane)) == CUDA_SUCCESS &&
-        orion_driver.cuStreamWaitEvent(lane->partition.stream, lane->partition.fork, 0) == CUDA_SUCCESS)
-        stream = lane->partition.stream;
-    if (stream == NULL) atomic_fetch_sub(&lane->board->moving, 1);
+    const struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
+    if (begin(process, stream_record) && orion_driver.cuEventRecord(mine->fork, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS &&
+        orion_driver.cuStreamWaitEvent(mine->stream, mine->fork, 0) == CUDA_SUCCESS)
+        stream = mine->stream;
+    if (stream == NULL) atomic_fetch_sub(&orion_be(stream_record->gpu)->moving, 1);
     orion_capture_unrelax(&relaxed);
     return stream;
 }
 
-/* The stream that it was launched on, which is another one than the lane's by now if the policy wants another size. */
-void orion_partition_join(struct orion_lane *lane, CUstream stream)
+/* The stream that it was launched on, which is another one than the stream record's by now if the policy wants another size. */
+void orion_partition_join(struct orion_stream_record *stream_record, CUstream stream)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (orion_driver.cuEventRecord(lane->partition.join, stream) == CUDA_SUCCESS)
-        orion_driver.cuStreamWaitEvent(orion_lane_handle(lane), lane->partition.join, 0);
-    atomic_fetch_sub(&lane->board->moving, 1);
+    CUevent join = orion_be_stream_record(stream_record)->partition.join;
+    if (orion_driver.cuEventRecord(join, stream) == CUDA_SUCCESS) orion_driver.cuStreamWaitEvent(orion_stream_record_handle(stream_record), join, 0);
+    atomic_fetch_sub(&orion_be(stream_record->gpu)->moving, 1);
     orion_capture_unrelax(&relaxed);
 }
 
-void orion_partition_rest(struct orion_board *board)
+void orion_partition_rest(struct orion_gpu *gpu)
 {
-    for (unsigned tries = 0; atomic_load(&board->moving) > 0 && tries < REST_TRIES; tries++)
+    for (unsigned tries = 0; atomic_load(&orion_be(gpu)->moving) > 0 && tries < REST_TRIES; tries++)
         orion_sleep_precisely(tries < 100 ? 10 * ORION_MICROSECOND : ORION_MILLISECOND);
 }
 
-void orion_partition_forget(struct orion_lane *lane, bool context_lives)
+void orion_partition_forget(struct orion_stream_record *stream_record, bool context_lives)
 {
-    struct orion_partition_lane *mine = &lane->partition;
+    struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
     if (context_lives) { /* a stream with work in it goes on until that is done */
         if (mine->stream != NULL) orion_driver.cuStreamDestroy_v2(mine->stream);
         if (mine->fork != NULL) orion_driver.cuEventDestroy_v2(mine->fork);
         if (mine->join != NULL) orion_driver.cuEventDestroy_v2(mine->join);
     }
-    *mine = (struct orion_partition_lane){0};
+    *mine = (struct orion_partition_stream_record){0};
 }
 
-void orion_partition_end(struct orion_board *board)
+void orion_partition_end(struct orion_gpu *gpu)
 {
-    if (!orion_ledger_take(board)) return;
-    struct orion_partition *partition = &board->partition;
+    if (!orion_ledger_take(gpu)) return;
+    struct orion_partition *partition = &orion_be(gpu)->partition;
     for (uint32_t i = 0; i < partition->count && orion_driver.cuGreenCtxDestroy != NULL; i++)
         orion_driver.cuGreenCtxDestroy(partition->made[i].context);
     *partition = (struct orion_partition){0};
-    orion_ledger_give(board);
+    orion_ledger_give(gpu);
 }

@@ -2,19 +2,21 @@
 
 #include <sys/prctl.h>
 
-#include "policy.h"
-#include "process.h"
-#include "system.h"
-#include "thread.h"
-#include "agent/board.h"
 #include "be/chunks.h"
-#include "be/collective.h"
 #include "be/gate.h"
 #include "be/overlap.h"
+#include "be/state.h"
+#include "be/stop.h"
 #include "be/window.h"
+#include "be/work.h"
 #include "generated/driver.h"
+#include "process/gpu.h"
+#include "process/policy.h"
+#include "process/process.h"
 #include "streams/capture.h"
-#include "streams/lanes.h"
+#include "streams/stream_records.h"
+#include "system/spawn.h"
+#include "system/system.h"
 
 #define WATCH_NS (50 * ORION_MICROSECOND)     /* between two looks at hp while work is in flight */
 #define LATE_NS (2 * ORION_MILLISECOND)       /* a look this late: the process is short of CPU */
@@ -36,7 +38,7 @@ static void set_closed(struct orion_process *process, struct orion_valve *valve)
     if (atomic_load(&process->untouchable) > 0) return;
     uint32_t closed = atomic_fetch_add(&valve->closings, 2) | 1; /* never 0, and not what a watcher may have just read */
     uint32_t before = atomic_load(valve->page.words);
-    do { /* the epoch first: who finds the valve closed must find that its lane has not waited since */
+    do { /* the epoch first: who finds the valve closed must find that its stream record has not waited since */
         if (before == 0) atomic_fetch_add(&valve->epoch, 1);
     } while (!atomic_compare_exchange_weak(valve->page.words, &before, closed));
     if (atomic_load(&process->untouchable) > 0) set_open(valve); /* a context began to end between the two looks */
@@ -44,36 +46,36 @@ static void set_closed(struct orion_process *process, struct orion_valve *valve)
 
 /* Opens it where hp is idle, unless somebody has found hp busy since this look began. False: hp is busy. What was put behind
  * the valve before a budget was granted goes by hp's leave, as all does from then on. */
-static bool open_if_idle(struct orion_board *board)
+static bool open_if_idle(struct orion_gpu *gpu)
 {
-    _Atomic uint32_t *word = board->valve.page.words;
+    _Atomic uint32_t *word = orion_be(gpu)->valve.page.words;
     uint32_t closed = word != NULL ? atomic_load(word) : 0;
-    if (orion_gate_closed(board) && !orion_overlap_gives_leave(board)) return false;
+    if (orion_gate_closed(gpu) && !orion_overlap_gives_permission(gpu)) return false;
     if (closed != 0) atomic_compare_exchange_strong(word, &closed, 0);
     return true;
 }
 
 /* -- The watcher ----------------------------------------------------------------------------------------------------- */
 
-static bool has_work(const struct orion_board *board) { return atomic_load(&board->in_flight_ns) > 0; }
+static bool has_work(const struct orion_gpu *gpu) { return atomic_load(&orion_be(gpu)->in_flight_ns) > 0; }
 
-/* Whether hp has to be looked at: there is an hp, and work in flight that the valve can stop, or a held collective. */
-static bool is_needed(const struct orion_board *board)
+/* Whether hp has to be looked at: there is an hp, and work in flight that the valve can stop, or that another stop holds. */
+static bool is_needed(const struct orion_gpu *gpu)
 {
-    return (has_work(board) || orion_collective_stands(orion_the_process, board) != NULL) &&
-           atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) > 0;
+    return (has_work(gpu) || orion_stops_block(orion_the_process, gpu) != NULL) &&
+           atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0;
 }
 
-static void park(struct orion_board *board)
+static void park(struct orion_gpu *gpu)
 {
-    struct orion_valve *valve = &board->valve;
-    uint32_t bell = atomic_load(&valve->bell);
+    struct orion_valve *valve = &orion_be(gpu)->valve;
+    uint32_t notifier = atomic_load(&valve->notifier);
     atomic_store(&valve->parked, 1);
-    if (!has_work(board)) {
+    if (!has_work(gpu)) {
         atomic_store(&valve->in_use, 0);
-        if (has_work(board)) atomic_store(&valve->in_use, 1); /* a launch came between: it may have set it before */
+        if (has_work(gpu)) atomic_store(&valve->in_use, 1); /* a launch came between: it may have set it before */
     }
-    if (!is_needed(board)) orion_futex_wait(&valve->bell, bell, PARKED_NS, false);
+    if (!is_needed(gpu)) orion_futex_wait(&valve->notifier, notifier, PARKED_NS, false);
     atomic_store(&valve->parked, 0);
 }
 
@@ -87,18 +89,18 @@ static uint64_t patience(uint64_t closed_for, uint64_t typical)
     return closed_for < typical + EXPECTANT_NS ? WATCH_NS : ORION_GATE_LOOK_NS;
 }
 
-static uint64_t close_while_hp_is_busy(struct orion_process *process, struct orion_board *board, uint64_t typical)
+static uint64_t close_while_hp_is_busy(struct orion_process *process, struct orion_gpu *gpu, uint64_t typical)
 {
     uint64_t began = orion_now(), now = began;
-    while (!open_if_idle(board)) {
-        set_closed(process, &board->valve);
-        bool settled = !orion_collective_attend(process);
-        if (has_work(board)) atomic_store_explicit(&board->record->waiting_since_ns, began, memory_order_relaxed);
-        orion_gate_sleep(process, board, settled ? patience(now - began, typical) : WATCH_NS);
+    while (!open_if_idle(gpu)) {
+        set_closed(process, &orion_be(gpu)->valve);
+        bool settled = !orion_stops_attend(process);
+        if (has_work(gpu)) atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
+        orion_gate_sleep(process, gpu, settled ? patience(now - began, typical) : WATCH_NS);
         now = orion_now();
     }
-    atomic_store_explicit(&board->record->waiting_since_ns, 0, memory_order_relaxed);
-    if (has_work(board)) orion_gate_note(board, now - began);
+    atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
+    if (has_work(gpu)) orion_gate_note(gpu, now - began);
     return now - began < typical ? typical - (typical - (now - began)) / 2 : typical + (now - began - typical) / 8;
 }
 
@@ -106,16 +108,16 @@ static uint64_t close_while_hp_is_busy(struct orion_process *process, struct ori
  * closed valve, this thread opens it. */
 static void *watch(void *argument)
 {
-    struct orion_board *board = argument;
-    struct orion_valve *valve = &board->valve;
+    struct orion_gpu *gpu = argument;
+    struct orion_valve *valve = &orion_be(gpu)->valve;
     uint64_t on_time_since = 0, typical = 0;
     prctl(PR_SET_NAME, "orion-valve", 0, 0, 0);
     prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
     atomic_store(&valve->watched, ON_TIME); /* trusted at once: nothing says yet that it would be late */
     for (;;) {
-        if (!open_if_idle(board)) typical = close_while_hp_is_busy(orion_the_process, board, typical);
-        orion_collective_attend(orion_the_process);
-        if (!is_needed(board)) park(board);
+        if (!open_if_idle(gpu)) typical = close_while_hp_is_busy(orion_the_process, gpu, typical);
+        orion_stops_attend(orion_the_process);
+        if (!is_needed(gpu)) park(gpu);
         uint64_t before = orion_now();
         orion_sleep_precisely(WATCH_NS);
         uint64_t now = orion_now();
@@ -133,87 +135,102 @@ static void *watch(void *argument)
  * driver. It sleeps when there is nothing in flight. */
 static void *reap(void *argument)
 {
-    struct orion_board *board = argument;
+    struct orion_gpu *gpu = argument;
     prctl(PR_SET_NAME, "orion-reap", 0, 0, 0);
     for (;;) {
-        orion_sleep_precisely(has_work(board) ? REAP_NS : REST_NS);
-        if (has_work(board)) orion_window_reap(orion_the_process, board);
+        orion_sleep_precisely(has_work(gpu) ? REAP_NS : REST_NS);
+        if (has_work(gpu)) orion_window_reap(orion_the_process, gpu);
     }
     return NULL;
 }
 
 /* The valve is not used before its watcher runs. */
-static void start_threads(struct orion_board *board)
+static void start_threads(struct orion_gpu *gpu)
 {
     uint32_t none = 0;
-    if (!atomic_compare_exchange_strong(&board->valve.watched, &none, STARTING)) return;
-    if (orion_thread_spawn(reap, board) != 0 || orion_thread_spawn(watch, board) != 0) atomic_store(&board->valve.refused, 1);
+    if (!atomic_compare_exchange_strong(&orion_be(gpu)->valve.watched, &none, STARTING)) return;
+    if (orion_thread_spawn(reap, gpu) != 0 || orion_thread_spawn(watch, gpu) != 0) atomic_store(&orion_be(gpu)->valve.refused, 1);
 }
 
 /* -- For launching threads ------------------------------------------------------------------------------------------- */
 
-bool orion_valve_ready(struct orion_process *process, struct orion_lane *lane)
+bool orion_valve_ready(struct orion_process *process, struct orion_stream_record *stream_record)
 {
-    struct orion_board *board = lane->board;
-    struct orion_valve *valve = &board->valve;
-    if (atomic_load_explicit(&valve->refused, memory_order_relaxed) || orion_lane_is_shared(process, lane)) return false;
-    if (atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) == 0) return false;
+    struct orion_gpu *gpu = stream_record->gpu;
+    struct orion_valve *valve = &orion_be(gpu)->valve;
+    if (atomic_load_explicit(&valve->refused, memory_order_relaxed) || orion_stream_record_is_shared(process, stream_record)) return false;
+    if (atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0) return false;
     uint32_t watched = atomic_load_explicit(&valve->watched, memory_order_relaxed);
     if (watched == WATCHED || watched == STARTING || atomic_load(&process->untouchable) > 0) return false;
     if (__builtin_expect(watched == ON_TIME && valve->page.context_epoch == atomic_load(&process->context_epoch) + 1, 1)) return true;
     /* Pinning is no business of a time when some stream is being captured. */
-    if (atomic_load(&process->captures) > 0 || !orion_ledger_take(board)) return false;
+    if (atomic_load(&process->captures) > 0 || !orion_ledger_take(gpu)) return false;
     bool ready = orion_pinned_page_pin(process, &valve->page);
     if (!ready) atomic_store(&valve->refused, 1);
-    else start_threads(board);
-    orion_ledger_give(board);
+    else start_threads(gpu);
+    orion_ledger_give(gpu);
     return ready && atomic_load(&valve->watched) == ON_TIME;
 }
 
-static bool put_wait(struct orion_lane *lane)
+static bool put_wait(struct orion_stream_record *stream_record)
 {
-    struct orion_valve *valve = &lane->board->valve;
+    struct orion_valve *valve = &orion_be(stream_record->gpu)->valve;
+    struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
     uint32_t epoch = atomic_load(&valve->epoch);
     struct orion_relaxed relaxed = orion_capture_relax();
-    CUresult result = orion_driver.cuStreamWaitValue32_v2(orion_lane_handle(lane), valve->page.address, 0, CU_STREAM_WAIT_VALUE_EQ);
+    CUresult result = orion_driver.cuStreamWaitValue32_v2(orion_stream_record_handle(stream_record), valve->page.address, 0, CU_STREAM_WAIT_VALUE_EQ);
     orion_capture_unrelax(&relaxed);
     if (result != CUDA_SUCCESS) atomic_store(&valve->refused, 1);
-    lane->valve_epoch = epoch;
-    lane->past_valve_ns = 0;
+    mine->waited_epoch = epoch + 1;
+    mine->past_valve_ns = 0;
     return result == CUDA_SUCCESS;
 }
 
-bool orion_valve_pass(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t share_ns,
-                      uint32_t collective)
+static bool arm(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, bool due)
 {
-    struct orion_board *board = lane->board;
-    struct orion_valve *valve = &board->valve;
-    if (orion_gate_closed(board)) set_closed(process, valve);
-    if (!orion_ledger_take(board)) return false;
-    lane->past_valve_ns += expected_ns;
-    uint64_t lanes = board->lanes_at_work > 1 ? board->lanes_at_work : 1; /* the share is the board's, not a lane's */
-    bool due = lane->past_valve_ns > share_ns / lanes || lane->valve_epoch != atomic_load(&valve->epoch), stands = true;
-    if (collective != 0) stands = orion_collective_pass(process, lane, collective);
-    else if (due) stands = put_wait(lane), lane->past_valve_ns = expected_ns;
-    orion_ledger_give(board);
+    (void)process, (void)work;
+    return !due || put_wait(stream_record);
+}
+
+bool orion_valve_pass(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
+                      const struct orion_stop *stop, uint64_t expected_ns, uint64_t share_ns)
+{
+    struct orion_gpu *gpu = stream_record->gpu;
+    struct orion_valve *valve = &orion_be(gpu)->valve;
+    struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
+    if (orion_gate_closed(gpu)) set_closed(process, valve);
+    if (!orion_ledger_take(gpu)) return false;
+    uint64_t stream_records = orion_be(gpu)->stream_records_at_work > 1 ? orion_be(gpu)->stream_records_at_work : 1; /* the share is the GPU's, not a stream's */
+    bool due = mine->past_valve_ns + expected_ns > share_ns / stream_records || mine->waited_epoch != atomic_load(&valve->epoch) + 1;
+    bool stands = stop->arm(process, stream_record, work, due);
+    mine->past_valve_ns += expected_ns; /* a new wait has nothing behind it yet */
+    orion_ledger_give(gpu);
     atomic_store_explicit(&valve->in_use, 1, memory_order_relaxed);
     if (atomic_load(&valve->parked)) {
         atomic_store(&valve->parked, 0);
-        atomic_fetch_add(&valve->bell, 1);
-        orion_futex_wake_all(&valve->bell, false);
+        atomic_fetch_add(&valve->notifier, 1);
+        orion_futex_wake_all(&valve->notifier, false);
     }
     return stands;
 }
 
-bool orion_valve_would_block(struct orion_board *board)
+bool orion_valve_runs_ahead(const struct orion_gpu *gpu)
 {
-    return atomic_load(&board->valve.in_use) && has_work(board) && !orion_policy_overlaps(board) &&
-           (orion_gate_closed(board) || orion_collective_stands(orion_the_process, board) != NULL);
+    return atomic_load(&orion_be(gpu)->valve.in_use) && has_work(gpu) && !orion_policy_overlaps(gpu);
 }
 
-void orion_valve_open_all(struct orion_process *process)
+/* -- As a stop: on the CPU it is the gate ----------------------------------------------------------------------------- */
+
+static void wait(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, uint64_t expected_ns)
 {
-    for (uint32_t i = 0; i < atomic_load(&process->board_count) && i < ORION_BOARDS; i++)
-        if (process->boards[i].valve.page.words != NULL) set_open(&process->boards[i].valve);
-    orion_collective_open(process);
+    (void)work, (void)expected_ns;
+    orion_gate_wait(process, stream_record->gpu);
 }
+
+static void open_all(struct orion_process *process)
+{
+    for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
+        if (orion_be(&process->gpus[i])->valve.page.words != NULL) set_open(&orion_be(&process->gpus[i])->valve);
+}
+
+const struct orion_stop orion_valve_stop = {.wait = wait, .arm = arm, .open = open_all};

@@ -18,39 +18,38 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "pinned_page.h"
+#include "be/stop.h"
+#include "process/pinned_page.h"
 
-struct orion_board;
-struct orion_lane;
+struct orion_gpu;
+struct orion_stream_record;
 struct orion_process;
+struct orion_work;
 
 struct orion_valve {
     struct orion_pinned_page page; /* guarded by the ledger; its first word: 0: open, else closed */
     _Atomic uint32_t refused;    /* this device or driver has no such wait */
     _Atomic uint32_t closings;   /* closed is another odd number each time */
-    _Atomic uint32_t epoch;      /* grows with each closing: a lane that has not waited since must */
+    _Atomic uint32_t epoch;      /* grows with each closing: a stream record that has not waited since must */
     _Atomic uint32_t watched;    /* 0: no watcher yet; 1: late; 2: on time; 3: starting */
-    _Atomic uint32_t parked, bell;
+    _Atomic uint32_t parked, notifier;
     _Atomic uint32_t in_use;     /* some work in flight stands behind the valve */
 };
 
 /* How far a client may run ahead of the GPU, in shares of the window. */
 #define ORION_RUN_AHEAD 32u
 
-/* Whether the next launch of the lane can be put behind the valve; sets the valve up at first use. */
-bool orion_valve_ready(struct orion_process *process, struct orion_lane *lane);
+/* Whether the next launch of the stream record can be put behind the valve; sets the valve up at first use. */
+bool orion_valve_ready(struct orion_process *process, struct orion_stream_record *stream_record);
 
-/* Before a launch: puts a wait into the stream where one is due, and sees that the watcher watches. A collective's (not 0:
- * its number, see collective.h) is another wait, and always due. False: it could not, and the launch has to be gated as if
- * there were no valve. */
-bool orion_valve_pass(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t share_ns,
-                      uint32_t collective);
+/* Before a launch: arms its stop in the stream, and sees that the watcher watches. The valve's own wait is due once for each
+ * share of work. False: it could not, and the launch has to be gated as if there were no valve. */
+bool orion_valve_pass(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
+                      const struct orion_stop *stop, uint64_t expected_ns, uint64_t share_ns);
 
-/* Whether a call that waits for this process's work would spin in the driver until hp is idle. */
-bool orion_valve_would_block(struct orion_board *board);
+/* Whether work in flight stands behind the valve: a call that waits for it while something is stopped would spin. */
+bool orion_valve_runs_ahead(const struct orion_gpu *gpu);
 
-/* After orion_forbid_touch, before a context ends: a stream that waits for the valve would never end. Closed again only
- * after orion_allow_touch. */
-void orion_valve_open_all(struct orion_process *process);
+extern const struct orion_stop orion_valve_stop; /* of a GPU's hp, where contexts take turns */
 
 #endif

@@ -1,15 +1,16 @@
 #include "be/window.h"
 
-#include "policy.h"
-#include "process.h"
-#include "system.h"
-#include "agent/board.h"
 #include "be/accounts.h"
 #include "be/chunks.h"
-#include "be/collective.h"
 #include "be/gate.h"
+#include "be/state.h"
+#include "be/stop.h"
+#include "process/gpu.h"
+#include "process/policy.h"
+#include "process/process.h"
 #include "streams/capture.h"
-#include "streams/lanes.h"
+#include "streams/stream_records.h"
+#include "system/system.h"
 
 #define CHUNKS_A_WINDOW 8u
 #define CHUNK_LEAST_NS (20 * ORION_MICROSECOND)
@@ -26,17 +27,17 @@
 #define SLEEP_MOST_OF_LIMIT 4u                 /* else at most so much of the window: expectations may be too long */
 #define LATE_SLEEP_NS (50 * ORION_MICROSECOND)
 
-uint64_t orion_window_share(const struct orion_board *board)
+uint64_t orion_window_share(const struct orion_gpu *gpu)
 {
-    uint64_t share = orion_board_grant(board)->window_share_ns;
+    uint64_t share = orion_gpu_grant(gpu)->window_share_ns;
     return share < SHARE_LEAST_NS ? SHARE_LEAST_NS : share;
 }
 
-uint64_t orion_window_narrowed(const struct orion_board *board)
+uint64_t orion_window_narrowed(const struct orion_gpu *gpu)
 {
-    uint64_t share = orion_window_share(board), whole = orion_board_policy(board)->window_ns, bearable = whole;
-    for (uint32_t i = 0, count = orion_board_neighbours(board); i < count; i++) {
-        uint64_t typical = atomic_load_explicit(&orion_board_neighbour(board, i)->typical_ns, memory_order_relaxed);
+    uint64_t share = orion_window_share(gpu), whole = orion_gpu_policy(gpu)->window_ns, bearable = whole;
+    for (uint32_t i = 0, count = orion_gpu_neighbours(gpu); i < count; i++) {
+        uint64_t typical = atomic_load_explicit(&orion_gpu_neighbour(gpu, i)->typical_ns, memory_order_relaxed);
         if (typical != 0 && typical / OF_HP_TIME < bearable) bearable = typical / OF_HP_TIME;
     }
     if (bearable < NARROW_LEAST_NS) bearable = NARROW_LEAST_NS;
@@ -45,48 +46,48 @@ uint64_t orion_window_narrowed(const struct orion_board *board)
     return narrowed < SHARE_LEAST_NS ? SHARE_LEAST_NS : narrowed;
 }
 
-void orion_window_leave(struct orion_board *board, uint64_t expected_ns) { orion_ledger_take_off(board, expected_ns); }
+void orion_window_leave(struct orion_gpu *gpu, uint64_t expected_ns) { orion_ledger_take_off(gpu, expected_ns); }
 
 /* -- Waiting for the window ------------------------------------------------------------------------------------------ */
 
-/* Looks at every lane of the board and retires what is done. Returns how many chunks. */
-static unsigned look(struct orion_process *process, struct orion_board *board, uint64_t now)
+/* Looks at every stream record of the GPU and retires what is done. Returns how many chunks. */
+static unsigned look(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
 {
     unsigned retired = 0;
     uint32_t at_work = 0;
     uint64_t head = UINT64_MAX;
-    bool held = orion_gate_closed(board);
-    uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = orion_lanes_begin(process); i < used; i++) {
-        struct orion_lane *lane = &process->lanes.lane[i];
-        if (lane->board != board) continue;
-        struct orion_chunks *chunks = &lane->chunks;
-        retired += orion_chunks_reap(process, lane);
+    bool held = orion_gate_closed(gpu);
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        if (stream_record->gpu != gpu) continue;
+        struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+        retired += orion_chunks_reap(process, stream_record);
         at_work += chunks->count > 0 || chunks->open_ns > 0;
         if (chunks->count > 0) {
             if (chunks->ring[chunks->first].begun_ns < head) head = chunks->ring[chunks->first].begun_ns;
         } else if (chunks->open_ns > 0 && held) {
             chunks->open_since_ns = now; /* it may stand behind the valve: that time is not its own */
-        } else if (chunks->open_ns > 0 && now - chunks->open_since_ns > 4 * ORION_RUN_AHEAD * orion_window_share(board)) {
-            orion_chunks_drop(lane); /* a tail without an event, long over by all that is known */
+        } else if (chunks->open_ns > 0 && now - chunks->open_since_ns > 4 * ORION_RUN_AHEAD * orion_window_share(gpu)) {
+            orion_chunks_drop(stream_record); /* a tail without an event, long over by all that is known */
             retired++;
         }
     }
-    if (head != UINT64_MAX && head > board->head_ns) board->head_ns = head;
-    board->lanes_at_work = at_work;
+    if (head != UINT64_MAX && head > orion_be(gpu)->head_ns) orion_be(gpu)->head_ns = head;
+    orion_be(gpu)->stream_records_at_work = at_work;
     return retired;
 }
 
 /* Sleeps until the work in flight should have shrunk enough: to half of the window, so that the GPU is kept busy by the
  * other half while this thread wakes up and refills; to nothing for work that goes alone. Only where the GPU might run
  * dry meanwhile does it wake early and look without sleeping. */
-static void wait_for_room(const struct orion_board *board, uint64_t expected_ns, uint64_t limit, uint64_t now)
+static void wait_for_room(const struct orion_gpu *gpu, uint64_t expected_ns, uint64_t limit, uint64_t now)
 {
-    uint64_t held = atomic_load(&board->in_flight_ns);
+    uint64_t held = atomic_load(&orion_be(gpu)->in_flight_ns);
     uint64_t target = expected_ns > limit ? 0 : limit - expected_ns < limit / 2 ? limit - expected_ns : limit / 2;
     bool dry = target < DRY_NS;
     uint64_t needed = held > target && held < ORION_WINDOW_ALONE ? held - target : 0; /* an unknown: it may end at once */
-    uint64_t spent = now > board->head_ns ? now - board->head_ns : 0;
+    uint64_t spent = now > orion_be(gpu)->head_ns ? now - orion_be(gpu)->head_ns : 0;
     uint64_t early = dry ? WAKE_BEFORE_NS : 0;
     uint64_t most = expected_ns > limit ? SLEEP_MOST_NS : limit / SLEEP_MOST_OF_LIMIT;
     if (most > SLEEP_MOST_NS) most = SLEEP_MOST_NS;
@@ -101,115 +102,118 @@ static void wait_for_room(const struct orion_board *board, uint64_t expected_ns,
     }
 }
 
-static void forget_all(struct orion_process *process, struct orion_board *board)
+static void forget_all(struct orion_process *process, struct orion_gpu *gpu)
 {
-    uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = orion_lanes_begin(process); i < used; i++)
-        if (process->lanes.lane[i].board == board) orion_chunks_drop(&process->lanes.lane[i]);
-    atomic_store(&board->in_flight_ns, 0);
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++)
+        if (orion_stream_records(process)->entry[i].gpu == gpu) orion_chunks_drop(&orion_stream_records(process)->entry[i]);
+    atomic_store(&orion_be(gpu)->in_flight_ns, 0);
 }
 
-static void wait_once(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t limit)
+static void wait_once(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns, uint64_t limit)
 {
-    struct orion_board *board = lane->board;
+    struct orion_gpu *gpu = stream_record->gpu;
     uint64_t now = orion_now();
-    if (!orion_ledger_take(board)) {
+    if (!orion_ledger_take(gpu)) {
         orion_sleep_precisely(SLEEP_LEAST_NS);
         return;
     }
     struct orion_relaxed relaxed = orion_capture_relax();
-    unsigned retired = look(process, board, now);
-    if (retired == 0 && lane->chunks.open_ns > 0) orion_chunks_close(process, lane);
-    if (retired > 0 || now > board->waited_ns + NEW_WAIT_NS || orion_gate_closed(board) ||
-        orion_collective_stands(process, board) != NULL)
-        board->moved_ns = now;
-    board->waited_ns = now;
-    if (now > board->moved_ns + STUCK_NS) forget_all(process, board), retired = 1;
+    unsigned retired = look(process, gpu, now);
+    if (retired == 0 && orion_be_stream_record(stream_record)->chunks.open_ns > 0) orion_chunks_close(process, stream_record);
+    if (retired > 0 || now > orion_be(gpu)->waited_ns + NEW_WAIT_NS || orion_gate_closed(gpu) ||
+        orion_stops_block(process, gpu) != NULL)
+        orion_be(gpu)->moved_ns = now;
+    orion_be(gpu)->waited_ns = now;
+    if (now > orion_be(gpu)->moved_ns + STUCK_NS) forget_all(process, gpu), retired = 1;
     orion_capture_unrelax(&relaxed);
-    orion_ledger_give(board);
-    if (retired == 0) wait_for_room(board, expected_ns, limit, now);
+    orion_ledger_give(gpu);
+    if (retired == 0) wait_for_room(gpu, expected_ns, limit, now);
 }
 
-bool orion_window_enter(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, uint64_t limit_ns)
+bool orion_window_enter(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns, uint64_t limit_ns)
 {
-    struct orion_board *board = lane->board;
-    uint64_t held = atomic_load(&board->in_flight_ns);
+    struct orion_gpu *gpu = stream_record->gpu;
+    uint64_t held = atomic_load(&orion_be(gpu)->in_flight_ns);
     while (held == 0 || held + expected_ns <= limit_ns)
-        if (atomic_compare_exchange_weak(&board->in_flight_ns, &held, held + expected_ns)) return true;
+        if (atomic_compare_exchange_weak(&orion_be(gpu)->in_flight_ns, &held, held + expected_ns)) return true;
     uint64_t began = orion_now();
-    wait_once(process, lane, expected_ns, limit_ns);
-    atomic_store_explicit(&board->record->window_share_ns, orion_window_narrowed(board), memory_order_relaxed);
-    atomic_fetch_add_explicit(&board->record->window_wait_ns, orion_now() - began, memory_order_relaxed);
+    wait_once(process, stream_record, expected_ns, limit_ns);
+    atomic_store_explicit(&gpu->record->window_share_ns, orion_window_narrowed(gpu), memory_order_relaxed);
+    atomic_fetch_add_explicit(&gpu->record->window_wait_ns, orion_now() - began, memory_order_relaxed);
     return false;
 }
 
 /* -- Around a launch ------------------------------------------------------------------------------------------------- */
 
-bool orion_window_launching(struct orion_process *process, struct orion_lane *lane, uint64_t identity)
+bool orion_window_launching(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t identity)
 {
-    if (orion_lane_is_shared(process, lane) || !orion_ledger_take(lane->board)) return false;
-    bool timed = orion_chunks_sample(lane, identity);
-    orion_ledger_give(lane->board);
+    if (orion_stream_record_is_shared(process, stream_record) || !orion_ledger_take(stream_record->gpu)) return false;
+    bool timed = orion_chunks_sample(stream_record, identity);
+    orion_ledger_give(stream_record->gpu);
     return timed;
 }
 
-void orion_window_launched(struct orion_process *process, struct orion_lane *lane, uint64_t expected_ns, bool timed)
+void orion_window_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns, bool timed)
 {
-    struct orion_board *board = lane->board;
-    if (!orion_ledger_take(board)) {
-        orion_ledger_take_off(board, expected_ns);
+    struct orion_gpu *gpu = stream_record->gpu;
+    if (!orion_ledger_take(gpu)) {
+        orion_ledger_take_off(gpu, expected_ns);
         return;
     }
-    struct orion_chunks *chunks = &lane->chunks;
+    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     if (chunks->open_ns == 0) chunks->open_since_ns = orion_now();
     chunks->open_ns += expected_ns;
     /* While running ahead, a chunk is a whole window; else an eighth of one. */
-    uint64_t share = orion_window_share(board);
-    bool ahead = atomic_load_explicit(&board->valve.in_use, memory_order_relaxed) ||
-                 atomic_load_explicit(&board->policy->hp_clients, memory_order_relaxed) == 0;
+    uint64_t share = orion_window_share(gpu);
+    bool ahead = atomic_load_explicit(&orion_be(gpu)->valve.in_use, memory_order_relaxed) ||
+                 atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0;
     uint64_t enough = ahead ? share : share / CHUNKS_A_WINDOW;
     if (enough < CHUNK_LEAST_NS) enough = CHUNK_LEAST_NS;
-    if (orion_policy_is_baseline(orion_board_policy(board))) enough = 0; /* drains wait for every lane's last launch */
-    bool ended = timed && orion_chunks_sampled(lane); /* its chunk, with it */
-    if (!ended && chunks->open_ns >= enough) orion_chunks_close(process, lane);
-    orion_ledger_give(board);
+    if (orion_policy_is_baseline(orion_gpu_policy(gpu))) enough = 0; /* drains wait for every stream record's last launch */
+    bool ended = timed && orion_chunks_sampled(stream_record); /* its chunk, with it */
+    if (!ended && chunks->open_ns >= enough) orion_chunks_close(process, stream_record);
+    orion_ledger_give(gpu);
 }
 
 /* -- Ends ------------------------------------------------------------------------------------------------------------ */
 
-void orion_window_reap(struct orion_process *process, struct orion_board *board)
+void orion_window_reap(struct orion_process *process, struct orion_gpu *gpu)
 {
-    if (atomic_load(&process->untouchable) > 0 || !orion_ledger_take(board)) return;
+    if (atomic_load(&process->untouchable) > 0 || !orion_ledger_take(gpu)) return;
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (atomic_load(&process->untouchable) == 0) look(process, board, orion_now());
+    if (atomic_load(&process->untouchable) == 0) look(process, gpu, orion_now());
     orion_capture_unrelax(&relaxed);
-    orion_ledger_give(board);
+    orion_ledger_give(gpu);
 }
 
-void orion_window_drained(struct orion_process *process, struct orion_lane *lane)
+void orion_window_drained(struct orion_process *process, struct orion_stream_record *stream_record)
 {
-    if (!orion_ledger_take(lane->board)) return;
+    if (!orion_ledger_take(stream_record->gpu)) return;
     struct orion_relaxed relaxed = orion_capture_relax();
-    orion_chunks_reap(process, lane);
+    orion_chunks_reap(process, stream_record);
     orion_capture_unrelax(&relaxed);
-    bool empty = atomic_load(&lane->drained) == atomic_load(&lane->begun);
-    if (empty && !lane->chunks.sampling) {
-        if (lane->chunks.open_ns > 0)
-            orion_account_gpu_time(lane->board, lane->chunks.open_ns, orion_now() - lane->chunks.open_since_ns);
-        orion_chunks_drop(lane);
+    bool empty = atomic_load(&stream_record->drained) == atomic_load(&stream_record->begun);
+    const struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+    if (empty && !chunks->sampling) {
+        if (chunks->open_ns > 0) orion_account_gpu_time(stream_record->gpu, chunks->open_ns, orion_now() - chunks->open_since_ns);
+        orion_chunks_drop(stream_record);
     }
-    orion_ledger_give(lane->board);
+    orion_ledger_give(stream_record->gpu);
 }
 
-void orion_window_forget(struct orion_lane *lane, bool context_lives)
+void orion_window_forget(struct orion_stream_record *stream_record, bool context_lives)
 {
     /* Not the launch path, and events that outlive their context must not be met again: wait for the ledger, boundedly. */
     unsigned tries = 0;
-    while (!orion_ledger_take(lane->board)) {
+    orion_be_stream_record(stream_record)->waited_epoch = 0; /* in the stream record's next stream stands no wait yet */
+    while (!orion_ledger_take(stream_record->gpu)) {
         if (++tries == FORGET_TRIES) return;
         orion_sleep_precisely(ORION_MILLISECOND);
     }
-    orion_chunks_forget(lane, context_lives);
-    orion_partition_forget(lane, context_lives);
-    orion_ledger_give(lane->board);
+    orion_be_stream_record(stream_record)->waited_epoch = 0;
+    orion_be_stream_record(stream_record)->past_valve_ns = 0;
+    orion_chunks_forget(stream_record, context_lives);
+    orion_partition_forget(stream_record, context_lives);
+    orion_ledger_give(stream_record->gpu);
 }

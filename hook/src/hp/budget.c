@@ -1,8 +1,9 @@
 #include "hp/budget.h"
 
-#include "policy.h"
-#include "system.h"
-#include "agent/board.h"
+#include "hp/state.h"
+#include "process/gpu.h"
+#include "process/policy.h"
+#include "system/system.h"
 
 #define FADE 16u                               /* a sum forgets a sixteenth with each period */
 #define CONTROLS_TO_TRUST 4u
@@ -35,9 +36,9 @@ static uint64_t slowdown(const struct orion_budget *budget)
     return alone > 0 ? (uint64_t)(beside / alone * 1000.0 + 0.5) : 0;
 }
 
-static void adjust(struct orion_board *board, struct orion_budget *budget)
+static void adjust(struct orion_gpu *gpu, struct orion_budget *budget)
 {
-    uint64_t room = orion_policy_budget(orion_board_policy(board)) - 1000, measured = slowdown(budget);
+    uint64_t room = orion_policy_budget(orion_gpu_policy(gpu)) - 1000, measured = slowdown(budget);
     uint64_t over = measured > 1000 ? measured - 1000 : 0, allowed = budget->overlap_ns;
     if (measured == 0) return;
     if (over > room + room / 2) allowed /= 2;
@@ -49,17 +50,17 @@ static void adjust(struct orion_board *board, struct orion_budget *budget)
     budget->too_dear = over > room && budget->overlap_ns == OVERLAP_LEAST_NS;
 }
 
-static void finish_period(struct orion_board *board, struct orion_budget *budget)
+static void finish_period(struct orion_gpu *gpu, struct orion_budget *budget)
 {
     if (!budget->open || budget->work == 0) return;
     budget->longest_ns -= budget->longest_ns / 64;
     if (budget->busy_ns > budget->longest_ns) budget->longest_ns = budget->busy_ns;
     add(budget->is_control ? &budget->control : &budget->overlapped, budget->busy_ns, budget->work);
-    bool beside_somebody = atomic_load_explicit(&board->policy->be_clients, memory_order_relaxed) > 0;
-    if (!budget->is_control && beside_somebody) adjust(board, budget);
-    if (budget->is_control) atomic_fetch_add_explicit(&board->record->control_periods, 1, memory_order_relaxed);
-    atomic_store_explicit(&board->record->slowdown_milli, slowdown(budget), memory_order_relaxed);
-    atomic_store_explicit(&board->record->overlap_ns, budget->overlap_ns, memory_order_relaxed);
+    bool beside_somebody = atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) > 0;
+    if (!budget->is_control && beside_somebody) adjust(gpu, budget);
+    if (budget->is_control) atomic_fetch_add_explicit(&gpu->record->control_periods, 1, memory_order_relaxed);
+    atomic_store_explicit(&gpu->record->slowdown_milli, slowdown(budget), memory_order_relaxed);
+    atomic_store_explicit(&gpu->record->overlap_ns, budget->overlap_ns, memory_order_relaxed);
 }
 
 /* At random, so that no rhythm of hp's or be's meets the control periods' own. */
@@ -84,7 +85,7 @@ static void end_part(struct orion_budget *budget, uint64_t now, uint64_t work)
     begin_part(budget, now, work);
 }
 
-static void begin_period(struct orion_board *board, struct orion_budget *budget, uint64_t now, uint64_t work)
+static void begin_period(struct orion_gpu *gpu, struct orion_budget *budget, uint64_t now, uint64_t work)
 {
     budget->busy_ns = budget->work = 0;
     budget->open = true;
@@ -93,55 +94,55 @@ static void begin_period(struct orion_board *board, struct orion_budget *budget,
     if (budget->overlap_ns == 0) budget->overlap_ns = OVERLAP_LEAST_NS;
     begin_part(budget, now, work);
     /* Until when first: who sees the new period's begin sees its own leave. */
-    atomic_store_explicit(&board->busy->overlap_until_ns, budget->is_control ? 0 : now + budget->overlap_ns, memory_order_relaxed);
+    atomic_store_explicit(&gpu->busy->overlap_until_ns, budget->is_control ? 0 : now + budget->overlap_ns, memory_order_relaxed);
 }
 
-void orion_budget_opened(struct orion_board *board, uint64_t now, uint64_t work)
+void orion_budget_opened(struct orion_gpu *gpu, uint64_t now, uint64_t work)
 {
-    struct orion_budget *budget = &board->budget;
+    struct orion_budget *budget = &orion_hp(gpu)->budget;
     if (!take(budget)) return;
-    if (orion_policy_overlaps(board)) {
-        finish_period(board, budget);
-        begin_period(board, budget, now, work);
-    } else if (budget->open) { /* a changed policy: from anew when it changes back */
+    if (orion_policy_overlaps(gpu)) {
+        finish_period(gpu, budget);
+        begin_period(gpu, budget, now, work);
+    } else if (budget->open) { /* a changed policy: from again when it changes back */
         budget->open = false;
         budget->control = budget->overlapped = (struct orion_budget_sum){0};
         budget->overlap_ns = 0;
         budget->too_dear = false;
-        atomic_store_explicit(&board->busy->overlap_until_ns, 0, memory_order_relaxed);
+        atomic_store_explicit(&gpu->busy->overlap_until_ns, 0, memory_order_relaxed);
     }
     give(budget);
 }
 
-void orion_budget_resumed(struct orion_board *board, uint64_t now, uint64_t work)
+void orion_budget_resumed(struct orion_gpu *gpu, uint64_t now, uint64_t work)
 {
-    struct orion_budget *budget = &board->budget;
+    struct orion_budget *budget = &orion_hp(gpu)->budget;
     if (!take(budget)) return;
     if (budget->open) begin_part(budget, now, work);
     give(budget);
 }
 
-void orion_budget_paused(struct orion_board *board, uint64_t now, uint64_t work)
+void orion_budget_paused(struct orion_gpu *gpu, uint64_t now, uint64_t work)
 {
-    struct orion_budget *budget = &board->budget;
+    struct orion_budget *budget = &orion_hp(gpu)->budget;
     if (!take(budget)) return;
     if (budget->open) end_part(budget, now, work);
     give(budget);
 }
 
-void orion_budget_attend(struct orion_board *board, uint64_t now, uint64_t work)
+void orion_budget_attend(struct orion_gpu *gpu, uint64_t now, uint64_t work)
 {
-    struct orion_budget *budget = &board->budget;
-    uint64_t since = atomic_load_explicit(&board->busy->busy_since_ns, memory_order_relaxed);
-    uint64_t typical = atomic_load_explicit(&board->typical_busy_ns, memory_order_relaxed) * ENDLESS_OF_TYPICAL;
-    if (since == 0 || now < since + (typical > ENDLESS_NS ? typical : ENDLESS_NS) || !orion_policy_overlaps(board)) return;
+    struct orion_budget *budget = &orion_hp(gpu)->budget;
+    uint64_t since = atomic_load_explicit(&gpu->busy->busy_since_ns, memory_order_relaxed);
+    uint64_t typical = atomic_load_explicit(&orion_hp(gpu)->typical_busy_ns, memory_order_relaxed) * ENDLESS_OF_TYPICAL;
+    if (since == 0 || now < since + (typical > ENDLESS_NS ? typical : ENDLESS_NS) || !orion_policy_overlaps(gpu)) return;
     if (!take(budget)) return;
     if (!budget->open || now > budget->began_ns + SLICE_NS) {
         if (budget->open) {
             end_part(budget, now, work);
-            finish_period(board, budget);
+            finish_period(gpu, budget);
         }
-        begin_period(board, budget, now, work);
+        begin_period(gpu, budget, now, work);
     }
     give(budget);
 }

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct orion_board;
+struct orion_gpu;
 
 struct orion_budget_sum { uint64_t busy_ns, work; uint32_t periods; }; /* faded: the last dozen or so periods */
 
@@ -35,12 +35,12 @@ struct orion_budget {
     uint32_t random;
 };
 
-/* A busy period begins (after idle), goes on after a short gap, pauses; `work`: launches begun on the board so far. */
-void orion_budget_opened(struct orion_board *board, uint64_t now, uint64_t work);
-void orion_budget_resumed(struct orion_board *board, uint64_t now, uint64_t work);
-void orion_budget_paused(struct orion_board *board, uint64_t now, uint64_t work);
+/* A busy period begins (after idle), goes on after a short gap, pauses; `work`: launches begun on the GPU so far. */
+void orion_budget_opened(struct orion_gpu *gpu, uint64_t now, uint64_t work);
+void orion_budget_resumed(struct orion_gpu *gpu, uint64_t now, uint64_t work);
+void orion_budget_paused(struct orion_gpu *gpu, uint64_t now, uint64_t work);
 
 /* The hp thread's look at a period that may never end: cuts it into slices. */
-void orion_budget_attend(struct orion_board *board, uint64_t now, uint64_t work);
+void orion_budget_attend(struct orion_gpu *gpu, uint64_t now, uint64_t work);
 
 #endif

@@ -1,21 +1,22 @@
 #include "hp/busy.h"
 
-#include "policy.h"
-#include "process.h"
-#include "system.h"
-#include "thread.h"
 #include "hp/drain.h"
-#include "streams/lanes.h"
+#include "hp/state.h"
+#include "process/notifier.h"
+#include "process/policy.h"
+#include "process/process.h"
+#include "streams/stream_records.h"
+#include "system/system.h"
 
-#define LOOK_AT_LEAST_NS (2 * ORION_MILLISECOND)      /* while busy: keeps the beat fresher than ORION_BEAT_STALE_NS */
+#define LOOK_AT_LEAST_NS (2 * ORION_MILLISECOND)      /* while busy: keeps the heartbeat fresher than ORION_BEAT_STALE_NS */
 #define PROVE_AT_LEAST_NS (10 * ORION_MILLISECOND)    /* work that nobody waits for shows progress this often */
 
-static uint64_t work_begun(struct orion_process *process, const struct orion_board *board)
+static uint64_t work_begun(struct orion_process *process, const struct orion_gpu *gpu)
 {
     uint64_t begun = 0;
-    uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = orion_lanes_begin(process); i < used; i++)
-        if (process->lanes.lane[i].board == board) begun += atomic_load_explicit(&process->lanes.lane[i].begun, memory_order_relaxed);
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++)
+        if (orion_stream_records(process)->entry[i].gpu == gpu) begun += atomic_load_explicit(&orion_stream_records(process)->entry[i].begun, memory_order_relaxed);
     return begun;
 }
 
@@ -28,130 +29,130 @@ static uint64_t blended(uint64_t typical, uint64_t lasted)
 }
 
 /* The period before the one that begins now, which drained then, is over. */
-static void note_period(struct orion_board *board, uint64_t drained)
+static void note_period(struct orion_gpu *gpu, uint64_t drained)
 {
-    uint64_t since = atomic_load_explicit(&board->busy->busy_since_ns, memory_order_relaxed);
-    uint64_t typical = atomic_load_explicit(&board->busy->typical_ns, memory_order_relaxed);
+    uint64_t since = atomic_load_explicit(&gpu->busy->busy_since_ns, memory_order_relaxed);
+    uint64_t typical = atomic_load_explicit(&gpu->busy->typical_ns, memory_order_relaxed);
     if (since == 0 || drained <= since) return;
-    atomic_store_explicit(&board->busy->typical_ns, blended(typical, drained - since), memory_order_relaxed);
+    atomic_store_explicit(&gpu->busy->typical_ns, blended(typical, drained - since), memory_order_relaxed);
 }
 
-void orion_busy_began(struct orion_process *process, struct orion_board *board, enum orion_busy_change change)
+void orion_busy_began(struct orion_process *process, struct orion_gpu *gpu, enum orion_busy_change change)
 {
     uint64_t now = orion_now();
-    uint64_t drained = atomic_load_explicit(&board->busy->drained_ns, memory_order_relaxed);
-    const struct orion_policy *policy = orion_board_policy(board);
+    uint64_t drained = atomic_load_explicit(&gpu->busy->drained_ns, memory_order_relaxed);
+    const struct orion_policy *policy = orion_gpu_policy(gpu);
     if (drained != 0 && now > drained)
-        orion_linger_learn(&board->linger, now - drained, policy->linger_floor_ns, policy->linger_ceiling_ns);
-    atomic_store_explicit(&board->busy_since_ns, now, memory_order_relaxed);
-    atomic_store_explicit(&board->record->busy_since_ns, now, memory_order_relaxed);
-    atomic_store_explicit(&board->busy->beat_ns, now, memory_order_relaxed);
-    bool budgeted = board->budget.open || orion_policy_overlaps(board);
-    uint64_t begun = budgeted ? work_begun(process, board) - 1 : 0; /* the launch that begins it is part of it */
+        orion_linger_learn(&orion_hp(gpu)->linger, now - drained, policy->linger_floor_ns, policy->linger_ceiling_ns);
+    atomic_store_explicit(&orion_hp(gpu)->busy_since_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&gpu->record->busy_since_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&gpu->busy->heartbeat_ns, now, memory_order_relaxed);
+    bool budgeted = orion_hp(gpu)->budget.open || orion_policy_overlaps(gpu);
+    uint64_t begun = budgeted ? work_begun(process, gpu) - 1 : 0; /* the launch that begins it is part of it */
     if (change == ORION_BUSY_RESUMED) {
-        if (budgeted) orion_budget_resumed(board, now, begun);
+        if (budgeted) orion_budget_resumed(gpu, now, begun);
         return;
     }
-    if (budgeted) orion_budget_opened(board, now, begun);
-    note_period(board, drained);
-    atomic_store_explicit(&board->busy->busy_since_ns, now, memory_order_relaxed);
+    if (budgeted) orion_budget_opened(gpu, now, begun);
+    note_period(gpu, drained);
+    atomic_store_explicit(&gpu->busy->busy_since_ns, now, memory_order_relaxed);
 }
 
-static bool all_drained(struct orion_process *process, struct orion_board *board)
+static bool all_drained(struct orion_process *process, struct orion_gpu *gpu)
 {
-    uint32_t used = atomic_load_explicit(&process->lanes.high_water, memory_order_seq_cst);
-    for (uint32_t i = orion_lanes_begin(process); i < used; i++) {
-        struct orion_lane *lane = &process->lanes.lane[i];
-        if (lane->board != board) continue;
-        uint64_t drained = atomic_load_explicit(&lane->drained, memory_order_seq_cst);
-        if (drained != atomic_load_explicit(&lane->begun, memory_order_seq_cst)) return false;
+    uint32_t used = atomic_load_explicit(&orion_stream_records(process)->high_water, memory_order_seq_cst);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        if (stream_record->gpu != gpu) continue;
+        uint64_t drained = atomic_load_explicit(&stream_record->drained, memory_order_seq_cst);
+        if (drained != atomic_load_explicit(&stream_record->begun, memory_order_seq_cst)) return false;
     }
     return true;
 }
 
-static void note_closed(struct orion_process *process, struct orion_board *board, uint64_t now)
+static void note_closed(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
 {
-    if (board->budget.open) orion_budget_paused(board, now, work_begun(process, board));
-    uint64_t since = atomic_exchange_explicit(&board->busy_since_ns, 0, memory_order_relaxed);
-    atomic_store_explicit(&board->record->busy_since_ns, 0, memory_order_relaxed);
+    if (orion_hp(gpu)->budget.open) orion_budget_paused(gpu, now, work_begun(process, gpu));
+    uint64_t since = atomic_exchange_explicit(&orion_hp(gpu)->busy_since_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&gpu->record->busy_since_ns, 0, memory_order_relaxed);
     if (since == 0 || now < since) return;
     uint64_t lasted = now - since;
-    uint64_t typical = atomic_load_explicit(&board->typical_busy_ns, memory_order_relaxed);
+    uint64_t typical = atomic_load_explicit(&orion_hp(gpu)->typical_busy_ns, memory_order_relaxed);
     typical = lasted < typical ? typical - (typical - lasted) / 2 : typical + (lasted - typical) / 8;
-    atomic_store_explicit(&board->typical_busy_ns, typical, memory_order_relaxed);
-    atomic_fetch_add_explicit(&board->record->busy_ns, lasted, memory_order_relaxed);
-    atomic_fetch_add_explicit(&board->record->busy_periods, 1, memory_order_relaxed);
+    atomic_store_explicit(&orion_hp(gpu)->typical_busy_ns, typical, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gpu->record->busy_ns, lasted, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gpu->record->busy_periods, 1, memory_order_relaxed);
 }
 
-static void close_once(struct orion_process *process, struct orion_board *board)
+static void close_once(struct orion_process *process, struct orion_gpu *gpu)
 {
     uint32_t expected = ORION_BUSY;
-    if (!atomic_compare_exchange_strong(&board->busy->state, &expected, ORION_CLOSING)) return;
+    if (!atomic_compare_exchange_strong(&gpu->busy->state, &expected, ORION_CLOSING)) return;
     expected = ORION_CLOSING;
-    if (!all_drained(process, board)) {
-        atomic_compare_exchange_strong(&board->busy->state, &expected, ORION_BUSY);
+    if (!all_drained(process, gpu)) {
+        atomic_compare_exchange_strong(&gpu->busy->state, &expected, ORION_BUSY);
         return;
     }
     /* The time of draining stands before the state says so: whoever ends the gap reads it. */
     uint64_t now = orion_now();
-    atomic_store_explicit(&board->busy->drained_ns, now, memory_order_relaxed);
-    if (!atomic_compare_exchange_strong(&board->busy->state, &expected, ORION_LINGER)) return;
-    note_closed(process, board, now);
-    const struct orion_policy *policy = orion_board_policy(board);
+    atomic_store_explicit(&gpu->busy->drained_ns, now, memory_order_relaxed);
+    if (!atomic_compare_exchange_strong(&gpu->busy->state, &expected, ORION_LINGER)) return;
+    note_closed(process, gpu, now);
+    const struct orion_policy *policy = orion_gpu_policy(gpu);
     /* With nobody to let in, the thread may find out later. */
-    if (atomic_load_explicit(&board->policy->be_clients, memory_order_relaxed) == 0) return;
-    uint64_t linger = orion_linger_now(&board->linger, policy->linger_floor_ns, policy->linger_ceiling_ns);
-    orion_thread_wake_by(board, now + linger);
+    if (atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) == 0) return;
+    uint64_t linger = orion_linger_now(&orion_hp(gpu)->linger, policy->linger_floor_ns, policy->linger_ceiling_ns);
+    orion_thread_wake_by(gpu, now + linger);
 }
 
-void orion_busy_try_close(struct orion_process *process, struct orion_board *board)
+void orion_busy_try_close(struct orion_process *process, struct orion_gpu *gpu)
 {
-    atomic_store(&board->close_wanted, 1);
-    while (atomic_load(&board->close_wanted)) {
-        if (atomic_exchange(&board->closing, 1)) return; /* who closes now looks again when done */
-        atomic_store(&board->close_wanted, 0);
-        close_once(process, board);
-        atomic_store(&board->closing, 0);
+    atomic_store(&orion_hp(gpu)->close_wanted, 1);
+    while (atomic_load(&orion_hp(gpu)->close_wanted)) {
+        if (atomic_exchange(&orion_hp(gpu)->closing, 1)) return; /* who closes now looks again when done */
+        atomic_store(&orion_hp(gpu)->close_wanted, 0);
+        close_once(process, gpu);
+        atomic_store(&orion_hp(gpu)->closing, 0);
     }
 }
 
 /* Work that nobody synchronises on: asked for when launches have paused and no thread is inside a synchronising call
  * (which will prove it), and now and then however long the launches go on. */
-static void attend_to_unproven(struct orion_process *process, struct orion_board *board, uint64_t now)
+static void attend_to_unproven(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
 {
-    uint64_t begun = work_begun(process, board);
-    if (orion_policy_overlaps(board)) orion_budget_attend(board, now, begun);
-    bool quiet = begun == atomic_load_explicit(&board->looked_begun, memory_order_relaxed);
-    atomic_store_explicit(&board->looked_begun, begun, memory_order_relaxed);
-    uint64_t since = atomic_load_explicit(&board->busy_since_ns, memory_order_relaxed);
+    uint64_t begun = work_begun(process, gpu);
+    if (orion_policy_overlaps(gpu)) orion_budget_attend(gpu, now, begun);
+    bool quiet = begun == atomic_load_explicit(&orion_hp(gpu)->looked_begun, memory_order_relaxed);
+    atomic_store_explicit(&orion_hp(gpu)->looked_begun, begun, memory_order_relaxed);
+    uint64_t since = atomic_load_explicit(&orion_hp(gpu)->busy_since_ns, memory_order_relaxed);
     bool overdue = since != 0 && now > since + PROVE_AT_LEAST_NS;
-    if (overdue || (quiet && atomic_load(&process->blocked_proofs) == 0)) orion_drain_want(board);
+    if (overdue || (quiet && atomic_load(&process->blocked_proofs) == 0)) orion_drain_want(gpu);
 }
 
-static uint64_t attend_busy(struct orion_process *process, struct orion_board *board, uint64_t now, uint64_t linger)
+static uint64_t attend_busy(struct orion_process *process, struct orion_gpu *gpu, uint64_t now, uint64_t linger)
 {
-    attend_to_unproven(process, board, now);
-    uint64_t since = atomic_load_explicit(&board->busy_since_ns, memory_order_relaxed);
+    attend_to_unproven(process, gpu, now);
+    uint64_t since = atomic_load_explicit(&orion_hp(gpu)->busy_since_ns, memory_order_relaxed);
     uint64_t lasted = since != 0 && now > since ? now - since : 0;
-    uint64_t expected = atomic_load_explicit(&board->typical_busy_ns, memory_order_relaxed) * 3 / 4;
+    uint64_t expected = atomic_load_explicit(&orion_hp(gpu)->typical_busy_ns, memory_order_relaxed) * 3 / 4;
     uint64_t again = lasted < expected ? expected - lasted : linger;
     if (lasted > 20 * ORION_MILLISECOND && again < ORION_MILLISECOND) again = ORION_MILLISECOND;
-    if (atomic_load_explicit(&board->policy->be_clients, memory_order_relaxed) == 0) again = LOOK_AT_LEAST_NS;
+    if (atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) == 0) again = LOOK_AT_LEAST_NS;
     return again > LOOK_AT_LEAST_NS ? LOOK_AT_LEAST_NS : again;
 }
 
-uint64_t orion_busy_attend(struct orion_process *process, struct orion_board *board, uint64_t now)
+uint64_t orion_busy_attend(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
 {
-    const struct orion_policy *policy = orion_board_policy(board);
-    uint64_t linger = orion_linger_now(&board->linger, policy->linger_floor_ns, policy->linger_ceiling_ns);
-    atomic_store_explicit(&board->record->linger_ns, linger, memory_order_relaxed);
-    uint32_t state = atomic_load(&board->busy->state);
+    const struct orion_policy *policy = orion_gpu_policy(gpu);
+    uint64_t linger = orion_linger_now(&orion_hp(gpu)->linger, policy->linger_floor_ns, policy->linger_ceiling_ns);
+    atomic_store_explicit(&gpu->record->linger_ns, linger, memory_order_relaxed);
+    uint32_t state = atomic_load(&gpu->busy->state);
     if (state == ORION_IDLE) return UINT64_MAX;
-    atomic_store_explicit(&board->busy->beat_ns, now, memory_order_relaxed);
-    if (state != ORION_LINGER) return attend_busy(process, board, now, linger);
-    uint64_t over = atomic_load_explicit(&board->busy->drained_ns, memory_order_relaxed) + linger;
+    atomic_store_explicit(&gpu->busy->heartbeat_ns, now, memory_order_relaxed);
+    if (state != ORION_LINGER) return attend_busy(process, gpu, now, linger);
+    uint64_t over = atomic_load_explicit(&gpu->busy->drained_ns, memory_order_relaxed) + linger;
     if (now < over) return over - now < LOOK_AT_LEAST_NS ? over - now : LOOK_AT_LEAST_NS;
-    if (!atomic_compare_exchange_strong(&board->busy->state, &state, ORION_IDLE)) return 0;
-    orion_futex_wake_all(&board->busy->state, true);
+    if (!atomic_compare_exchange_strong(&gpu->busy->state, &state, ORION_IDLE)) return 0;
+    orion_futex_wake_all(&gpu->busy->state, true);
     return UINT64_MAX;
 }

@@ -2,52 +2,53 @@
 
 #include <sys/prctl.h>
 
-#include "process.h"
-#include "system.h"
-#include "thread.h"
 #include "generated/driver.h"
 #include "hp/busy.h"
+#include "hp/state.h"
+#include "process/process.h"
 #include "streams/capture.h"
-#include "streams/lanes.h"
+#include "streams/stream_records.h"
+#include "system/spawn.h"
+#include "system/system.h"
 
 #define MARKS 64u
 #define LOOK_LEAST_NS (50 * ORION_MICROSECOND)
 #define LOOK_MOST_NS ORION_MILLISECOND
 #define REST_NS ORION_SECOND
 
-struct mark { struct orion_lane *lane; uint64_t returned; };
+struct mark { struct orion_stream_record *stream_record; uint64_t returned; };
 struct marks {
     CUcontext context;
-    bool alone;      /* one lane's stream, else all of the context's */
+    bool alone;      /* one stream record's stream, else all of the context's */
     uint32_t count;
     struct mark mark[MARKS];
 };
 
 /* A client of threads shares its context with others, whose work is not its own to wait for: one stream at a time, by an
  * event in it or by the one that was left behind it when it was destroyed. */
-static bool is_proven_alone(struct orion_process *process, const struct orion_board *board, const struct orion_lane *lane)
+static bool is_proven_alone(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_stream_record *stream_record)
 {
-    if (board->client == 0 || orion_lane_is_shared(process, lane)) return false;
-    return atomic_load(&lane->state) == ORION_LANE_READY || atomic_load(&lane->last) != NULL;
+    if (gpu->client == 0 || orion_stream_record_is_shared(process, stream_record)) return false;
+    return atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY || atomic_load(&stream_record->last) != NULL;
 }
 
-/* The lanes of one context of the board that have unproven work. */
-static bool mark_next_context(struct orion_process *process, struct orion_board *board, struct marks *marks)
+/* The stream records of one context of the GPU that have unproven work. */
+static bool mark_next_context(struct orion_process *process, struct orion_gpu *gpu, struct marks *marks)
 {
     marks->context = NULL;
     marks->alone = false;
     marks->count = 0;
-    uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = orion_lanes_begin(process); i < used && marks->count < MARKS; i++) {
-        struct orion_lane *lane = &process->lanes.lane[i];
-        if (lane->board != board) continue;
-        uint64_t returned = atomic_load(&lane->returned);
-        if (returned == atomic_load(&lane->drained)) continue;
-        if (marks->context == NULL) marks->context = lane->context;
-        if (lane->context != marks->context) continue;
-        bool alone = is_proven_alone(process, board, lane);
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used && marks->count < MARKS; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        if (stream_record->gpu != gpu) continue;
+        uint64_t returned = atomic_load(&stream_record->returned);
+        if (returned == atomic_load(&stream_record->drained)) continue;
+        if (marks->context == NULL) marks->context = stream_record->context;
+        if (stream_record->context != marks->context) continue;
+        bool alone = is_proven_alone(process, gpu, stream_record);
         if (alone && marks->count > 0) continue;
-        marks->mark[marks->count++] = (struct mark){lane, returned};
+        marks->mark[marks->count++] = (struct mark){stream_record, returned};
         marks->alone = alone;
         if (alone) break;
     }
@@ -60,7 +61,7 @@ static CUresult record_event(const struct marks *marks, CUevent *event)
     if (!marks->alone && orion_driver.cuCtxRecordEvent == NULL) return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = orion_driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
     if (result != CUDA_SUCCESS) return result;
-    result = marks->alone ? orion_driver.cuEventRecord(*event, orion_lane_handle(marks->mark[0].lane))
+    result = marks->alone ? orion_driver.cuEventRecord(*event, orion_stream_record_handle(marks->mark[0].stream_record))
                           : orion_driver.cuCtxRecordEvent(marks->context, *event);
     if (result == CUDA_SUCCESS) return result;
     orion_driver.cuEventDestroy_v2(*event);
@@ -73,10 +74,10 @@ static CUresult record(struct orion_process *process, const struct marks *marks,
 {
     CUcontext popped;
     if (!orion_touch(process)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    struct orion_lane *lane = marks->mark[0].lane;
+    struct orion_stream_record *stream_record = marks->mark[0].stream_record;
     CUresult result;
-    if (marks->alone && atomic_load(&lane->state) != ORION_LANE_READY) { /* its stream has been destroyed */
-        *event = atomic_exchange(&lane->last, NULL);
+    if (marks->alone && atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY) { /* its stream has been destroyed */
+        *event = atomic_exchange(&stream_record->last, NULL);
         result = *event != NULL ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED; /* just now: at the next look, then */
     } else if ((result = orion_driver.cuCtxPushCurrent_v2(marks->context)) == CUDA_SUCCESS) {
         result = record_event(marks, event);
@@ -112,13 +113,13 @@ static CUresult await(struct orion_process *process, uint32_t epoch, CUevent eve
 }
 
 /* False: nothing more to do for now. */
-static bool drain_once(struct orion_process *process, struct orion_board *board)
+static bool drain_once(struct orion_process *process, struct orion_gpu *gpu)
 {
     struct marks marks;
     CUevent event = NULL;
     /* One context a request: a process with several is asked about the others at the next look. */
-    if (!mark_next_context(process, board, &marks)) {
-        orion_busy_try_close(process, board);
+    if (!mark_next_context(process, gpu, &marks)) {
+        orion_busy_try_close(process, gpu);
         return false;
     }
     uint32_t epoch = atomic_load(&process->context_epoch);
@@ -127,38 +128,38 @@ static bool drain_once(struct orion_process *process, struct orion_board *board)
     if (result == CUDA_SUCCESS && event != NULL) result = await(process, epoch, event);
     /* A context whose calls fail for good (a sticky error, a driver shut down) has nothing left to wait for. */
     if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED) return false;
-    for (uint32_t i = 0; i < marks.count; i++) orion_lane_prove(marks.mark[i].lane, marks.mark[i].returned);
-    orion_busy_try_close(process, board);
+    for (uint32_t i = 0; i < marks.count; i++) orion_stream_record_prove(marks.mark[i].stream_record, marks.mark[i].returned);
+    orion_busy_try_close(process, gpu);
     return marks.alone;
 }
 
-static void drain(struct orion_process *process, struct orion_board *board)
+static void drain(struct orion_process *process, struct orion_gpu *gpu)
 {
-    for (unsigned streams = 0; streams < MARKS && drain_once(process, board); streams++) {}
+    for (unsigned streams = 0; streams < MARKS && drain_once(process, gpu); streams++) {}
 }
 
 static void *run(void *argument)
 {
-    struct orion_board *board = argument;
+    struct orion_gpu *gpu = argument;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     prctl(PR_SET_NAME, "orion-drain", 0, 0, 0);
     orion_driver.cuThreadExchangeStreamCaptureMode(&mode);
     for (;;) {
-        uint32_t bell = atomic_load(&board->drain_bell);
-        if (atomic_exchange(&board->drain_wanted, 0)) drain(orion_the_process, board);
-        else orion_futex_wait(&board->drain_bell, bell, REST_NS, false);
+        uint32_t notifier = atomic_load(&orion_hp(gpu)->drain_notifier);
+        if (atomic_exchange(&orion_hp(gpu)->drain_wanted, 0)) drain(orion_the_process, gpu);
+        else orion_futex_wait(&orion_hp(gpu)->drain_notifier, notifier, REST_NS, false);
     }
     return NULL;
 }
 
-void orion_drain_want(struct orion_board *board)
+void orion_drain_want(struct orion_gpu *gpu)
 {
     uint32_t none = 0;
-    if (atomic_exchange(&board->drain_wanted, 1)) return;
-    if (atomic_compare_exchange_strong(&board->drain_thread, &none, 1) && orion_thread_spawn(run, board) != 0) {
-        atomic_store(&board->drain_thread, 0); /* tried again at the next look */
-        atomic_store(&board->drain_wanted, 0);
+    if (atomic_exchange(&orion_hp(gpu)->drain_wanted, 1)) return;
+    if (atomic_compare_exchange_strong(&orion_hp(gpu)->drain_thread, &none, 1) && orion_thread_spawn(run, gpu) != 0) {
+        atomic_store(&orion_hp(gpu)->drain_thread, 0); /* tried again at the next look */
+        atomic_store(&orion_hp(gpu)->drain_wanted, 0);
     }
-    atomic_fetch_add(&board->drain_bell, 1);
-    orion_futex_wake_all(&board->drain_bell, false);
+    atomic_fetch_add(&orion_hp(gpu)->drain_notifier, 1);
+    orion_futex_wake_all(&orion_hp(gpu)->drain_notifier, false);
 }

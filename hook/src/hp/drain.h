@@ -9,8 +9,8 @@
 #ifndef ORION_DRAIN_H
 #define ORION_DRAIN_H
 
-#include "agent/board.h"
+#include "process/gpu.h"
 
-void orion_drain_want(struct orion_board *board);
+void orion_drain_want(struct orion_gpu *gpu);
 
 #endif

@@ -11,12 +11,17 @@
 #include <cuda.h>
 #include <stdint.h>
 
-#include "core.h"
+#include "core/core.h"
+#include "core/lifetimes.h"
 #include "generated/driver.h"
-#include "interposition/extent.h"
 #include "interposition/launched.h"
 #include "interposition/lookup.h"
 #include "interposition/resolve.h"
+#include "learning/extent.h"
+#include "learning/graphs.h"
+#include "memory/memory.h"
+#include "streams/capture.h"
+#include "streams/priorities.h"
 #include "threads/redirect.h"
 
 #define INTERPOSED(name, parameters)                                                                       \

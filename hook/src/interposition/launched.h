@@ -4,11 +4,11 @@
 
 #include <cuda.h>
 
-#include "process.h"
-#include "interposition/extent.h"
+#include "learning/extent.h"
 #include "learning/graphs.h"
 #include "learning/identity.h"
 #include "learning/kernels.h"
+#include "process/process.h"
 
 #define ORION_IDENTITY_UNMANAGED UINT64_C(1) /* of no use: the core leaves at once */
 
@@ -17,7 +17,7 @@ static inline uint64_t orion_identity_kernel(const void *function, unsigned grid
 {
     struct orion_process *process = orion_process_if_managed();
     if (__builtin_expect(process == NULL, 0)) return ORION_IDENTITY_UNMANAGED;
-    struct orion_kernel_key key = orion_kernel_key(&process->kernels, function);
+    struct orion_kernel_key key = orion_kernel_key(orion_kernels(process), function);
     return orion_identity_shape(key.name, key.mark, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes);
 }
 
@@ -27,13 +27,6 @@ static inline bool orion_may_move(const CUlaunchConfig *config)
     for (unsigned i = 0; config->attrs != NULL && i < config->numAttrs; i++)
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && config->attrs[i].value.cooperative) return false;
     return true;
-}
-
-static inline uint64_t orion_identity_graph(const void *executable)
-{
-    struct orion_process *process = orion_process_if_managed();
-    if (__builtin_expect(process == NULL, 0)) return ORION_IDENTITY_UNMANAGED;
-    return orion_graph_identity(&process->graphs, executable);
 }
 
 /* What a node of a graph does by its new parameters; a macro, since the structures of two ABIs have the same members. */

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "core.h"
+#include "core/core.h"
 #include "interposition/elf_symbols.h"
 #include "interposition/intercept.h"
 #include "interposition/resolve.h"

@@ -5,10 +5,10 @@
 #define NEIGHBOURHOOD 8u
 #define SAMPLED_AT_FIRST 4u      /* launches of a new identity that are all timed */
 #define SAMPLED_LATER 128u       /* then at powers of two, then one in so many: two timed events cost a microsecond */
-#define DISAGREES 4u             /* times: a run of samples that are so long begins anew */
+#define DISAGREES 4u             /* times: a run of samples that are so long begins again */
 #define SURPRISES 3u             /* samples of such a run */
-#define HEARSAY_LEAST_100NS 200u /* unmeasured hearsay counts for no less: it may be wrong, and many launches follow */
-#define TURNS_UP 256u            /* by so little of the difference a sample taken by turns raises what is expected */
+#define ESTIMATE_LEAST_100NS 200u /* unmeasured an estimate counts for no less: it may be wrong, and many launches follow */
+#define TURNS_UP 256u            /* by so little of the difference a sample taken time-sliced raises what is expected */
 
 /* The lowest bits of an identity say what it is; see identity.h. */
 static struct orion_duration *place(struct orion_durations *durations, uint64_t identity, uint32_t step)
@@ -45,8 +45,8 @@ static void begin_anew(struct orion_duration *entry, uint64_t identity, uint32_t
     atomic_store_explicit(&entry->expected_100ns, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->facts, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->surprises, 0, memory_order_relaxed);
-    atomic_store_explicit(&entry->told_100ns, 0, memory_order_relaxed);
-    atomic_store_explicit(&entry->told_facts, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->reported_100ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->reported_facts, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->name, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->used, clock, memory_order_relaxed);
     atomic_store_explicit(&entry->identity, identity, memory_order_release);
@@ -78,7 +78,7 @@ struct orion_duration *orion_duration_claim(struct orion_durations *durations, u
     return claim(durations, identity, true);
 }
 
-struct orion_duration *orion_duration_claim_for_hearsay(struct orion_durations *durations, uint64_t identity)
+struct orion_duration *orion_duration_claim_for_estimate(struct orion_durations *durations, uint64_t identity)
 {
     return claim(durations, identity, false);
 }
@@ -129,15 +129,15 @@ uint64_t orion_duration_expect(struct orion_durations *durations, uint64_t ident
     *sample = launches % SAMPLED_LATER == 0 || (launches < SAMPLED_LATER && (launches & (launches - 1)) == 0) ||
               samples < SAMPLED_AT_FIRST;
     uint64_t expected = atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed);
-    if (__builtin_expect(samples == 0, 0) && expected != 0 && expected < HEARSAY_LEAST_100NS) expected = HEARSAY_LEAST_100NS;
+    if (__builtin_expect(samples == 0, 0) && expected != 0 && expected < ESTIMATE_LEAST_100NS) expected = ESTIMATE_LEAST_100NS;
     return expected * 100;
 }
 
 static void note_change(struct orion_durations *durations, const struct orion_duration *entry, uint64_t expected)
 {
-    uint64_t told = atomic_load_explicit(&entry->told_100ns, memory_order_relaxed);
-    uint64_t apart = expected > told ? expected - told : told - expected;
-    if (apart * 8 > told) atomic_fetch_add_explicit(&durations->changes, 1, memory_order_relaxed);
+    uint64_t reported = atomic_load_explicit(&entry->reported_100ns, memory_order_relaxed);
+    uint64_t apart = expected > reported ? expected - reported : reported - expected;
+    if (apart * 8 > reported) atomic_fetch_add_explicit(&durations->changes, 1, memory_order_relaxed);
 }
 
 /* Down fast, up slowly: what inflates a sample (another context's time slice, a GPU that had to be woken, a launch gap)
@@ -151,7 +151,7 @@ static uint64_t blended(struct orion_duration *entry, uint64_t expected, uint64_
     atomic_store_explicit(&entry->surprises, again ? 0 : surprises, memory_order_relaxed);
     if (again) return measured;
     if (measured < expected) return expected - (expected - measured + 1) / 2;
-    if (sample == ORION_SAMPLE_BY_TURNS) return expected + (measured - expected) / TURNS_UP; /* nearly the least seen */
+    if (sample == ORION_SAMPLE_TIME_SLICED) return expected + (measured - expected) / TURNS_UP; /* nearly the least seen */
     return expected + (measured - expected) / (samples < 16 ? 4 : 16);
 }
 
@@ -163,9 +163,9 @@ void orion_duration_learn(struct orion_durations *durations, uint64_t identity, 
     if (measured > UINT32_MAX) measured = UINT32_MAX;
     uint64_t expected = atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed);
     uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
-    /* Hearsay is no start to blend from: with samples taken by turns, one of half the time would stay for ever. */
+    /* Hearsay is no start to blend from: with samples taken time-sliced, one of half the time would stay for ever. */
     expected = samples == 0 ? measured : blended(entry, expected, measured, sample);
-    if (samples == 0) orion_facts_clear_flags(entry, ORION_FACTS_HEARSAY);
+    if (samples == 0) orion_facts_clear_flags(entry, ORION_FACTS_ESTIMATE);
     atomic_store_explicit(&entry->expected_100ns, (uint32_t)expected, memory_order_relaxed);
     if (samples < UINT32_MAX) atomic_store_explicit(&entry->samples, samples + 1, memory_order_relaxed);
     note_change(durations, entry, expected);

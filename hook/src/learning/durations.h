@@ -5,7 +5,7 @@
  * A fixed open-addressed table, read without locks on every be launch and written when a sample comes in. Bounded: a full
  * neighbourhood gives up its least recently used entry. An identity that has no entry counts as long (it goes alone).
  *
- * What an entry says may be measured here, or hearsay: what earlier processes of the slot measured (knowledge.h), or a
+ * What an entry says may be measured here, or an estimate: what earlier processes of the slot measured (knowledge.h), or a
  * profile's row. Hearsay is used at once and measured at the first launches; the first sample takes its place: an identity
  * may be another program's kernel by the same name and grid, for work of another size. */
 #ifndef ORION_DURATIONS_H
@@ -16,13 +16,14 @@
 #include <stdint.h>
 
 #include "orion/pages.h"
+#include "process/process.h"
 
 #define ORION_DURATIONS 8192u /* a power of two */
 
 enum { /* flags in orion_duration.facts */
     ORION_FACTS_NOTED = 1u,       /* orion_kernel_note has been here */
     ORION_FACTS_CLASS_GIVEN = 2u, /* the class is a profile's, and goes with it */
-    ORION_FACTS_HEARSAY = 4u,     /* the duration was not measured by this process */
+    ORION_FACTS_ESTIMATE = 4u,     /* the duration was not measured by this process */
     ORION_FACTS_PROFILE = 8u,     /* a profile's row, under its plain identity */
 };
 
@@ -34,7 +35,7 @@ struct orion_duration {
     _Atomic uint32_t used;        /* the clock when it was last looked up */
     _Atomic uint32_t facts;       /* SMs in the low 16 bits, class in the next 8, flags in the top 8 */
     _Atomic uint32_t surprises;   /* samples in a row of more than four times what was expected */
-    _Atomic uint32_t told_100ns, told_facts; /* what the agent knows; the hook's thread's own */
+    _Atomic uint32_t reported_100ns, reported_facts; /* what the agent knows; the hook's thread's own */
     _Atomic uint64_t name;        /* of the kernel, or of a graph's largest: see orion_kernel_text; 0: unknown */
 } __attribute__((aligned(64)));
 
@@ -43,13 +44,14 @@ struct orion_durations {
     _Atomic uint32_t changes;              /* grows when there is something to tell the agent */
     struct orion_duration entry[ORION_DURATIONS];
 };
+ORION_PART(durations)
 
 /* The expected time, or 0 if it is unknown. *sample says whether this launch should be timed. */
 uint64_t orion_duration_expect(struct orion_durations *durations, uint64_t identity, bool *sample);
 
 /* What may have inflated a sample: nothing often; slices of time that other be clients' contexts had of the GPU meanwhile
  * (their work cannot be seen from here), which is common for long kernels. */
-enum orion_sample { ORION_SAMPLE_CLEAN, ORION_SAMPLE_BY_TURNS };
+enum orion_sample { ORION_SAMPLE_CLEAN, ORION_SAMPLE_TIME_SLICED };
 void orion_duration_learn(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns, enum orion_sample sample);
 void orion_duration_forget(struct orion_durations *durations, uint64_t identity);
 
@@ -66,7 +68,7 @@ bool orion_kernel_facts(struct orion_durations *durations, uint64_t identity, st
 /* For those that fill the table: facts.c, knowledge.c. NULL: none is there, or none may make room. */
 struct orion_duration *orion_duration_find(struct orion_durations *durations, uint64_t identity);
 struct orion_duration *orion_duration_claim(struct orion_durations *durations, uint64_t identity);
-struct orion_duration *orion_duration_claim_for_hearsay(struct orion_durations *durations, uint64_t identity);
+struct orion_duration *orion_duration_claim_for_estimate(struct orion_durations *durations, uint64_t identity);
 
 static inline uint32_t orion_facts_sms(uint32_t facts) { return facts & 0xffff; }
 static inline uint32_t orion_facts_class(uint32_t facts) { return (facts >> 16) & 0xff; }

@@ -1,10 +1,10 @@
 #include "learning/facts.h"
 
-#include "core.h"
-#include "process.h"
 #include "learning/durations.h"
 #include "learning/graphs.h"
 #include "learning/kernels.h"
+#include "learning/launch.h"
+#include "process/process.h"
 #include "streams/capture.h"
 
 /* The administrators' row for a kernel, which knows its shape and not its code. */
@@ -23,23 +23,25 @@ static bool apply_profile(struct orion_durations *durations, struct orion_durati
     uint32_t expected = atomic_load_explicit(&row->expected_100ns, memory_order_relaxed);
     if (expected == 0 || atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed) != 0) return false;
     atomic_store_explicit(&entry->expected_100ns, expected, memory_order_relaxed);
-    orion_facts_set_flags(entry, ORION_FACTS_HEARSAY);
+    orion_facts_set_flags(entry, ORION_FACTS_ESTIMATE);
     return true;
 }
 
 static bool note_kernel(struct orion_process *process, struct orion_duration *entry, uint64_t identity, const struct orion_launch *launch)
 {
-    struct orion_kernel_key key = orion_kernel_key(&process->kernels, launch->function);
+    struct orion_kernel_key key = orion_kernel_key(orion_kernels(process), launch->function);
     atomic_store_explicit(&entry->name, orion_identity_is_local(identity) ? 0 : key.name, memory_order_relaxed);
-    uint32_t need = orion_kernel_need(launch->function, launch->blocks, launch->threads, launch->shared_bytes);
+    uint64_t blocks = (uint64_t)launch->grid_x * launch->grid_y * launch->grid_z;
+    uint32_t threads = launch->block_x * launch->block_y * launch->block_z;
+    uint32_t need = orion_kernel_need(launch->function, blocks, threads, launch->shared_bytes);
     if (need != 0) orion_facts_set_sms(entry, need);
-    return apply_profile(&process->durations, entry, identity ^ key.mark);
+    return apply_profile(orion_durations(process), entry, identity ^ key.mark);
 }
 
 static void note_graph(struct orion_process *process, struct orion_duration *entry, const struct orion_launch *launch)
 {
     struct orion_graph_facts facts;
-    if (!orion_graph_facts(&process->graphs, launch->graph, &facts)) return;
+    if (!orion_graph_facts(orion_graphs(process), launch->graph, &facts)) return;
     atomic_store_explicit(&entry->name, facts.name, memory_order_relaxed);
     orion_facts_set_sms(entry, facts.sms);
     if (facts.kernel_class != ORION_CLASS_UNKNOWN) orion_facts_set_class(entry, facts.kernel_class);
@@ -47,7 +49,7 @@ static void note_graph(struct orion_process *process, struct orion_duration *ent
 
 bool orion_kernel_note(struct orion_process *process, uint64_t identity, const struct orion_launch *launch)
 {
-    struct orion_durations *durations = &process->durations;
+    struct orion_durations *durations = orion_durations(process);
     struct orion_duration *entry = orion_duration_find(durations, identity);
     if (entry != NULL && (orion_facts_flags(atomic_load_explicit(&entry->facts, memory_order_relaxed)) & ORION_FACTS_NOTED)) return false;
     if (entry == NULL) entry = orion_duration_claim(durations, identity);
@@ -62,7 +64,7 @@ bool orion_kernel_note(struct orion_process *process, uint64_t identity, const s
 
 bool orion_kernel_name(struct orion_process *process, uint64_t identity, char *text, size_t size)
 {
-    struct orion_duration *entry = orion_duration_find(&process->durations, identity);
+    struct orion_duration *entry = orion_duration_find(orion_durations(process), identity);
     uint64_t name = entry != NULL ? atomic_load_explicit(&entry->name, memory_order_relaxed) : 0;
-    return name != 0 && orion_kernel_text(&process->kernels, name, text, size);
+    return name != 0 && orion_kernel_text(orion_kernels(process), name, text, size);
 }

@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 
-#include "process.h"
 #include "generated/driver.h"
-#include "interposition/extent.h"
 #include "learning/durations.h"
+#include "learning/extent.h"
 #include "learning/kernels.h"
+#include "process/process.h"
 
 #define DEPTH_MOST 8u             /* of child graphs in child graphs */
 #define NODES_MOST (1u << 20)
@@ -36,8 +36,8 @@ static uint32_t need_of(struct walker *walker, const void *function, uint64_t bl
 static uint32_t class_of(struct orion_process *process, uint64_t identity, uint64_t mark)
 {
     struct orion_kernel_facts facts;
-    orion_kernel_facts(&process->durations, identity, &facts);
-    if (facts.kernel_class == ORION_CLASS_UNKNOWN) orion_kernel_facts(&process->durations, identity ^ mark, &facts);
+    orion_kernel_facts(orion_durations(process), identity, &facts);
+    if (facts.kernel_class == ORION_CLASS_UNKNOWN) orion_kernel_facts(orion_durations(process), identity ^ mark, &facts);
     return facts.kernel_class;
 }
 
@@ -48,14 +48,14 @@ static bool add_kernel(struct walker *walker, CUgraphNode node)
     if (orion_driver.cuGraphKernelNodeGetParams_v2 == NULL) return false;
     if (orion_driver.cuGraphKernelNodeGetParams_v2(node, &kernel) != CUDA_SUCCESS) return false;
     const void *function = kernel.func != NULL ? (const void *)kernel.func : (const void *)kernel.kern;
-    struct orion_kernel_key key = orion_kernel_key(&walker->process->kernels, function);
+    struct orion_kernel_key key = orion_kernel_key(orion_kernels(walker->process), function);
     uint64_t identity = orion_identity_shape(key.name, key.mark, kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ, kernel.blockDimX,
                                              kernel.blockDimY, kernel.blockDimZ, kernel.sharedMemBytes);
     uint64_t blocks = (uint64_t)kernel.gridDimX * kernel.gridDimY * kernel.gridDimZ;
     uint32_t threads = kernel.blockDimX * kernel.blockDimY * kernel.blockDimZ;
     walk->sum += orion_graph_part(identity);
     walk->local |= orion_identity_is_local(identity);
-    walk->collective |= orion_kernel_is_collective(&walker->process->kernels, function);
+    walk->collective |= orion_kernel_is_collective(orion_kernels(walker->process), function);
     walk->kernels++;
     walk->needs += need_of(walker, function, blocks, threads, kernel.sharedMemBytes);
     walk->of_class[class_of(walker->process, identity, key.mark)]++;

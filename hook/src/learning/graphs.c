@@ -2,13 +2,12 @@
 
 #include <sched.h>
 
-#include "core.h"
-#include "process.h"
-#include "system.h"
 #include "generated/driver.h"
 #include "learning/durations.h"
 #include "learning/graph_walk.h"
+#include "process/process.h"
 #include "streams/capture.h"
+#include "system/system.h"
 
 #define NEIGHBOURHOOD 8u
 #define LOCK_TRIES 100000u
@@ -136,26 +135,26 @@ void orion_graph_made(CUgraphExec exec, CUgraph graph)
     orion_graph_walk(process, graph, &walk);
     if (device_may_launch(exec)) walk.whole = false;
     orion_capture_unrelax(&relaxed);
-    orion_duration_forget(&process->durations, identity_by_handle(word_of(exec)));
-    if (!take_lock(&process->graphs)) return;
-    forget_nodes(&process->graphs, word_of(exec));
-    enter(&process->graphs, word_of(exec), &walk);
-    give_lock(&process->graphs);
+    orion_duration_forget(orion_durations(process), identity_by_handle(word_of(exec)));
+    if (!take_lock(orion_graphs(process))) return;
+    forget_nodes(orion_graphs(process), word_of(exec));
+    enter(orion_graphs(process), word_of(exec), &walk);
+    give_lock(orion_graphs(process));
 }
 
 void orion_graph_ending(CUgraphExec exec)
 {
     struct orion_process *process = orion_process_if_managed();
-    if (process == NULL || !take_lock(&process->graphs)) return;
-    struct orion_graph *entry = find(&process->graphs, word_of(exec));
-    forget_nodes(&process->graphs, word_of(exec));
+    if (process == NULL || !take_lock(orion_graphs(process))) return;
+    struct orion_graph *entry = find(orion_graphs(process), word_of(exec));
+    forget_nodes(orion_graphs(process), word_of(exec));
     if (entry != NULL) atomic_store_explicit(&entry->exec, 0, memory_order_release);
-    give_lock(&process->graphs);
-    orion_duration_forget(&process->durations, identity_by_handle(word_of(exec)));
+    give_lock(orion_graphs(process));
+    orion_duration_forget(orion_durations(process), identity_by_handle(word_of(exec)));
 }
 
 /* The node's record, made of what it was instantiated from if there is none. A node that loses its record to another
- * counts as unchanged again: the identity is then another one, and learnt anew. */
+ * counts as unchanged again: the identity is then another one, and learnt again. */
 static struct orion_graph_node *record_of(struct orion_graphs *graphs, uint64_t exec, uint64_t node, uint64_t original)
 {
     struct orion_graph_node *record = &graphs->changed[(orion_mix(exec * 3 + node) >> 20) & (ORION_GRAPH_NODES - 1)];
@@ -167,7 +166,7 @@ static struct orion_graph_node *record_of(struct orion_graphs *graphs, uint64_t 
 /* `part`: what the node adds from now on, where it was set; else it is enabled or disabled. */
 static void change_node(struct orion_process *process, CUgraphExec exec, CUgraphNode node, const uint64_t *part, bool enabled, bool local)
 {
-    struct orion_graphs *graphs = &process->graphs;
+    struct orion_graphs *graphs = orion_graphs(process);
     struct orion_graph_walk walk;
     struct orion_relaxed relaxed = orion_capture_relax();
     orion_graph_walk_node(process, node, &walk);
@@ -185,7 +184,7 @@ static void change_node(struct orion_process *process, CUgraphExec exec, CUgraph
         renew_identity(entry, word_of(exec));
     }
     give_lock(graphs);
-    orion_duration_forget(&process->durations, identity_by_handle(word_of(exec)));
+    orion_duration_forget(orion_durations(process), identity_by_handle(word_of(exec)));
 }
 
 void orion_graph_node_set(CUgraphExec exec, CUgraphNode node, uint64_t identity)

@@ -1,4 +1,4 @@
-/* Executable graphs by their handles: an identity made of their nodes, so that a graph that is captured anew, in this
+/* Executable graphs by their handles: an identity made of their nodes, so that a graph that is captured again, in this
  * process or the next, is known again.
  *
  * The nodes are walked when the graph is instantiated or updated, never at a launch (35 ns a node on an H200, where
@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "learning/identity.h"
+#include "process/process.h"
 
 #define ORION_GRAPHS 2048u       /* executable graphs; a power of two */
 #define ORION_GRAPH_NODES 1024u  /* nodes that differ from the graph that they were instantiated from; a power of two */
@@ -45,6 +46,7 @@ struct orion_graphs {
     struct orion_graph entry[ORION_GRAPHS];
     struct orion_graph_node changed[ORION_GRAPH_NODES];
 };
+ORION_PART(graphs)
 
 /* The identity of a launch of the graph. */
 uint64_t orion_graph_identity(struct orion_graphs *graphs, const void *exec);
@@ -55,5 +57,12 @@ bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec);
 /* What a graph is made of, for orion_kernel_note. False: it is not known. */
 struct orion_graph_facts { uint64_t name; uint32_t sms, kernel_class; };
 bool orion_graph_facts(struct orion_graphs *graphs, const void *exec, struct orion_graph_facts *facts);
+
+/* What they are made of; after the driver's call, but for the last. */
+void orion_graph_made(CUgraphExec exec, CUgraph graph); /* instantiated from it, or updated by it */
+void orion_graph_node_set(CUgraphExec exec, CUgraphNode node, uint64_t identity); /* NONE: nothing that matters */
+void orion_graph_child_set(CUgraphExec exec, CUgraphNode node, CUgraph child);
+void orion_graph_node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);
+void orion_graph_ending(CUgraphExec exec);
 
 #endif

@@ -19,23 +19,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "system/mix.h"
+
 enum orion_work_kind { /* the seed of the hash */
     ORION_WORK_KERNEL = 1, ORION_WORK_GRAPH = 2, ORION_WORK_COPY_IN = 3, ORION_WORK_COPY_OUT = 4,
     ORION_WORK_COPY_DEVICE = 5, ORION_WORK_MEMSET = 6, ORION_WORK_PREFETCH = 7, ORION_WORK_STREAM_OPERATION = 8,
 };
 
 #define ORION_IDENTITY_NONE UINT64_C(0)
+#define ORION_IDENTITY_UNREAD UINT64_C(2) /* of a launch, not computed yet: see launch.h. Identities are odd or 0 */
 #define ORION_IDENTITY_LOCAL UINT64_C(2) /* of this process alone: made of a handle */
 #define ORION_IDENTITY_BITS UINT64_C(3)  /* bit 0: not NONE; bit 1: local; the hash above them */
 #define ORION_NAME_MAX 4096u             /* bytes of a kernel's name that count */
-
-static inline uint64_t orion_mix(uint64_t value)
-{
-    value ^= value >> 32;
-    value *= UINT64_C(0xd6e8feb86659fd93);
-    value ^= value >> 32;
-    return value;
-}
 
 /* Makes an identity of a hash. */
 static inline uint64_t orion_identity_of_hash(uint64_t hash, bool local)

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "be/collective.h"
 #include "generated/driver.h"
 
 #define NEIGHBOURHOOD 8u
@@ -46,6 +45,13 @@ static uint64_t mark_of(CUfunction function)
         hash = orion_mix(hash * UINT64_C(0x9e3779b97f4a7c15) + ((uint64_t)offset << 16) + size + 1);
     }
     return hash & ~ORION_IDENTITY_BITS;
+}
+
+bool orion_collective_is_name(const char *kernel)
+{
+    if (kernel[0] == '_' && kernel[1] == 'Z') /* a C++ function outside of namespaces: _Z, its length, its name */
+        for (kernel += 2; *kernel >= '0' && *kernel <= '9';) kernel++;
+    return strncmp(kernel, "nccl", 4) == 0;
 }
 
 /* -- The table ------------------------------------------------------------------------------------------------------- */

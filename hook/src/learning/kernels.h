@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "learning/identity.h"
+#include "process/process.h"
 
 #define ORION_KERNELS 4096u        /* remembered at a time; a power of two */
 #define ORION_KERNEL_NAME 120u     /* bytes of a name that are kept for people, with the NUL; whole words */
@@ -24,7 +25,7 @@ struct orion_kernel {
     _Atomic uint64_t word;         /* handle and epoch; 0: free; 1: being written */
     _Atomic uint64_t name, mark;   /* see orion_identity_shape */
     _Atomic uint32_t used;         /* the clock when it was last launched */
-    _Atomic uint32_t collective;   /* 1: see collective.h */
+    _Atomic uint32_t collective;   /* 1: its name is a collective's */
 };
 
 struct orion_kernels {
@@ -34,6 +35,7 @@ struct orion_kernels {
     struct orion_kernel entry[ORION_KERNELS];
     _Atomic uint64_t text[ORION_KERNELS][ORION_KERNEL_NAME / 8]; /* by entry: how the name begins; whole while its hash stays */
 };
+ORION_PART(kernels)
 
 /* What stands for a kernel in identities. */
 struct orion_kernel_key { uint64_t name, mark; };
@@ -72,6 +74,9 @@ static inline struct orion_kernel_key orion_kernel_key(struct orion_kernels *ker
     if (__builtin_expect(orion_kernel_read(kernels, home, orion_kernel_word(kernels, function), &key), 1)) return key;
     return orion_kernel_ask(kernels, function);
 }
+
+/* By what NCCL and its kin call their kernels, mangled or not. */
+bool orion_collective_is_name(const char *kernel);
 
 /* Whether a kernel is a collective by its name; of one that was just asked about. */
 bool orion_kernel_is_remembered_collective(struct orion_kernels *kernels, const void *function);

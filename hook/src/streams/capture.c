@@ -2,10 +2,9 @@
 
 #include <sched.h>
 
-#include "core.h"
-#include "process.h"
-#include "system.h"
 #include "generated/driver.h"
+#include "process/process.h"
+#include "system/system.h"
 
 #define TOUCH_SPINS 100000u /* the drain thread holds a context for about a microsecond */
 

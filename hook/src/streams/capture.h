@@ -11,8 +11,15 @@
 #include <cuda.h>
 #include <stdbool.h>
 
+#include "streams/stream_name.h"
+
 struct orion_process;
-struct orion_stream_name;
+
+/* Between changing and changed no thread of the hook touches a context (a record would spoil a capture). An EndCapture that
+ * fails with a status other than an unbegun capture has ended it too: this file sorts that out. */
+void orion_capture_changing(void);                        /* before cuStreamBeginCapture*, cuStreamEndCapture */
+enum orion_capture_change { ORION_CAPTURE_BEGUN, ORION_CAPTURE_ENDED };
+void orion_capture_changed(enum orion_capture_change change, CUresult result);
 
 bool orion_capture_records(struct orion_process *process, struct orion_stream_name stream);
 

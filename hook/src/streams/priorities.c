@@ -3,17 +3,17 @@
  * default stream has no priority of its own; graphs take that of the stream that they were captured on, which is why
  * streams are lifted rather than launches. By turns, in time-slicing, priorities of different processes never meet, and a
  * program's own are left alone. */
-#include "core.h"
-#include "policy.h"
-#include "process.h"
-#include "agent/board.h"
-#include "generated/driver.h"
+#include "streams/priorities.h"
 
-static bool orders_by_priority(const struct orion_board *board)
+#include "generated/driver.h"
+#include "process/gpu.h"
+#include "process/policy.h"
+#include "process/process.h"
+
+static bool orders_by_priority(const struct orion_gpu *gpu)
 {
-    const struct orion_policy *policy = orion_board_policy(board);
-    if (policy->kind == ORION_POLICY_STREAMS || policy->kind == ORION_POLICY_ORION_2024) return true;
-    return policy->kind == ORION_POLICY_ORION && orion_runs_together(board);
+    const struct orion_policy *policy = orion_gpu_policy(gpu);
+    return orion_baseline_orders(policy->kind) || (policy->kind == ORION_POLICY_ORION && orion_runs_together(gpu));
 }
 
 int orion_stream_priority(int priority)
@@ -22,13 +22,12 @@ int orion_stream_priority(int priority)
     int lowest, highest;
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL || orion_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) return priority;
-    bool threads = orion_inprocess_runs(process);
-    struct orion_board *board = threads ? orion_inprocess_board(process, NULL, device) : orion_board_of(device);
-    if (board == NULL) return priority;
-    orion_board_await_join(board);
-    if (!orders_by_priority(board) || orion_driver.cuCtxGetStreamPriorityRange == NULL) return priority;
+    orion_owner *owner = atomic_load(&process->owner);
+    struct orion_gpu *gpu = owner != NULL ? owner(process, NULL, device) : NULL;
+    if (gpu == NULL) return priority;
+    if (!orders_by_priority(gpu) || orion_driver.cuCtxGetStreamPriorityRange == NULL) return priority;
     if (orion_driver.cuCtxGetStreamPriorityRange(&lowest, &highest) != CUDA_SUCCESS) return priority;
-    uint32_t role = atomic_load_explicit(&board->role, memory_order_relaxed);
+    uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
     if (role == ORION_ROLE_BE) return lowest;
     return role == ORION_ROLE_HP && priority > highest ? priority - 1 : priority; /* numerically lower is higher */
 }

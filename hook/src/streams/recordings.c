@@ -2,7 +2,8 @@
 
 #include <stddef.h>
 
-#include "learning/identity.h"
+#include "system/mix.h"
+
 
 #define NEIGHBOURHOOD 16u
 #define GIVEN_UP 1u
@@ -28,21 +29,21 @@ static struct orion_recording_entry *find(struct orion_recordings *recordings, u
     return free_entry;
 }
 
-void orion_recordings_set(struct orion_recordings *recordings, CUevent event, uint32_t lane_index, uint64_t returned)
+void orion_recordings_set(struct orion_recordings *recordings, CUevent event, uint32_t stream_record_index, uint64_t returned)
 {
     struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, true);
     if (entry == NULL) return;
-    uint64_t word = ((uint64_t)(lane_index + 1) << COUNT_BITS) | (returned & COUNT_MASK);
+    uint64_t word = ((uint64_t)(stream_record_index + 1) << COUNT_BITS) | (returned & COUNT_MASK);
     atomic_store_explicit(&entry->word, word, memory_order_seq_cst);
 }
 
-bool orion_recordings_get(struct orion_recordings *recordings, CUevent event, uint32_t *lane_index, uint64_t *returned)
+bool orion_recordings_get(struct orion_recordings *recordings, CUevent event, uint32_t *stream_record_index, uint64_t *returned)
 {
     struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, false);
     if (entry == NULL) return false;
     uint64_t word = atomic_load_explicit(&entry->word, memory_order_seq_cst);
     if (word == 0) return false;
-    *lane_index = (uint32_t)(word >> COUNT_BITS) - 1;
+    *stream_record_index = (uint32_t)(word >> COUNT_BITS) - 1;
     *returned = word & COUNT_MASK;
     return true;
 }

@@ -6,14 +6,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "process.h"
-#include "system.h"
 #include "be/window.h"
+#include "core/joining.h"
 #include "generated/driver.h"
-#include "interposition/lookup.h"
-#include "threads/log.h"
+#include "process/process.h"
+#include "streams/stream_records.h"
+#include "streams/own_streams.h"
+#include "system/log.h"
+#include "system/system.h"
 #include "threads/redirect.h"
-#include "threads/virtual_board.h"
+#include "threads/virtual_gpu.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 #define LOCK_SLEEP_NS (20 * ORION_MICROSECOND)
@@ -35,17 +37,12 @@ int orion_inprocess_fail(const char *format, ...)
 
 void orion_inprocess_lock(struct orion_process *process)
 {
-    while (atomic_exchange_explicit(&process->inprocess.lock, 1, memory_order_acquire)) orion_sleep_precisely(LOCK_SLEEP_NS);
+    while (atomic_exchange_explicit(&orion_inprocess(process)->lock, 1, memory_order_acquire)) orion_sleep_precisely(LOCK_SLEEP_NS);
 }
 
 void orion_inprocess_unlock(struct orion_process *process)
 {
-    atomic_store_explicit(&process->inprocess.lock, 0, memory_order_release);
-}
-
-bool orion_inprocess_runs(struct orion_process *process)
-{
-    return atomic_load_explicit(&process->inprocess.generation, memory_order_acquire) != 0;
+    atomic_store_explicit(&orion_inprocess(process)->lock, 0, memory_order_release);
 }
 
 struct orion_process *orion_inprocess_locked(void)
@@ -53,25 +50,25 @@ struct orion_process *orion_inprocess_locked(void)
     struct orion_process *process = orion_process_started();
     if (process == NULL) return NULL;
     orion_inprocess_lock(process);
-    if (orion_inprocess_runs(process)) return process;
+    if (orion_process_has_scheduler(process)) return process;
     orion_inprocess_unlock(process);
     return NULL;
 }
 
 bool orion_inprocess_has(struct orion_process *process, int client)
 {
-    return client >= 0 && (uint32_t)client < atomic_load(&process->inprocess.clients);
+    return client >= 0 && (uint32_t)client < atomic_load(&orion_inprocess(process)->clients);
 }
 
 struct orion_process *orion_inprocess_with(int client)
 {
     struct orion_process *process = orion_process_started();
-    if (process == NULL || !orion_inprocess_runs(process)) {
+    if (process == NULL || !orion_process_has_scheduler(process)) {
         orion_inprocess_fail("no scheduler runs; orion_start_scheduler() starts it");
         return NULL;
     }
     if (orion_inprocess_has(process, client)) return process;
-    orion_inprocess_fail("there is no client %d; the scheduler has %u", client, atomic_load(&process->inprocess.clients));
+    orion_inprocess_fail("there is no client %d; the scheduler has %u", client, atomic_load(&orion_inprocess(process)->clients));
     return NULL;
 }
 
@@ -79,13 +76,13 @@ struct orion_process *orion_inprocess_with(int client)
 
 bool orion_inprocess_is_on_its_gpu(struct orion_process *process, CUdevice device)
 {
-    struct orion_inprocess *scheduler = &process->inprocess;
+    struct orion_inprocess *scheduler = orion_inprocess(process);
     int32_t ours = atomic_load(&scheduler->device);
     if (ours == 0) {
         orion_inprocess_lock(process);
         if ((ours = atomic_load(&scheduler->device)) == 0) {
             for (uint32_t i = 0; i < ORION_CLIENTS_MOST; i++)
-                if (scheduler->boards[i] != NULL) scheduler->boards[i]->device = device;
+                if (scheduler->gpus[i] != NULL) scheduler->gpus[i]->device = device;
             atomic_store(&scheduler->device, ours = device + 1);
         }
         orion_inprocess_unlock(process);
@@ -93,13 +90,13 @@ bool orion_inprocess_is_on_its_gpu(struct orion_process *process, CUdevice devic
     return ours == device + 1;
 }
 
-struct orion_board *orion_inprocess_board(struct orion_process *process, CUstream stream, CUdevice device)
+struct orion_gpu *orion_owner_by_client(struct orion_process *process, CUstream stream, CUdevice device)
 {
     uint32_t client = orion_owner_of(process, stream);
-    bool is_bound = orion_binding.generation == atomic_load(&process->inprocess.generation);
+    bool is_bound = orion_binding.generation == atomic_load(&process->scheduler);
     if (client == 0 && is_bound) client = orion_binding.client;
     if (client == 0) return NULL;
-    if (orion_inprocess_is_on_its_gpu(process, device)) return process->inprocess.boards[client - 1];
+    if (orion_inprocess_is_on_its_gpu(process, device)) return orion_inprocess(process)->gpus[client - 1];
     orion_log(ORION_LOG_DEBUG, "client %u uses GPU %d, which this scheduler does not manage", client - 1, device);
     return NULL;
 }
@@ -108,11 +105,11 @@ struct orion_board *orion_inprocess_board(struct orion_process *process, CUstrea
 
 static bool is_managed_by_an_agent(struct orion_process *process)
 {
-    for (uint32_t i = 0; i < atomic_load(&process->board_count) && i < ORION_BOARDS; i++) {
-        struct orion_board *board = &process->boards[i];
-        if (board->client != 0) continue;
-        orion_board_await_join(board);
-        if (atomic_load(&board->role) != ORION_ROLE_NONE) return true;
+    for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++) {
+        struct orion_gpu *gpu = &process->gpus[i];
+        if (gpu->client != 0) continue;
+        orion_gpu_await_join(gpu);
+        if (atomic_load(&gpu->role) != ORION_ROLE_NONE) return true;
     }
     return false;
 }
@@ -135,34 +132,32 @@ static void forget_figures(struct orion_record_page *record)
 
 static int start(struct orion_process *process, int clients, int hp)
 {
-    struct orion_inprocess *scheduler = &process->inprocess;
-    if (orion_inprocess_runs(process)) return orion_inprocess_fail("a scheduler runs already; orion_stop_scheduler() ends it");
+    struct orion_inprocess *scheduler = orion_inprocess(process);
+    if (orion_process_has_scheduler(process)) return orion_inprocess_fail("a scheduler runs already; orion_stop_scheduler() ends it");
     if (is_managed_by_an_agent(process))
         return orion_inprocess_fail("this process is a node agent's client; start it without ORION_ROOT to schedule its threads");
-    if (orion_virtual_boards_make(process, (uint32_t)clients) != 0)
+    if (orion_virtual_gpus_make(process, (uint32_t)clients) != 0)
         return orion_inprocess_fail("no memory for %d clients, or too many GPUs in use", clients);
     for (int i = 0; i < clients; i++) {
         scheduler->roles[i] = i == hp ? ORION_ROLE_HP : ORION_ROLE_BE;
         forget_figures(&scheduler->pages->record[i]);
     }
-    orion_virtual_boards_set_policy(process, ORION_POLICY_ORION, 1000);
+    orion_virtual_gpus_set_policy(process, ORION_POLICY_ORION, 1000);
     atomic_store(&scheduler->clients, (uint32_t)clients);
-    orion_virtual_boards_seat(process, scheduler->roles, (uint32_t)clients);
+    orion_virtual_gpus_join(process, scheduler->roles, (uint32_t)clients);
     /* Never that of a parent's scheduler, whose bindings a forked child's threads remember. */
     uint32_t generation = (uint32_t)getpid() << 8 | (++scheduler->starts & 0xff);
-    atomic_fetch_add(&process->lane_epoch, 1);
-    atomic_store_explicit(&scheduler->generation, generation != 0 ? generation : 1, memory_order_release);
+    atomic_fetch_add(&process->stream_record_epoch, 1);
+    atomic_store(&process->owner, orion_owner_by_client);
+    atomic_store_explicit(&process->scheduler, generation != 0 ? generation : 1, memory_order_release);
     orion_log(ORION_LOG_INFO, "scheduler of %d clients started; client %d is hp", clients, hp);
     return 0;
 }
 
-EXPORTED int orion_start_scheduler(int clients)
+int orion_inprocess_start(int clients)
 {
     struct orion_process *process = orion_process_started();
-    orion_log_begin();
     if (process == NULL) return orion_inprocess_fail("no memory for the scheduler");
-    if (orion_lookup_interposes != NULL && !orion_lookup_interposes())
-        return orion_inprocess_fail("the hook does not see this process's CUDA calls; start it with LD_PRELOAD or `orion launch`");
     if (clients < 1 || clients > ORION_CLIENTS_MOST)
         return orion_inprocess_fail("a scheduler has 1 to %d clients, not %d", ORION_CLIENTS_MOST, clients);
     int hp = choose_hp(clients);
@@ -173,31 +168,31 @@ EXPORTED int orion_start_scheduler(int clients)
     return result;
 }
 
-/* The lane's work has completed, and nothing of it is kept. */
-static void end_lane(struct orion_lane *lane, bool is_shared)
+/* The stream record's work has completed, and nothing of it is kept. */
+static void end_stream_record(struct orion_stream_record *stream_record, bool is_shared)
 {
-    uint32_t ready = ORION_LANE_READY;
-    orion_window_forget(lane, true);
-    orion_lane_prove(lane, atomic_load(&lane->returned));
-    if (!is_shared) atomic_compare_exchange_strong(&lane->state, &ready, ORION_LANE_ENDED);
+    uint32_t ready = ORION_STREAM_RECORD_READY;
+    orion_window_forget(stream_record, true);
+    orion_stream_record_prove(stream_record, atomic_load(&stream_record->returned));
+    if (!is_shared) atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
 }
 
 /* Waits for the work of all clients, each in its context. */
 static void drain(struct orion_process *process)
 {
-    uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = orion_lanes_begin(process); i < used; i++) {
-        struct orion_lane *lane = &process->lanes.lane[i];
-        struct orion_board *board = lane->board;
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        struct orion_gpu *gpu = stream_record->gpu;
         CUcontext popped;
-        if (board == NULL || board->client == 0) continue;
-        lane->begun_before = atomic_load(&lane->begun); /* the next scheduler counts from here */
-        if (atomic_load(&lane->state) != ORION_LANE_READY) continue;
-        if (orion_driver.cuCtxPushCurrent_v2(lane->context) != CUDA_SUCCESS) continue;
-        bool is_shared = orion_lane_is_shared(process, lane);
+        if (gpu == NULL || gpu->client == 0) continue;
+        stream_record->begun_before = atomic_load(&stream_record->begun); /* the next scheduler counts from here */
+        if (atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY) continue;
+        if (orion_driver.cuCtxPushCurrent_v2(stream_record->context) != CUDA_SUCCESS) continue;
+        bool is_shared = orion_stream_record_is_shared(process, stream_record);
         if (is_shared) orion_driver.cuCtxSynchronize();
-        else orion_driver.cuStreamSynchronize(orion_lane_handle(lane));
-        end_lane(lane, is_shared);
+        else orion_driver.cuStreamSynchronize(orion_stream_record_handle(stream_record));
+        end_stream_record(stream_record, is_shared);
         orion_driver.cuCtxPopCurrent_v2(&popped);
     }
 }
@@ -206,13 +201,14 @@ EXPORTED int orion_stop_scheduler(void)
 {
     struct orion_process *process = orion_inprocess_locked();
     if (process == NULL) return 0;
-    orion_virtual_boards_set_policy(process, ORION_POLICY_NONE, 1000); /* who waits, goes */
+    orion_virtual_gpus_set_policy(process, ORION_POLICY_NONE, 1000); /* who waits, goes */
     drain(process);
-    atomic_store(&process->inprocess.generation, 0);
-    atomic_store(&process->inprocess.clients, 0);
-    atomic_store(&process->inprocess.device, 0);
-    orion_virtual_boards_leave(process);
-    atomic_fetch_add(&process->lane_epoch, 1);
+    atomic_store(&process->scheduler, 0);
+    atomic_store(&process->owner, orion_owner_by_device);
+    atomic_store(&orion_inprocess(process)->clients, 0);
+    atomic_store(&orion_inprocess(process)->device, 0);
+    orion_virtual_gpus_leave(process);
+    atomic_fetch_add(&process->stream_record_epoch, 1);
     orion_inprocess_unlock(process);
     orion_binding = (struct orion_binding){0};
     orion_log(ORION_LOG_INFO, "scheduler stopped");
@@ -223,12 +219,12 @@ EXPORTED int orion_stop_scheduler(void)
 
 static void unbind(struct orion_process *process)
 {
-    bool is_current = orion_binding.generation == atomic_load(&process->inprocess.generation);
+    bool is_current = orion_binding.generation == atomic_load(&process->scheduler);
     /* Nobody's if its context has ended meanwhile. */
     if (is_current && orion_owner_of(process, orion_binding.stream) == orion_binding.client)
         orion_hand_over(orion_binding.stream, ORION_AHEAD_OF_LEGACY);
     orion_binding = (struct orion_binding){0};
-    atomic_fetch_add(&process->lane_epoch, 1); /* what this thread remembers of streams it was bound for */
+    atomic_fetch_add(&process->stream_record_epoch, 1); /* what this thread remembers of streams it was bound for */
 }
 
 EXPORTED int orion_set_client_idx(int client)
@@ -237,9 +233,9 @@ EXPORTED int orion_set_client_idx(int client)
     if (process == NULL) return client == -1 ? orion_inprocess_fail("no memory for the scheduler") : -1;
     if (orion_binding.client != 0) unbind(process);
     if (client == -1) return 0;
-    uint32_t generation = atomic_load(&process->inprocess.generation);
+    uint32_t generation = atomic_load(&process->scheduler);
     orion_binding = (struct orion_binding){.client = (uint32_t)client + 1, .generation = generation};
-    atomic_fetch_add(&process->lane_epoch, 1);
+    atomic_fetch_add(&process->stream_record_epoch, 1);
     orion_log(ORION_LOG_INFO, "a thread is bound to client %d", client);
     /* Behind what stands in the legacy stream now; without a context yet, at the first use of one. */
     if (orion_driver.cuCtxGetCurrent != NULL) orion_own_stream(NULL);

@@ -1,6 +1,6 @@
 /* The scheduler of clients that are threads of one process (orion/inprocess.h): who is bound to which client.
  *
- * There is no thread in the launch path: a client is a virtual board (virtual_board.h), a bound thread finds it by two
+ * There is no thread in the launch path: a client is a virtual GPU (virtual_board.h), a bound thread finds it by two
  * thread-local words, and its launches pass the same gate as a process's would. */
 #ifndef ORION_INPROCESS_STATE_H
 #define ORION_INPROCESS_STATE_H
@@ -11,32 +11,22 @@
 #include <stdint.h>
 
 #include "orion/inprocess.h"
+#include "process/process.h"
 
-#define ORION_OWN_STREAMS 64u /* clients times contexts of one GPU, those of earlier schedulers included */
-
-struct orion_board;
+struct orion_gpu;
 struct orion_process;
 struct orion_client_pages;
 
-/* A client's stream in one context. Never destroyed but with its context, and used again by a later scheduler: a thread
- * that has just fetched the handle may use it. */
-struct orion_own_stream {
-    _Atomic(CUstream) stream; /* written last; NULL: free */
-    CUcontext context;
-    uint32_t client, role;
-};
-
 struct orion_inprocess { /* in the process's mapping, which a forked child finds wiped */
     _Atomic uint32_t lock;
-    _Atomic uint32_t generation;         /* of the running scheduler; 0: none runs */
     uint32_t starts;
     _Atomic uint32_t clients;
     _Atomic int32_t device;              /* CUdevice + 1 of the first context that a client used; 0: none yet */
     uint32_t roles[ORION_CLIENTS_MOST];  /* guarded by the lock */
     struct orion_client_pages *pages;
-    struct orion_board *boards[ORION_CLIENTS_MOST];
-    struct orion_own_stream own[ORION_OWN_STREAMS];
+    struct orion_gpu *gpus[ORION_CLIENTS_MOST];
 };
+ORION_PART(inprocess)
 
 /* The calling thread's binding. One of an earlier scheduler, or of a forked parent's, has another generation. */
 struct orion_binding {
@@ -49,13 +39,15 @@ struct orion_binding {
 };
 extern _Thread_local struct orion_binding orion_binding;
 
-bool orion_inprocess_runs(struct orion_process *process);
+/* Starts a scheduler; 0, or -1 with a sentence. See orion_start_scheduler. */
+int orion_inprocess_start(int clients);
 
 /* A scheduler is for one GPU: that of the first context in which a client used a stream. */
 bool orion_inprocess_is_on_its_gpu(struct orion_process *process, CUdevice device);
 
-/* The board of the client that the stream belongs to, or else that the calling thread is bound to; NULL: none. */
-struct orion_board *orion_inprocess_board(struct orion_process *process, CUstream stream, CUdevice device);
+/* The owner of streams while a scheduler runs: the GPU of the client that the stream belongs to, or else that the calling
+ * thread is bound to. */
+struct orion_gpu *orion_owner_by_client(struct orion_process *process, CUstream stream, CUdevice device);
 
 bool orion_inprocess_has(struct orion_process *process, int client);
 

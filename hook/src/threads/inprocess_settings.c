@@ -1,18 +1,21 @@
 /* What can be set of a running scheduler, and what its clients have done. */
 #include <string.h>
 
-#include "process.h"
+#include "be/state.h"
+#include "process/policy.h"
+#include "process/process.h"
+#include "streams/stream_records.h"
 #include "threads/inprocess.h"
-#include "threads/virtual_board.h"
+#include "threads/virtual_gpu.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 
 static bool has_begun(struct orion_process *process, int client)
 {
-    uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = orion_lanes_begin(process); i < used; i++) {
-        struct orion_lane *lane = &process->lanes.lane[i];
-        if (lane->board == process->inprocess.boards[client] && atomic_load(&lane->state) == ORION_LANE_READY) return true;
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        if (stream_record->gpu == orion_inprocess(process)->gpus[client] && atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY) return true;
     }
     return false;
 }
@@ -26,33 +29,32 @@ EXPORTED int orion_set_client_role(int client, int role)
     if (!orion_inprocess_has(process, client)) result = orion_inprocess_fail("there is no client %d", client);
     else if (!known) result = orion_inprocess_fail("a role is hp (1) or be (2), not %d", role);
     else if (has_begun(process, client)) result = orion_inprocess_fail("client %d has begun to work; its role stays", client);
-    else process->inprocess.roles[client] = (uint32_t)role;
-    if (result == 0) orion_virtual_boards_seat(process, process->inprocess.roles, atomic_load(&process->inprocess.clients));
+    else orion_inprocess(process)->roles[client] = (uint32_t)role;
+    if (result == 0) orion_virtual_gpus_join(process, orion_inprocess(process)->roles, atomic_load(&orion_inprocess(process)->clients));
     orion_inprocess_unlock(process);
     return result;
 }
 
 EXPORTED int orion_set_policy(int policy, uint32_t max_slowdown_milli)
 {
-    bool known = (policy >= ORION_POLICY_NONE && policy <= ORION_POLICY_ORION) ||
-                 (policy >= ORION_POLICY_STREAMS && policy <= ORION_POLICY_ORION_2024);
-    if (!known) return orion_inprocess_fail("there is no policy %d", policy);
-    if (max_slowdown_milli < 1000 || max_slowdown_milli > 100000)
-        return orion_inprocess_fail("max_slowdown must be 1 to 100, in thousandths, not %u", max_slowdown_milli);
+    if (!orion_policy_is_known((uint32_t)policy)) return orion_inprocess_fail("there is no policy %d", policy);
+    if (max_slowdown_milli < ORION_MAX_SLOWDOWN_MILLI_LEAST || max_slowdown_milli > ORION_MAX_SLOWDOWN_MILLI_MOST)
+        return orion_inprocess_fail("max_slowdown_milli must be %u to %u, not %u", ORION_MAX_SLOWDOWN_MILLI_LEAST,
+                                    ORION_MAX_SLOWDOWN_MILLI_MOST, max_slowdown_milli);
     struct orion_process *process = orion_inprocess_locked();
     if (process == NULL) return orion_inprocess_fail("no scheduler runs; orion_start_scheduler() starts it");
-    orion_virtual_boards_set_policy(process, (uint32_t)policy, max_slowdown_milli);
+    orion_virtual_gpus_set_policy(process, (uint32_t)policy, max_slowdown_milli);
     orion_inprocess_unlock(process);
     return 0;
 }
 
-static uint64_t launches_of(struct orion_process *process, const struct orion_board *board)
+static uint64_t launches_of(struct orion_process *process, const struct orion_gpu *gpu)
 {
-    uint64_t launches = atomic_load(&board->record->launches); /* on lanes that have passed to other streams */
-    uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = orion_lanes_begin(process); i < used; i++) {
-        struct orion_lane *lane = &process->lanes.lane[i];
-        if (lane->board == board) launches += atomic_load_explicit(&lane->begun, memory_order_relaxed) - lane->begun_before;
+    uint64_t launches = atomic_load(&gpu->record->launches); /* on stream records that have passed to other streams */
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        if (stream_record->gpu == gpu) launches += atomic_load_explicit(&stream_record->begun, memory_order_relaxed) - stream_record->begun_before;
     }
     return launches;
 }
@@ -61,11 +63,11 @@ EXPORTED int orion_client_figures(int client, struct orion_client_figures *figur
 {
     struct orion_process *process = orion_inprocess_with(client);
     if (process == NULL) return -1;
-    struct orion_board *board = process->inprocess.boards[client];
-    struct orion_record_page *record = board->record;
+    struct orion_gpu *gpu = orion_inprocess(process)->gpus[client];
+    struct orion_record_page *record = gpu->record;
     const struct orion_client_figures now = {
-        .role = atomic_load(&board->role),
-        .launches = launches_of(process, board),
+        .role = atomic_load(&gpu->role),
+        .launches = launches_of(process, gpu),
         .gated_launches = atomic_load(&record->gated_launches),
         .gated_ns = atomic_load(&record->gated_ns),
         .window_waits = atomic_load(&record->window_waits),
@@ -75,7 +77,7 @@ EXPORTED int orion_client_figures(int client, struct orion_client_figures *figur
         .busy_ns = atomic_load(&record->busy_ns),
         .busy_periods = atomic_load(&record->busy_periods),
         .gpu_ns = atomic_load(&record->gpu_ns),
-        .in_flight_ns = atomic_load(&board->in_flight_ns),
+        .in_flight_ns = atomic_load(&orion_be(gpu)->in_flight_ns),
     };
     memcpy(figures, &now, size < sizeof now ? size : sizeof now);
     return 0;

@@ -1,22 +1,15 @@
 #include "threads/redirect.h"
 
-#include "core.h"
-#include "process.h"
+#include "core/core.h"
 #include "generated/driver.h"
+#include "process/process.h"
 #include "streams/capture.h"
-#include "threads/log.h"
+#include "streams/stream_records.h"
+#include "streams/own_streams.h"
+#include "system/log.h"
+#include "threads/inprocess.h"
 
 /* -- Own streams ----------------------------------------------------------------------------------------------------- */
-
-uint32_t orion_owner_of(struct orion_process *process, CUstream stream)
-{
-    if ((uintptr_t)stream <= 2) return 0;
-    for (uint32_t i = 0; i < ORION_OWN_STREAMS; i++) {
-        struct orion_own_stream *own = &process->inprocess.own[i];
-        if (atomic_load_explicit(&own->stream, memory_order_acquire) == stream) return own->client + 1;
-    }
-    return 0;
-}
 
 static CUstream create(uint32_t role)
 {
@@ -31,12 +24,12 @@ static CUstream create(uint32_t role)
 }
 
 /* Under the lock. */
-static CUstream find_or_create(struct orion_inprocess *scheduler, uint32_t client, CUcontext context)
+static CUstream find_or_create(struct orion_process *process, uint32_t client, CUcontext context, CUdevice device)
 {
     struct orion_own_stream *open = NULL;
-    uint32_t role = scheduler->roles[client];
+    uint32_t role = orion_inprocess(process)->roles[client];
     for (uint32_t i = 0; i < ORION_OWN_STREAMS; i++) {
-        struct orion_own_stream *own = &scheduler->own[i];
+        struct orion_own_stream *own = &orion_own_streams(process)->entry[i];
         CUstream stream = atomic_load(&own->stream);
         if (stream == NULL) open = open != NULL ? open : own;
         else if (own->client == client && own->role == role && own->context == context) return stream;
@@ -49,24 +42,20 @@ static CUstream find_or_create(struct orion_inprocess *scheduler, uint32_t clien
     open->client = client;
     open->role = role;
     open->context = context;
+    open->device = device;
     atomic_store_explicit(&open->stream, stream, memory_order_release);
     orion_log(ORION_LOG_INFO, "client %u (%s) has stream %p", client, role == ORION_ROLE_HP ? "hp" : "be", (void *)stream);
     return stream;
 }
 
-/* Whether the current context lies on the scheduler's GPU. */
-static bool is_ours(struct orion_process *process)
-{
-    CUdevice device;
-    return orion_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS && orion_inprocess_is_on_its_gpu(process, device);
-}
-
 CUstream orion_stream_of_client(struct orion_process *process, uint32_t client)
 {
     CUcontext context = NULL;
-    if (orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL || !is_ours(process)) return NULL;
+    CUdevice device;
+    if (orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL) return NULL;
+    if (orion_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS || !orion_inprocess_is_on_its_gpu(process, device)) return NULL;
     orion_inprocess_lock(process);
-    CUstream stream = find_or_create(&process->inprocess, client, context);
+    CUstream stream = find_or_create(process, client, context, device);
     orion_inprocess_unlock(process);
     return stream;
 }
@@ -75,7 +64,7 @@ CUstream orion_own_stream(CUstream instead_of)
 {
     struct orion_process *process = orion_the_process;
     struct orion_binding *binding = &orion_binding;
-    if (process == NULL || binding->generation != atomic_load_explicit(&process->inprocess.generation, memory_order_relaxed))
+    if (process == NULL || binding->generation != atomic_load_explicit(&process->scheduler, memory_order_relaxed))
         return instead_of;
     CUcontext context = NULL;
     if (orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL) return instead_of;
@@ -87,16 +76,6 @@ CUstream orion_own_stream(CUstream instead_of)
         if (binding->stream != NULL) orion_hand_over(binding->stream, ORION_BEHIND_LEGACY);
     }
     return binding->stream != NULL ? binding->stream : instead_of;
-}
-
-void orion_own_streams_end(CUcontext context)
-{
-    struct orion_process *process = orion_the_process;
-    if (process == NULL) return;
-    for (uint32_t i = 0; i < ORION_OWN_STREAMS; i++) {
-        struct orion_own_stream *own = &process->inprocess.own[i];
-        if (atomic_load(&own->stream) != NULL && (context == NULL || own->context == context)) atomic_store(&own->stream, NULL);
-    }
 }
 
 void orion_hand_over(CUstream own, enum orion_handover direction)
@@ -149,14 +128,14 @@ bool orion_synchronised_client(CUcontext context, CUresult *result)
     if (own == NULL) return false;
     struct orion_process *process = orion_the_process;
     if (context == NULL) context = orion_binding.context;
-    const struct orion_board *board = process->inprocess.boards[orion_binding.client - 1];
+    const struct orion_gpu *gpu = orion_inprocess(process)->gpus[orion_binding.client - 1];
     *result = synchronise(process, own);
-    uint32_t used = atomic_load(&process->lanes.high_water);
-    for (uint32_t i = orion_lanes_begin(process); i < used && *result == CUDA_SUCCESS; i++) {
-        struct orion_lane *lane = &process->lanes.lane[i];
-        if (atomic_load(&lane->state) != ORION_LANE_READY || lane->board != board || lane->context != context) continue;
-        if (orion_lane_is_shared(process, lane)) return false; /* streams beyond counting: the whole context, then */
-        if (orion_lane_handle(lane) != own) *result = synchronise(process, orion_lane_handle(lane));
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used && *result == CUDA_SUCCESS; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        if (atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY || stream_record->gpu != gpu || stream_record->context != context) continue;
+        if (orion_stream_record_is_shared(process, stream_record)) return false; /* streams beyond counting: the whole context, then */
+        if (orion_stream_record_handle(stream_record) != own) *result = synchronise(process, orion_stream_record_handle(stream_record));
     }
     return true;
 }

@@ -47,10 +47,4 @@ bool orion_synchronised_client(CUcontext context, CUresult *result);
 enum orion_handover { ORION_BEHIND_LEGACY, ORION_AHEAD_OF_LEGACY };
 void orion_hand_over(CUstream own, enum orion_handover direction);
 
-/* A context ends, and with it its clients' streams. NULL: those of all contexts. */
-void orion_own_streams_end(CUcontext context);
-
-/* Whose stream it is: client + 1, or 0. */
-uint32_t orion_owner_of(struct orion_process *process, CUstream stream);
-
 #endif

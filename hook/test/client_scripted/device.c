@@ -1,4 +1,4 @@
-/* The device that commands use: made ready, launched on, and waited for in every way that programs do. */
+/* The device that commands use: initialised, used for launches, and waited for in every way that programs use. */
 #include "scripted.h"
 
 #define DEVICES 4
@@ -14,15 +14,23 @@ CUresult load(CUfunction *function)
     return result != CUDA_SUCCESS ? result : cuModuleGetFunction(function, module, "timed");
 }
 
-double initialise(const struct arguments *at)
+static CUresult open_device(const struct arguments *at)
 {
     CUdevice device;
     CUresult result;
     used = &devices[(unsigned)at->a % DEVICES];
     used->streams[3] = CU_STREAM_PER_THREAD;
     if ((result = cuInit(0)) || (result = cuDeviceGet(&device, (int)at->a)) ||
-        (result = cuDevicePrimaryCtxRetain(&used->context, device)) || (result = cuCtxSetCurrent(used->context)) ||
-        (result = load(&used->timed)) || (result = cuEventCreate(&used->event, CU_EVENT_DISABLE_TIMING)) ||
+        (result = cuDevicePrimaryCtxRetain(&used->context, device))) return result;
+    return cuCtxSetCurrent(used->context);
+}
+
+double open_only(const struct arguments *at) { return at->a < 0 ? cuInit(0) : open_device(at); }
+
+double initialise(const struct arguments *at)
+{
+    CUresult result;
+    if ((result = open_device(at)) || (result = load(&used->timed)) || (result = cuEventCreate(&used->event, CU_EVENT_DISABLE_TIMING)) ||
         (result = cuStreamCreate(&used->streams[1], CU_STREAM_NON_BLOCKING)))
         return result;
     return cuStreamCreate(&used->streams[2], CU_STREAM_NON_BLOCKING);
@@ -34,7 +42,8 @@ double use(const struct arguments *at)
     return cuCtxSetCurrent(used->context);
 }
 
-/* As with real kernels, one of another length has another grid; `like` lets it look like one of another length. */
+/* As with real kernels, kernels of different lengths have different grids. `like` selects the grid of another
+ * length. */
 static CUresult launch_as(CUfunction function, CUstream stream, uint64_t microseconds, uint64_t like)
 {
     uint32_t sms = stream == NULL ? 132 : 60;
@@ -57,7 +66,7 @@ double launches(const struct arguments *at)
     return result;
 }
 
-/* Blocks that wait for each other: by the call for it, or by an attribute of the general one. */
+/* Blocks that wait for each other: by the cooperative call, or by an attribute of the general call. */
 double cooperate(const struct arguments *at)
 {
     uint64_t microseconds = (uint64_t)at->b;

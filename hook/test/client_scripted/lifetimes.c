@@ -1,4 +1,4 @@
-/* Streams and contexts that come and go with work on them. */
+/* Creates and destroys streams and contexts that have work. */
 #include "scripted.h"
 
 #include <pthread.h>
@@ -45,7 +45,7 @@ static void *keep_launching(void *argument)
     return NULL;
 }
 
-/* As libraries do that look after themselves: never the last reference. */
+/* As libraries do that manage their own reference: never the last reference. */
 double retain(const struct arguments *at)
 {
     pthread_t thread;

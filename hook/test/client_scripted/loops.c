@@ -1,4 +1,4 @@
-/* Work for a while: closed loops, requests at a rate, threads at random. */
+/* Work over a period of time: closed loops, requests at a rate, threads at random. */
 #include "scripted.h"
 
 #include <pthread.h>

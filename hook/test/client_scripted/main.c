@@ -1,40 +1,41 @@
-/* A CUDA program that does what it is told, one command a line on standard input, one answer a line on standard output.
- * It knows nothing of Orion; tests run it under the hook and without. Answers: "ok NAME BEGAN ENDED RESULT [MORE...]";
- * the times are CLOCK_MONOTONIC nanoseconds around the command, RESULT is a CUDA result unless said otherwise. STREAM
- * is 0 (legacy), 1 or 2 (non-blocking), 3 (the thread's default stream). Kernels take every SM on the legacy stream and
- * fewer than half elsewhere, so that two of those run side by side.
+/* A CUDA program that executes commands: one command per line of standard input, one answer per line of standard
+ * output. It has no Orion code; tests run it with and without the hook. Answers: "ok NAME BEGAN ENDED RESULT [MORE...]".
+ * The times are CLOCK_MONOTONIC nanoseconds around the command. RESULT is a CUDA result unless the list says otherwise.
+ * STREAM is 0 (legacy), 1 or 2 (non-blocking), 3 (the thread's default stream). Kernels use every SM on the legacy
+ * stream and fewer than half on others, so that two of those run at the same time.
  *
- *   init DEVICE            cuInit, primary context, module, streams; that device is used from here on
- *   use DEVICE             goes back to one that was initialised
- *   launch N US [STREAM [LIKE]]  N kernels of US microseconds; of the grid that kernels of LIKE microseconds have
+ *   init DEVICE            cuInit, primary context, module, streams; later commands use this device
+ *   open DEVICE            cuInit and the primary context alone; -1: cuInit alone
+ *   use DEVICE             later commands use this initialised device
+ *   launch N US [STREAM [LIKE]]  N kernels of US microseconds; with the grid of kernels of LIKE microseconds
  *   cooperate N US STREAM [EX]   N cooperative launches of the kernel; EX: by cuLaunchKernelEx
  *   run N US [STREAM [LIKE]]     the same, and cuStreamSynchronize
  *   sync [STREAM]          cuStreamSynchronize
  *   ctxsync                cuCtxSynchronize
  *   event [STREAM]         cuEventRecord, cuEventSynchronize
- *   query [STREAM]         cuStreamQuery until it is not CUDA_ERROR_NOT_READY
- *   equery [STREAM]        cuEventRecord, cuEventQuery until it is not CUDA_ERROR_NOT_READY
+ *   query [STREAM]         cuStreamQuery until the result is not CUDA_ERROR_NOT_READY
+ *   equery [STREAM]        cuEventRecord, cuEventQuery until the result is not CUDA_ERROR_NOT_READY
  *   loop SECONDS US K      closed loop: K kernels of US, synchronise; RESULT: iterations; MORE: CPU seconds
- *   stamps SECONDS US      closed loop of single kernels; RESULT: launches; MORE: began and synchronised of each
+ *   stamps SECONDS US      closed loop of single kernels; RESULT: launches; MORE: start and synchronise of each
  *   flood SECONDS US       closed loop without any synchronise; RESULT: launches
- *   serve N US GAP_US K    N requests every GAP_US, each K kernels of US and a synchronise; RESULT: their number; MORE:
+ *   serve N US GAP_US K    N requests every GAP_US, each K kernels of US and a synchronise; RESULT: N; MORE:
  *                          latency of each from its scheduled arrival, nanoseconds
- *   threads N SECONDS US   N threads, each on a stream of its own, launching and synchronising at random; RESULT: launches
+ *   threads N SECONDS US   N threads, each launches and synchronises at random on its own stream; RESULT: launches
  *   streams N US           N times: a stream is created, launched on, destroyed
- *   crowd N                N streams are created and kept, numbered from 4 on; each has one short kernel
- *   reset                  cuDevicePrimaryCtxReset with work under way, then all anew
- *   retain SECONDS US      the primary context is retained and released all the time, while a thread launches; RESULT: launches
- *   context US             another context is created, launched on, destroyed
- *   touch GIB              makes that much memory resident
- *   alloc BYTES            cuMemAlloc
+ *   crowd N                creates and keeps N streams, numbered from 4 on, each with one short kernel
+ *   reset                  cuDevicePrimaryCtxReset with work under way, then init again
+ *   retain SECONDS US      keeps retaining and releasing the primary context while a thread launches; RESULT: launches
+ *   context US             creates another context, launches on it, destroys it
+ *   touch GIB              makes this much host memory resident
+ *   alloc BYTES [WAY]      allocates memory by cuMemAlloc, or by WAY: see allocations.c
  *   info                   cuMemGetInfo; RESULT: total bytes
  *   fork SECONDS           forks a child that sleeps; RESULT: its process id
  *   forklaunch             forks a child that tries to launch; RESULT: the child's CUDA result
- *   spawn                  fork and exec of this program, which uses the device; RESULT: its exit status
+ *   spawn                  fork and exec of this program; the child uses the device; RESULT: its exit status
  *   exec                   this program again, in this process
  *   dlclose                dlopen of the driver, a look-up, dlclose
  *   closefds               closes every descriptor from 3 on
- *   exit, _exit            ends, with and without handlers */
+ *   exit, _exit            ends the process, with or without exit handlers */
 #include "scripted.h"
 
 #include <stdio.h>
@@ -65,7 +66,7 @@ unsigned shown_so_far(void) { return shown_count; }
 void show_cpu(double seconds) { shown_cpu = seconds; }
 
 static const struct { const char *name; command *obey; } commands[] = {
-    {"init", initialise}, {"use", use}, {"launch", launches}, {"cooperate", cooperate}, {"run", run}, {"sync", synchronise}, {"ctxsync", synchronise_context},
+    {"open", open_only}, {"init", initialise}, {"use", use}, {"launch", launches}, {"cooperate", cooperate}, {"run", run}, {"sync", synchronise}, {"ctxsync", synchronise_context},
     {"event", synchronise_event}, {"query", query}, {"equery", query_event}, {"loop", loop}, {"stamps", stamps},
     {"flood", flood}, {"serve", serve}, {"threads", threads}, {"streams", streams}, {"crowd", crowd}, {"reset", reset}, {"retain", retain},
     {"context", another_context}, {"touch", touch}, {"alloc", allocate}, {"info", information}, {"fork", forks},

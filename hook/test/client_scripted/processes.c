@@ -1,4 +1,4 @@
-/* What a process does around CUDA: memory, children, other programs in its place, descriptors, its end. */
+/* What a process does besides CUDA: host memory, child processes, exec, descriptors, exit. */
 #include "scripted.h"
 
 #include <dlfcn.h>
@@ -15,14 +15,6 @@ double touch(const struct arguments *at)
     char *memory = malloc(bytes);
     for (size_t i = 0; memory != NULL && i < bytes; i += 4096) memory[i] = 1;
     return memory == NULL;
-}
-
-double allocate(const struct arguments *at) { CUdeviceptr pointer; return cuMemAlloc(&pointer, (size_t)at->a); }
-double information(const struct arguments *at)
-{
-    size_t free_bytes = 0, total = 0;
-    (void)at;
-    return cuMemGetInfo(&free_bytes, &total) ? -1 : (double)total;
 }
 
 double forks(const struct arguments *at)
@@ -56,7 +48,7 @@ double spawn(const struct arguments *at)
     pid_t child = fork();
     if (child == 0) {
         dup2(script[0], 0);
-        dup2(open("/dev/null", O_WRONLY), 1); /* its answers are not ours */
+        dup2(open("/dev/null", O_WRONLY), 1); /* the child's answers must not mix with ours */
         for (int fd = 3; fd < 64; fd++) close(fd);
         execl("/proc/self/exe", "client_spawned", (char *)NULL);
         _exit(127);

@@ -1,4 +1,4 @@
-/* A CUDA program that does what it is told: what its files share. main.c has the commands. */
+/* The parts of the command-driven CUDA program that its files share. main.c lists the commands. */
 #ifndef CLIENT_SCRIPTED_H
 #define CLIENT_SCRIPTED_H
 
@@ -17,18 +17,20 @@ typedef double command(const struct arguments *at);
 struct used_device { CUcontext context; CUfunction timed; CUevent event; CUstream streams[STREAMS]; };
 extern struct used_device *used;
 
-CUresult load(CUfunction *function); /* the kernel, into the current context */
+CUresult load(CUfunction *function); /* loads the kernel into the current context */
 CUresult launch_on(CUfunction function, CUstream stream, uint64_t microseconds);
 CUresult launch(uint64_t microseconds, double stream);
-command initialise, use, launches, cooperate, run, synchronise, synchronise_context, synchronise_event, query, query_event;
+command open_only, initialise, use, launches, cooperate, run, synchronise, synchronise_context, synchronise_event, query, query_event;
 
-/* -- loops.c: work for a while; lifetimes.c: streams and contexts; processes.c: what a process does around CUDA ---------- */
+/* -- loops.c: work for a while; lifetimes.c: streams and contexts; allocations.c: device memory; processes.c: what a process
+ *    does around CUDA ----------------------------------------------------------------------------------------------------- */
 
 command loop, stamps, flood, serve, threads;
 command streams, crowd, reset, retain, another_context;
-command touch, allocate, information, forks, fork_and_launch, spawn, replace, open_and_close, close_descriptors, leave, leave_at_once;
+command allocate, information;
+command touch, forks, fork_and_launch, spawn, replace, open_and_close, close_descriptors, leave, leave_at_once;
 
-/* -- main.c: what is told ------------------------------------------------------------------------------------------------ */
+/* -- main.c: the answers --------------------------------------------------------------------------------------------- */
 
 uint64_t now(void);                /* CLOCK_MONOTONIC, nanoseconds */
 void sleep_until(uint64_t when);

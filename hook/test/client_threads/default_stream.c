@@ -1,4 +1,4 @@
-/* What programs rely on of the default stream, on the streams that stand for it: order, events, captures. */
+/* The properties of the default stream that programs need, on the streams that replace it: order, events, captures. */
 #include "scenarios.h"
 #include "threads.h"
 
@@ -48,10 +48,10 @@ void binding_hands_over(void)
     uint32_t seen = 0;
     CHECK(start(2) == 0);
     DONE(cuMemAlloc(&shared_word, 4));
-    launch(NULL, 10); /* this thread's legacy stream; the client's is behind it from the binding on */
+    launch(NULL, 10); /* the thread's legacy stream; from the binding on, the client's stream runs behind it */
     DONE(cuMemsetD32Async(shared_word, 42, 1, NULL));
     all_of(HP, read_shared_word);
-    DONE(cuMemcpyDtoH(&seen, shared_word, 4)); /* and ahead of it from the unbinding on */
+    DONE(cuMemcpyDtoH(&seen, shared_word, 4)); /* and ahead of it after the unbinding */
     CHECK(seen == 43);
 }
 

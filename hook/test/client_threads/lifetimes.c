@@ -1,4 +1,5 @@
-/* Beginnings and ends: of work that nobody waits for, contexts, schedulers, processes; and calls that are refused. */
+/* Starts and ends: of work that no thread waits for, of contexts, schedulers and processes. Also calls that are
+ * refused. */
 #include "scenarios.h"
 #include "threads.h"
 
@@ -21,7 +22,7 @@ static void long_be(void) { launch(NULL, 300); }
 void hp_drains_without_being_waited_for(void)
 {
     CHECK(start(3) == 0); /* clients 0 and 1 are be */
-    all_of(0, long_be);   /* hp's end must not be that of the whole context */
+    all_of(0, long_be);   /* hp's end must not wait for the whole context */
     all_of(2, hp_floods);
     all_of(1, be_runs);
     CHECK(marks[0] < marks[1] + 150 * MS);
@@ -64,7 +65,7 @@ void stop_drains_and_unbinds(void)
         pthread_barrier_wait(&barrier);
         CHECK(stop() == 0);
         CHECK(now() > hp_worked_until);
-        CHECK(stop() == 0); /* nothing to do */
+        CHECK(stop() == 0); /* does nothing */
         pthread_barrier_wait(&barrier);
         pthread_join(hp, NULL);
     }

@@ -1,4 +1,4 @@
-/* Many threads at once, at random and as a service beside training. */
+/* Many threads at once: at random, and as a service beside training. */
 #include "scenarios.h"
 #include "threads.h"
 
@@ -72,6 +72,6 @@ void a_budget_lets_be_overlap(void)
     work_together(1);
     CHECK(figures(BE).overlapped_launches == 0);
     CHECK(set_policy(ORION_SCHEDULER_ORION, 2000) == 0);
-    for (int i = 0; i < 10 && figures(BE).overlapped_launches <= 20; i++) work_together(1); /* it has to be learnt */
+    for (int i = 0; i < 10 && figures(BE).overlapped_launches <= 20; i++) work_together(1); /* the hook must learn first */
     CHECK(figures(BE).overlapped_launches > 20);
 }

@@ -1,5 +1,5 @@
-/* Clients as threads of one process: runs the scenario that the command line names, one of `list`, under the hook, without
- * an agent, on the simulated GPU. */
+/* Threads of one process as clients: runs the scenario that the command line names (`list` prints them), under the
+ * hook, without an agent, on the simulated GPU. */
 #include "scenarios.h"
 #include "threads.h"
 
@@ -7,10 +7,12 @@
 #include <string.h>
 
 #define SCENARIO(name) {#name, name},
-static const struct { const char *name; void (*body)(void); } scenarios[] = {SCENARIOS};
+#define BASELINE(name) {#name, name},
+static const struct { const char *name; void (*body)(void); } scenarios[] = {SCENARIOS BASELINE_SCENARIOS};
 #define SCENARIOS_COUNT (sizeof scenarios / sizeof scenarios[0])
 
-/* For a count of instructions: 0 without a scheduler, 1 on a client's default stream, 2 on a stream of the client's. */
+/* For a count of instructions: 0 without a scheduler, 1 on a client's default stream, 2 on a stream that a client
+ * made. */
 static CUstream counted;
 static void launches(void)
 {

@@ -1,4 +1,4 @@
-/* Whose a stream is, and the priority of the streams that a scheduler makes. */
+/* Which client a stream belongs to, and the priority of the streams that a scheduler makes. */
 #include "scenarios.h"
 #include "threads.h"
 
@@ -6,7 +6,7 @@
 
 static CUstream made;
 
-/* As autograd's backward does: a thread that is bound to nobody, on a stream that is a client's. */
+/* As autograd's backward does: an unbound thread works on a client's stream. */
 static CUstream of_be;
 static void launch_on_bes(void)
 {
@@ -37,11 +37,11 @@ void a_stream_keeps_its_client(void)
     pthread_join(backward, NULL);
     CHECK(marks[0] > hp_worked_until);
     CHECK(figures(BE).launches == 1 && figures(BE).gated_launches >= 1);
-    all_of(BE, make_and_use); /* a stream that the program made: its first client's */
+    all_of(BE, make_and_use); /* a stream that the program made belongs to the first client that uses it */
     all_of(-1, launch_on_made);
     all_of(HP, launch_on_made);
     CHECK(figures(BE).launches == 4 && figures(HP).launches == 1);
-    all_of(-1, make); /* nobody's, until a client uses it */
+    all_of(-1, make); /* belongs to no client until one uses it */
     all_of(-1, launch_on_made);
     CHECK(figures(BE).launches == 4);
     all_of(HP, launch_on_made);

@@ -1,5 +1,5 @@
-/* Clients as threads of one process: what the scenarios share. A scenario is a function that checks itself and is named on
- * the command line; main.c lists them. */
+/* Threads of one process as clients: what the scenarios share. A scenario is a function that checks itself; the command
+ * line names it. main.c lists them. */
 #ifndef CLIENT_THREADS_H
 #define CLIENT_THREADS_H
 
@@ -34,21 +34,22 @@ struct orion_client_figures figures(int client);
 /* -- The device --------------------------------------------------------------------------------------------------------- */
 
 extern CUfunction timed;
-void initialise(void); /* the primary context, and `timed` in it; once more after a reset */
+void initialise(void); /* the primary context, and `timed` in it; called again after a reset */
 
-/* A kernel of fewer than half of the SMs, so that two run side by side where they may. */
+/* A kernel on fewer than half of the SMs, so that two can run at the same time. */
 void launch(CUstream stream, uint64_t milliseconds);
 
 uint64_t now(void); /* nanoseconds */
 
 /* -- Threads ------------------------------------------------------------------------------------------------------------ */
 
-/* Runs a body in a thread of its own, bound to a client (-1: to none). */
+/* Runs a body in a separate thread, bound to a client (-1: to none). */
 pthread_t in_thread(int client, void (*body)(void));
-void all_of(int client, void (*body)(void)); /* to its end */
+void all_of(int client, void (*body)(void)); /* waits until the body has ended */
 
-/* Bodies that several scenarios use, and when they were seen to be done: marks[0] be, marks[1] hp. What hp began was not
- * done before hp_worked_until: on a loaded machine hp's own mark may come after that of a be that it let go. */
+/* Bodies that several scenarios use, and when the scenario saw them complete: marks[0] be, marks[1] hp. hp's work was
+ * not complete before hp_worked_until. On a loaded machine, hp's own mark may come after the mark of a be that hp
+ * released. */
 extern uint64_t marks[3], hp_worked_until;
 void hp_begins(void);
 void hp_ends(void);

@@ -8,11 +8,11 @@ from typing import Any
 
 from kubernetes import client
 
-from orion.bench.cluster.chart_disturbance import Disturbance, Seat, Seats, Watch
+from measurements.cluster.chart_disturbance import Disturbance, Seat, Seats, Watch
 from orion.node_agent.api.client import NoAgent
-from tests.cluster.waiting import eventually
 from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, main_container, serving, share, training
 from tests.node.seen_from_below import RunningPod
+from tests.waiting import eventually
 
 REPORT = {"report": 0.5}
 LIMIT = {"memory": {"limit": "6Gi"}}

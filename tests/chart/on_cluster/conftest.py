@@ -5,24 +5,21 @@ to install takes the better part of a minute. It ends with the last of them, bef
 """
 
 import contextlib
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 from kubernetes import client
 
-sys.path.insert(0, str(Path(__file__).parents[3]))
-
+from testbed import example_image
+from testbed.access import Access
+from testbed.cluster import Cluster
+from testbed.node import Node
+from testbed.release import Release, image_name
 from tests.cluster.conftest import Kubectl, api, kubectl_as, programs
 from tests.node.cluster_parts import control_plane, node
 from tests.node.gpu_tenants import GpuNode
 from tools import image
-from tools.cluster import example_image
-from tools.cluster.access import Access
-from tools.cluster.cluster import Cluster
-from tools.cluster.node import Node
-from tools.cluster.release import Release, image_name
 
 __all__ = ["api", "control_plane", "node", "programs"]
 

@@ -4,9 +4,9 @@ import contextlib
 import json
 from typing import Any
 
+from testbed.release import Release
 from tests.cluster.conftest import Kubectl
-from tests.cluster.waiting import eventually
-from tools.cluster.release import Release
+from tests.waiting import eventually
 
 EVERY_NAMESPACES = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
 UNKNOWN = {("Unknown", "Uninstalled")}
@@ -15,7 +15,7 @@ UNKNOWN = {("Unknown", "Uninstalled")}
 def left(kubectl: Kubectl, release: Release) -> list[str]:
     """Return what an installation has made and is still there, definitions excepted.
 
-    What has its label anywhere, all that is in its namespace (the operator makes things anew without labels), and what
+    What has its label anywhere, all that is in its namespace (the operator makes things again without labels), and what
     it wrote on nodes.
     """
 
@@ -39,7 +39,7 @@ def marks_of_nodes(kubectl: Kubectl) -> list[str]:
         marks = [*meta.get("labels", {}), *meta.get("annotations", {})]
         marks += [each["type"] for each in node["status"].get("conditions", [])]
         marks += [each["key"] for each in node["spec"].get("taints", [])]
-        found += [f"node/{name}: {mark}" for mark in marks if mark.startswith(("orion/", "orion.gpu/G"))]
+        found += [f"node/{name}: {mark}" for mark in marks if mark.startswith("orion.gpu/")]
     return found
 
 

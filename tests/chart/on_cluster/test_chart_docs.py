@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.cluster import helm
-from tools.cluster.access import Access
+from testbed import helm
+from testbed.access import Access
 from tools.docs import pages, runnable
 from tools.docs.runnable import Step
 
@@ -48,6 +48,7 @@ def cleared(environment: dict[str, str]) -> Iterator[None]:
         )
 
 
+@pytest.mark.thorough  # minutes, and most of what these commands do is what test_chart_lifecycle.py does
 @pytest.mark.timeout(1_800)
 @pytest.mark.usefixtures("cleared")
 def test_the_pages_commands_print_what_the_pages_show(environment: dict[str, str]) -> None:

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
+from testbed import helm
+from testbed.access import Access
+from testbed.cluster import Cluster
+from testbed.node import Node
+from testbed.release import RESOURCES, Release
 from tests.chart.on_cluster.computing_tenants import REPORT, ComputingTenants
 from tests.chart.on_cluster.conftest import NEWER, equip
 from tests.chart.on_cluster.remains import marks_of_nodes, nothing_is_claimed, nothing_is_left
 from tests.cluster.conftest import Kubectl
-from tests.cluster.waiting import eventually
 from tests.node.another_plugin import RESOURCE as ANOTHER
 from tests.node.another_plugin import AnotherPlugin
 from tests.node.gpu_tenants import EXAMPLES, GpuNode, Tenants, training
 from tests.node.seen_from_below import RunningPod
-from tools.cluster import helm
-from tools.cluster.access import Access
-from tools.cluster.cluster import Cluster
-from tools.cluster.node import Node
-from tools.cluster.release import RESOURCES, Release
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 
@@ -81,7 +81,7 @@ def test_who_may_only_fill_a_namespace_hears_what_is_missing(
 
 
 def test_without_the_api_types_it_says_how_to_get_them(release: Release, kubectl: Kubectl) -> None:
-    with pytest.raises(helm.Failed, match=r"crds\.install=false, and the cluster does not have"):
+    with pytest.raises(helm.Failed, match=r"crds\.install=false, but the cluster does not have"):
         release.install({**SIMULATED, "crds.install": False})
     assert "orion" not in kubectl("get", "clusterroles,mutatingwebhookconfigurations", "--output=name")
 
@@ -98,12 +98,12 @@ def test_it_is_installed_and_all_of_it_gets_ready(release: Release, node: Node, 
 def test_its_own_tests_pass(release: Release) -> None:
     said = release.test()
     assert "Succeeded" in said
-    assert "hook loaded, agent there" in said
+    assert "the hook is loaded, the agent answers" in said
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
-    [("orion", "cannot re-use a name that is still in use"), ("another", "Orion is installed here already")],
+    [("orion", "cannot re-use a name that is still in use"), ("another", "Orion is already installed here")],
 )
 def test_a_second_one_is_refused_with_a_sentence(control_plane: Access, name: str, sentence: str) -> None:
     with pytest.raises(helm.Failed, match=sentence):
@@ -120,7 +120,9 @@ def test_the_examples_run_on_it(api: client.ApiClient, gpus: GpuNode, kubectl: K
     kubectl("delete", "--filename", EXAMPLES, "--namespace=default")
 
 
-def test_slots_of_a_gpu_that_another_plugin_offers_are_withdrawn(release: Release, node: Node, gpus: GpuNode) -> None:
+def test_slots_of_a_gpu_that_another_plugin_advertises_are_withdrawn(
+    release: Release, node: Node, gpus: GpuNode
+) -> None:
     (uuid, *_) = gpus.devices()
     with AnotherPlugin(node, [uuid]):
         eventually(lambda: release.allocatable(node.name) == {name: count // 2 for name, count in SLOTS.items()})
@@ -155,7 +157,7 @@ def test_pods_come_to_a_second_node_and_each_agent_speaks_of_its_own_gpus(
     second = cluster.add_node("node-2")
     equip(second, {"": images[""]})
     try:
-        eventually(lambda: release.allocatable(second.name) == SLOTS, INSTALL_SECONDS)
+        eventually(lambda: release.allocatable(second.name) == SLOTS, seconds=INSTALL_SECONDS)
         there, here = GpuNode(second, api), GpuNode(cluster.nodes["node-1"], api)
         assert len(there.devices()) == len(here.devices()) == SIMULATED["simulatedGPUs"]
         assert not there.devices().keys() & here.devices().keys()
@@ -181,7 +183,7 @@ def fill_and_delete_a_namespace(kubectl: Kubectl) -> None:
     kubectl("create", "namespace", "passing")
     kubectl("apply", "--filename", EXAMPLES, "--namespace=passing")
     kubectl("apply", "--filename=-", "--namespace=passing", given=PROFILE)
-    kubectl("delete", "gpushare/serve", "pod/serve", "--namespace=passing", "--timeout=60s", seconds=90)
+    kubectl("delete", "gpushare/serve", "deployment/serve", "--namespace=passing", "--timeout=60s", seconds=90)
     kubectl("delete", "namespace", "passing", "--timeout=60s", seconds=90)
 
 

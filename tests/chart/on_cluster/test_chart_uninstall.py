@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from orion.cli.main import main
+from testbed import helm
+from testbed.access import Access
+from testbed.node import Node
+from testbed.release import Release
 from tests.chart.on_cluster.remains import left, marks_of_nodes, nothing_is_claimed, nothing_is_left
 from tests.cluster.conftest import Kubectl
-from tests.cluster.waiting import eventually
-from tools.cluster import helm
-from tools.cluster.access import Access
-from tools.cluster.node import Node
-from tools.cluster.release import Release
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]  # what Helm waits for, on a busy machine
 
@@ -48,7 +48,11 @@ def cleared(release: Release, kubectl: Kubectl) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "value", [{"image.tag": "absent"}, {"operator.nodeSelector.absent": "x"}], ids=["image", "node"]
+    "value",
+    [
+        pytest.param({"image.tag": "absent"}, id="image"),
+        pytest.param({"operator.nodeSelector.absent": "x"}, id="node", marks=pytest.mark.thorough),
+    ],
 )
 def test_a_job_that_never_runs_ends_in_time_and_the_release_is_gone(
     release: Release, kubectl: Kubectl, value: dict[str, str]
@@ -70,9 +74,9 @@ def test_what_cannot_be_cleaned_is_said_and_all_else_is_clean(
     forbid_cleaning_of_nodes(kubectl)
     with pytest.raises(helm.Failed, match="job orion-cleanup failed: BackoffLimitExceeded") as failed:
         release.uninstall()
-    assert "not all of it could be cleaned: 403: PATCH /api/v1/nodes/node-1" in str(failed.value)
+    assert "not everything could be cleaned: 403: PATCH /api/v1/nodes/node-1" in str(failed.value)
     nothing_is_claimed(kubectl)
-    assert {mark.rpartition(" ")[2] for mark in marks_of_nodes(kubectl)} >= {"orion/gpus", "orion/simulated"}
+    assert {mark.rpartition(" ")[2] for mark in marks_of_nodes(kubectl)} >= {"orion.gpu/gpus", "orion.gpu/simulated"}
 
     kubectl("delete", "validatingadmissionpolicy", POLICY)
     eventually(lambda: _may_clean(kubectl))

@@ -1,7 +1,7 @@
 {{/*
-Refuse an upgrade that takes the MPS daemon away from GPUs that are in the mode mps: their clients would end with it. Asks
-the cluster. What cannot be told from here (node.affinity, a label that somebody takes from a node) passes, and so does
-what is over: a GPU whose node has gone, or has no daemon any more.
+Refuses an upgrade that removes the MPS daemon of GPUs in mode mps, because their clients would end. It asks the cluster.
+It cannot see node.affinity or a label that somebody removes from a node. It lets GPUs pass whose node is gone, or has no
+daemon any more.
 */}}
 {{- define "orion.refuseToEndClients" -}}
 {{- $daemons := lookup "apps/v1" "DaemonSet" .Release.Namespace (printf "%s-mps" (include "orion.fullname" .)) -}}
@@ -22,14 +22,14 @@ what is over: a GPU whose node has gone, or has no daemon any more.
 {{- $end = printf "node.nodeSelector no longer chooses node %s, which ends" $node.metadata.name -}}
 {{- end -}}
 {{- if $end -}}
-{{- include "orion.refuse" (printf "GPU %s is in the mode mps, and %s its MPS daemon and all clients of the GPU. Take it back first: kubectl patch gpudevice %s --type merge -p '{\"spec\":{\"mode\":\"timeslice\"}}', and wait until it is." .metadata.name $end .metadata.name) -}}
+{{- include "orion.refuse" (printf "GPU %s is in the mode mps, and %s its MPS daemon and all clients of the GPU. Set the GPU back first: kubectl patch gpudevice %s --type merge -p '{\"spec\":{\"mode\":\"timeslice\"}}', and wait until its mode has changed." .metadata.name $end .metadata.name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
 
-{{/* Not empty where a node has all labels of a selector. Argument: (list selector node). */}}
+{{/* Not empty if a node has all labels of a selector. Argument: (list selector node). */}}
 {{- define "orion.chooses" -}}
 {{- $labels := default dict (index . 1).metadata.labels -}}
 {{- $all := true -}}
@@ -39,7 +39,7 @@ what is over: a GPU whose node has gone, or has no daemon any more.
 {{- if $all }}true{{ end -}}
 {{- end }}
 
-{{/* Not empty where a node's driver lies elsewhere than in its root. */}}
+{{/* Not empty if a node's driver lies outside the node's root folder. */}}
 {{- define "orion.driverIsElsewhere" -}}
 {{- $roots := list .Values.nodeConfiguration.driverRoot -}}
 {{- range .Values.nodeConfiguration.nodes -}}

@@ -1,8 +1,8 @@
 {{/*
-What runs on nodes has in common.
+What the pods on nodes have in common.
 */}}
 
-{{/* Which nodes. Simulated GPUs need no opt-in: there is nothing that could be taken from anybody. */}}
+{{/* The node selector. Nodes need no opt-in for simulated GPUs, because these take no GPU from anybody. */}}
 {{- define "orion.nodesWithGPUs" -}}
 {{- $os := dict "kubernetes.io/os" "linux" -}}
 {{- if or .Values.node.everywhere (gt (int .Values.simulatedGPUs) 0) }}
@@ -19,7 +19,7 @@ What runs on nodes has in common.
       fieldPath: spec.nodeName
 {{- end }}
 
-{{/* Not empty where a node's device plugin hands over device nodes and libraries that it has to find by itself. */}}
+{{/* Not empty if a node's device plugin must find device nodes and libraries itself (device-nodes). */}}
 {{- define "orion.seesHost" -}}
 {{- $strategies := list .Values.nodeConfiguration.deviceListStrategy -}}
 {{- range .Values.nodeConfiguration.nodes -}}
@@ -28,14 +28,14 @@ What runs on nodes has in common.
 {{- if has "device-nodes" $strategies }}true{{ end }}
 {{- end }}
 
-{{/* What has NVIDIA's runtime hand all GPUs to a container. Argument: (list root capabilities). */}}
+{{/* Makes NVIDIA's runtime give a container all GPUs. Argument: (list root capabilities). */}}
 {{- define "orion.visibleGPUs" -}}
 {{- $mounts := eq (index . 0).Values.node.gpuAccess "volume-mounts" -}}
 - {name: NVIDIA_VISIBLE_DEVICES, value: {{ ternary "/var/run/nvidia-container-devices" "all" $mounts }}}
 - {name: NVIDIA_DRIVER_CAPABILITIES, value: {{ index . 1 | quote }}}
 {{- end }}
 
-{{/* A volume whose mounts' names say to NVIDIA's toolkit which GPUs a container sees. */}}
+{{/* A volume. The names of its mounts select the GPUs that NVIDIA's toolkit gives a container. */}}
 {{- define "orion.noDevice" -}}
 - name: no-device
   hostPath: {path: /dev/null}

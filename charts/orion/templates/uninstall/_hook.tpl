@@ -1,8 +1,9 @@
 {{/*
-When the objects of the cleanup are there: from the deletion of everything else on, for then nobody has the right any more
-to write anew what is taken away; and a failure there is told, while one before it would keep the release. Helm deletes
-all of them behind the Job, done or failed. They stay where it cannot make one of them, or is cut off; so what gives rights
-comes as late as it can (of one weight Helm makes roles and bindings last). docs/uninstalling.md says how they go then.
+When the cleanup's objects exist. Helm creates them after it has deleted everything else: then no component can write again
+what the Job removes. Helm also reports a failure at that point, while an earlier failure would keep the release. Helm deletes
+these objects after the Job, whether it succeeds or fails. They remain if Helm cannot create one of them or is interrupted. So
+the objects that give rights come as late as possible (within one weight Helm creates roles and bindings last).
+docs/uninstalling.md says how to remove them.
 */}}
 {{- define "orion.cleanupHook" -}}
 helm.sh/hook: post-delete

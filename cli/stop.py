@@ -1,0 +1,82 @@
+"""`orion stop`: end the agent of a root."""
+
+import os
+import select
+import signal
+import socket
+import struct
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orion.cli import roots
+from orion.cli.errors import NoAgent, Refused
+
+END_SECONDS = 20.0
+
+
+def stop(
+    root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
+) -> None:
+    """End the agent that [bold]orion run[/bold] started. Programs continue under their current grants.
+
+    The next [bold]orion run[/bold] starts a new agent, which takes running programs over.
+    """
+    from orion.cli import agents
+
+    place = (root or roots.default_root()).absolute()
+    try:
+        snapshot = agents.ask(place)
+    except NoAgent as error:
+        if (place / roots.AGENT_SOCKET).exists() and "may not" in str(error):
+            raise
+        raise Refused(f"no agent runs at {place}, so nothing was stopped") from error
+    clients = [each for gpu in snapshot.gpus for slot in gpu.slots for each in slot.clients]
+    process_id = _listener(place)
+    _end(process_id, place)
+    print(f"stopped the agent at {place} (process {process_id})")
+    if clients:
+        names = ", ".join(
+            f"{number} ({command})" for number, command in {c.process_id: c.command for c in clients}.items()
+        )
+        print(f"these processes continue under their current grants: {names}")
+
+
+def _listener(root: Path) -> int:
+    """Return the agent's process id in this process's namespace: an agent in a container has another id there."""
+    from orion.node_agent.api.address import SocketAddress
+
+    address = SocketAddress(root)
+    try:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(address.target.removeprefix("unix:"))
+            credentials = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    except OSError as error:
+        raise Refused(f"the agent at {root} does not answer ({error.strerror}): look at its log") from error
+    finally:
+        address.close()
+    process_id: int = struct.unpack("3i", credentials)[0]
+    return process_id
+
+
+def _end(process_id: int, root: Path) -> None:
+    try:
+        handle = os.pidfd_open(process_id)
+    except OSError as error:
+        raise Refused(
+            f"the agent at {root} cannot be ended from here ({error.strerror}): end it in its own container"
+        ) from error
+    try:
+        signal.pidfd_send_signal(handle, signal.SIGTERM)
+        ended, _, _ = select.select([handle], [], [], END_SECONDS)
+    except PermissionError as error:
+        raise Refused(
+            f"the agent at {root} (process {process_id}) belongs to another user: run this as that user or as root"
+        ) from error
+    finally:
+        os.close(handle)
+    if not ended:
+        raise Refused(
+            f"the agent at {root} (process {process_id}) ignores SIGTERM for {END_SECONDS:g} s: look at its log"
+        )

@@ -1,0 +1,91 @@
+"""How a container gets the GPU itself: one way for the whole node, configured; most names are those of NVIDIA's plugin.
+
+A simulated GPU comes with its driver's file whatever the strategy: there is no runtime that would bring it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from orion.crds.node_configuration import DeviceListStrategy, NodeSettings
+from orion.device_plugin.injection import device_nodes
+from orion.device_plugin.installing import SIMULATED_DRIVER
+from orion.device_plugin.kubelet import api_pb2
+from orion.device_plugin.slots import Resource
+from orion.device_plugin.snapshot import AdvertisedGPU
+from orion.hook import simulated
+
+Answer = api_pb2.ContainerAllocateResponse
+
+CDI_KIND = "nvidia.com/gpu"
+
+
+def _by_environment(answer: Answer, _: Resource, gpus: Sequence[AdvertisedGPU], __: NodeSettings, ___: Path) -> None:
+    """Name the GPUs in NVIDIA_VISIBLE_DEVICES, which NVIDIA's container runtime reads.
+
+    NVIDIA_DRIVER_CAPABILITIES is left to the image: the runtime's own default is what CUDA needs, and a value from here
+    would take video or graphics from an image that asks for them.
+    """
+    answer.envs["NVIDIA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
+
+
+def _cdi_names(gpus: Sequence[AdvertisedGPU]) -> list[str]:
+    """Return the qualified names of devices, which the runtime looks up in specifications on the node.
+
+    The specifications are the NVIDIA container toolkit's (`nvidia-ctk cdi generate`, its refresh service, or the GPU
+    operator): they follow the driver, which Orion does not install. They must name devices by UUID, as the toolkit
+    does beside the index by default.
+    """
+    return [f"{CDI_KIND}={gpu.uuid}" for gpu in gpus]
+
+
+def _by_cdi_annotation(
+    answer: Answer, resource: Resource, gpus: Sequence[AdvertisedGPU], _: NodeSettings, __: Path
+) -> None:
+    """Name the GPUs in an annotation of the container: one key a resource, since the kubelet merges answers by key."""
+    answer.annotations[f"cdi.k8s.io/orion-device-plugin_{resource.role}"] = ",".join(_cdi_names(gpus))
+
+
+def _by_cdi_names(answer: Answer, _: Resource, gpus: Sequence[AdvertisedGPU], __: NodeSettings, ___: Path) -> None:
+    """Name the GPUs in the field that the kubelet passes on by the CRI."""
+    answer.cdi_devices.extend(api_pb2.CDIDevice(name=name) for name in _cdi_names(gpus))
+
+
+_WAYS: Mapping[DeviceListStrategy, Callable[[Answer, Resource, Sequence[AdvertisedGPU], NodeSettings, Path], None]] = {
+    DeviceListStrategy.ENVVAR: _by_environment,
+    DeviceListStrategy.CDI_ANNOTATIONS: _by_cdi_annotation,
+    DeviceListStrategy.CDI_CRI: _by_cdi_names,
+    DeviceListStrategy.DEVICE_NODES: device_nodes.add,
+}
+
+
+def inject(
+    answer: Answer, resource: Resource, gpus: Sequence[AdvertisedGPU], settings: NodeSettings, host: Path, files: Path
+) -> None:
+    """Add to an answer what gives the container these GPUs.
+
+    Args:
+        answer: the container's.
+        resource: the one asked for.
+        gpus: each once.
+        settings: of the node.
+        host: where the node's root directory is seen from here.
+        files: the folder of the hook's files on the node, which holds the simulated driver too.
+
+    Raises:
+        HostRefused: the driver's files are not where they should be.
+    """
+    real = [gpu for gpu in gpus if not gpu.simulated]
+    if real:
+        _WAYS[settings.device_list_strategy](answer, resource, real, settings, host)
+    if len(real) < len(gpus):
+        _add_simulated(answer, [gpu.uuid for gpu in gpus if gpu.simulated], files)
+
+
+def _add_simulated(answer: Answer, gpus: Sequence[str], files: Path) -> None:
+    """Add what makes these simulated GPUs be seen in the container: the driver's file and the machine's state."""
+    needs = simulated.container_needs(library=files / SIMULATED_DRIVER, state=simulated.state_folder(), gpus=gpus)
+    for mount in needs.mounts:
+        answer.mounts.add(
+            host_path=str(mount.host_path), container_path=mount.container_path, read_only=mount.read_only
+        )
+    answer.envs.update(needs.environment)

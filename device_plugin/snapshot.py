@@ -1,0 +1,139 @@
+"""The agent's word: which GPUs and slots may be advertised, and what the choice among them goes by.
+
+Kept apart from the stubs, so that the choice and its tests need no agent, and in a file of the plugin's own, so that
+the last word outlives both the agent and the plugin: pods that run keep their capacity while either is away.
+"""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from google.protobuf import json_format
+
+from orion.device_plugin.errors import BadRequest
+from orion.device_plugin.slots import Resource, Slot, parse
+from orion.node_agent.api import agent_pb2
+
+
+class Unreadable(ValueError):
+    """A file does not hold what it should; the text is one sentence."""
+
+
+@dataclass(frozen=True)
+class AdvertisedGPU:
+    """One GPU; memory in bytes."""
+
+    uuid: str
+    index: int = 0
+    slots: tuple[Slot, ...] = ()
+    held: frozenset[Slot] = frozenset()
+    """ Those that a container holds, as far as the agent knows. """
+    healthy: bool = True
+    cordoned: bool = False
+    """ No further pods: slots that nobody holds are shown as unhealthy. """
+    message: str = ""
+    """ A sentence; empty where nothing is wrong. """
+    simulated: bool = False
+    minor: int = 0
+    """ Of /dev/nvidia<minor>. """
+    memory_bytes: int = 0
+    memory_reserved_bytes: int = 0
+    hp_busy_ratio: float = 0.0
+    numa_node: int | None = None
+    linked: frozenset[str] = frozenset()
+    """ UUIDs of the GPUs that NVLink joins to it. """
+
+    def usable(self, slot: Slot) -> bool:
+        """Return whether a slot may be allocated; one that is held stays so through a cordon, for restarts."""
+        return self.healthy and (not self.cordoned or slot in self.held)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All GPUs by UUID; what is not in it is not offered."""
+
+    gpus: Mapping[str, AdvertisedGPU] = field(default_factory=dict)
+    not_advertised: Mapping[str, str] = field(default_factory=dict)
+    """ Sentences by UUID. """
+
+    def slots(self, resource: Resource) -> Iterator[tuple[AdvertisedGPU, Slot]]:
+        """Yield the slots of a resource, in an order that does not change."""
+        for gpu in sorted(self.gpus.values(), key=lambda gpu: (gpu.index, gpu.uuid)):
+            for slot in gpu.slots:
+                if slot.role == resource.role:
+                    yield gpu, slot
+
+    def knows(self, slot: Slot) -> bool:
+        """Return whether there is such a slot."""
+        gpu = self.gpus.get(slot.gpu)
+        return gpu is not None and slot in gpu.slots
+
+
+def from_message(said: agent_pb2.Devices) -> Snapshot:
+    """Return a word of the agent's; slots with names that the kubelet cannot be told are left out."""
+    gpus = {device.uuid: _gpu(device) for device in said.devices}
+    return Snapshot(gpus, {each.uuid: f"{each.reason}: {each.message}" for each in said.not_advertised})
+
+
+def _gpu(said: agent_pb2.Device) -> AdvertisedGPU:
+    return AdvertisedGPU(
+        uuid=said.uuid,
+        index=said.index,
+        slots=tuple(sorted(_slots(said.uuid, said.slots))),
+        held=frozenset(_slots(said.uuid, said.held)),
+        healthy=said.healthy,
+        cordoned=said.cordoned,
+        message=said.message or said.reason,
+        simulated=said.simulated,
+        minor=said.minor,
+        memory_bytes=said.memory_bytes,
+        memory_reserved_bytes=said.memory_reserved_bytes,
+        hp_busy_ratio=said.hp_busy_ratio,
+        numa_node=said.numa_node if said.HasField("numa_node") else None,
+        linked=frozenset(said.linked),
+    )
+
+
+def _slots(gpu: str, names: Iterable[str]) -> Iterator[Slot]:
+    for name in names:
+        with contextlib.suppress(BadRequest):
+            yield parse(f"{gpu}::{name}")
+
+
+class SnapshotFile:
+    """The file of the last word, written by rename: a reader finds the one before or this one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load(self) -> agent_pb2.Devices | None:
+        """Return what was said last, or None where nothing ever was.
+
+        Raises:
+            Unreadable: the file is there and does not hold it.
+        """
+        try:
+            return json_format.Parse(self.path.read_text(), agent_pb2.Devices(), ignore_unknown_fields=True)
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError, json_format.ParseError, RecursionError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise Unreadable(f"{self.path} does not hold the agent's last word: {reason}") from None
+
+    def save(self, said: agent_pb2.Devices) -> None:
+        """Keep what was said.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        fresh = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
+        try:
+            fresh.write_text(json_format.MessageToJson(said))
+            os.replace(fresh, self.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                fresh.unlink()
+            raise

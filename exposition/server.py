@@ -1,0 +1,131 @@
+"""Listens for requests for metrics and probes, and bounds what one peer can take.
+
+Whoever reaches the port must not keep the kubelet out, nor the process from its work. aiohttp bounds the size of a
+request's head and the time until it is there; it knows no bound on connections. So that is ours: nobody is refused for
+others, but when there are too many connections, the oldest of the peer that has the most is ended for the newest; and
+each connection ends after a while, also if its peer does not read the answer.
+"""
+
+import asyncio
+import errno
+import logging
+from collections import Counter
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from orion.exposition.answers import Answers
+
+_HEAD_S, _CONNECTION_S = 5.0, 20.0
+""" To send the request, and for all. """
+_CONNECTIONS_MAX, _OF_ONE_PEER_MAX = 256, 64
+_LINE_MAX = 8 * 1024
+""" Bytes of one line of a request, and of one header. """
+
+_log = logging.getLogger(__name__)
+# aiohttp logs each request that is no HTTP with a stack: any peer could fill the log. Answers log their own errors.
+_silent = logging.Logger("nobody", logging.CRITICAL + 1)
+
+
+class AddressTaken(OSError):
+    """Another process listens on the address."""
+
+
+class ExpositionServer:
+    """Serves metrics and probes.
+
+    Args:
+        answers: to what is asked.
+        address: HOST:PORT, IPv6 hosts in brackets, no host: all addresses; port 0: a free one.
+    """
+
+    def __init__(self, answers: Answers, address: str) -> None:
+        self._answers = answers
+        host, _, port = address.rpartition(":")
+        self._host, self._port = host.strip("[]"), int(port)
+        self._http: _Bounded | None = None
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            AddressTaken: another process listens there; it may end.
+            OSError: the address cannot be had.
+        """
+        self._http = _Bounded(self._answers)
+        try:
+            self._server = await asyncio.get_running_loop().create_server(self._http, self._host or None, self._port)
+        except (OSError, OverflowError) as error:
+            kind = AddressTaken if isinstance(error, OSError) and error.errno == errno.EADDRINUSE else OSError
+            raise kind(f"metrics cannot be served on {self._host or '*'}:{self._port}: {error}") from None
+        _log.info("metrics: on http://%s:%d/metrics", self._host or "*", self.port)
+
+    @property
+    def port(self) -> int:
+        """The port listened on."""
+        assert self._server is not None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def stop(self) -> None:
+        """Listen no more, and end all connections."""
+        if self._server is not None:
+            self._server.close()
+        if self._http is not None:
+            self._http.end_all()
+
+
+@dataclass(frozen=True)
+class _Connection:
+    peer: str
+    transport: asyncio.Transport
+    deadline: asyncio.TimerHandle
+
+
+class _Bounded(web.Server):
+    """aiohttp's server, which makes a handler for each connection and is notified when one begins and ends."""
+
+    def __init__(self, answers: Answers) -> None:
+        super().__init__(
+            answers.answer,
+            handler_cancellation=True,
+            access_log=None,
+            logger=_silent,
+            keepalive_timeout=_HEAD_S,
+            lingering_time=0,
+            max_line_size=_LINE_MAX,
+            max_field_size=_LINE_MAX,
+        )
+        self._open: dict[web.RequestHandler, _Connection] = {}
+        """ The oldest first. """
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        peer = str((transport.get_extra_info("peername") or ("",))[0])
+        deadline = asyncio.get_running_loop().call_later(_CONNECTION_S, transport.abort)
+        self._open[handler] = _Connection(peer, transport, deadline)
+        counts = Counter(each.peer for each in self._open.values())
+        if counts.total() > _CONNECTIONS_MAX:
+            peer = counts.most_common(1)[0][0]
+        elif counts[peer] <= _OF_ONE_PEER_MAX:
+            return
+        self._end(next(handler for handler, each in self._open.items() if each.peer == peer))
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        self._forget(handler)
+        super().connection_lost(handler, exc)
+
+    def end_all(self) -> None:
+        """End all connections; what was not sent yet is lost."""
+        for handler in list(self._open):
+            self._end(handler)
+
+    def _end(self, handler: web.RequestHandler) -> None:
+        if (connection := self._forget(handler)) is not None:
+            connection.transport.abort()
+
+    def _forget(self, handler: web.RequestHandler) -> _Connection | None:
+        if (connection := self._open.pop(handler, None)) is not None:
+            connection.deadline.cancel()
+        return connection

@@ -1,0 +1,119 @@
+#include "agent/thread.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "agent/membership.h"
+#include "hp/busy.h"
+#include "memory/memory.h"
+#include "process/alive.h"
+#include "process/notifier.h"
+#include "process/policy.h"
+#include "process/process.h"
+#include "process/report.h"
+#include "streams/stream_records.h"
+#include "system/system.h"
+
+#define HP_SOCKET_LOOK_NS (250 * ORION_MILLISECOND) /* hp gets no news but an agent's restart */
+#define BE_LOOK_NS (250 * ORION_MILLISECOND) /* launches are counted so often for whoever watches */
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE 2u
+#endif
+
+static void count_launches(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
+{
+    uint64_t launches = 0;
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++)
+        if (orion_stream_records(process)->entry[i].gpu == gpu) launches += atomic_load_explicit(&orion_stream_records(process)->entry[i].begun, memory_order_relaxed);
+    atomic_store_explicit(&gpu->record->launches, launches, memory_order_relaxed);
+    atomic_store_explicit(&gpu->record->launches_counted_ns, now, memory_order_release); /* a new time means a new count */
+}
+
+/* hp: sleeps on the notifier. While this thread is awake nobody rings, so it looks once more at the state after publishing
+ * when it will wake: a launch or a proof between the two looks keeps it awake, one after them sees the time and rings if
+ * that is too late. */
+static void sleep_as_hp(struct orion_process *process, struct orion_gpu *gpu, uint64_t due)
+{
+    uint32_t notifier = atomic_load(&gpu->notifier), before = atomic_load(&gpu->busy->state);
+    uint64_t now = orion_now();
+    uint64_t next = orion_busy_attend(process, gpu, now);
+    if (next > due) next = due;
+    if (next > HP_SOCKET_LOOK_NS) next = HP_SOCKET_LOOK_NS;
+    atomic_store(&gpu->wake_at_ns, now + next);
+    uint32_t after = atomic_load(&gpu->busy->state);
+    bool same = after == before || (before == ORION_LINGER && after == ORION_IDLE); /* the latter is its own doing */
+    if (same) orion_futex_wait(&gpu->notifier, notifier, next, false);
+    atomic_store(&gpu->wake_at_ns, 0); /* awake: nobody has to ring */
+}
+
+static void sleep_on_socket(const struct orion_membership *membership, uint64_t due)
+{
+    struct pollfd socket = {.fd = membership->socket, .events = POLLIN};
+    uint64_t most = due < BE_LOOK_NS ? due : BE_LOOK_NS;
+    poll(&socket, 1, (int)(most / ORION_MILLISECOND) + (most % ORION_MILLISECOND != 0));
+}
+
+static void attend(struct orion_membership *membership)
+{
+    struct orion_gpu *gpu = membership->gpu;
+    uint64_t socket_look = 0;
+    for (;;) {
+        uint64_t now = orion_now();
+        bool hp = atomic_load(&gpu->role) == ORION_ROLE_HP, threads = orion_process_has_scheduler(membership->process);
+        if (!hp || now >= socket_look || orion_membership_due(membership, now) == 0) {
+            if (!threads) orion_membership_attend(membership, now);
+            socket_look = now + HP_SOCKET_LOOK_NS;
+            count_launches(membership->process, gpu, now);
+            orion_memory_publish(membership->process); /* allocated before the record was this process's */
+            if (!orion_policy_is_known(orion_gpu_policy(gpu)->kind)) orion_say_once(membership->process, ORION_SAY_POLICY);
+        }
+        uint64_t due = threads ? BE_LOOK_NS : orion_membership_due(membership, now);
+        if (atomic_load(&gpu->role) == ORION_ROLE_HP) sleep_as_hp(membership->process, gpu, due);
+        else sleep_on_socket(membership, due);
+    }
+}
+
+/* A client of threads has nobody to join. Without a role it waits for the next scheduler. */
+static void attend_client(struct orion_process *process, struct orion_gpu *gpu)
+{
+    orion_alive_hold(gpu);
+    for (;;) {
+        uint32_t notifier = atomic_load(&gpu->notifier);
+        if (atomic_load(&gpu->role) == ORION_ROLE_HP) {
+            sleep_as_hp(process, gpu, UINT64_MAX);
+            continue;
+        }
+        atomic_store(&gpu->wake_at_ns, UINT64_MAX);
+        if (atomic_load(&gpu->role) != ORION_ROLE_HP) orion_futex_wait(&gpu->notifier, notifier, BE_LOOK_NS, false);
+        atomic_store(&gpu->wake_at_ns, 0);
+    }
+}
+
+static void *run(void *argument)
+{
+    struct orion_gpu *gpu = argument;
+    struct orion_membership membership;
+    /* A descriptor table of its own: emptied while it is unshared, or else only unshared, or else shared. */
+    if (syscall(SYS_close_range, 0u, ~0u, CLOSE_RANGE_UNSHARE) != 0) syscall(SYS_unshare, 0x400 /* CLONE_FILES */);
+    orion_report_from_another_table();
+    prctl(PR_SET_NAME, "orion", 0, 0, 0);
+    prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
+    if (gpu->client != 0) attend_client(orion_the_process, gpu);
+    orion_membership_begin(&membership, orion_the_process, gpu);
+    attend(&membership);
+    return NULL;
+}
+
+void orion_thread_start(struct orion_process *process, struct orion_gpu *gpu)
+{
+    orion_notifier_start(process, gpu, run);
+}

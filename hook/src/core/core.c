@@ -1,0 +1,212 @@
+/* What the wrappers call around work, proofs and events, passed on to the packages that know about them (for what ends, see
+ * lifetimes.c). */
+#include "core/core.h"
+
+#include "be/admission.h"
+#include "be/baseline_seam.h"
+#include "be/gate.h"
+#include "be/overlap.h"
+#include "be/partition.h"
+#include "be/stop.h"
+#include "be/window.h"
+#include "core/faults.h"
+#include "generated/driver.h"
+#include "hp/busy.h"
+#include "learning/identity.h"
+#include "process/gpu.h"
+#include "process/notifier.h"
+#include "process/policy.h"
+#include "process/process.h"
+#include "process/report.h"
+#include "streams/capture.h"
+#include "streams/stream_records.h"
+#include "streams/recordings.h"
+
+/* -- Work ------------------------------------------------------------------------------------------------------------ */
+
+void orion_work_begin(struct orion_work *work)
+{
+    work->stream_record = NULL;
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL || work->identity == ORION_IDENTITY_NONE) return;
+    struct orion_stream_record *stream_record = orion_stream_record_of(process, work->stream);
+    if (stream_record == NULL || orion_capture_records(process, work->stream)) return;
+    struct orion_gpu *gpu = stream_record->gpu;
+    work->expected_ns = 0;
+    work->flags = 0;
+    work->elsewhere = NULL;
+    uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
+    if (role == ORION_ROLE_BE && orion_policy_admits(orion_gpu_policy(gpu))) orion_admit(process, stream_record, work);
+    work->stream_record = stream_record;
+    atomic_fetch_add(&stream_record->begun, 1);
+    if (role != ORION_ROLE_HP) return;
+    work->flags = orion_busy_set(gpu);
+    if (__builtin_expect(work->flags != ORION_BUSY_SAME, 0)) orion_busy_began(process, gpu, work->flags);
+    if (__builtin_expect(orion_policy_asks(gpu), 0)) orion_overlap_tell(process, gpu, work);
+}
+
+void orion_work_end(struct orion_work *work, CUresult result)
+{
+    struct orion_stream_record *stream_record = work->stream_record;
+    if (stream_record == NULL) return;
+    struct orion_gpu *gpu = stream_record->gpu;
+    if (work->elsewhere != NULL) orion_partition_join(stream_record, work->elsewhere);
+    atomic_fetch_add(&stream_record->returned, 1);
+    if (__builtin_expect(result != CUDA_SUCCESS, 0)) orion_fault_seen(orion_the_process, stream_record, result);
+    if (work->expected_ns == 0) {
+        /* A system call, and so behind the launch: the GPU is at work meanwhile. */
+        if (work->flags == ORION_BUSY_OPENED) orion_thread_wake_by(gpu, 0);
+        return;
+    }
+    /* A failed launch took no time; its sample, if it was one, is closed all the same. */
+    if (result != CUDA_SUCCESS && !(work->flags & ORION_ADMITTED_TIMED)) orion_window_leave(gpu, work->expected_ns);
+    else orion_window_launched(orion_the_process, stream_record, work->expected_ns, work->flags & ORION_ADMITTED_TIMED);
+}
+
+/* -- Proofs ---------------------------------------------------------------------------------------------------------- */
+
+#define MARKS 16u
+/* What a context-wide proof that is under way in this thread will prove. More stream records are left to the drain thread. */
+static _Thread_local struct { struct orion_stream_record *stream_record; uint64_t returned; } marks[MARKS];
+static _Thread_local uint32_t mark_count;
+
+static void mark_context(struct orion_process *process, CUcontext context)
+{
+    mark_count = 0;
+    if (context == NULL && orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return;
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used && mark_count < MARKS; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        if (stream_record->gpu == NULL || stream_record->context != context) continue;
+        uint64_t returned = atomic_load(&stream_record->returned);
+        if (returned == atomic_load(&stream_record->drained)) continue;
+        marks[mark_count].stream_record = stream_record;
+        marks[mark_count++].returned = returned;
+    }
+}
+
+/* Or never will be: an error is the program's to see, and not only when hp is idle. */
+static bool is_done(const struct orion_proof *proof, const struct orion_stream_record *stream_record)
+{
+    if (proof->scope == ORION_PROOF_EVENT) return orion_driver.cuEventQuery(proof->event) != CUDA_ERROR_NOT_READY;
+    bool asks = proof->scope == ORION_PROOF_STREAM && !proof->of_itself;
+    return asks && orion_driver.cuStreamQuery(orion_stream_record_handle(stream_record)) != CUDA_ERROR_NOT_READY;
+}
+
+/* A be call that would block behind a closed valve waits for hp here: the driver would spin. */
+static void sleep_instead_of_spinning(struct orion_process *process, const struct orion_proof *proof)
+{
+    struct orion_stream_record *stream_record = proof->scope == ORION_PROOF_CONTEXT ? (mark_count > 0 ? marks[0].stream_record : NULL) : proof->stream_record;
+    struct orion_gpu *gpu = stream_record != NULL ? stream_record->gpu : NULL;
+    if (gpu == NULL || atomic_load_explicit(&gpu->role, memory_order_relaxed) != ORION_ROLE_BE) return;
+    struct orion_gpu *whose = orion_stops_would_block(process, gpu); /* its hp is waited for */
+    if (whose == NULL) return;
+    atomic_store_explicit(&gpu->record->waiting_since_ns, orion_now(), memory_order_relaxed);
+    for (; whose != NULL; whose = orion_stops_would_block(process, gpu)) {
+        if (atomic_load(&process->captures) > 0 || is_done(proof, stream_record)) break;
+        orion_gate_sleep(process, whose, ORION_MILLISECOND);
+    }
+    atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
+}
+
+void orion_proof_begin(struct orion_proof *proof)
+{
+    proof->stream_record = NULL;
+    proof->counted = false;
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL) return;
+    proof->counted = proof->blocks;
+    if (proof->counted) atomic_fetch_add(&process->blocked_proofs, 1);
+    uint32_t index;
+    if (proof->scope == ORION_PROOF_CONTEXT) {
+        mark_context(process, proof->context);
+    } else if (proof->scope == ORION_PROOF_STREAM) {
+        proof->stream_record = orion_stream_record_of(process, proof->stream);
+        if (proof->stream_record != NULL) proof->returned = atomic_load(&proof->stream_record->returned) + proof->of_itself;
+    } else if (orion_recordings_get(orion_recordings(process), proof->event, &index, &proof->returned)) {
+        if (index < ORION_STREAM_RECORDS) proof->stream_record = &orion_stream_records(process)->entry[index];
+    }
+    if (proof->stream_record != NULL && orion_stream_record_is_shared(process, proof->stream_record)) proof->stream_record = NULL;
+    if (proof->blocks) sleep_instead_of_spinning(process, proof);
+}
+
+static void proven(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t returned)
+{
+    struct orion_gpu *gpu = stream_record->gpu;
+    if (gpu == NULL) return;
+    uint64_t most = atomic_load(&stream_record->returned); /* `of_itself` may count work that this process did not, before it joined */
+    orion_stream_record_prove(stream_record, returned < most ? returned : most);
+    uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
+    if (role == ORION_ROLE_HP) orion_busy_try_close(process, gpu);
+    else if (role == ORION_ROLE_BE && atomic_load(&stream_record->drained) == atomic_load(&stream_record->begun)) orion_window_drained(process, stream_record);
+}
+
+void orion_proof_end(struct orion_proof *proof, CUresult result)
+{
+    struct orion_process *process = orion_the_process;
+    if (proof->counted) atomic_fetch_sub(&process->blocked_proofs, 1);
+    if (process == NULL) return;
+    if (__builtin_expect(result != CUDA_SUCCESS, 0)) {
+        struct orion_stream_record *stream_record = proof->scope == ORION_PROOF_CONTEXT && mark_count > 0 ? marks[0].stream_record : proof->stream_record;
+        if (stream_record != NULL) orion_fault_seen(process, stream_record, result);
+        return;
+    }
+    /* An event recorded again meanwhile: which recording was waited for cannot be told. */
+    uint32_t index;
+    uint64_t returned;
+    if (proof->scope == ORION_PROOF_EVENT && proof->stream_record != NULL &&
+        !(orion_recordings_get(orion_recordings(process), proof->event, &index, &returned) && returned == proof->returned &&
+          &orion_stream_records(process)->entry[index % ORION_STREAM_RECORDS] == proof->stream_record))
+        return;
+    if (proof->scope != ORION_PROOF_CONTEXT) {
+        if (proof->stream_record == NULL) return;
+        proven(process, proof->stream_record, proof->returned);
+        if (proof->blocks) orion_baseline_synchronised(process, proof->stream_record->gpu);
+        return;
+    }
+    for (uint32_t i = 0; i < mark_count; i++) proven(process, marks[i].stream_record, marks[i].returned);
+    mark_count = 0;
+    /* Of all GPUs, since marks may be gone that were proven meanwhile: no more than an iteration too many elsewhere. */
+    for (uint32_t i = 0; proof->blocks && i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
+        orion_baseline_synchronised(process, &process->gpus[i]);
+}
+
+/* -- Events ---------------------------------------------------------------------------------------------------------- */
+
+void orion_event_recording(struct orion_recording *recording)
+{
+    recording->stream_record = NULL;
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL) return;
+    struct orion_stream_record *stream_record = orion_stream_record_of(process, recording->stream);
+    if (stream_record == NULL || orion_capture_records(process, recording->stream)) return;
+    recording->stream_record = stream_record;
+    recording->returned = atomic_load(&stream_record->returned);
+    orion_recordings_forget(orion_recordings(process), recording->event);
+}
+
+/* Forgotten before the driver's call and remembered after it: between the two a wait on the event proves nothing. */
+void orion_event_recorded(struct orion_recording *recording, CUresult result)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL || result != CUDA_SUCCESS) return;
+    if (recording->stream_record == NULL) orion_recordings_forget(orion_recordings(process), recording->event);
+    else orion_recordings_set(orion_recordings(process), recording->event, orion_stream_record_index(process, recording->stream_record), recording->returned);
+}
+
+void orion_event_ending(CUevent event)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process != NULL) orion_recordings_forget(orion_recordings(process), event);
+}
+
+void orion_unknown_function(const char *name, int version)
+{
+    struct orion_process *process = orion_process_started();
+    (void)version;
+    if (process == NULL) return;
+    orion_say_once_about(process, ORION_SAY_UNKNOWN, name);
+    for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
+        if (atomic_load(&process->gpus[i].role) != ORION_ROLE_NONE)
+            atomic_fetch_add_explicit(&process->gpus[i].record->unknown_functions, 1, memory_order_relaxed);
+}

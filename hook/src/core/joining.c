@@ -1,0 +1,40 @@
+#include "core/joining.h"
+
+#include <stdlib.h>
+
+#include "agent/thread.h"
+#include "core/lifetimes.h"
+#include "process/gpu.h"
+#include "process/process.h"
+
+/* Registered at the first GPU, behind the driver's own handlers: so it runs before them. */
+static void see_the_exit(struct orion_process *process)
+{
+    uint32_t none = 0;
+    if (atomic_compare_exchange_strong(&process->sees_exit, &none, 1)) atexit(orion_process_ending);
+}
+
+struct orion_gpu *orion_gpu_of(CUdevice device)
+{
+    struct orion_process *process = orion_process_started();
+    if (process == NULL) return NULL;
+    struct orion_gpu *gpu = orion_gpu_find(process, device);
+    if (gpu != NULL) return gpu;
+    bool made, joins = !orion_process_has_scheduler(process); /* else the threads' clients have GPUs of their own */
+    orion_owner *none = NULL;
+    atomic_compare_exchange_strong(&process->owner, &none, orion_owner_by_device);
+    gpu = orion_gpu_make(process, device, joins, &made);
+    if (!made) return gpu;
+    if (joins) orion_thread_start(process, gpu);
+    see_the_exit(process);
+    return gpu;
+}
+
+struct orion_gpu *orion_owner_by_device(struct orion_process *process, CUstream stream, CUdevice device)
+{
+    (void)process, (void)stream;
+    struct orion_gpu *gpu = orion_gpu_of(device);
+    if (gpu == NULL) return NULL;
+    orion_gpu_await_join(gpu);
+    return atomic_load(&gpu->role) != ORION_ROLE_NONE ? gpu : NULL;
+}

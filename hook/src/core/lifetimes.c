@@ -1,0 +1,154 @@
+/* What ends takes its stream records, events and pinned pages with it: contexts, primary contexts, streams, code. While a context
+ * ends, the drain thread touches none and the valve stands open, so that its streams can come to their end. */
+#include "core/lifetimes.h"
+
+#include "be/chunks.h"
+#include "be/partition.h"
+#include "be/stop.h"
+#include "be/window.h"
+#include "core/joining.h"
+#include "generated/driver.h"
+#include "hp/busy.h"
+#include "learning/kernels.h"
+#include "process/gpu.h"
+#include "process/process.h"
+#include "streams/capture.h"
+#include "streams/stream_records.h"
+#include "streams/own_streams.h"
+
+void orion_context_creating(CUdevice device)
+{
+    struct orion_process *process = orion_process_started();
+    if (process != NULL) orion_gpu_of(device);
+}
+
+/* Ends the stream records of a context (NULL: of a whole GPU): their work is over or about to be. */
+static void end_stream_records(struct orion_process *process, CUcontext context, const struct orion_gpu *gpu)
+{
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        struct orion_gpu *its = stream_record->gpu;
+        if (its == NULL || (context != NULL ? stream_record->context != context : its != gpu)) continue;
+        orion_window_forget(stream_record, false);
+        atomic_store(&stream_record->last, NULL);
+        orion_stream_record_prove(stream_record, atomic_load(&stream_record->begun));
+        uint32_t ready = ORION_STREAM_RECORD_READY;
+        if (i >= ORION_GPUS) atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
+        if (atomic_load(&its->role) == ORION_ROLE_HP) orion_busy_try_close(process, its);
+    }
+}
+
+void orion_context_ending(CUcontext context)
+{
+    struct orion_process *process = orion_process_started();
+    if (process == NULL) return;
+    orion_forbid_touch(process);
+    orion_stops_open(process);
+    orion_kernels_forget(orion_kernels(process));
+    if (context != NULL) orion_own_streams_end(process, context), end_stream_records(process, context, NULL);
+    atomic_fetch_add(&process->context_epoch, 1);
+    atomic_fetch_add(&process->stream_record_epoch, 1);
+}
+
+static _Thread_local CUdevice ending_primary = -1;
+
+/* A release ends the context only when it is the last: its events are given up before, its stream records ended after. */
+void orion_primary_ending(CUdevice device)
+{
+    struct orion_process *process = orion_process_started();
+    if (process == NULL) return;
+    orion_forbid_touch(process);
+    orion_stops_open(process);
+    ending_primary = device;
+    orion_kernels_forget(orion_kernels(process));
+    uint32_t gpus = atomic_load(&process->gpu_count);
+    for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++)
+        if (process->gpus[i].device == device) orion_partition_rest(&process->gpus[i]);
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        struct orion_gpu *gpu = stream_record->gpu;
+        if (gpu != NULL && gpu->device == device) orion_window_forget(stream_record, true);
+    }
+    for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++)
+        if (process->gpus[i].device == device) orion_partition_end(&process->gpus[i]);
+    atomic_fetch_add(&process->context_epoch, 1);
+    atomic_fetch_add(&process->stream_record_epoch, 1);
+}
+
+void orion_context_ended(void)
+{
+    struct orion_process *process = orion_process_started();
+    if (process == NULL) return;
+    unsigned flags;
+    int active = 1;
+    CUdevice device = ending_primary;
+    ending_primary = -1;
+    if (device >= 0 && orion_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && !active) {
+        orion_own_streams_end_on(process, device);
+        for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
+            if (process->gpus[i].device == device) end_stream_records(process, NULL, &process->gpus[i]);
+    }
+    /* Once more: what another thread learnt of contexts meanwhile may have been of the one that ended. */
+    atomic_fetch_add(&process->context_epoch, 1);
+    atomic_fetch_add(&process->stream_record_epoch, 1);
+    orion_allow_touch(process);
+}
+
+/* hp's work goes on when its stream is destroyed. A client of threads cannot have it proven with the whole context, where
+ * others work too: an event stays behind it. */
+static void leave_event(struct orion_stream_record *stream_record)
+{
+    if (stream_record->gpu->client == 0) return;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    CUevent event = atomic_exchange(&stream_record->last, NULL); /* of the stream that had the stream record before */
+    if (event != NULL) orion_driver.cuEventDestroy_v2(event);
+    if (atomic_load(&stream_record->drained) != atomic_load(&stream_record->begun) &&
+        orion_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
+        if (orion_driver.cuEventRecord(event, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS) atomic_store(&stream_record->last, event);
+        else orion_driver.cuEventDestroy_v2(event);
+    }
+    orion_capture_unrelax(&relaxed);
+}
+
+void orion_stream_ending(CUstream stream)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL) return;
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = ORION_GPUS; i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        uint32_t ready = ORION_STREAM_RECORD_READY;
+        if (stream_record->key != (uint64_t)(uintptr_t)stream || atomic_load(&stream_record->state) != ready) continue;
+        orion_capture_stream_ending(process, stream_record->stream);
+        orion_window_forget(stream_record, true);
+        struct orion_gpu *gpu = stream_record->gpu;
+        /* hp's work goes on, unproven. be's need not be: nobody waits for it, and the stream record is free for another stream. */
+        if (atomic_load(&gpu->role) == ORION_ROLE_BE) orion_stream_record_prove(stream_record, atomic_load(&stream_record->begun));
+        else leave_event(stream_record);
+        /* The drain thread touches streams of threads' clients by their handles; no longer, from here on. */
+        if (gpu->client != 0) orion_forbid_touch(process);
+        atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
+        if (gpu->client != 0) orion_allow_touch(process);
+        atomic_fetch_add(&process->stream_record_epoch, 1);
+    }
+}
+
+/* A handle of what ends may come to mean another kernel. */
+void orion_code_ending(void)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process != NULL) orion_kernels_forget(orion_kernels(process));
+}
+
+/* From here on the hook's threads call the driver no more, and no stream waits for the valve. */
+void orion_process_ending(void)
+{
+    struct orion_process *process = orion_the_process;
+    if (process == NULL || atomic_load(&process->gpu_count) == 0) return; /* a forked child finds itself wiped */
+    orion_forbid_touch(process);
+    orion_stops_open(process);
+    for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
+        if (orion_ledger_take(&process->gpus[i])) orion_ledger_give(&process->gpus[i]); /* a look in progress has ended */
+}

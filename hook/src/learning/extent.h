@@ -1,0 +1,93 @@
+/* How many bytes a call is about, where cuda.h does not say it in one parameter: batches, boxes, arrays. For identities
+ * and for the accounting of memory, so near is good enough. Pointers may be NULL, unless a macro says otherwise. */
+#ifndef ORION_EXTENT_H
+#define ORION_EXTENT_H
+
+#include <cuda.h>
+
+#include "learning/identity.h"
+
+static inline uint64_t orion_identity_copy(CUmemorytype from, CUmemorytype to, size_t bytes)
+{
+    enum orion_work_kind kind = from == CU_MEMORYTYPE_HOST ? ORION_WORK_COPY_IN
+                                : to == CU_MEMORYTYPE_HOST ? ORION_WORK_COPY_OUT
+                                                           : ORION_WORK_COPY_DEVICE;
+    return orion_identity_bytes(kind, bytes);
+}
+
+/* Macros, since the structures of the older ABIs and of peer copies have the same members and other types. Not NULL. */
+#define orion_copy_2d(copy) \
+    orion_identity_copy((copy)->srcMemoryType, (copy)->dstMemoryType, (size_t)(copy)->WidthInBytes * (copy)->Height)
+#define orion_copy_3d(copy) \
+    orion_identity_copy((copy)->srcMemoryType, (copy)->dstMemoryType, \
+                        (size_t)(copy)->WidthInBytes * (copy)->Height * (copy)->Depth)
+
+#define orion_identity_memset_node(set) \
+    orion_identity_bytes(ORION_WORK_MEMSET, (size_t)(set)->elementSize * (set)->width * (set)->height)
+
+static inline size_t orion_sum(const size_t *sizes, size_t count)
+{
+    size_t sum = 0;
+    for (size_t i = 0; sizes != NULL && i < count; i++) sum += sizes[i];
+    return sum;
+}
+
+/* In elements: their size stands in the arrays alone, and a batch of one shape has one sum. */
+static inline size_t orion_bytes_of_boxes(const CUDA_MEMCPY3D_BATCH_OP *boxes, size_t count)
+{
+    size_t sum = 0;
+    for (size_t i = 0; boxes != NULL && i < count; i++)
+        sum += boxes[i].extent.width * boxes[i].extent.height * boxes[i].extent.depth;
+    return sum;
+}
+
+static inline size_t orion_bytes_decompressed(const CUmemDecompressParams *parts, size_t count)
+{
+    size_t sum = 0;
+    for (size_t i = 0; parts != NULL && i < count; i++) sum += parts[i].srcNumBytes;
+    return sum;
+}
+
+/* The pitch is the driver's choice; 512 bytes is what it has aligned rows to so far. */
+static inline uint64_t orion_bytes_of_rows(size_t width, size_t height)
+{
+    return ((width + 511) & ~(size_t)511) * height;
+}
+
+/* cuMemCreate also makes host memory, which is not the slot's to pay: -1. */
+static inline CUdevice orion_device_of(const CUmemAllocationProp *properties)
+{
+    return properties != NULL && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? properties->location.id : -1;
+}
+
+static inline uint64_t orion_bytes_on_device(const CUmemAllocationProp *properties, size_t size)
+{
+    return orion_device_of(properties) >= 0 ? size : 0;
+}
+
+static inline uint64_t orion_bytes_of_element(CUarray_format format, unsigned channels)
+{
+    switch ((int)format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8: case CU_AD_FORMAT_SIGNED_INT8: return channels;
+    case CU_AD_FORMAT_UNSIGNED_INT32: case CU_AD_FORMAT_SIGNED_INT32: case CU_AD_FORMAT_FLOAT: return channels * 4u;
+    default: return channels * 2u; /* 16 bits; video and block-compressed formats have one to two bytes an element */
+    }
+}
+
+static inline uint64_t orion_bytes_of_array_2d(const CUDA_ARRAY_DESCRIPTOR *array)
+{
+    if (array == NULL) return 0;
+    return (uint64_t)array->Width * (array->Height ? array->Height : 1) *
+           orion_bytes_of_element(array->Format, array->NumChannels);
+}
+
+/* Each level has a quarter of the bytes of the one before, so all further ones a third of the first. */
+static inline uint64_t orion_bytes_of_array_3d(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels)
+{
+    if (array == NULL) return 0;
+    uint64_t bytes = (uint64_t)array->Width * (array->Height ? array->Height : 1) * (array->Depth ? array->Depth : 1) *
+                     orion_bytes_of_element(array->Format, array->NumChannels);
+    return levels > 1 ? bytes + bytes / 3 : bytes;
+}
+
+#endif

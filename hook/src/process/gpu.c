@@ -1,0 +1,182 @@
+#include "process/gpu.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "generated/driver.h"
+#include "process/policy.h"
+#include "process/process.h"
+#include "system/system.h"
+
+#define OWN_PAGES 4u /* policy, grant, busy, record; the neighbours come behind */
+#define AWAIT_JOIN_NS (250 * ORION_MILLISECOND) /* from the GPU's first context; creating one takes as long itself */
+
+#ifndef F_GET_SEALS
+#define F_GET_SEALS 1034
+#define F_SEAL_SHRINK 2
+#endif
+
+static void *page_at(struct orion_gpu *gpu, size_t index)
+{
+    return (uint8_t *)(uintptr_t)gpu->policy + index * ORION_PAGE_SIZE;
+}
+
+static int reserve(struct orion_gpu *gpu)
+{
+    size_t bytes = (OWN_PAGES + ORION_PLACES) * (size_t)ORION_PAGE_SIZE;
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (pages == MAP_FAILED) return -1;
+    if (madvise(pages, bytes, MADV_DONTFORK) != 0) {
+        munmap(pages, bytes);
+        return -1;
+    }
+    gpu->policy = pages;
+    gpu->grant = page_at(gpu, 1);
+    gpu->busy = page_at(gpu, 2);
+    gpu->record = page_at(gpu, 3);
+    gpu->neighbours = page_at(gpu, OWN_PAGES);
+    return 0;
+}
+
+static int name_device(struct orion_gpu *gpu)
+{
+    CUuuid uuid;
+    if (orion_driver.cuDeviceGetUuid_v2(&uuid, gpu->device) != CUDA_SUCCESS) return -1;
+    const unsigned char *b = (const unsigned char *)uuid.bytes;
+    snprintf(gpu->uuid, sizeof gpu->uuid,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4], b[5],
+             b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    return 0;
+}
+
+/* Under MPS contexts run together. The driver says so; where it is too old to know, they are taken to run time-sliced. */
+static void find_out_sharing(struct orion_gpu *gpu)
+{
+    int mps = 0;
+    bool known = orion_driver.cuDeviceGetAttribute != NULL &&
+                 orion_driver.cuDeviceGetAttribute(&mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, gpu->device) == CUDA_SUCCESS;
+    atomic_store(&gpu->sharing, known && mps ? ORION_SHARING_TOGETHER : ORION_SHARING_TIME_SLICED);
+}
+
+static bool is_of(const struct orion_gpu *gpu, CUdevice device) { return gpu->client == 0 && gpu->device == device; }
+
+/* The places are filled in order; `made_ns` is set last and says that a place is whole. */
+struct orion_gpu *orion_gpu_find(struct orion_process *process, CUdevice device)
+{
+    uint32_t count = atomic_load(&process->gpu_count);
+    for (uint32_t i = 0; i < count && i < ORION_GPUS; i++)
+        if (is_of(&process->gpus[i], device) && atomic_load(&process->gpus[i].made_ns) != 0) return &process->gpus[i];
+    return NULL;
+}
+
+static bool make(struct orion_process *process, CUdevice device, bool joins)
+{
+    uint32_t count = atomic_load(&process->gpu_count);
+    if (count >= ORION_GPUS) return false;
+    struct orion_gpu *gpu = &process->gpus[count];
+    gpu->device = device;
+    if (name_device(gpu) != 0 || reserve(gpu) != 0) return false;
+    find_out_sharing(gpu);
+    if (joins) atomic_fetch_add(&process->joining, 1);
+    else atomic_store(&gpu->join, ORION_JOIN_UNMANAGED);
+    atomic_store(&gpu->made_ns, orion_now());
+    atomic_store(&process->gpu_count, count + 1);
+    return true;
+}
+
+struct orion_gpu *orion_gpu_make(struct orion_process *process, CUdevice device, bool joins, bool *made)
+{
+    while (atomic_exchange(&process->gpu_making, 1)) orion_pause();
+    *made = orion_gpu_find(process, device) == NULL && make(process, device, joins);
+    atomic_store(&process->gpu_making, 0);
+    return orion_gpu_find(process, device);
+}
+
+void orion_gpu_await_join(struct orion_gpu *gpu)
+{
+    uint32_t state;
+    while ((state = atomic_load(&gpu->join)) <= ORION_JOIN_TRYING) {
+        uint64_t now = orion_now(), until = atomic_load(&gpu->made_ns) + AWAIT_JOIN_NS;
+        if (now >= until) return;
+        orion_futex_wait(&gpu->join, state, until - now, false);
+    }
+}
+
+/* -- Pages ----------------------------------------------------------------------------------------------------------- */
+
+static const uint32_t kinds[] = {ORION_PAGE_POLICY, ORION_PAGE_GRANT, ORION_PAGE_BUSY, ORION_PAGE_RECORD};
+
+/* Whether fd is one of this GPU's pages, and one that nobody can shrink under its readers. */
+static bool is_page(const struct orion_gpu *gpu, int fd, uint32_t kind)
+{
+    struct stat status;
+    struct orion_page_header header;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || !(seals & F_SEAL_SHRINK)) return false;
+    if (fstat(fd, &status) != 0 || status.st_size != ORION_PAGE_SIZE) return false;
+    if (pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header) return false;
+    bool known = header.layout >= ORION_LAYOUT_OLDEST && header.layout <= ORION_LAYOUT_NEWEST + 1;
+    return header.magic == ORION_PAGE_MAGIC && known && header.kind == kind &&
+           memcmp(header.gpu, gpu->uuid, sizeof header.gpu) == 0;
+}
+
+static int map_over(void *address, int fd, bool writable)
+{
+    int flags = MAP_FIXED | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED);
+    int protection = PROT_READ | (writable || fd < 0 ? PROT_WRITE : 0);
+    if (mmap(address, ORION_PAGE_SIZE, protection, flags, fd, 0) == MAP_FAILED) return -1;
+    return madvise(address, ORION_PAGE_SIZE, MADV_DONTFORK);
+}
+
+int orion_gpu_map(struct orion_gpu *gpu, enum orion_gpu_page page, int fd)
+{
+    bool own = page == ORION_GPU_BUSY || page == ORION_GPU_RECORD;
+    return is_page(gpu, fd, kinds[page]) ? map_over(page_at(gpu, page), fd, own) : -1;
+}
+
+/* The list changes so that a reader at any moment sees every hp client that stays: appended before it is counted, and
+ * the last one copied into a hole before the count shrinks. */
+static void list_neighbour(struct orion_gpu *gpu, uint32_t client_index)
+{
+    uint32_t count = atomic_load(&gpu->hp_count);
+    for (uint32_t i = 0; i < count; i++)
+        if (atomic_load(&gpu->hp_client_index[i]) == client_index) return;
+    atomic_store(&gpu->hp_client_index[count], (uint16_t)client_index);
+    atomic_store(&gpu->hp_count, count + 1);
+}
+
+static void unlist_neighbour(struct orion_gpu *gpu, uint32_t client_index)
+{
+    uint32_t count = atomic_load(&gpu->hp_count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (atomic_load(&gpu->hp_client_index[i]) != client_index) continue;
+        atomic_store(&gpu->hp_client_index[i], atomic_load(&gpu->hp_client_index[count - 1]));
+        atomic_store(&gpu->hp_count, count - 1);
+        return;
+    }
+}
+
+int orion_gpu_map_neighbour(struct orion_gpu *gpu, uint32_t client_index, uint32_t generation, int fd)
+{
+    if (client_index >= ORION_PLACES || generation == 0 || !is_page(gpu, fd, ORION_PAGE_BUSY)) return -1;
+    if (map_over(page_at(gpu, OWN_PAGES + client_index), fd, false) != 0) return -1;
+    atomic_store(&gpu->given_up_on[client_index], 0);
+    atomic_store(&gpu->seen_progress[client_index], 0);
+    atomic_store(&gpu->hp_generation[client_index], generation);
+    list_neighbour(gpu, client_index);
+    return 0;
+}
+
+void orion_gpu_drop_neighbour(struct orion_gpu *gpu, uint32_t client_index, uint32_t generation)
+{
+    if (client_index >= ORION_PLACES || atomic_load(&gpu->hp_generation[client_index]) != generation) return;
+    atomic_store(&gpu->hp_generation[client_index], 0);
+    unlist_neighbour(gpu, client_index);
+    map_over(page_at(gpu, OWN_PAGES + client_index), -1, false);
+}

@@ -1,0 +1,34 @@
+#include "process/pinned_page.h"
+
+#include <sys/mman.h>
+
+#include "generated/driver.h"
+#include "process/process.h"
+
+#define BYTES 4096u
+
+bool orion_pinned_page_make(struct orion_pinned_page *page)
+{
+    if (page->words != NULL) return true;
+    /* Shared: a pinned private page would be copied away from the GPU by the first write after a fork. */
+    void *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return false;
+    madvise(memory, BYTES, MADV_DONTFORK);
+    page->words = memory;
+    return true;
+}
+
+/* Again after a context has ended: it may have been the one that held the registration. */
+bool orion_pinned_page_pin(struct orion_process *process, struct orion_pinned_page *page)
+{
+    uint32_t epoch = atomic_load(&process->context_epoch) + 1; /* never 0, which says not yet */
+    if (page->context_epoch == epoch) return true;
+    if (orion_driver.cuMemHostRegister_v2 == NULL || orion_driver.cuStreamWaitValue32_v2 == NULL || !orion_pinned_page_make(page))
+        return false;
+    void *memory = (void *)(uintptr_t)page->words;
+    CUresult result = orion_driver.cuMemHostRegister_v2(memory, BYTES, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return false;
+    if (orion_driver.cuMemHostGetDevicePointer_v2(&page->address, memory, 0) != CUDA_SUCCESS) return false;
+    page->context_epoch = epoch;
+    return true;
+}

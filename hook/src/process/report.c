@@ -1,0 +1,80 @@
+#include "process/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "process/process.h"
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+
+static const char *const words[ORION_SENTENCES] = {
+    [ORION_SAY_NO_AGENT] = "no node agent answers for this GPU; this process runs unmanaged and joins when there is one",
+    [ORION_SAY_REFUSED] = "the node agent refused this process, which runs unmanaged",
+    [ORION_SAY_GIVEN_UP] = "a high-priority process is busy without completing anything; it is no longer waited for",
+    [ORION_SAY_UNKNOWN] = "a driver function of a version that this hook does not know is passed through",
+    [ORION_SAY_PAGES] = "the node agent's answer is not understood; this process runs unmanaged",
+    [ORION_SAY_POLICY] = "the policy of this GPU is not known to this library, which works as under `gate`: update the library",
+};
+
+static _Thread_local bool another_table;
+void orion_report_from_another_table(void) { another_table = true; }
+
+/* Taken out of the main thread's table for the moment of writing; to keep a copy would keep a pipe open that the program
+ * has closed. Opening it again is for kernels and sandboxes without the former; a socket cannot be opened so. */
+static int borrow_standard_error(void)
+{
+    int process = (int)syscall(SYS_pidfd_open, getpid(), 0u);
+    int fd = process < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, process, STDERR_FILENO, 0u);
+    if (process >= 0) close(process);
+    return fd >= 0 ? fd : open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
+}
+
+/* Never blocks and never kills: a full pipe, or one that nobody reads, gets nothing. */
+static void write_to(int fd, const struct iovec *parts, int count)
+{
+    struct pollfd out = {.fd = fd, .events = POLLOUT};
+    if (fd < 0 || poll(&out, 1, 0) != 1 || out.revents != POLLOUT) return;
+    sigset_t pipe_signal, before;
+    sigemptyset(&pipe_signal);
+    sigaddset(&pipe_signal, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+    if (writev(fd, parts, count) < 0 && errno == EPIPE) sigtimedwait(&pipe_signal, NULL, &(struct timespec){0, 0});
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void orion_say_once_about(struct orion_process *process, enum orion_sentence sentence, const char *what)
+{
+    uint32_t bit = UINT32_C(1) << sentence;
+    if (atomic_fetch_or(&process->said, bit) & bit) return;
+    int kept = errno;
+    const struct iovec parts[] = {
+        {(void *)(uintptr_t)"orion: ", 7},
+        {(void *)(uintptr_t)words[sentence], strlen(words[sentence])},
+        {(void *)(uintptr_t)": ", what[0] != '\0' ? 2 : 0},
+        {(void *)(uintptr_t)what, strnlen(what, 112)},
+        {(void *)(uintptr_t)"\n", 1},
+    };
+    int fd = another_table ? borrow_standard_error() : STDERR_FILENO;
+    write_to(fd, parts, 5);
+    if (another_table && fd >= 0) close(fd);
+    errno = kept;
+}
+
+void orion_say_once(struct orion_process *process, enum orion_sentence sentence)
+{
+    orion_say_once_about(process, sentence, "");
+}

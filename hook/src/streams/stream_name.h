@@ -1,0 +1,14 @@
+/* How a call names its stream. */
+#ifndef ORION_STREAM_NAME_H
+#define ORION_STREAM_NAME_H
+
+#include <cuda.h>
+#include <stdbool.h>
+
+/* Handle 0 means the legacy or the calling thread's default stream, depending on the variant that was called. */
+struct orion_stream_name {
+    CUstream handle;
+    bool per_thread; /* the call was a _ptsz or _ptds variant */
+};
+
+#endif

@@ -1,0 +1,202 @@
+#include "streams/stream_records.h"
+
+#include "generated/driver.h"
+#include "process/gpu.h"
+#include "process/process.h"
+#include "system/log.h"
+#include "system/mix.h"
+#include "system/system.h"
+
+#define NEIGHBOURHOOD 32u
+#define CLAIM_SPINS 10000u
+
+/* The streams that this thread used last, by a hash of the handle: most threads use one or two. */
+#define REMEMBERED 8u
+struct remembered {
+    CUstream handle;
+    CUcontext context;
+    uint32_t epoch;
+    bool per_thread, nobodys; /* the stream of no client of threads: there is no stream record */
+    struct orion_stream_record *stream_record;
+};
+static _Thread_local struct remembered remembered_stream_records[REMEMBERED];
+
+static struct remembered *remembered_of(CUstream handle)
+{
+    uintptr_t bits = (uintptr_t)handle;
+    return &remembered_stream_records[(bits ^ (bits >> 4) ^ (bits >> 8) ^ (bits >> 13)) % REMEMBERED];
+}
+
+static bool is_default(CUstream handle) { return (uintptr_t)handle <= 2; }
+static bool is_per_thread(struct orion_stream_name stream)
+{
+    return stream.handle == CU_STREAM_PER_THREAD || (stream.handle == NULL && stream.per_thread);
+}
+
+static uint64_t key_of(struct orion_stream_name stream, CUcontext context)
+{
+    if (!is_default(stream.handle)) return (uint64_t)(uintptr_t)stream.handle;
+    uint64_t thread = is_per_thread(stream) ? (uint64_t)(uintptr_t)remembered_stream_records : 0;
+    return (orion_mix((uint64_t)(uintptr_t)context + thread * 3) << 1) | 1; /* odd: no handle is */
+}
+
+static bool find_device(CUcontext context, CUdevice *device)
+{
+    CUcontext current = NULL;
+    if (orion_driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS) return false;
+    bool switched = context != NULL && current != context;
+    if (switched && orion_driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return false;
+    CUresult result = orion_driver.cuCtxGetDevice(device);
+    if (switched) orion_driver.cuCtxPopCurrent_v2(&current);
+    return result == CUDA_SUCCESS;
+}
+
+uint32_t orion_stream_records_begin(const struct orion_process *process)
+{
+    return atomic_load_explicit(&orion_stream_records(process)->overflowed, memory_order_seq_cst) ? 0 : ORION_GPUS;
+}
+
+static struct orion_stream_record *claimed(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t key,
+                                  struct orion_stream_name stream, CUcontext context, struct orion_gpu *gpu)
+{
+    struct orion_gpu *before = stream_record->gpu;
+    uint64_t begun = atomic_load(&stream_record->begun);
+    if (before != NULL && before->client != 0) atomic_fetch_add(&before->record->launches, begun - stream_record->begun_before);
+    stream_record->begun_before = begun;
+    stream_record->key = key;
+    stream_record->stream = stream;
+    stream_record->context = context;
+    stream_record->gpu = gpu;
+    if (orion_stream_record_index(process, stream_record) < ORION_GPUS) atomic_store(&orion_stream_records(process)->overflowed, 1);
+    uint32_t index = orion_stream_record_index(process, stream_record), used = atomic_load(&orion_stream_records(process)->high_water);
+    while (used <= index && !atomic_compare_exchange_weak(&orion_stream_records(process)->high_water, &used, index + 1)) {}
+    atomic_store_explicit(&stream_record->state, ORION_STREAM_RECORD_READY, memory_order_release);
+    return stream_record;
+}
+
+static bool claimable(struct orion_stream_record *stream_record, uint32_t state)
+{
+    if (state == ORION_STREAM_RECORD_FREE) return true;
+    return state == ORION_STREAM_RECORD_ENDED && atomic_load(&stream_record->drained) == atomic_load(&stream_record->begun);
+}
+
+/* A stream record being claimed by another thread is waited for, shortly: it may be of the same stream. */
+static uint32_t settled_state(struct orion_stream_record *stream_record)
+{
+    uint32_t state = atomic_load_explicit(&stream_record->state, memory_order_acquire);
+    for (uint32_t i = 0; state == ORION_STREAM_RECORD_CLAIMED && i < CLAIM_SPINS; i++) {
+        orion_pause();
+        state = atomic_load_explicit(&stream_record->state, memory_order_acquire);
+    }
+    return state;
+}
+
+static struct orion_stream_record *look_up(struct orion_process *process, uint64_t key, struct orion_stream_name stream,
+                                  CUcontext context, struct orion_gpu *gpu)
+{
+    /* Stream record i of the first ORION_BOARDS is GPU i's overflow stream record; hashed stream records come after, packed from the front so
+     * that a walk over all stream records is short. */
+    uint32_t overflow = (uint32_t)(gpu - process->gpus);
+    for (;;) {
+        struct orion_stream_record *open = NULL;
+        uint32_t state_of_open = 0, used = atomic_load(&orion_stream_records(process)->high_water);
+        for (uint32_t i = ORION_GPUS; i < ORION_STREAM_RECORDS; i++) {
+            struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+            uint32_t state = settled_state(stream_record);
+            if (state == ORION_STREAM_RECORD_READY && stream_record->key == key) return stream_record;
+            if (open == NULL && claimable(stream_record, state)) open = stream_record, state_of_open = state;
+            if (i >= used && open != NULL) break;
+        }
+        if (open == NULL) open = &orion_stream_records(process)->entry[overflow], state_of_open = settled_state(open);
+        if (open == &orion_stream_records(process)->entry[overflow] && state_of_open == ORION_STREAM_RECORD_READY) return open;
+        if (atomic_compare_exchange_strong(&open->state, &state_of_open, ORION_STREAM_RECORD_CLAIMED))
+            return claimed(process, open, key, stream, context, gpu);
+    }
+}
+
+static struct orion_stream_record *known_stream_record(struct orion_process *process, uint64_t key)
+{
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = ORION_GPUS; i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        if (settled_state(stream_record) == ORION_STREAM_RECORD_READY && stream_record->key == key) return stream_record;
+    }
+    return NULL;
+}
+
+static struct orion_gpu *owner_of(struct orion_process *process, struct orion_stream_name stream, CUdevice device)
+{
+    orion_owner *owner = atomic_load(&process->owner);
+    return owner != NULL ? owner(process, stream.handle, device) : NULL;
+}
+
+/* Between clients that are threads of this process: a stream stays its first client's whoever uses it later (a backward
+ * pass runs in a thread of its own), and is nobody's until a client uses it. */
+static struct orion_stream_record *stream_record_of_client(struct orion_process *process, struct orion_stream_name stream, CUcontext context,
+                                         CUdevice device)
+{
+    uint64_t key = key_of(stream, context);
+    struct orion_stream_record *stream_record = known_stream_record(process, key);
+    if (stream_record != NULL) return stream_record;
+    struct orion_gpu *gpu = owner_of(process, stream, device);
+    if (gpu == NULL) return NULL;
+    stream_record = look_up(process, key, stream, context, gpu);
+    atomic_fetch_add(&process->stream_record_epoch, 1); /* who remembers it as nobody's looks again */
+    orion_log(ORION_LOG_DEBUG, "stream %p is client %u's", (void *)stream.handle, gpu->client - 1);
+    return stream_record;
+}
+
+static struct orion_stream_record *stream_record_slowly(struct orion_process *process, struct orion_stream_name stream, CUcontext context)
+{
+    CUdevice device;
+    struct orion_stream_record *stream_record;
+    bool by_client = orion_process_has_scheduler(process);
+    uint32_t epoch = atomic_load(&process->stream_record_epoch);
+    if (!is_default(stream.handle) && orion_driver.cuStreamGetCtx(stream.handle, &context) != CUDA_SUCCESS) return NULL;
+    if (!find_device(context, &device)) return NULL;
+    if (by_client) {
+        stream_record = stream_record_of_client(process, stream, context, device);
+    } else {
+        struct orion_gpu *gpu = owner_of(process, stream, device);
+        if (gpu == NULL) return NULL;
+        stream_record = look_up(process, key_of(stream, context), stream, context, gpu);
+    }
+    *remembered_of(stream.handle) = (struct remembered){stream.handle, context, epoch, stream.per_thread, stream_record == NULL, stream_record};
+    return stream_record;
+}
+
+struct orion_stream_record *orion_stream_record_of(struct orion_process *process, struct orion_stream_name stream)
+{
+    CUcontext context = NULL;
+    const struct remembered *last = remembered_of(stream.handle);
+    bool same = (last->stream_record != NULL || last->nobodys) && last->handle == stream.handle && last->per_thread == stream.per_thread &&
+                last->epoch == atomic_load_explicit(&process->stream_record_epoch, memory_order_acquire);
+    if (is_default(stream.handle)) {
+        if (orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL) return NULL;
+        same = same && last->context == context;
+    }
+    return __builtin_expect(same, 1) ? last->stream_record : stream_record_slowly(process, stream, context);
+}
+
+CUstream orion_stream_record_handle(const struct orion_stream_record *stream_record)
+{
+    if (stream_record->stream.handle != NULL) return stream_record->stream.handle;
+    return stream_record->stream.per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+}
+
+uint32_t orion_stream_record_index(const struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    return (uint32_t)(stream_record - orion_stream_records(process)->entry);
+}
+
+bool orion_stream_record_is_shared(const struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    return orion_stream_record_index(process, stream_record) < ORION_GPUS;
+}
+
+void orion_stream_record_prove(struct orion_stream_record *stream_record, uint64_t returned)
+{
+    uint64_t drained = atomic_load(&stream_record->drained);
+    while (drained < returned && !atomic_compare_exchange_weak(&stream_record->drained, &drained, returned)) {}
+    if (drained < returned) atomic_fetch_add_explicit(&stream_record->gpu->busy->progress, 1, memory_order_relaxed);
+}

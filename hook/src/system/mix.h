@@ -1,0 +1,15 @@
+/* A hash of 64 bits, for tables and identities; no cryptography. `hook/identity.py` computes the same. */
+#ifndef ORION_MIX_H
+#define ORION_MIX_H
+
+#include <stdint.h>
+
+static inline uint64_t orion_mix(uint64_t value)
+{
+    value ^= value >> 32;
+    value *= UINT64_C(0xd6e8feb86659fd93);
+    value ^= value >> 32;
+    return value;
+}
+
+#endif

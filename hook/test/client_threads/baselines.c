@@ -1,0 +1,75 @@
+/* Clients of one process under the baselines: run with the library of `orion bench`. */
+#define ORION_BASELINES 1
+#include <orion/policy.h>
+
+#include "scenarios.h"
+#include "threads.h"
+
+static void be_runs_twice(void)
+{
+    be_runs();
+    marks[2] = marks[0];
+    be_runs();
+}
+
+static void be_learns(void)
+{
+    launch(NULL, 100);
+    launch(NULL, 10);
+    DONE(cuStreamSynchronize(NULL));
+}
+static void be_runs_as_many_blocks(void) /* as many as the GPU holds, like hp */
+{
+    launch(NULL, 10);
+    DONE(cuStreamSynchronize(NULL));
+    marks[2] = now();
+    launch(NULL, 10);
+    DONE(cuStreamSynchronize(NULL));
+    marks[0] = now();
+}
+
+/* Clients of one process learn together, so what be has measured is known of hp's kernel as well. */
+void reef_pairs_once_with_hps_launch(void)
+{
+    CHECK(start(2) == 0);
+    all_of(BE, be_learns);
+    CHECK(set_policy(ORION_POLICY_REEF, 1000) == 0);
+    all_of(HP, hp_begins);
+    pthread_t be = in_thread(BE, be_runs_as_many_blocks);
+    all_of(HP, hp_ends);
+    pthread_join(be, NULL);
+    CHECK(marks[2] < marks[1] && marks[0] > hp_worked_until);
+    CHECK(figures(BE).overlapped_launches == 1 && figures(BE).gated_launches >= 1);
+}
+
+void ticktock_alternates_iterations(void)
+{
+    CHECK(start(2) == 0);
+    CHECK(set_policy(ORION_POLICY_TICKTOCK, 1000) == 0);
+    all_of(HP, hp_begins);
+    pthread_t be = in_thread(BE, be_runs_twice);
+    all_of(HP, hp_ends);
+    pthread_join(be, NULL);
+    CHECK(marks[2] < marks[1] && marks[0] > hp_worked_until);
+}
+
+void orion_2024_lets_be_run_beside_hp(void)
+{
+    CHECK(start(2) == 0);
+    CHECK(set_policy(ORION_POLICY_ORION_2024, 1000) == 0);
+    all_of(HP, hp_begins);
+    all_of(BE, be_runs_twice);
+    all_of(HP, hp_ends);
+    CHECK(marks[0] < marks[1]);
+    CHECK(figures(BE).overlapped_launches == 2 && figures(BE).gated_launches == 0);
+}
+
+void streams_hold_nobody_back(void)
+{
+    CHECK(start(2) == 0);
+    CHECK(set_policy(ORION_POLICY_STREAMS, 1000) == 0);
+    all_of(HP, hp_begins);
+    all_of(BE, be_runs_twice);
+    all_of(HP, hp_ends);
+    CHECK(marks[0] < marks[1] && figures(BE).gated_launches == 0);
+}

@@ -1,0 +1,318 @@
+"""What the operator costs at scale: 1,000 shares and 5,000 pods on a real API server, with fake nodes and agents.
+
+    make cluster
+    python -m measurements.cluster.operator_scale --kubeconfig ~/.cache/orion/cluster/kubeconfig --output FILE
+
+No pod runs: nodes are objects without a kubelet, and this program writes the statuses that kubelets and node agents
+would. All else is as in a cluster: API server, etcd, the operator as a process of its own. What is measured: time to
+ready after a start, resident memory, writes at rest and with moving figures, and a change of a share of 1,000 pods.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import socket
+import sys
+import time
+import urllib.request
+from collections.abc import Awaitable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from orion.api_server.credentials import find_access
+from orion.api_server.requests import ApiError, ApiServer
+from orion.crds.annotations import GRANT
+from orion.crds.model import API_VERSION
+
+WIDE = "wide"
+WIDE_PODS = 1_000
+NAMESPACES = 10
+PODS_OF_A_GPU = 8
+GPUS_OF_A_NODE = 8
+AT_ONCE = 32
+_SHARES = f"/apis/{API_VERSION}"
+
+
+class Cluster:
+    """Makes objects and plays kubelets and agents."""
+
+    def __init__(self, api: ApiServer, shares: int, pods: int) -> None:
+        self.api, self._shares, self._pods = api, shares, pods
+
+    def placed(self) -> Iterator[tuple[str, str, str]]:
+        """Yield each pod's namespace, name and share: `WIDE` has `WIDE_PODS`, the others have the rest evenly."""
+        wide = min(WIDE_PODS, self._pods // 2)
+        for number in range(wide):
+            yield _namespace(0), f"{WIDE}-{number}", WIDE
+        for number in range(self._pods - wide):
+            share = number % (self._shares - 1)
+            yield _namespace(share), f"pod-{number}", f"share-{share}"
+
+    async def make(self) -> None:
+        """Make everything; what is there stays."""
+        await _all(self._make("/api/v1/namespaces", _object(_namespace(n))) for n in range(NAMESPACES))
+        await asyncio.sleep(2)  # service accounts
+        pods = list(self.placed())
+        nodes = -(-len(pods) // (PODS_OF_A_GPU * GPUS_OF_A_NODE))
+        await _all(self._make("/api/v1/nodes", _object(_node(n))) for n in range(nodes))
+        await _all(self._make_share(_namespace(n), f"share-{n}") for n in range(self._shares - 1))
+        await self._make_share(_namespace(0), WIDE)
+        await _all(self._make_pod(number, *pod) for number, pod in enumerate(pods))
+        await self.report(ratio=0.5)
+
+    async def report(self, ratio: float) -> None:
+        """Write each GPU's status as its agent would, all be clients waiting for `ratio` of their time."""
+        pods = list(self.placed())
+        groups = [pods[first : first + PODS_OF_A_GPU] for first in range(0, len(pods), PODS_OF_A_GPU)]
+        await _all(self._report(number, group, ratio) for number, group in enumerate(groups))
+
+    async def change_wide(self) -> int:
+        """Change the memory limit of the share with the most pods; return the new one in bytes."""
+        path = f"{_SHARES}/namespaces/{_namespace(0)}/gpushares/{WIDE}"
+        share = await self.api.get(path)
+        limit = share["metadata"]["generation"] + 4
+        await self.api.patch(path, {"spec": {"memory": {"limit": f"{limit}Gi"}}})
+        return int(limit) * 2**30
+
+    async def with_memory(self, limit: int) -> int:
+        """Return how many pods of that share have a grant with that limit; bytes."""
+        label = f"app={WIDE}"
+        found = await self.api.get(f"/api/v1/namespaces/{_namespace(0)}/pods", labelSelector=label)
+        marks = (pod["metadata"].get("annotations", {}).get(GRANT, "") for pod in found["items"])
+        return sum(f'"memoryLimitBytes":{limit}' in grant for grant in marks)
+
+    async def _make(self, path: str, body: dict[str, Any]) -> None:
+        try:
+            await self.api.post(path, body)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+    async def _make_share(self, namespace: str, name: str) -> None:
+        selector = {"matchLabels": {"app": name}}
+        spec = {"priority": "be", "selector": selector, "memory": {"limit": "4Gi"}, "weight": 2}
+        body = {"apiVersion": API_VERSION, "kind": "GPUShare", **_object(name), "spec": spec}
+        await self._make(f"{_SHARES}/namespaces/{namespace}/gpushares", body)
+
+    async def _make_pod(self, number: int, namespace: str, name: str, share: str) -> None:
+        body = _object(name)
+        body["metadata"] |= {"labels": {"app": share}, "annotations": {"orion/priority": "be"}}
+        limits = {"limits": {"orion.gpu/be": "1", "cpu": "2", "memory": "8Gi"}}
+        container = {"name": "main", "image": "registry.example/training:1", "resources": limits}
+        body["spec"] = {"containers": [container], "nodeName": _node(number // (PODS_OF_A_GPU * GPUS_OF_A_NODE))}
+        await self._make(f"/api/v1/namespaces/{namespace}/pods", body)
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        await self.api.patch(f"/api/v1/namespaces/{namespace}/pods/{name}/status", {"status": status})
+
+    async def _report(self, number: int, pods: list[tuple[str, str, str]], ratio: float) -> None:
+        uuid, node = f"GPU-{number:08x}-0000-4000-8000-000000000000", _node(number // GPUS_OF_A_NODE)
+        slots, clients = [], []
+        for seat, (namespace, name, share) in enumerate(pods):
+            row = {"slot": f"be-{seat}", "priority": "be", "pod": {"namespace": namespace, "name": name}}
+            figures = {"memory": "3Gi", "busyRatio": 0.4, "gatedRatio": ratio}
+            clients.append({**row, "processId": 1_000 + seat, "command": "python", "state": "running", **figures})
+            slots.append({"name": f"be-{seat}", "priority": "be", "pod": row["pod"], "share": share, "clients": 1})
+        status: dict[str, Any] = {
+            "node": node,
+            "uuid": uuid,
+            "model": "NVIDIA H200",
+            "mode": "timeslice",
+            "health": "Healthy",
+        }
+        status |= {"heldSlots": slots, "clients": clients, "clientCount": len(clients)}
+        path = f"{_SHARES}/gpudevices"
+        await self._make(path, {"apiVersion": API_VERSION, "kind": "GPUDevice", **_object(uuid.lower()), "spec": {}})
+        await self.api.patch(f"{path}/{uuid.lower()}/status", {"status": status})
+
+
+class Operator:
+    """The operator, as a process."""
+
+    def __init__(self, kubeconfig: Path, log: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        self._command = [sys.executable, "-m", "orion.cli", "operator", "--kubeconfig", str(kubeconfig)]
+        self._command += ["--address", f"127.0.0.1:{self._port}", "--lease-namespace", "default"]
+        self._log = log
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> float:
+        """Start it; return the seconds until it says that it is ready."""
+        began = time.monotonic()
+        with self._log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(*self._command, stderr=log, stdout=log)
+        while not await asyncio.to_thread(self._ready):
+            assert self.process.returncode is None, f"the operator has ended; see {self._log}"
+            await asyncio.sleep(0.05)
+        return time.monotonic() - began
+
+    async def settled(self) -> float:
+        """Return the seconds until it leads, and nothing waits to be looked at."""
+        began = time.monotonic()
+        while True:
+            found = await self.metrics()
+            if found["orion_operator_leader"] == 1 and found["orion_operator_waiting"] == 0:
+                return time.monotonic() - began
+            await asyncio.sleep(0.2)
+
+    async def stop(self, signal: int) -> None:
+        """End it."""
+        assert self.process
+        self.process.send_signal(signal)
+        await self.process.wait()
+
+    async def metrics(self) -> dict[str, float]:
+        """Return its metrics by name and labels."""
+        text = await asyncio.to_thread(self._get, "/metrics")
+        lines = [line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#")]
+        return {name: float(value) for name, value in lines}
+
+    async def writes(self) -> dict[str, int]:
+        """Return the writes so far by what they are; `requests` also counts the Lease's."""
+        found = await self.metrics()
+        kinds = ("PatchPod", "PatchShare", "PatchNode", "PostEvent", "EvictPod")
+        done = {kind: _sum(found, f'what="{kind}"', "orion_operator_writes_total") for kind in kinds}
+        methods = ("POST", "PUT", "PATCH", "DELETE")
+        done["requests"] = sum(_sum(found, f'method="{each}"', "orion_operator_requests_total") for each in methods)
+        return done
+
+    def cpu(self) -> float:
+        """Return the CPU time that it has used; seconds. Unlike times of the clock it knows no neighbours."""
+        assert self.process
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> dict[str, int]:
+        """Return resident memory now and at its highest; MiB."""
+        assert self.process
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        fields = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith(("VmRSS", "VmHWM"))}
+        return {"now": int(fields["VmRSS"]) // 1024, "highest": int(fields["VmHWM"]) // 1024}
+
+    def _ready(self) -> bool:
+        try:
+            return self._get("/readyz") == "ok\n"
+        except OSError:
+            return False
+
+    def _get(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=30) as answer:
+            return str(answer.read().decode())
+
+
+async def measure(cluster: Cluster, operator: Operator, rest: float) -> dict[str, Any]:
+    """Return all figures; seconds, writes, MiB."""
+    found: dict[str, Any] = {}
+    found["first_start_ready_s"] = await operator.start()
+    found["first_start_settled_s"] = found["first_start_ready_s"] + await operator.settled()
+    found["first_start_writes"] = await operator.writes()
+    found["first_start_memory_mib"] = operator.memory()
+    for name, signal in (("restart", 15), ("restart_after_kill", 9)):
+        await operator.stop(signal)
+        ready = await operator.start()
+        found[name] = {"ready_s": ready, "cpu_s": operator.cpu(), "settled_s": ready + await operator.settled()}
+        found[name] |= {"writes": await operator.writes(), "memory_mib": operator.memory()}
+        print(json.dumps({name: found[name]}), flush=True)
+    found["at_rest"] = await _during(operator, rest, asyncio.sleep(rest))
+    print(json.dumps({"at_rest": found["at_rest"]}), flush=True)
+    found["moving"] = await _during(operator, rest, _move(cluster, rest))
+    print(json.dumps({"moving": found["moving"]}), flush=True)
+    await asyncio.sleep(31)
+    found["change"] = await _change(cluster, operator)
+    found["memory_mib"] = operator.memory()
+    return found
+
+
+async def _during(operator: Operator, seconds: float, work: Awaitable[Any]) -> dict[str, Any]:
+    before, began, spent = await operator.writes(), time.monotonic(), operator.cpu()
+    await work
+    took, spent = time.monotonic() - began, operator.cpu() - spent
+    after = await operator.writes()
+    return {"seconds": took, "cpu_s": spent, "writes": {key: after[key] - before[key] for key in after}}
+
+
+async def _move(cluster: Cluster, seconds: float) -> None:
+    end, step = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        step += 1
+        await cluster.report(ratio=0.9 if step % 2 else 0.1)
+        await asyncio.sleep(2)
+
+
+async def _change(cluster: Cluster, operator: Operator) -> dict[str, Any]:
+    wide = sum(share == WIDE for _, _, share in cluster.placed())
+    before, began, spent = await operator.writes(), time.monotonic(), operator.cpu()
+    limit = await cluster.change_wide()
+    while True:
+        done = (await operator.writes())["PatchPod"] - before["PatchPod"]
+        if done >= wide and await cluster.with_memory(limit) == wide:
+            break
+        await asyncio.sleep(0.1)
+    took, spent = time.monotonic() - began, operator.cpu() - spent
+    await asyncio.sleep(15)  # what follows: the share's status
+    after = await operator.writes()
+    return {"pods": wide, "seconds": took, "cpu_s": spent, "writes": {key: after[key] - before[key] for key in after}}
+
+
+async def main() -> None:
+    """Make the cluster's objects, measure, and write the raw data."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--shares", type=int, default=1_000)
+    parser.add_argument("--pods", type=int, default=5_000)
+    parser.add_argument("--made", action="store_true", help="the objects are there, from an earlier run")
+    parser.add_argument("--rest", type=float, default=90, help="seconds at rest, and seconds with moving figures")
+    reported = parser.parse_args()
+    api = ApiServer(find_access(reported.kubeconfig), "orion-bench", concurrency=AT_ONCE, attempt_s=60)
+    cluster = Cluster(api, reported.shares, reported.pods)
+    operator = Operator(reported.kubeconfig, reported.output.with_suffix(".log"))
+    began = time.monotonic()
+    try:
+        if not reported.made:
+            await cluster.make()
+        machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load_at_start": os.getloadavg()}
+        print(f"objects made in {time.monotonic() - began:.0f} s", flush=True)
+        found = {"shares": reported.shares, "pods": reported.pods, "machine": machine}
+        found |= await measure(cluster, operator, reported.rest)
+        found["machine"]["load_at_end"] = os.getloadavg()
+        reported.output.write_text(json.dumps(found, indent=1))
+        print(json.dumps(found, indent=1))
+    finally:
+        if operator.process is not None and operator.process.returncode is None:
+            await operator.stop(15)
+        await api.close()
+
+
+async def _all(work: Iterable[Awaitable[None]]) -> None:
+    """Await everything, so many at once; the first failure ends it."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(each: Awaitable[None]) -> None:
+        async with gate:
+            await each
+
+    await asyncio.gather(*(one(each) for each in work))
+
+
+def _namespace(number: int) -> str:
+    return f"scale-{number % NAMESPACES}"
+
+
+def _node(number: int) -> str:
+    return f"scale-node-{number}"
+
+
+def _object(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}}
+
+
+def _sum(found: dict[str, float], label: str, name: str) -> int:
+    return round(sum(value for key, value in found.items() if key.startswith(f"{name}{{") and label in key))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

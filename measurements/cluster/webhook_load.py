@@ -1,0 +1,202 @@
+"""How fast the webhook answers: reviews over TLS in open loop, `python -m measurements.cluster.webhook_load`.
+
+The real process (`orion webhook`) with real lists: a stand-in for the API server in a process of its own serves a
+thousand GPUShares and a hundred GPUs, and then says no more. This program asks as the API server would, over
+connections that are kept. A review is due at its time whether or not the one before it has been answered, and its
+latency counts from then, so a stall shows in every review that waited. What the client itself was late by is recorded
+beside it: on two busy cores that is part of the figure, and it is not subtracted.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import platform
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from measurements.cluster.webhook_world import Review, certificates, reviews
+from orion.bench import raw_data
+from orion.bench.arrivals import poisson_arrivals
+from orion.bench.commandline import OneSentenceParser, counted, positive, say
+
+LEAD_S = 2.0
+""" Connections are made and caches filled; not counted. """
+PATIENCE_S = 30.0
+LIMIT_MS = 10.0
+""" What p99 must keep. """
+
+
+@contextlib.contextmanager
+def process(*command: str, until: str) -> Iterator[str]:
+    """Run a Python module; yield the line of its standard error that has `until` in it."""
+    with subprocess.Popen([sys.executable, "-m", *command], stderr=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stderr is not None
+            for line in running.stderr:
+                if until in line:
+                    yield line
+                    break
+            else:
+                raise SystemExit(f"{command[0]} ended before it said {until!r}")
+        finally:
+            running.terminate()
+
+
+async def offer(port: int, context: ssl.SSLContext, asked: list[Review], due: list[float], connections: int) -> Any:
+    """Send each review when it is due; return rows of (due, late, latency) in seconds, and the answers' problems."""
+    import aiohttp
+
+    connector = aiohttp.TCPConnector(ssl=context, limit=connections, keepalive_timeout=90)
+    rows: list[tuple[float, float, float]] = []
+    problems: list[str] = []
+    url = f"https://127.0.0.1:{port}/admit"
+    async with aiohttp.ClientSession(connector=connector) as session:
+
+        async def one(at: float, review: Review) -> None:
+            sent = time.perf_counter()
+            async with session.post(url, data=review.body, headers={"Content-Type": "application/json"}) as response:
+                text = await response.read()
+            ended = time.perf_counter()
+            rows.append((at, sent - begin - at, ended - begin - at))
+            if response.status != 200 or json.loads(text)["response"]["allowed"] is not review.allowed:
+                problems.append(f"{response.status}: {text[:200]!r}")
+
+        begin = time.perf_counter()
+        tasks = []
+        for number, at in enumerate(due):
+            await asyncio.sleep(max(0.0, begin + at - time.perf_counter()))
+            tasks.append(asyncio.create_task(one(at, asked[number % len(asked)])))
+        await asyncio.gather(*tasks)
+    return rows, problems
+
+
+def wait_until_ready(port: int) -> None:
+    """Return once the webhook has its lists.
+
+    Raises:
+        SystemExit: it has not in time.
+    """
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError), opener.open(f"http://127.0.0.1:{port}/readyz", timeout=1):
+            return
+        time.sleep(0.05)
+    raise SystemExit("the webhook did not become ready")
+
+
+def conditions() -> dict[str, Any]:
+    """Return what the figures hang on: the cores, and whether others on them had to make way (`chrt -r 1`)."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
+    real_time = os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
+    return {"cpu": model, "cores": len(os.sched_getaffinity(0)), "real_time": real_time}
+
+
+def quantile(values: list[float], part: float) -> float:
+    """Return the smallest value that so many of them do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Run the processes and the load; return what was seen."""
+    with tempfile.TemporaryDirectory(prefix="orion-bench-") as text:
+        folder = Path(text)
+        authority = certificates(folder)
+        context = ssl.create_default_context(cafile=str(authority))
+        world = (
+            "measurements.cluster.webhook_world",
+            "--shares",
+            str(options.shares),
+            "--namespaces",
+            str(options.namespaces),
+        )
+        with process(*world, until="serving on") as line:
+            kubeconfig = folder / "kubeconfig"
+            kubeconfig.write_text(_kubeconfig(line.split()[-1]))
+            hook = ("orion.cli", "webhook", "--certificates", text, "--listen", "127.0.0.1:0")
+            more = ("--health", "127.0.0.1:0", "--leave-seconds", "0", "--kubeconfig", str(kubeconfig))
+            with process(*hook, *more, until="reviews on port") as said:
+                ports = [int(word.strip(",")) for word in said.split() if word.strip(",").isdecimal()][-2:]
+                wait_until_ready(ports[1])
+                return _load(options, ports[0], context)
+
+
+def _load(options: argparse.Namespace, port: int, context: ssl.SSLContext) -> dict[str, Any]:
+    asked = reviews(options.shares, options.namespaces)
+    due = poisson_arrivals(options.rate, LEAD_S + options.seconds, options.seed)
+    if options.regular:
+        due = [number / options.rate for number in range(int((LEAD_S + options.seconds) * options.rate))]
+    say(f"{options.rate:g} reviews a second for {options.seconds:g} s, {len(asked[0].body)} bytes each")
+    before = os.getloadavg()[0]
+    gc.collect()
+    gc.freeze()  # the client's own collections would count as the server's
+    rows, problems = asyncio.run(offer(port, context, asked, due, options.connections))
+    counted_rows = [row for row in rows if row[0] >= LEAD_S]
+    return {
+        "load_before": before,
+        "load_after": os.getloadavg()[0],
+        "problems": problems[:10],
+        "due_s": raw_data.rounded([row[0] for row in counted_rows]),
+        "late_s": raw_data.rounded([row[1] for row in counted_rows]),
+        "latency_s": raw_data.rounded([row[2] for row in counted_rows]),
+    }
+
+
+def _kubeconfig(url: str) -> str:
+    return json.dumps({
+        "current-context": "bench",
+        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+        "clusters": [{"name": "bench", "cluster": {"server": url}}],
+        "users": [{"name": "bench", "user": {}}],
+    })  # fmt: skip
+
+
+def summary(seen: dict[str, Any]) -> dict[str, float]:
+    """Return the figures of a run, in milliseconds."""
+    latency, late = seen["latency_s"], seen["late_s"]
+    parts = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
+    figures = {f"{name}_ms": 1e3 * quantile(latency, part) for name, part in parts.items()}
+    figures |= {"max_ms": 1e3 * max(latency), "mean_ms": 1e3 * statistics.fmean(latency)}
+    figures |= {"client_late_p99_ms": 1e3 * quantile(late, 0.99), "reviews": float(len(latency))}
+    return {name: round(value, 3) for name, value in figures.items()}
+
+
+def main() -> int:
+    """Measure, print the figures, and write the raw data."""
+    parser = OneSentenceParser(prog="webhook_load", description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--rate", type=positive, default=200.0, help="reviews a second (default 200)")
+    parser.add_argument("--seconds", type=positive, default=30.0, help="how long (default 30)")
+    parser.add_argument("--shares", type=counted, default=1_000, help="GPUShares in the cluster (default 1000)")
+    parser.add_argument("--namespaces", type=counted, default=20, help="that they are in (default 20)")
+    parser.add_argument("--connections", type=counted, default=16, help="that are kept (default 16)")
+    parser.add_argument("--regular", action="store_true", help="equal distances instead of a Poisson process")
+    parser.add_argument("--seed", type=int, default=1, help="of the arrivals (default 1)")
+    parser.add_argument("--out", type=Path, help="file for the raw data, such as webhook_load.json.gz")
+    options = parser.parse_args()
+    raw = raw_data.header("measurements.cluster.webhook_load") | conditions() | measure(options)
+    raw["summary"] = summary(raw)
+    for name, value in raw["summary"].items():
+        say(f"{name:<20}{value:g}")
+    say(f"load of the machine: {raw['load_before']:.1f} before, {raw['load_after']:.1f} after")
+    if options.out is not None:
+        raw_data.write(options.out, raw)
+    if raw["problems"]:
+        say(f"wrong answers: {raw['problems'][0]}")
+    return 1 if raw["problems"] or raw["summary"]["p99_ms"] > LIMIT_MS else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Markdown from raw data: `python -m measurements.overhead.report RAW...`, for the tables of docs/results.
+
+Takes the files that solo_overhead and hook_cost write (.json or .json.gz) and prints one section a file. A colocation
+has a report of its own: `orion bench report`.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from orion.bench import raw_data
+from orion.bench.commandline import OneSentenceParser
+from orion.bench.estimates import Estimate, paired_rate_ratio
+
+NAMES = {
+    "resnet50-training": "ResNet-50 training, batch 256",
+    "bert-training": "BERT-like training, batch 32 x 512",
+    "gemm": "bf16 GEMM 8192 loop",
+    "resnet50-inference": "ResNet-50 inference, CUDA graph, batch 64",
+    "resnet50-eager": "ResNet-50 inference, eager, batch 4",
+}
+
+
+def markdown(raw: dict[str, Any]) -> str:
+    """Return one section for one file's raw data."""
+    makers: dict[str, Callable[[dict[str, Any]], list[str]]] = {
+        "solo_overhead": _solo_overhead,
+        "hook_cost": _hook_cost,
+    }
+    head = [f"Machine: {raw['machine']}", "", f"Command: `{raw['command']}`", ""]
+    return "\n".join([*head, *makers[raw["experiment"]](raw), ""])
+
+
+def _solo_overhead(raw: dict[str, Any]) -> list[str]:
+    lines = ["| load | hook off | as hp, on / off | as be, on / off |", "|---|---|---|---|"]
+    loads = list(dict.fromkeys(row["load"] for row in raw["rows"]))
+    for load in loads:
+        rows = [row for row in raw["rows"] if row["load"] == load]
+        rates = {
+            (role, on): [row["per_second"] for row in rows if row["role"] == role and (row["system"] != "off") == on]
+            for role in ("hp", "be")
+            for on in (True, False)
+        }
+        ratios = [
+            paired_rate_ratio([([on], [off]) for on, off in zip(rates[role, True], rates[role, False], strict=True)])
+            for role in ("hp", "be")
+        ]
+        unhooked = rates["hp", False] + rates["be", False]
+        off = f"{sum(unhooked) / len(unhooked):.1f} {rows[0]['unit']}/s"
+        lines.append(f"| {NAMES[load]} | {off} | {_cell(ratios[0], 4)} | {_cell(ratios[1], 4)} |")
+    return lines
+
+
+def _hook_cost(raw: dict[str, Any]) -> list[str]:
+    lines = [f"| call | client | without, {raw['unit']} | the hook costs | quartiles |", "|---|---|---|---|---|"]
+    for row in raw["calls"]:
+        low, high = row["spread"]
+        lines.append(f"| {row['call']} | {row['role']} | {row['off']} | {row['cost']} | {low} to {high} |")
+    return lines
+
+
+def _cell(estimate: Estimate, digits: int) -> str:
+    return f"{estimate.value:.{digits}f} ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the sections."""
+    parser = OneSentenceParser(prog="measurements.overhead.report", description="Markdown tables from raw data.")
+    parser.add_argument("raw", nargs="+", type=Path, help="files that the benchmarks wrote")
+    for path in parser.parse_args(arguments).raw:
+        try:
+            print(markdown(raw_data.read(path)))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            print(f"{parser.prog}: {path} holds no raw data of a benchmark ({error})", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

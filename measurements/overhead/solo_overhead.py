@@ -1,0 +1,120 @@
+"""A lone process with the hook on and off: `python -m measurements.overhead.solo_overhead --output DIR`.
+
+Closed-loop throughput, so every nanosecond that the hook adds to the critical path shows. For each load and role two
+processes stay alive, one without the hook and one with it, and work in turns of some seconds in random order: clocks
+and temperature drift by more than the hook costs, so neighbours in time are compared.
+
+Needs an NVIDIA GPU and torch; about four minutes with the defaults.
+"""
+
+import itertools
+import random
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orion.bench import raw_data
+from orion.bench.commandline import OneSentenceParser, counted, positive, say
+from orion.bench.managed import AgentError, ManagedGPU, machine
+from orion.bench.samples import completed_between
+from orion.bench.workers.crew import Crew, WorkerError
+from orion.bench.workloads import Load, load
+
+LOADS: dict[str, Load] = {
+    "resnet50-inference": ("resnet50-inference", {}),
+    "gemm": ("gemm", {}),
+    "resnet50-training": ("resnet50-training", {}),
+    "resnet50-eager": ("resnet50-inference", {"batch": 4, "mode": "eager"}),  # bound by the CPU: what a launch costs
+}
+PAUSE = 0.3  # seconds between the command and its begin
+EDGE = 0.2  # seconds at each end of a turn that do not count
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How a load is measured."""
+
+    count: int
+    seconds: float
+    order: random.Random
+
+
+def run_load(
+    name: str, what: Load, turns: Turns, crew: Crew, systems: dict[str, dict[str, str]], role: str
+) -> list[dict[str, Any]]:
+    """Measure one load.
+
+    Args:
+        name: Of the load.
+        what: Its workload.
+        turns: How often and how long.
+        crew: Where workers are hired; they are dismissed at the end.
+        systems: The environments: "off" and the role's.
+        role: Of the hooked worker.
+
+    Returns:
+        One row a turn and system: load, role, turn, system, per_second, and the ends of all steps.
+    """
+    workers = {system: crew.hire(f"{name} {system}", *what, environment) for system, environment in systems.items()}
+    crew.ready(*workers.values())
+    rows = []
+    for turn in range(turns.count):
+        for system in turns.order.sample(list(workers), len(workers)):
+            begin, worker = time.monotonic() + PAUSE, workers[system]
+            worker.command(do="loop", begin=begin, end=begin + turns.seconds + 2 * EDGE)
+            (reply,) = crew.gather(worker, seconds=3 * turns.seconds + 30)
+            steps = completed_between(reply["ends"], EDGE, EDGE + turns.seconds)
+            per_second = steps * worker.about["amount"] / turns.seconds
+            rows.append(
+                {
+                    "load": name,
+                    "role": role,
+                    "turn": turn,
+                    "system": system,
+                    "per_second": per_second,
+                    "unit": worker.about["unit"],
+                    "ends": raw_data.rounded(reply["ends"]),
+                }
+            )
+            say(f"{name} turn {turn + 1}: {system:<3} {per_second:.2f} {worker.about['unit']}/s")
+    crew.dismiss(workers.values())
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure all loads and write solo_overhead.json.gz after each."""
+    parser = OneSentenceParser(
+        prog="measurements.overhead.solo_overhead", description="Throughput with the hook on and off."
+    )
+    parser.add_argument("--output", type=Path, required=True, help="a folder for the raw data")
+    parser.add_argument("--loads", nargs="+", choices=tuple(LOADS), default=list(LOADS))
+    parser.add_argument("--turns", type=counted, default=6)
+    parser.add_argument("--seconds", type=positive, default=1.5, help="length of a turn that counts")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--simulated", action="store_true", help="try the script with stand-ins; no results")
+    options = parser.parse_args(arguments)
+    options.output.mkdir(parents=True, exist_ok=True)
+    raw: dict[str, Any] = {**raw_data.header("measurements.overhead.solo_overhead"), "rows": []}
+    turns = Turns(options.turns, options.seconds, random.Random(options.seed))
+    try:
+        with ExitStack() as stack:
+            environment = stack.enter_context(machine(options.simulated))
+            managed = stack.enter_context(ManagedGPU(environment, options.simulated))
+            hooked = {role: managed.client_environment(role) for role in ("hp", "be")}
+            # One role at a time: a be client beside an hp client, even an idle one, is not alone.
+            for kind, role in itertools.product(options.loads, hooked):
+                crew = stack.enter_context(Crew())
+                what = load(*LOADS[kind], options.simulated)
+                raw["rows"] += run_load(kind, what, turns, crew, {"off": environment, role: hooked[role]}, role)
+                raw_data.write(options.output / "solo_overhead.json.gz", raw)
+    except (WorkerError, AgentError, FileNotFoundError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""A client: a process that has joined a slot, as the agent knows it."""
+
+import contextlib
+import json
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from orion.hook import layout
+from orion.node_agent.clients import messages
+from orion.node_agent.clients.connections import Connection
+from orion.node_agent.pages import descriptors, pages
+from orion.node_agent.slots.slot import Slot
+
+ClientKey = tuple[int, int]
+""" Client index and generation. They identify a client for good, because generations never repeat on a GPU. """
+
+
+@dataclass(eq=False)
+class Client:
+    """An entry of a GPU's client table, with the pages that the client's process writes.
+
+    Descriptors: ``writable`` holds those of the two pages until they are sealed. ``busy_descriptor`` is read-only; the
+    agent keeps it for hp clients and sends it to be clients.
+    """
+
+    slot: Slot
+    key: ClientKey
+    process_id: int
+    command: str
+    busy_id: tuple[int, int]
+    record_id: tuple[int, int]
+    busy: pages.BusyPage
+    record: pages.RecordPage
+    connection: Connection
+    busy_descriptor: int = -1
+    writable: list[int] = field(default_factory=list)
+    joined_ns: int = field(default_factory=time.monotonic_ns)
+    ready: bool = False
+    condition: str = ""
+    sent: set[ClientKey] = field(default_factory=set)
+    """ be: the hp clients whose pages the agent has sent to this client. """
+    stale: set[ClientKey] = field(default_factory=set)
+    """ be: hp clients that this client may know from an earlier agent. """
+    last_launches: int = 0
+    last_wanted_ns: int = 0
+    last_busy_ns: int = 0
+    last_gpu_ns: int = 0
+
+    @property
+    def role(self) -> layout.Role:
+        """The role of the client's slot."""
+        return self.slot.role
+
+    @cached_property
+    def text(self) -> str:
+        """What the next agent needs to take the client back, as JSON (`state.RememberedClient`)."""
+        client_index, generation = self.key
+        return json.dumps(
+            {
+                "slot": self.slot.name,
+                "place": client_index,
+                "generation": generation,
+                "process_id": self.process_id,
+                "command": self.command,
+                "busy": self.busy_id,
+                "record": self.record_id,
+            }
+        )
+
+    def seal(self) -> None:
+        """Seal the pages, so that only mappings that exist can write them.
+
+        Raises:
+            OSError: the client itself has added seals that prevent this.
+        """
+        for descriptor in self.writable:
+            descriptors.seal_against_writers(descriptor)
+        descriptors.close(self.writable)
+        self.writable = []
+        self.ready = True
+        if self.role is not layout.Role.HP:
+            self._close_busy()
+
+    def inform(self) -> None:
+        """Send the client what its slot knows about kernels."""
+        with contextlib.suppress(OSError):  # without the table, the client measures every kernel itself
+            table = self.slot.knowledge.table()
+            if table >= 0:
+                self.connection.send(messages.knowledge(len(self.slot.knowledge)), [table])
+
+    def release(self) -> None:
+        """Close the client's connection and descriptors."""
+        self.connection.close()
+        descriptors.close(self.writable)
+        self.writable = []
+        self._close_busy()
+
+    def _close_busy(self) -> None:
+        if self.busy_descriptor >= 0:
+            descriptors.close([self.busy_descriptor])
+            self.busy_descriptor = -1

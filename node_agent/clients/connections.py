@@ -1,0 +1,207 @@
+"""One client's connection: whole messages in, whole messages with descriptors out, and never a wait.
+
+asyncio has no transport for SEQPACKET sockets, so this stands on ``add_reader`` and ``add_writer``. What a tenant can
+do to its own connection stays there: reading is paced, the outgoing queue is a few messages long, descriptors that
+nobody asked for are thrown away by the kernel before they reach us.
+"""
+
+import array
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from orion.hook import join
+from orion.node_agent.clients import messages
+from orion.node_agent.pacing.token_bucket import TokenBucket
+from orion.node_agent.pages import descriptors
+
+_SEND_BUFFER = 16 * 1024
+""" Bytes; some three messages. What a client does not read lies here, and each may hold 250 descriptors in flight. """
+
+_OUTBOX_MAX = 4
+_MESSAGES_BURST, _MESSAGES_PER_SECOND = 32, 10.0
+_RETRY_SECONDS = 0.02
+_CREDENTIALS = struct.Struct("iII")
+_RETURNED_PAGES = 2
+
+OnMessage = Callable[["Connection", bytes, list[int]], None]
+OnEvent = Callable[["Connection"], None]
+
+
+class Connection:
+    """A connected SEQPACKET socket of a slot.
+
+    Args:
+        sock: connected; owned from now on.
+        on_message: called with each message and the descriptors that came with it (only ever the two pages of a
+            returning client); the receiver owns them.
+        on_end: called once when the peer has ended the connection or broken its rules; not after `close`.
+        on_writable: called when a full connection has room again.
+    """
+
+    def __init__(self, sock: socket.socket, on_message: OnMessage, on_end: OnEvent, on_writable: OnEvent) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        self.process_id: int = _CREDENTIALS.unpack(credentials)[0]
+        """ Of the process that connected, in the agent's pid namespace; 0 if it is not visible there. """
+        self.stuck_since: float | None = None
+        """ Loop time since when the client has not taken what is for it. """
+        self._sock = sock
+        self._loop = asyncio.get_running_loop()
+        self._on_message, self._on_end, self._on_writable = on_message, on_end, on_writable
+        self._outbox: deque[tuple[bytes, list[int]]] = deque()
+        self._pace = TokenBucket(_MESSAGES_BURST, _MESSAGES_PER_SECOND, self._loop.time)
+        self._timers: list[asyncio.TimerHandle] = []
+        self._greeted = False
+        self.closed = False
+        self._loop.add_reader(sock, self._readable)
+
+    @property
+    def full(self) -> bool:
+        """Whether something waits to be sent; only then is there a later `on_writable`."""
+        return bool(self._outbox)
+
+    def send(self, data: bytes, fds: Sequence[int] = ()) -> None:
+        """Send a message now or as soon as there is room; ``fds`` stay the caller's."""
+        if self.closed:
+            return
+        if not self._outbox and self._sent(data, fds):
+            return
+        try:
+            # What waits holds descriptors of its own: the caller's may be closed, and their numbers used again.
+            if len(self._outbox) >= _OUTBOX_MAX:
+                raise BlockingIOError(errno.EAGAIN, "the peer does not read")
+            self._outbox.append((data, [os.dup(fd) for fd in fds]))
+        except OSError:
+            self._loop.call_soon(self._end)
+
+    def close(self) -> None:
+        """End the connection; what was sent can still be read by the peer."""
+        if self.closed:
+            return
+        self.closed = True
+        for timer in self._timers:
+            timer.cancel()
+        self._loop.remove_reader(self._sock)
+        self._loop.remove_writer(self._sock)
+        self._sock.close()
+        for _, fds in self._outbox:
+            descriptors.close(fds)
+        self._outbox.clear()
+
+    def _end(self) -> None:
+        if not self.closed:
+            self.close()
+            self._on_end(self)
+
+    def _readable(self) -> None:
+        try:
+            data, fds = self._receive()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self._end()
+            return
+        if not data:
+            descriptors.close_foreign(fds)
+            self._end()
+            return
+        self._on_message(self, data, fds)
+        wait = self._pace.take()
+        if wait and not self.closed:
+            self._loop.remove_reader(self._sock)
+            self._later(wait, lambda: self._loop.add_reader(self._sock, self._readable))
+
+    def _receive(self) -> tuple[bytes, list[int]]:
+        """Read one message; a receive without room for descriptors makes the kernel drop those that came."""
+        size = join.MESSAGE_MAX + 1
+        if self._greeted:
+            return self._sock.recv(size), []
+        first = self._sock.recv(size, socket.MSG_PEEK)
+        self._greeted = True
+        if not messages.returns(first):
+            return self._sock.recv(size), []
+        room = socket.CMSG_LEN(_RETURNED_PAGES * array.array("i").itemsize)
+        data, ancillary, _, _ = self._sock.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
+        fds = array.array("i")
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
+        return data, fds.tolist()
+
+    def _flush(self) -> None:
+        while self._outbox and not self.closed and self._sent(*self._outbox[0]):
+            if self._outbox:
+                descriptors.close(self._outbox.popleft()[1])
+        if not self._outbox:
+            self.stuck_since = None
+
+    def _sent(self, data: bytes, fds: Sequence[int]) -> bool:
+        """Try to send; where that has to wait, see to it that `_flush` tries again."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        try:
+            self._sock.sendmsg([data], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            return True
+        except OSError as error:
+            code = error.errno
+        if code not in (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM, errno.EINTR):
+            # A peer that is gone says so by the reader too, but that may be paused.
+            self._loop.call_soon(self._end)
+            return False
+        self.stuck_since = self.stuck_since or self._loop.time()
+        if code == errno.EAGAIN:
+            self._loop.add_writer(self._sock, self._writable)
+        else:
+            self._later(_RETRY_SECONDS, self._writable)
+        return False
+
+    def _writable(self) -> None:
+        self._loop.remove_writer(self._sock)
+        self._flush()
+        if not self._outbox and not self.closed:
+            self._on_writable(self)
+
+    def _later(self, seconds: float, call: Callable[[], object]) -> None:
+        self._timers = [timer for timer in self._timers if timer.when() > self._loop.time() and not timer.cancelled()]
+        self._timers.append(self._loop.call_later(seconds, call))
+
+
+def listen(directory: os.PathLike[str], name: str, mode: int, backlog: int) -> socket.socket:
+    """Listen on a SEQPACKET socket in ``directory``, replacing a stale one.
+
+    The path goes through /proc, because a socket's address holds only 107 bytes and a directory may be deeper.
+    """
+    folder = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+            sock.bind(f"/proc/self/fd/{folder}/{name}")
+            os.chmod(name, mode, dir_fd=folder)
+            sock.listen(backlog)
+        except BaseException:
+            sock.close()
+            raise
+    finally:
+        os.close(folder)
+    return sock
+
+
+Identity = tuple[int, int]
+""" Device and inode. """
+
+
+def identity(path: os.PathLike[str]) -> Identity | None:
+    """Return what tells a socket from others at the same path; None: there is nothing."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

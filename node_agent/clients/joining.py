@@ -1,0 +1,309 @@
+"""How a process becomes a client, stays one and leaves: the agent's side of `hook/include/orion/join.h`."""
+
+import asyncio
+import logging
+import random
+import socket
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from orion.hook import join, layout
+from orion.node_agent.clients import messages, new_client, returning
+from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.connections import Connection
+from orion.node_agent.clients.entrance import Entrance
+from orion.node_agent.clients.neighbours import Neighbours
+from orion.node_agent.clients.shared_gpu import GpuFull, SharedGpu
+from orion.node_agent.pages import descriptors, pages
+from orion.node_agent.processes import liveness
+from orion.node_agent.slots.knowledge import GPU_ENTRIES
+from orion.node_agent.slots.slot import SOCKET, Slot
+
+_log = logging.getLogger(__name__)
+
+_HELLO_SECONDS = 5.0
+_READY_SECONDS = 10.0
+_STUCK_SECONDS = 10.0
+_RETRY_SPREAD = 10
+
+
+class Refused(Exception):
+    """A HELLO that is answered with REFUSED."""
+
+    def __init__(self, code: join.Refusal, sentence: str, retry_ms: int = 0) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.retry_ms = retry_ms
+
+
+def _layouts_differ(hello: join.Hello) -> str:
+    if layout.LAYOUT_NEWEST < layout.BENCH_LAYOUTS <= hello.layout_newest < 2 * layout.BENCH_LAYOUTS:
+        return "liborion_hook_bench.so works with the agent of `orion bench` alone: preload liborion_hook.so"
+    if hello.layout_newest < layout.BENCH_LAYOUTS <= layout.LAYOUT_NEWEST:
+        return "the agent of `orion bench` takes processes of that command alone: preload liborion_hook_bench.so"
+    agent = f"{layout.LAYOUT_OLDEST} to {layout.LAYOUT_NEWEST}"
+    return f"the agent speaks layouts {agent}, the hook {hello.layout_oldest} to {hello.layout_newest}"
+
+
+class Counters:
+    """What the agent has seen of joining, for its metrics."""
+
+    def __init__(self) -> None:
+        self.joins: Counter[str] = Counter()
+        self.refusals: Counter[str] = Counter()
+        self.adopted = 0
+
+
+class Joining:
+    """All entrances of one GPU.
+
+    Args:
+        shared_gpu: the per-GPU shared state.
+        counters: shared by all GPUs.
+        pending_max: undecided connections that each slot may have.
+        save: writes the state file; called before the agent sends a client its index.
+        on_change: called when clients came or left.
+    """
+
+    def __init__(
+        self,
+        shared_gpu: SharedGpu,
+        counters: Counters,
+        pending_max: int,
+        save: Callable[[], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._shared_gpu = shared_gpu
+        self._counters = counters
+        self._pending_max = pending_max
+        self._save, self._on_change = save, on_change
+        self._loop = asyncio.get_running_loop()
+        self._neighbours = Neighbours(shared_gpu)
+        self._entrances: dict[str, Entrance] = {}
+        self._undecided: dict[Connection, tuple[Slot, asyncio.TimerHandle]] = {}
+        self._clients: dict[Connection, Client] = {}
+
+    def open(self, slot: Slot) -> None:
+        """Listen for a slot's clients."""
+        arrived = partial(self._arrived, slot)
+        self._entrances[slot.name] = Entrance(slot.directory, SOCKET, self._pending_max, arrived)
+
+    def close(self, slot: Slot) -> None:
+        """End a slot's connections, clients included, and listen no more."""
+        self.forget_all(slot)
+        self._entrances.pop(slot.name).close()
+
+    def gone(self) -> str | None:
+        """Return a slot whose socket is not where processes look for it; None: all are."""
+        return next((name for name, entrance in self._entrances.items() if not entrance.is_there), None)
+
+    def forget_all(self, slot: Slot) -> None:
+        """Forget every client of a slot, those of an agent before this one included."""
+        for connection in [each for each, (of, _) in self._undecided.items() if of is slot]:
+            self._end_undecided(connection)
+        for client in self._shared_gpu.of_slot(slot):
+            self.forget(client, "its slot was ended or made ready for another container")
+        for client_index in [index for index, each in self._shared_gpu.awaited.items() if each.slot == slot.name]:
+            self._shared_gpu.awaited.pop(client_index)
+            self._shared_gpu.free_index(slot.name, client_index)
+        slot.joins.fill()
+        self._entrances[slot.name].refill()
+
+    def forget(self, client: Client, why: str) -> None:
+        """Free a client's index and notify its neighbours."""
+        if self._clients.pop(client.connection, None) is None:
+            return
+        self._shared_gpu.remove(client)
+        client.release()
+        _log.debug("client: %s %s at %s left: %s", client.slot.name, client.process_id, client.key, why)
+        self._changed(client)
+
+    def look(self, now_ns: int) -> None:
+        """Find clients that died, continued, or do not read what they are sent."""
+        for client in list(self._shared_gpu.clients.values()):
+            if client.ready and client.busy.owner_died:
+                self.forget(client, "its process has died")
+            stuck = client.connection.stuck_since
+            if stuck is not None and self._loop.time() - stuck > _STUCK_SECONDS:
+                self.forget(client, "it does not read what it is sent")
+            elif not client.ready and now_ns - client.joined_ns > _READY_SECONDS * 1e9:
+                self.forget(client, "it was welcomed and never said that it is ready")
+        for client in list(self._shared_gpu.stopped):
+            self._shared_gpu.mark_stopped(client, liveness.is_stopped(client.process_id))
+
+    def give_up_awaiting(self) -> None:
+        """Drop the clients of an earlier agent that did not come back."""
+        for client_index, each in list(self._shared_gpu.awaited.items()):
+            _log.info("client: %s %s at %s did not come back", each.slot, each.process_id, each.key)
+            del self._shared_gpu.awaited[client_index]
+            self._shared_gpu.free_index(each.slot, client_index)
+        self._neighbours.changed()
+
+    def stop(self) -> None:
+        """Let go of all sockets; clients go on under what the pages say."""
+        self._neighbours.close()
+        for entrance in self._entrances.values():
+            entrance.close()
+        for connection in list(self._undecided):
+            self._end_undecided(connection)
+        for client in list(self._clients.values()):
+            client.release()
+
+    def _arrived(self, slot: Slot, sock: socket.socket) -> None:
+        try:
+            connection = Connection(sock, self._received, self._ended, self._writable)
+        except OSError:
+            sock.close()
+            self._entrances[slot.name].settled()
+            return
+        timer = self._loop.call_later(_HELLO_SECONDS, self._end_undecided, connection)
+        self._undecided[connection] = slot, timer
+
+    def _decide(self, connection: Connection) -> Slot:
+        slot, timer = self._undecided.pop(connection)
+        timer.cancel()
+        self._entrances[slot.name].settled()
+        return slot
+
+    def _end_undecided(self, connection: Connection) -> None:
+        self._decide(connection)
+        connection.close()
+
+    def _received(self, connection: Connection, data: bytes, fds: list[int]) -> None:
+        try:
+            message = messages.parse(data)
+        except messages.MalformedMessage:
+            self._break_off(connection)
+            return
+        client = self._clients.get(connection)
+        if client is not None:
+            if isinstance(message, join.Ready) and not client.ready:
+                self._ready(client)
+            elif isinstance(message, join.Learnt) and client.ready:
+                client.slot.knowledge.merge(message, GPU_ENTRIES // len(self._shared_gpu.slots))
+            elif isinstance(message, join.Report):
+                client.condition = pages.printable(message.text, 112)
+            else:
+                self._break_off(connection)
+            return
+        slot = self._decide(connection)
+        if isinstance(message, join.Hello):
+            self._hello(slot, connection, message, fds)
+        else:
+            if isinstance(message, join.Suspect):
+                self._suspect(message.client_index, message.generation)
+            connection.close()
+
+    def _hello(self, slot: Slot, connection: Connection, hello: join.Hello, fds: list[int]) -> None:
+        try:
+            version = self._admit(slot, hello)
+            if hello.flags & join.HELLO_RETURNS:
+                self._welcome_back(slot, connection, hello, fds, version)
+            else:
+                self._welcome(slot, connection, hello, version)
+        except Refused as refusal:
+            self._counters.refusals[refusal.code.name.lower()] += 1
+            connection.send(messages.refused(refusal.code, str(refusal), refusal.retry_ms))
+            connection.close()
+        finally:
+            descriptors.close_foreign(fds)
+
+    def _admit(self, slot: Slot, hello: join.Hello) -> int:
+        """Return the layout version to speak, or raise `Refused`."""
+        wait = slot.joins.take()
+        if wait:
+            retry_ms = int(1000 * wait * random.uniform(1, _RETRY_SPREAD)) + 1
+            raise Refused(join.Refusal.RATE, "too many processes of this slot join at once; try again", retry_ms)
+        version: int = min(layout.LAYOUT_NEWEST, hello.layout_newest)
+        if version < max(layout.LAYOUT_OLDEST, hello.layout_oldest):
+            raise Refused(join.Refusal.LAYOUT, _layouts_differ(hello))
+        return version
+
+    def _welcome(self, slot: Slot, connection: Connection, hello: join.Hello, version: int) -> None:
+        command = pages.printable(hello.command, 16)
+        try:
+            client = new_client.make(self._shared_gpu, slot, connection, command)
+        except GpuFull:
+            raise Refused(
+                join.Refusal.FULL, "all client indexes of this GPU are in use; end another process of this slot"
+            ) from None
+        except OSError as error:
+            raise Refused(join.Refusal.FULL, f"the agent has no room: {error.strerror}", 1000) from None
+        self._clients[connection] = client
+        self._save()
+        self._counters.joins[slot.role.name.lower()] += 1
+        fds = [self._shared_gpu.page.descriptor, slot.page.descriptor, *client.writable]
+        connection.send(messages.welcome(slot.role, version, *client.key, returned=False), fds)
+
+    def _ready(self, client: Client) -> None:
+        try:
+            client.seal()
+        except OSError:
+            self.forget(client, "it sealed its pages in a way of its own")
+            return
+        client.inform()
+        self._settle_in(client)
+
+    def _welcome_back(
+        self, slot: Slot, connection: Connection, hello: join.Hello, fds: list[int], version: int
+    ) -> None:
+        remembered = self._shared_gpu.awaited.get(hello.client_index)
+        before = self._shared_gpu.clients.get(hello.client_index)
+        if before is not None:
+            # Its connection broke and ours has not noticed yet.
+            remembered = returning.as_remembered(before)
+        try:
+            if remembered is None or (remembered.slot, remembered.generation) != (slot.name, hello.generation):
+                raise returning.NotOurs("this agent does not know the client; it may join again")
+            client = returning.take_back(slot, connection, remembered, fds)
+        except returning.NotOurs as reason:
+            raise Refused(join.Refusal.PAGES, str(reason)) from None
+        if before is not None:
+            self._clients.pop(before.connection, None)
+            self._shared_gpu.mark_stopped(before, False)
+            before.release()
+            client.stale = before.sent | before.stale
+        else:
+            self._shared_gpu.awaited.pop(hello.client_index)
+        self._shared_gpu.add(client)
+        self._clients[connection] = client
+        client.stale |= {each.key for each in self._shared_gpu.awaited.values()}
+        self._counters.adopted += 1
+        answer = messages.welcome(slot.role, version, *client.key, returned=True)
+        connection.send(answer, [self._shared_gpu.page.descriptor, slot.page.descriptor])
+        self._settle_in(client)
+
+    def _settle_in(self, client: Client) -> None:
+        self._shared_gpu.show(client)
+        if client.role is layout.Role.BE:
+            self._neighbours.introduce(client)
+        self._changed(client)
+
+    def _changed(self, client: Client) -> None:
+        if client.role is layout.Role.HP:
+            self._neighbours.changed()
+        self._on_change()
+
+    def _suspect(self, client_index: int, generation: int) -> None:
+        client = self._shared_gpu.clients.get(client_index)
+        if client is not None and client.key == (client_index, generation) and client.role is layout.Role.HP:
+            # How often is bounded by the entrance's pace.
+            self._shared_gpu.mark_stopped(client, liveness.is_stopped(client.process_id))
+
+    def _break_off(self, connection: Connection) -> None:
+        self._counters.refusals["malformed"] += 1
+        connection.close()
+        self._ended(connection)
+
+    def _ended(self, connection: Connection) -> None:
+        client = self._clients.get(connection)
+        if client is not None:
+            self.forget(client, "its connection ended")
+        elif connection in self._undecided:
+            self._decide(connection)
+
+    def _writable(self, connection: Connection) -> None:
+        client = self._clients.get(connection)
+        if client is not None and client.ready and client.role is layout.Role.BE:
+            self._neighbours.tell(client)

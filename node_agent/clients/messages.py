@@ -1,0 +1,82 @@
+"""The messages of joining, built and parsed.
+
+One struct a message, its length fixed by its type, so parsing is a comparison of three numbers: nothing in a message
+is a length that has to be trusted. What is not exactly one of a client's messages is refused as a whole.
+"""
+
+from collections.abc import Sequence
+from ctypes import sizeof
+from typing import Final
+
+from orion.hook import join, layout
+
+FromClient = join.Hello | join.Ready | join.Report | join.Suspect | join.Learnt
+
+_FROM_CLIENT: Final[dict[int, type[FromClient]]] = {
+    join.MessageType.HELLO: join.Hello,
+    join.MessageType.READY: join.Ready,
+    join.MessageType.REPORT: join.Report,
+    join.MessageType.SUSPECT: join.Suspect,
+    join.MessageType.LEARNT: join.Learnt,
+}
+_LISTS: Final = {join.MessageType.NEIGHBOURS: join.Neighbours, join.MessageType.GONE: join.Gone}
+
+
+class MalformedMessage(ValueError):
+    """These bytes are no message that a client may send."""
+
+
+def parse(data: bytes) -> FromClient:
+    """Return the client's message in ``data``.
+
+    Raises:
+        MalformedMessage: wrong magic, type or length.
+    """
+    if len(data) < sizeof(join.Message):
+        raise MalformedMessage(f"{len(data)} bytes are too few for a message")
+    head = join.Message.from_buffer_copy(data)
+    structure = _FROM_CLIENT.get(head.type)
+    if head.magic != join.MESSAGE_MAGIC or structure is None:
+        raise MalformedMessage(f"no message has magic {head.magic:#x} and type {head.type}")
+    if len(data) != sizeof(structure):
+        raise MalformedMessage(f"a {structure.__name__} has {sizeof(structure)} bytes, not {len(data)}")
+    return structure.from_buffer_copy(data)
+
+
+def returns(data: bytes) -> bool:
+    """Return whether ``data`` is the HELLO of a returning client, the one message that may carry descriptors."""
+    try:
+        message = parse(data)
+    except MalformedMessage:
+        return False
+    return isinstance(message, join.Hello) and bool(message.flags & join.HELLO_RETURNS)
+
+
+def _head(kind: join.MessageType) -> join.Message:
+    return join.Message(magic=join.MESSAGE_MAGIC, type=kind)
+
+
+def welcome(role: layout.Role, version: int, client_index: int, generation: int, returned: bool) -> bytes:
+    """Build a WELCOME."""
+    head = _head(join.MessageType.WELCOME)
+    return bytes(join.Welcome(head, version, role, client_index, generation, int(returned), join.OFFERS_KNOWLEDGE))
+
+
+def refused(code: join.Refusal, sentence: str, retry_ms: int = 0) -> bytes:
+    """Build a REFUSED; ``retry_ms`` 0 means that trying again is useless until something changes."""
+    text = sentence.encode("ascii", "replace")[:111]
+    return bytes(join.Refused(_head(join.MessageType.REFUSED), code, retry_ms, text))
+
+
+def listing(kind: join.MessageType, listed: Sequence[tuple[int, int]]) -> bytes:
+    """Build a NEIGHBOURS or a GONE of at most FDS_MAX (client index, generation) pairs."""
+    message = _LISTS[kind](_head(kind), len(listed), 0)
+    for index, (client_index, generation) in enumerate(listed):
+        message.places[index].client_index = client_index
+        message.places[index].generation = generation
+    return bytes(message)
+
+
+def knowledge(count: int) -> bytes:
+    """Build a KNOWLEDGE; the table of ``count`` entries goes with it as a descriptor."""
+    return bytes(join.Knowledge(_head(join.MessageType.KNOWLEDGE), count, 0))

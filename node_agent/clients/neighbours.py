@@ -1,0 +1,85 @@
+"""Sends be clients the list of living hp clients.
+
+There is no queue of changes: for each be client the agent remembers which pages it has sent, and sends the
+difference to the pages that exist now. However long a client does not read, nothing grows, and the agent never sends
+what came and went meanwhile.
+
+News is gathered for 20 ms, and for longer when telling all took long, so that one that joins over and over
+costs its GPU's be clients, and the agent, a bounded share of their time.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Iterable
+
+from orion.hook import join, layout
+from orion.node_agent.clients import messages
+from orion.node_agent.clients.client import Client, ClientKey
+from orion.node_agent.clients.shared_gpu import SharedGpu
+
+_GATHER_SECONDS = 0.02
+_DUTY = 10
+""" Telling all takes at most one part in so many of the agent's time. """
+
+
+class Neighbours:
+    """The news of one GPU."""
+
+    def __init__(self, shared_gpu: SharedGpu) -> None:
+        self._shared_gpu = shared_gpu
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._not_before = 0.0
+
+    def changed(self) -> None:
+        """Tell all be clients soon."""
+        if self._timer is None:
+            at = max(self._loop.time() + _GATHER_SECONDS, self._not_before)
+            self._timer = self._loop.call_at(at, self._tell_all)
+
+    def introduce(self, client: Client) -> None:
+        """Give a be client its first list at once, even an empty one: from then on it is managed."""
+        if not self._shared_gpu.living_hp:
+            client.connection.send(messages.listing(join.MessageType.NEIGHBOURS, []))
+        self.tell(client)
+
+    def tell(self, client: Client) -> None:
+        """Send a be client what it does not know yet, as far as its connection takes it."""
+        living = self._shared_gpu.living_hp
+        if living.keys() == client.sent and not client.stale:
+            return
+        awaited = {each.key for each in self._shared_gpu.awaited.values()}
+        gone = sorted((client.sent | client.stale) - living.keys() - awaited)
+        for chunk in _chunks(gone):
+            if client.connection.full:
+                return
+            client.connection.send(messages.listing(join.MessageType.GONE, chunk))
+            client.sent.difference_update(chunk)
+            client.stale.difference_update(chunk)
+        if not awaited:
+            client.stale.clear()
+        for chunk in _chunks([key for key in living if key not in client.sent]):
+            if client.connection.full:
+                return
+            pages = [living[key].busy_descriptor for key in chunk]
+            client.connection.send(messages.listing(join.MessageType.NEIGHBOURS, chunk), pages)
+            client.sent.update(chunk)
+
+    def close(self) -> None:
+        """Tell nobody any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _tell_all(self) -> None:
+        self._timer = None
+        began = self._loop.time()
+        for client in self._shared_gpu.of_role(layout.Role.BE):
+            self.tell(client)
+        now = self._loop.time()
+        self._not_before = now + _DUTY * (now - began)
+
+
+def _chunks(keys: Iterable[ClientKey]) -> Iterable[list[ClientKey]]:
+    rest = iter(keys)
+    while chunk := list(itertools.islice(rest, join.FDS_MAX)):
+        yield chunk

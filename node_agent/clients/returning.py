@@ -1,0 +1,89 @@
+"""Taking back a client of an earlier agent, by the pages that it brings.
+
+The state file names the two pages of each client index by device and inode. The process that brings these two pages
+through the slot's socket is the client. Any other process that has them is of the same slot too, and gains nothing.
+The pages must be sealed, because an unsealed page could fault its readers.
+"""
+
+import os
+
+from orion.hook import layout
+from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.connections import Connection
+from orion.node_agent.pages import descriptors, pages
+from orion.node_agent.slots.slot import Slot
+from orion.node_agent.state.state_file import RememberedClient
+
+
+class NotOurs(Exception):
+    """The returning client did not bring the pages that belong to it."""
+
+
+def as_remembered(client: Client) -> RememberedClient:
+    """Return a living client in the form of the state file."""
+    return RememberedClient.model_validate_json(client.text)
+
+
+def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, fds: list[int]) -> Client:
+    """Make a client from the remembered values and its pages ``fds`` (busy, record). The caller keeps ``fds``.
+
+    Raises:
+        NotOurs: the descriptors are not the client's two pages, complete and sealed.
+    """
+    if len(fds) != 2:
+        raise NotOurs("a returning client brings two pages, busy and record")
+    readable: list[int] = []
+    try:
+        for descriptor, expected in zip(fds, (remembered.busy, remembered.record), strict=True):
+            _check(descriptor, expected)
+            readable.append(_to_read(descriptor))
+        client = Client(
+            slot=slot,
+            key=remembered.key,
+            process_id=connection.process_id,
+            command=remembered.command,
+            busy_id=remembered.busy,
+            record_id=remembered.record,
+            busy=pages.BusyPage(descriptors.map_to_read(readable[0])),
+            record=pages.RecordPage(descriptors.map_to_read(readable[1])),
+            connection=connection,
+        )
+    except OSError as error:
+        descriptors.close(readable)
+        raise NotOurs(f"the pages cannot be used: {error.strerror}") from None
+    except NotOurs:
+        descriptors.close(readable)
+        raise
+    if slot.role is layout.Role.HP:
+        client.busy_descriptor = readable.pop(0)
+    descriptors.close(readable)
+    client.ready = True
+    # Start from the current counters, so that earlier work is not counted again.
+    client.last_launches = client.record.launches
+    client.last_busy_ns = client.record.busy_ns(client.joined_ns)
+    client.last_gpu_ns = client.record.gpu_ns
+    return client
+
+
+def _to_read(descriptor: int) -> int:
+    """Return a descriptor of a sealed page for us and its neighbours.
+
+    The page's mode may forbid reading: root can change the mode through any descriptor of the page, also through a
+    neighbour's. Then we use the client's own descriptor. The seals keep it from writing, even if it is writable.
+    """
+    try:
+        return descriptors.reopen_to_read(descriptor)
+    except PermissionError:
+        return os.dup(descriptor)
+
+
+def _check(descriptor: int, expected: tuple[int, int]) -> None:
+    seals = descriptors.seals(descriptor)
+    # Check the seals first: further calls are safe on a file in memory only.
+    if seals is None or seals & descriptors.SEALS_OF_SIZE != descriptors.SEALS_OF_SIZE:
+        raise NotOurs("a page of the returning client is not sealed memory; it may join as a new client")
+    if descriptors.identity(descriptor) != tuple(expected) or os.fstat(descriptor).st_size != layout.PAGE_SIZE:
+        raise NotOurs("a page of the returning client is not the agent's; it may join as a new client")
+    if seals & descriptors.SEALS_OF_WRITING != descriptors.SEALS_OF_WRITING:
+        # The earlier agent ended between WELCOME and READY. A returning client has mapped its pages.
+        descriptors.seal_against_writers(descriptor)

@@ -1,0 +1,304 @@
+"""What the holders' annotations grant, brought to the pages: each slot's limit and weight, each GPU's policy.
+
+The role is the slot's, whatever an annotation says. A grant that cannot be read changes nothing: the last one of the
+same pod stands, and that is said. Of several hp pods that ask for policies on one GPU the oldest decides, since a pod
+that comes must not change the terms of one that runs; the others are named. Without one the node's default applies.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from pydantic import BaseModel, ValidationError
+
+from orion.crds.errors import Unreadable
+from orion.crds.grant import ContainerGrant, PodGrant
+from orion.crds.policy import Priority
+from orion.hook import layout
+from orion.node_agent.cluster.holders.granted_policy import as_page
+from orion.node_agent.cluster.holders.identity import ResolvedHolder
+from orion.node_agent.cluster.pod_resources import SlotKey
+from orion.node_agent.cluster.state import Asking, HolderState, PolicyState, Problem
+from orion.node_agent.pages.pages import printable
+from orion.node_agent.pages.policy_words import Policy
+from orion.node_agent.sharing.served import ServedGpu
+from orion.node_agent.slots.holders import Holder
+from orion.node_agent.slots.slot import WEIGHT_MILLI, Slot
+
+_WEIGHT_LEAST_MILLI = 10
+_MESSAGE_MAX = 240
+
+
+class RememberedHolder(BaseModel):
+    """A holder as one agent leaves it to the next; the grant is the last that could be read."""
+
+    namespace: str
+    pod: str
+    container: str
+    uid: str
+    created: str
+    grant: str | None
+
+    @classmethod
+    def of(cls, resolved: ResolvedHolder, grant: str | None) -> "RememberedHolder":
+        """Return a holder to be kept."""
+        holder = resolved.holder
+        return cls(
+            namespace=holder.namespace,
+            pod=holder.pod,
+            container=holder.container,
+            uid=holder.uid,
+            created=resolved.created,
+            grant=grant,
+        )
+
+    def as_resolved(self) -> ResolvedHolder:
+        """Return it as it was."""
+        return ResolvedHolder(Holder(self.namespace, self.pod, self.container, self.uid), self.created, self.grant)
+
+
+def remembered(gpus: Mapping[str, ServedGpu]) -> dict[SlotKey, ResolvedHolder]:
+    """Return who held each slot under the agent before this one."""
+    found = {}
+    for uuid, served in gpus.items():
+        for slot in served.shared_gpu.slots.values():
+            try:
+                if slot.holder_text:
+                    found[uuid, slot.name] = RememberedHolder.model_validate_json(slot.holder_text).as_resolved()
+            except ValidationError:  # a later version's: the kubelet will say it again
+                continue
+    return found
+
+
+@dataclass(frozen=True)
+class _GrantedHolder:
+    """What was applied to a slot."""
+
+    slot: Slot
+    resolved: ResolvedHolder
+    grant: PodGrant | None
+    text: str | None
+    """ The grant, as it was last read. """
+    row: HolderState
+
+
+class GrantsSlots(Protocol):
+    """What is needed of an agent here."""
+
+    @property
+    def gpus(self) -> Mapping[str, ServedGpu]:
+        """Those that are served."""
+
+    def gpu(self, uuid: str) -> ServedGpu:
+        """Return one of them."""
+
+    def prepare_slot(self, uuid: str, name: str) -> Slot:
+        """Make a slot ready for another container."""
+
+    def set_grant(
+        self, uuid: str, name: str, memory_limit_bytes: int | None = None, weight_milli: int | None = None
+    ) -> Slot:
+        """Change what a slot may do."""
+
+    def save(self, gpu: ServedGpu) -> None:
+        """Write the state file, as something of a GPU has changed."""
+
+
+class Grants:
+    """Those of one agent's slots.
+
+    Scrapes read them in a thread of their own: a mapping is replaced and never changed.
+    """
+
+    def __init__(self, agent: GrantsSlots) -> None:
+        self._agent = agent
+        self._granted: Mapping[SlotKey, _GrantedHolder] = {}
+        self._policies: Mapping[str, PolicyState] = {}
+
+    def held(self, uuid: str) -> list[HolderState]:
+        """Return the slots of a GPU whose holder is known."""
+        return [each.row for (gpu, _), each in self._granted.items() if gpu == uuid]
+
+    def of(self, slot: SlotKey) -> HolderState | None:
+        """Return what a slot's holder was granted, or None."""
+        granted = self._granted.get(slot)
+        return None if granted is None else granted.row
+
+    def policy(self, uuid: str) -> PolicyState:
+        """Return how a GPU is shared, and who decided it."""
+        state = self._policies.get(uuid, PolicyState(self._agent.gpu(uuid).shared_gpu.policy))
+        return replace(state, policy=self._agent.gpu(uuid).shared_gpu.policy)
+
+    def apply(self, holders: Mapping[SlotKey, ResolvedHolder], beginning: frozenset[SlotKey], certain: bool) -> bool:
+        """Bring the grants of all holders to the pages; return whether anything is new.
+
+        Args:
+            holders: who holds each slot.
+            beginning: slots in which a container begins that is not known yet; they were made ready already.
+            certain: whether those who are not among the holders hold nothing.
+        """
+        before = (self._granted, self._policies)
+        for key in self._granted.keys() - holders.keys():
+            self._let_go(key, ready=key in beginning)
+        for key, resolved in holders.items():
+            self._apply(key, resolved)
+        for uuid in self._agent.gpus:
+            self._decide(uuid, certain)
+        return before != (self._granted, self._policies)
+
+    # -- Slots ---------------------------------------------------------------------------------------------------------
+
+    def _let_go(self, key: SlotKey, ready: bool) -> None:
+        granted = self._granted[key]
+        self._granted = {each: other for each, other in self._granted.items() if each != key}
+        served = self._agent.gpus.get(key[0])
+        if served is None or served.shared_gpu.slots.get(key[1]) is not granted.slot:
+            return
+        if not ready:
+            self._agent.prepare_slot(*key)
+        self._remember(granted.slot, "")
+
+    def _apply(self, key: SlotKey, resolved: ResolvedHolder) -> None:
+        served = self._agent.gpus.get(key[0])
+        slot = None if served is None else served.shared_gpu.slots.get(key[1])
+        before = self._granted.get(key)
+        if slot is None or (before is not None and before.slot is slot and before.resolved == resolved):
+            return
+        grant, text, problems = _read(resolved, before)
+        if (
+            before is None
+            or before.grant != grant
+            or before.slot is not slot
+            or before.resolved.holder != resolved.holder
+        ):
+            limits = _of_container(grant, resolved)
+            self._agent.set_grant(*key, limits.memory_limit_bytes or 0, _weight(limits))
+        if grant is not None and grant.priority != Priority(slot.role.name.lower()):
+            problems = (*problems, _role_differs(slot, resolved, grant))
+        if resolved.others:
+            problems = (_held_twice(key, resolved), *problems)
+        granted = _GrantedHolder(slot, resolved, grant, text, _row(key, slot, resolved, grant, problems))
+        self._granted = {**self._granted, key: granted}
+        self._remember(slot, RememberedHolder.of(resolved, text).model_dump_json())
+
+    def _remember(self, slot: Slot, text: str) -> None:
+        """Keep what the next agent shall know of a slot's holder."""
+        if slot.holder_text != text:
+            slot.holder_text = text
+            self._agent.save(self._agent.gpu(slot.gpu))
+
+    # -- Policies ------------------------------------------------------------------------------------------------------
+
+    def _decide(self, uuid: str, certain: bool) -> None:
+        served = self._agent.gpus[uuid]
+        shared_gpu = served.shared_gpu
+        asking = [
+            (granted.resolved.created, Asking(granted.resolved.holder, key[1], _share(granted), granted.grant.policy))
+            for key, granted in self._granted.items()
+            if key[0] == uuid
+            and granted.slot.role is layout.Role.HP
+            and granted.grant is not None
+            and granted.grant.policy is not None
+        ]
+        deciding, conflicting = decide(asking, shared_gpu.default_policy)
+        policy = None if deciding is None else as_page(deciding.policy, shared_gpu.default_policy)
+        share = "" if deciding is None else deciding.share
+        if (deciding is not None or certain) and served.decide_policy(policy, share):
+            self._agent.save(served)
+        self._policies = {**self._policies, uuid: PolicyState(shared_gpu.policy, deciding, conflicting)}
+        served.conditions.reported = self._sentences(uuid, deciding, conflicting)
+
+    def _sentences(self, uuid: str, deciding: Asking | None, conflicting: tuple[Asking, ...]) -> dict[str, str]:
+        """Return what people should know of a GPU, by its reason."""
+        found: dict[str, str] = {}
+        for slot in self.held(uuid):
+            for problem in slot.problems:
+                found.setdefault(problem.reason, problem.message)
+        if deciding is not None and conflicting:
+            others = ", ".join(f"{each.holder.name} ({each.share})" for each in conflicting)
+            found["PolicyConflict"] = _sentence(
+                f"GPUShare {deciding.share} of {deciding.holder.name}, the oldest hp pod, decides the policy; others "
+                f"ask for another one: {others}"
+            )
+        return found
+
+
+def decide(asking: Iterable[tuple[str, Asking]], default: Policy) -> tuple[Asking | None, tuple[Asking, ...]]:
+    """Return who decides a GPU's policy, and who asks for another one, oldest first.
+
+    Args:
+        asking: hp pods that ask for policies, each with when it was created.
+        default: what applies where a share says nothing.
+    """
+    by_age = [each for _, each in sorted(asking, key=lambda pair: (pair[0], pair[1].holder.uid, pair[1].slot))]
+    if not by_age:
+        return None, ()
+    policy = as_page(by_age[0].policy, default)
+    return by_age[0], tuple(each for each in by_age[1:] if as_page(each.policy, default) != policy)
+
+
+def _read(
+    resolved: ResolvedHolder, before: _GrantedHolder | None
+) -> tuple[PodGrant | None, str | None, tuple[Problem, ...]]:
+    """Return the grant that counts, its text, and what is wrong with the annotation."""
+    if resolved.grant is None:
+        return None, None, ()
+    try:
+        return PodGrant.from_json(resolved.grant), resolved.grant, ()
+    except Unreadable as error:
+        same = before is not None and before.resolved.holder.uid == resolved.holder.uid
+        grant, text = (before.grant, before.text) if before is not None and same else (None, None)
+        stands = "the last one stands" if grant is not None else "the default applies"
+        message = _sentence(f"{resolved.holder.name} has a grant that cannot be read, so {stands}: {error}")
+        return grant, text, (Problem("GrantUnreadable", message),)
+
+
+def _of_container(grant: PodGrant | None, resolved: ResolvedHolder) -> ContainerGrant:
+    return (grant and grant.containers.get(resolved.holder.container)) or ContainerGrant()
+
+
+def _weight(limits: ContainerGrant) -> int:
+    return WEIGHT_MILLI if limits.weight_milli is None else max(limits.weight_milli, _WEIGHT_LEAST_MILLI)
+
+
+def _share(granted: _GrantedHolder) -> str:
+    return f"{granted.resolved.holder.namespace}/{granted.grant.share if granted.grant else ''}"
+
+
+def _row(
+    key: SlotKey, slot: Slot, resolved: ResolvedHolder, grant: PodGrant | None, problems: tuple[Problem, ...]
+) -> HolderState:
+    limits = _of_container(grant, resolved)
+    return HolderState(
+        gpu=key[0],
+        name=key[1],
+        priority=Priority(slot.role.name.lower()),
+        holder=resolved.holder,
+        share=grant.share if grant else None,
+        share_uid=grant.share_uid if grant else None,
+        generation=grant.share_generation if grant else None,
+        memory_limit_bytes=limits.memory_limit_bytes or 0,
+        memory_request_bytes=limits.memory_request_bytes or limits.memory_limit_bytes or 0,
+        weight_milli=_weight(limits),
+        fail_closed=grant is not None and grant.fail_closed,
+        problems=problems,
+    )
+
+
+def _role_differs(slot: Slot, resolved: ResolvedHolder, grant: PodGrant) -> Problem:
+    role = slot.role.name.lower()
+    return Problem(
+        "RoleDiffers",
+        _sentence(f"{resolved.holder.name} is meant to be {grant.priority.value} and has an {role} slot: it is {role}"),
+    )
+
+
+def _held_twice(key: SlotKey, resolved: ResolvedHolder) -> Problem:
+    sentence = (
+        f"the kubelet gives {key[1]} to {resolved.holder.name}, which has it, and to {', '.join(resolved.others)}"
+    )
+    return Problem("SlotHeldTwice", _sentence(f"{sentence}: they share its limits; delete one of them"))
+
+
+def _sentence(text: str) -> str:
+    return printable(text.encode("ascii", "replace"), _MESSAGE_MAX)

@@ -1,0 +1,279 @@
+"""Who holds each slot: the kubelet's list of devices by container, joined with the pods of this node.
+
+The two know different things and neither is always right. The kubelet gives no uid, and just after its own restart it
+lists pods without their devices, or none at all. The API server knows the end of a pod, and may be away. So a slot is
+let go when its pod has ended, or when the kubelet does not list it and the pod is gone or has other slots; a slot that
+the kubelet gives to another container is that one's at once. A slot in which a container begins is nobody's until the
+kubelet has answered a question that was put after that.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from orion.node_agent.cluster.holders.pods import Pod, PodName, Pods
+from orion.node_agent.cluster.pod_resources import KubeletAway, ListedHolder, PodResources, SlotKey, listed_holders
+from orion.node_agent.slots.holders import Holder
+
+_log = logging.getLogger(__name__)
+
+_EVERY_SECONDS = 10.0
+_AGAIN_SECONDS = 1.0
+""" After a question without an answer. """
+_SPACING_SECONDS = 0.02
+""" Between two questions, while somebody waits: the kubelet answers 100 a second. """
+_RELAXED_SECONDS = 0.25
+""" While nobody does: the kubelet computes again for each answer who has what. """
+_CONTESTED_SECONDS = 15.0
+""" Longer than the greatest age of the kubelet's answer. """
+
+
+@dataclass(frozen=True)
+class ResolvedHolder:
+    """Whose a slot is, and what the pod says."""
+
+    holder: Holder
+    created: str = ""
+    """ When the pod was, as the API server writes times; empty: not known. """
+
+    grant: str | None = None
+    """ Its annotation. """
+
+    others: tuple[str, ...] = ()
+    """ Living pods to which the kubelet gives the slot too, as NAMESPACE/NAME. """
+
+    @property
+    def key(self) -> PodName:
+        """How the kubelet names the pod."""
+        return self.holder.namespace, self.holder.pod
+
+
+def join(
+    listing: Sequence[ListedHolder],
+    pods: Mapping[PodName, Pod],
+    synced: bool,
+    before: Mapping[SlotKey, ResolvedHolder],
+    former: Mapping[SlotKey, ResolvedHolder] = MappingProxyType({}),
+) -> dict[SlotKey, ResolvedHolder]:
+    """Return who holds each slot.
+
+    Args:
+        listing: what the kubelet said last.
+        pods: those of this node, as last heard.
+        synced: whether all of them were heard of once; until then a pod that is not among them may be there.
+        before: who held each slot until now.
+        former: who held slots before containers began in them: what was known of a pod that is there again.
+    """
+    holders: dict[SlotKey, ResolvedHolder] = {}
+    for entry in listing:
+        resolved = _of_entry(entry, pods, before.get(entry.slot) or former.get(entry.slot))
+        other = holders.get(entry.slot)
+        if resolved is not None and (other is None or other.created < resolved.created):
+            holders[entry.slot] = resolved
+    listed = {(entry.namespace, entry.pod, entry.container) for entry in listing}
+    for slot, resolved in before.items():
+        elsewhere = (*resolved.key, resolved.holder.container) in listed  # so this was an earlier pod of that name
+        if slot not in holders and not elsewhere and _stands(resolved, pods.get(resolved.key), synced):
+            holders[slot] = _renewed(resolved, pods.get(resolved.key))
+    return holders
+
+
+def _of_entry(entry: ListedHolder, pods: Mapping[PodName, Pod], before: ResolvedHolder | None) -> ResolvedHolder | None:
+    """Return whose a listed slot is; None: its pod has ended, and the kubelet says so later."""
+    pod = pods.get((entry.namespace, entry.pod))
+    holder = Holder(entry.namespace, entry.pod, entry.container)
+    if pod is None:
+        same = before is not None and (before.key, before.holder.container) == (
+            (entry.namespace, entry.pod),
+            entry.container,
+        )
+        return before if same else ResolvedHolder(holder)
+    return None if pod.ended else _renewed(ResolvedHolder(holder), pod)
+
+
+def _stands(resolved: ResolvedHolder, pod: Pod | None, synced: bool) -> bool:
+    """Return whether somebody whom the kubelet does not list still holds a slot."""
+    if pod is None:
+        return not synced
+    return not pod.ended and resolved.holder.uid in ("", pod.uid)
+
+
+def _renewed(resolved: ResolvedHolder, pod: Pod | None) -> ResolvedHolder:
+    if pod is None:
+        return resolved
+    holder = resolved.holder
+    return ResolvedHolder(Holder(holder.namespace, holder.pod, holder.container, pod.uid), pod.created, pod.grant)
+
+
+class Contested:
+    """Slots that the kubelet lists for two pods that both live, which it never should.
+
+    For a moment that is in order: the API server hears of a pod's end later than the kubelet gives its device to the
+    next. So it counts once it has been so for a while.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[SlotKey, frozenset[PodName]], float] = {}
+        self._now: dict[SlotKey, tuple[PodName, ...]] = {}
+
+    def take(self, listing: Iterable[ListedHolder], pods: Mapping[PodName, Pod], now: float | None = None) -> None:
+        """Take in an answer of the kubelet, with the pods as they are; `now` in seconds, for tests."""
+        now = time.monotonic() if now is None else now
+        listed: dict[SlotKey, set[PodName]] = {}
+        for entry in listing:
+            pod = pods.get((entry.namespace, entry.pod))
+            if pod is not None and not pod.ended and not pod.leaving:
+                listed.setdefault(entry.slot, set()).add(pod.key)
+        found = {(slot, frozenset(names)) for slot, names in listed.items() if len(names) > 1}
+        self._since = {each: self._since.get(each, now) for each in found}
+        self._now = {
+            slot: tuple(sorted(names)) for (slot, names), at in self._since.items() if now - at >= _CONTESTED_SECONDS
+        }
+
+    def others(self, slot: SlotKey, holder: PodName) -> tuple[str, ...]:
+        """Return the pods that the kubelet lists for a slot beside its holder, as NAMESPACE/NAME."""
+        return tuple("/".join(name) for name in self._now.get(slot, ()) if name != holder)
+
+
+class Identity:
+    """Who holds the slots of one node.
+
+    Args:
+        pods: the pods of this node.
+        resources: the kubelet.
+        holders: who held each slot under the agent before this one.
+        on_change: called on the event loop when something may have changed.
+    """
+
+    def __init__(
+        self,
+        pods: Pods,
+        resources: PodResources,
+        holders: Mapping[SlotKey, ResolvedHolder],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._pods, self._resources, self._on_change = pods, resources, on_change
+        self.holders: Mapping[SlotKey, ResolvedHolder] = dict(holders)
+        self._listing: list[ListedHolder] = []
+        self._contested = Contested()
+        self._beginning: Mapping[SlotKey, int] = {}
+        """ Slots in which a container begins, and the number of the first question whose answer counts for them.
+        Replaced and never changed, as `holders` is: scrapes read both in a thread of their own. """
+        self._former: dict[SlotKey, ResolvedHolder] = {}
+        """ Who held them until then. """
+        self._questions = 0
+        self.answered_once = False
+        """ Whether the kubelet has spoken to this agent. """
+        self._asked, self._waited_for = asyncio.Event(), asyncio.Event()
+        self._waiting: list[asyncio.Future[bool]] = []
+        self._pods_changed = asyncio.Event()
+        self._away = ""
+
+    @property
+    def certain(self) -> bool:
+        """Whether a slot that nobody is known to hold is held by nobody."""
+        return self.answered_once and self._pods.synced and not self._beginning
+
+    @property
+    def beginning(self) -> frozenset[SlotKey]:
+        """Slots in which a container begins whose pod is not known yet."""
+        return frozenset(self._beginning)
+
+    def begins(self, slot: SlotKey) -> None:
+        """A container begins in a slot; whoever held it until now does so no longer, as far as is known."""
+        self._beginning = {**self._beginning, slot: self._questions + 1}
+        self._listing = [entry for entry in self._listing if entry.slot != slot]
+        if slot in self.holders:
+            self._former[slot] = self.holders[slot]
+        self.holders = {each: resolved for each, resolved in self.holders.items() if each != slot}
+
+    async def known(self, slot: SlotKey) -> None:
+        """Return when the kubelet has said whose a slot is, and that pod is known; to be bounded by the caller."""
+        await self.answered()
+        while (resolved := self.holders.get(slot)) is not None:
+            pod = self._pods.known.get(resolved.key)
+            if pod is not None and not pod.leaving:  # one that is leaving starts nothing: it is the one before
+                return
+            self._pods_changed.clear()
+            await self._pods_changed.wait()
+
+    async def answered(self) -> None:
+        """Return when the kubelet has answered a question that is put from now on; to be bounded by the caller."""
+        while not await self._next_answer():
+            await asyncio.sleep(_SPACING_SECONDS)
+
+    def ask(self) -> None:
+        """Ask the kubelet soon."""
+        self._asked.set()
+
+    def pods_changed(self) -> None:
+        """Take in what is new of the pods, and ask the kubelet what it makes of it."""
+        self._join()
+        self._pods_changed.set()
+        self.ask()
+
+    async def run(self) -> None:
+        """Ask the kubelet again and again, until cancelled."""
+        while True:
+            self._asked.clear()
+            answered = await self._ask()
+            await asyncio.sleep(_SPACING_SECONDS)
+            await _within(_RELAXED_SECONDS, self._waited_for)
+            await _within(_EVERY_SECONDS if answered else _AGAIN_SECONDS, self._asked)
+
+    async def _next_answer(self) -> bool:
+        """Return whether the next question was answered."""
+        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        self._waited_for.set()
+        self._asked.set()
+        return await waiting
+
+    async def _ask(self) -> bool:
+        self._questions += 1
+        number, waiting, self._waiting = self._questions, self._waiting, []
+        self._waited_for.clear()
+        answered = False
+        try:
+            self._take(listed_holders(await self._resources.pods()), number)
+            answered = True
+            self._say("")
+        except KubeletAway as error:
+            self._say(str(error))
+        finally:
+            for each in waiting:
+                if not each.done():
+                    each.set_result(answered)
+        return answered
+
+    def _take(self, listing: list[ListedHolder], number: int) -> None:
+        self._beginning = {slot: first for slot, first in self._beginning.items() if first > number}
+        self._listing = [entry for entry in listing if entry.slot not in self._beginning]
+        self.answered_once = True
+        self._contested.take(self._listing, self._pods.known)
+        self._join()
+        self._former = {slot: resolved for slot, resolved in self._former.items() if slot in self._beginning}
+
+    def _join(self) -> None:
+        holders = join(self._listing, self._pods.known, self._pods.synced, self.holders, self._former)
+        self.holders = {
+            slot: replace(resolved, others=self._contested.others(slot, resolved.key))
+            for slot, resolved in holders.items()
+        }
+        self._on_change()
+
+    def _say(self, what: str) -> None:
+        if bool(what) != bool(self._away):
+            _log.warning("kubelet: %s", f"does not answer, what it said last stands: {what}" if what else "answers")
+        self._away = what
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    """Wait for an event, or so long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -1,0 +1,99 @@
+"""What people hear of a GPU and its pods by Events: when something becomes so, and of a GPU also when it is over."""
+
+from orion.crds.conditions import Condition, ConditionType
+from orion.crds.device import GPUDeviceStatus
+from orion.node_agent.advertising.advertising import Verdict
+from orion.node_agent.cluster.reporting.device_conditions import OVER_RESERVED, mib
+from orion.node_agent.cluster.reporting.events import Events, Subject, node, pod
+from orion.node_agent.cluster.reporting.gpu_devices import Device
+from orion.node_agent.cluster.state import GpuState, PolicyState
+from orion.node_agent.snapshots import GpuView
+
+_BAD = {
+    ConditionType.READY: "False",
+    ConditionType.MODE_PENDING: "True",
+    ConditionType.POLICY_CONFLICT: "True",
+    ConditionType.DEGRADED: "True",
+}
+""" HookInjected is left out: each process without the hook is named by itself. """
+
+_CORDONED = "Cordoned"
+_WISHED = (_CORDONED, "ClientsPresent", "Changing", "ModeChanging")
+""" Nothing is wrong: it is what people asked for, or the way there. """
+
+
+def say_changes(events: Events, about: Subject, device: Device, status: GPUDeviceStatus) -> None:
+    """Say what changes with a status that is about to be written."""
+    before = {each.type: each for each in device.status.conditions or ()}
+    for condition in status.conditions or ():
+        old = before.get(condition.type)
+        if old is not None and (old.status, old.reason) == (condition.status, condition.reason):
+            continue
+        key = f"{condition.reason} {old.reason} {old.last_transition_time}" if old else condition.reason
+        if condition.status == _BAD.get(ConditionType(condition.type)):
+            reason, warning = _reason(condition, status), condition.reason not in _WISHED
+            events.say(about, reason, f"{status.uuid}: {condition.message}", warning=warning, key=key)
+        elif condition.type == ConditionType.READY and condition.status == "True" and old and old.status != "True":
+            note = f"{status.uuid}: pods may come to it again (it was: {old.reason})"
+            events.say(about, "GPUReady", note, warning=False, key=key)
+        elif condition.type == ConditionType.READY and condition.status == "Unknown":
+            events.say(about, "GPUGone", f"{status.uuid}: {condition.message}", key=key)
+
+
+def _reason(condition: Condition, status: GPUDeviceStatus) -> str:
+    if condition.type == ConditionType.READY:
+        if condition.reason == _CORDONED:
+            return "GPUCordoned"
+        if condition.reason.startswith("Mode"):
+            return f"GPU{condition.reason}"
+        return "GPUUnhealthy" if status.health == "Unhealthy" else "GPUNotAdvertised"
+    if condition.type == ConditionType.MODE_PENDING:
+        return f"Mode{condition.reason}"
+    return condition.type if condition.type == ConditionType.POLICY_CONFLICT else condition.reason
+
+
+def say_of_pods(events: Events, view: GpuView, state: GpuState) -> None:
+    """Say what is so of the pods on a GPU."""
+    uuid = view.gpu.uuid
+    holders = {slot.name: slot.holder for slot in state.held if slot.holder is not None}
+    for slot in state.held:
+        for problem in slot.problems if slot.holder else ():
+            events.say(pod(holders[slot.name]), problem.reason, f"slot {slot.name} of {uuid}: {problem.message}")
+    for place in view.slots:
+        for client in place.clients if place.name in holders else ():
+            for each in client.conditions:
+                note = f"process {client.process_id} ({client.command}) on {uuid} {each.message}"
+                key = f"{uuid} {client.process_id} {client.generation}"
+                events.say(pod(holders[place.name]), each.reason, note, key=key)
+    _say_conflicts(events, uuid, state.policy)
+    _say_over_reserved(events, view, state)
+
+
+def _say_conflicts(events: Events, uuid: str, policy: PolicyState) -> None:
+    deciding = policy.deciding
+    if deciding is None:
+        return
+    for asking in policy.conflicting:
+        note = (
+            f"{uuid} runs by GPUShare {deciding.share} of pod {deciding.holder.name}, which came first, and not by "
+            f"GPUShare {asking.share}: give hp pods of one GPU equal policies, or a GPU each"
+        )
+        events.say(pod(asking.holder), "PolicyConflict", note)
+
+
+def _say_over_reserved(events: Events, view: GpuView, state: GpuState) -> None:
+    """Say it to each pod that reserves some of it, once: all of them may find less than they were granted."""
+    total, reserved = view.gpu.memory_bytes, state.memory_reserved_bytes
+    for slot in state.held if 0 < total < reserved else ():
+        if slot.holder is not None and slot.memory_request_bytes:
+            note = (
+                f"the pods on {view.gpu.uuid} reserve {mib(reserved)} of its {mib(total)}, of which this one reserves "
+                f"{mib(slot.memory_request_bytes)} in slot {slot.name}: an allocation within its limit may fail; let "
+                "GPUShares ask for less (spec.memory), or delete a pod so that it can start on another GPU"
+            )
+            events.say(pod(slot.holder), OVER_RESERVED, note, key=f"{view.gpu.uuid} {slot.name}")
+
+
+def say_of_node(events: Events, name: str, uuid: str, verdict: Verdict) -> None:
+    """Say why pods cannot come to a GPU of a node."""
+    events.say(node(name), "GPUNotAdvertised", f"{uuid}: {verdict.message}", key=f"{uuid} {verdict.reason}")

@@ -1,0 +1,191 @@
+"""The status of a GPUDevice: what is true of a GPU, as the API has it. Made of values, and nothing is asked here."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Literal
+
+from orion.crds.clients import ClientRow, PodReference
+from orion.crds.conditions import Condition, ConditionType
+from orion.crds.decimals import Number
+from orion.crds.device import (
+    ROWS_MAX,
+    SLOTS_MAX,
+    AppliedPolicy,
+    DeviceMemory,
+    GPUDeviceStatus,
+    SlotCount,
+    SlotCounts,
+    SlotRow,
+)
+from orion.crds.durations import Duration
+from orion.crds.policy import PolicyName, Priority
+from orion.crds.quantities import Memory
+from orion.node_agent.advertising.advertising import Verdict
+from orion.node_agent.cluster.reporting import unmanaged
+from orion.node_agent.cluster.reporting.client_ratios import Ratios
+from orion.node_agent.cluster.reporting.device_conditions import Finding, conditions, findings
+from orion.node_agent.cluster.reporting.seen import Seen
+from orion.node_agent.cluster.state import GpuState, HolderState
+from orion.node_agent.gpus.keeper import GONE
+from orion.node_agent.slots.holders import Holder
+from orion.node_agent.snapshots import ClientView, SlotView
+
+_MEMORY_STEP = 1 << 20
+_SENTENCE_MAX = 512
+_STOPPED = "stopped"
+
+
+def status_of(seen: Seen, before: Sequence[Condition], now: datetime | None = None) -> GPUDeviceStatus:
+    """Return a GPU's status.
+
+    Args:
+        seen: what it is made of.
+        before: the conditions so far, whose times stay where nothing has changed.
+        now: the time, for tests.
+    """
+    gpu = seen.view.gpu
+    rows = sorted(_rows(seen), key=_place)
+    return GPUDeviceStatus(
+        observed_generation=seen.generation,
+        node=seen.node,
+        uuid=gpu.uuid,
+        index=gpu.index,
+        model=gpu.model[:128],
+        simulated=gpu.simulated,
+        health=_health(seen.verdict),
+        mode=seen.mode,
+        memory=_memory(seen),
+        policy=_policy(seen.state),
+        slots=_counts(seen.state),
+        held_slots=list(_held(seen))[:SLOTS_MAX],
+        hp_busy_ratio=_ratio(seen.hp_busy_ratio),
+        client_count=len(rows),
+        clients=rows[:ROWS_MAX],
+        unmanaged_process_count=len(seen.unmanaged),
+        unmanaged=unmanaged.rows(seen.unmanaged),
+        agent_version=seen.agent_version[:64],
+        conditions=conditions(findings(seen, len(rows)), before, seen.generation, now),
+    )
+
+
+def gone_status(before: GPUDeviceStatus, why: str, message: str, generation: int | None) -> GPUDeviceStatus:
+    """Return the status of a GPU that has gone; an agent that finds the GPU may take its GPUDevice over."""
+    unknown = [Finding(kind, None, why, message) for kind in (ConditionType.READY, ConditionType.HOOK_INJECTED)]
+    return GPUDeviceStatus(
+        observed_generation=generation,
+        node=before.node,
+        uuid=before.uuid,
+        index=before.index,
+        model=before.model,
+        simulated=before.simulated,
+        health="Unknown",
+        mode=before.mode,
+        memory=DeviceMemory(total=before.memory.total) if before.memory else None,
+        agent_version=before.agent_version,
+        conditions=conditions(unknown, before.conditions or [], generation, None),
+    )
+
+
+# -- Figures -----------------------------------------------------------------------------------------------------------
+
+
+def _health(verdict: Verdict) -> Literal["Healthy", "Unhealthy", "Unknown"]:
+    if verdict.healthy:
+        return "Healthy"
+    return "Unknown" if verdict.reason == GONE.reason else "Unhealthy"
+
+
+def _memory(seen: Seen) -> DeviceMemory:
+    return DeviceMemory(
+        total=Memory.of_bytes(seen.view.gpu.memory_bytes),
+        used=_bytes(seen.view.memory_used_bytes),
+        reserved=_bytes(seen.state.memory_reserved_bytes),
+    )
+
+
+def _policy(state: GpuState) -> AppliedPolicy:
+    page, deciding = state.policy.policy, state.policy.deciding
+    return AppliedPolicy(
+        name=PolicyName(page.name),
+        share=deciding.share if deciding else None,
+        max_slowdown=Number.of_milli(page.max_slowdown_milli),
+        minimum_share=Number.of_milli(page.minimum_share_milli),
+        window=Duration.of(page.window_ns),
+    )
+
+
+def _counts(state: GpuState) -> SlotCounts:
+    def count(priority: Priority) -> SlotCount:
+        held = sum(slot.priority is priority for slot in state.held)
+        return SlotCount(total=state.slots.get(priority, 0), held=held)
+
+    return SlotCounts(hp=count(Priority.HP), be=count(Priority.BE))
+
+
+def _held(seen: Seen) -> Iterator[SlotRow]:
+    clients = {slot.name: len(slot.clients) for slot in seen.view.slots}
+    for slot in seen.state.held:
+        yield SlotRow(
+            name=slot.name,
+            priority=slot.priority,
+            pod=_reference(slot.holder),
+            share=slot.share,
+            generation=slot.generation,
+            memory_limit=_bytes(slot.memory_limit_bytes) if slot.memory_limit_bytes else None,
+            weight=Number.of_milli(slot.weight_milli) if slot.priority is Priority.BE else None,
+            clients=clients.get(slot.name, 0),
+        )
+
+
+def _rows(seen: Seen) -> Iterator[ClientRow]:
+    held = {slot.name: slot for slot in seen.state.held}
+    for slot in seen.view.slots:
+        for client in slot.clients:
+            yield _row(seen, slot, client, held.get(slot.name))
+
+
+def _row(seen: Seen, slot: SlotView, client: ClientView, held: HolderState | None) -> ClientRow:
+    ratios = seen.ratios.get((client.place, client.generation), Ratios())
+    slowdown = client.record.slowdown_milli
+    return ClientRow(
+        pod=_reference(held.holder) if held else None,
+        slot=slot.name,
+        priority=Priority(slot.role.name.lower()),
+        process_id=client.process_id,
+        command=client.command[:16],
+        state=client.state[:16],
+        memory=_bytes(client.record.memory_bytes),
+        busy_ratio=None if ratios.busy is None else _ratio(ratios.busy),
+        gated_ratio=None if ratios.gated is None else _ratio(ratios.gated),
+        slowdown=Number.of_milli(round(slowdown, -1)) if slowdown else None,
+        message="; ".join(each.message for each in client.conditions)[:_SENTENCE_MAX] or None,
+    )
+
+
+def _place(row: ClientRow) -> tuple[bool, bool, float, float, str, int]:
+    """Return where a client stands among the others: those that fare worst first."""
+    return (
+        row.message is None,
+        row.state != _STOPPED,
+        -(row.slowdown or 0.0),
+        -(row.gated_ratio or 0.0),
+        row.slot,
+        row.process_id,
+    )
+
+
+def _reference(holder: Holder | None) -> PodReference | None:
+    if holder is None:
+        return None
+    return PodReference(
+        namespace=holder.namespace, name=holder.pod, uid=holder.uid or None, container=holder.container or None
+    )
+
+
+def _bytes(amount: int) -> Memory:
+    """Return bytes, rounded up to whole MiB: less of it is noise."""
+    return Memory.of_bytes(-(-amount // _MEMORY_STEP) * _MEMORY_STEP)
+
+
+def _ratio(value: float) -> Number:
+    return Number.of_milli(round(value * 100) * 10)

@@ -1,0 +1,150 @@
+"""Kubernetes Events of the agent: what people should hear of pods, GPUs and the node, each thing once.
+
+Whoever finds something out says it again and again for as long as it is so; here it is posted once. An Event's name is
+made of what it says, so an agent that is started again does not repeat it: the API server has that name already, for
+the hour that it keeps Events. A tenant can bring much about, so there is a bound for each object and one for the node;
+what is over it is not lost while it goes on being so.
+"""
+
+import asyncio
+import hashlib
+import logging
+import random
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from orion.api_server.requests import ApiError, ApiServer
+from orion.crds.device import device_name
+from orion.crds.model import API_VERSION
+from orion.node_agent.pacing.token_bucket import TokenBucket
+from orion.node_agent.slots.holders import Holder
+
+_log = logging.getLogger(__name__)
+
+_QUEUE_MAX = 256
+_SAID_MAX = 8_192
+_SUBJECTS_MAX = 1_024
+_BURST, _PER_SECOND = 8, 1 / 30
+""" About one object. """
+_NODE_BURST, _NODE_PER_SECOND = 64, 1.0
+_BACKOFF_SECONDS = (0.5, 30.0)
+_NOTE_MAX = 1_024
+""" Bytes. """
+_CONFLICT, _TOO_MANY = 409, 429
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What an Event is about."""
+
+    kind: str
+    name: str
+    uid: str
+    api_version: str = "v1"
+    namespace: str = ""
+
+
+def pod(holder: Holder) -> Subject:
+    """Return a pod as a subject."""
+    return Subject("Pod", holder.pod, holder.uid, namespace=holder.namespace)
+
+
+def node(name: str) -> Subject:
+    """Return a node as a subject; as for the kubelet's own Events its name stands for its uid."""
+    return Subject("Node", name, name)
+
+
+def device(uuid: str, uid: str) -> Subject:
+    """Return a GPUDevice as a subject."""
+    return Subject("GPUDevice", device_name(uuid), uid, API_VERSION)
+
+
+class Events:
+    """Posts Events of one agent.
+
+    Args:
+        server: where they go.
+        node_name: of this node.
+    """
+
+    def __init__(self, server: ApiServer, node_name: str) -> None:
+        self._server, self._node = server, node_name
+        self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_QUEUE_MAX)
+        self._said: OrderedDict[str, None] = OrderedDict()
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+        self._bucket = TokenBucket(_NODE_BURST, _NODE_PER_SECOND)
+        self.posted = 0
+        self.failed = 0
+
+    def say(self, about: Subject, reason: str, note: str, *, warning: bool = True, key: str | None = None) -> None:
+        """Post an Event, unless it has been said.
+
+        Args:
+            about: the object; nothing is said of one whose uid is not known yet.
+            reason: one CamelCase word.
+            note: what, why and what to do next.
+            warning: whether it is bad.
+            key: what makes it the same as one that was said; None: the note.
+        """
+        if not about.uid:
+            return
+        said = "\0".join((about.uid, reason, note if key is None else key))
+        name = f"{about.name[:200].rstrip('-.')}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+        if name in self._said or self._queue.full() or self._over_the_bound(about):
+            return
+        self._said[name] = None
+        if len(self._said) > _SAID_MAX:
+            self._said.popitem(last=False)
+        self._queue.put_nowait(self._body(about, name, reason, note, warning))
+
+    async def run(self) -> None:
+        """Post what is said until cancelled; what the API server cannot take now is posted later, in order."""
+        while True:
+            body = await self._queue.get()
+            delay = _BACKOFF_SECONDS[0]
+            while not await self._post(body):
+                await asyncio.sleep(delay * random.uniform(0.5, 1))
+                delay = min(2 * delay, _BACKOFF_SECONDS[1])
+
+    async def _post(self, body: dict[str, Any]) -> bool:
+        """Return whether it is done with, one way or the other."""
+        namespace = body["metadata"]["namespace"]
+        try:
+            await self._server.post(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", body)
+        except ApiError as error:
+            if error.status in (0, _TOO_MANY) or error.status >= 500:
+                self.failed += 1
+                return False
+            if error.status != _CONFLICT:  # else it was said by the agent before this one
+                self.failed += 1
+                _log.warning("an Event cannot be posted (%s): %s: %s", error, body["reason"], body["note"])
+        else:
+            self.posted += 1
+        return True
+
+    def _over_the_bound(self, about: Subject) -> bool:
+        bucket = self._buckets.pop(about.uid, None) or TokenBucket(_BURST, _PER_SECOND)
+        self._buckets[about.uid] = bucket
+        if len(self._buckets) > _SUBJECTS_MAX:
+            self._buckets.popitem(last=False)
+        return bool(bucket.take() or self._bucket.take())
+
+    def _body(self, about: Subject, name: str, reason: str, note: str, warning: bool) -> dict[str, Any]:
+        regarding = {"apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": about.uid}
+        if about.namespace:
+            regarding["namespace"] = about.namespace
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": about.namespace or "default"},
+            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "type": "Warning" if warning else "Normal",
+            "reason": reason,
+            "action": "Watch",
+            "note": note.encode()[:_NOTE_MAX].decode(errors="ignore"),
+            "regarding": regarding,
+            "reportingController": "orion.gpu/agent",
+            "reportingInstance": self._node[:128],
+        }

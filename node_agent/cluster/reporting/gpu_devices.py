@@ -1,0 +1,268 @@
+"""Keeps the GPUDevice of each of this node's GPUs: makes it, writes its status, and carries out its spec.
+
+Level by level, not change by change: again and again the status as it should be is compared with the one that the API
+server has, and what differs is written once it is worth it. So nothing is lost while the API server is away, and what
+is written when it is back is the present, not the past.
+
+Whose a device is, is said in its own status. An agent writes those that say its node, or no node; one that says another
+node is taken over once the agent there has said that the GPU is gone, or the node itself is. Each write names the
+version that it is for, so two agents never write over each other. An agent watches the devices of its own node only.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from orion.api_server.merging import merge_patch
+from orion.api_server.paths import DEVICES, NODES
+from orion.api_server.requests import ApiError, ApiServer
+from orion.api_server.watching import Watched
+from orion.crds.device import KIND, GPUDeviceSpec, GPUDeviceStatus, device_name
+from orion.crds.errors import Unreadable
+from orion.crds.model import API_VERSION
+from orion.node_agent.advertising.advertising import Verdict
+from orion.node_agent.cluster.reporting.cordons import Cordons
+from orion.node_agent.cluster.reporting.status_urgency import Urgency, urgency
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+_SETTLE_SECONDS = 0.1
+""" What changes together is written together. """
+_BACKOFF_SECONDS = (0.5, 30.0)
+_ECHO_SECONDS = 5.0
+""" The watch tells of a write within so long; else the write is compared with what was known before. """
+_ELSEWHERE_SECONDS = 5.0
+""" A device that says another node is not watched, and is looked at again after so long. """
+_CONFLICT, _GONE, _FORBIDDEN = 409, 404, 403
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPUDevice as the API server has it."""
+
+    name: str
+    uid: str
+    version: str
+    generation: int | None
+    spec: GPUDeviceSpec
+    plain: Mapping[str, Any]
+    """ Its status. """
+    status: GPUDeviceStatus
+    """ The same, as far as it can be read. """
+
+
+def read(plain: Mapping[str, Any]) -> Device:
+    """Return what is kept of a GPUDevice; a status that cannot be read counts as none.
+
+    A spec of a later version, of which something cannot be read, still keeps pods away, and changes no mode.
+    """
+    meta, status = plain["metadata"], plain.get("status") or {}
+    known = GPUDeviceStatus(node=status.get("node"))
+    with contextlib.suppress(Unreadable):
+        known = GPUDeviceStatus.read(status)
+    said = plain.get("spec") or {}
+    try:
+        spec = GPUDeviceSpec.read(said)
+    except Unreadable:
+        spec = GPUDeviceSpec(cordon=said.get("cordon") is True)
+        if known.mode is not None:
+            spec = spec.model_copy(update={"mode": known.mode})
+    return Device(meta["name"], meta["uid"], meta["resourceVersion"], meta.get("generation"), spec, dict(status), known)
+
+
+Make = Callable[[str, Device], GPUDeviceStatus]
+""" Makes the status of a device; by the GPU's UUID, empty for one that is not here. """
+
+
+@dataclass
+class _Track:
+    """What is being done about one device."""
+
+    not_before: float = 0.0
+    failures: int = 0
+    written: float = field(default_factory=lambda: float("-inf"))
+    replaced: str = ""
+    """ The version that a write has replaced, until the watch shows another. """
+    elsewhere: str = ""
+    """ The node that it says, if that is not this one. """
+
+
+class GpuDevices:
+    """Those of one node; a judge of the advertised devices, by their `cordon`.
+
+    Args:
+        server: where they are.
+        node: this node.
+        cordons: receives the names of all cordoned devices.
+        here: looks at the GPUs that are here, and returns their UUIDs.
+        make: makes a device's status of what that look saw.
+        reported: called before a status is written, with the device as it was and the status to come.
+        spec_changed: called on the event loop when a spec has changed.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        node: str,
+        cordons: Cordons,
+        here: Callable[[], Awaitable[Iterable[str]]],
+        make: Make,
+        reported: Callable[[Device, GPUDeviceStatus], None],
+        spec_changed: Callable[[], None],
+    ) -> None:
+        self._server, self._node, self._cordons = server, node, cordons
+        self._here, self._make, self._reported, self._spec_changed = here, make, reported, spec_changed
+        self._watched: Watched[Device, dict[str, Device]] = Watched(
+            server,
+            DEVICES,
+            read,
+            lambda devices: {each.name: each for each in devices},
+            by_generation=False,
+            query={"fieldSelector": f"status.node={node}"},
+            on_change=self._heard,
+        )
+        self._specs: dict[str, GPUDeviceSpec] | None = None
+        self._tracks: dict[str, _Track] = {}
+        self._wake = asyncio.Event()
+        self.writes = 0
+        self.failures = 0
+
+    def wake(self) -> None:
+        """Something may have changed. To be called on the event loop."""
+        self._wake.set()
+
+    def elsewhere(self, uuid: str) -> str:
+        """Return the node that a GPU's device says though the GPU is here; empty: it says this one."""
+        track = self._tracks.get(device_name(uuid))
+        return track.elsewhere if track else ""
+
+    def verdict(self, uuid: str) -> Verdict:
+        """Return whether people have closed the GPU to further pods."""
+        return self._cordons.verdict(device_name(uuid))
+
+    async def run(self) -> None:
+        """Keep them until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watched.run())
+            tasks.create_task(self._keep())
+
+    async def _keep(self) -> None:
+        await self._watched.synced.wait()
+        while True:
+            self._wake.clear()
+            uuids = {device_name(uuid): uuid for uuid in await self._here()}
+            names = uuids.keys() | self._watched.of("").keys()
+            await asyncio.gather(*(self._look_after(name, uuids.get(name, "")) for name in names))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._wake.wait()
+            await asyncio.sleep(_SETTLE_SECONDS)
+
+    def _heard(self) -> None:
+        specs = {name: device.spec for name, device in self._watched.of("").items()}
+        changed, self._specs = specs != self._specs, specs
+        self._cordons.hear(name for name, spec in specs.items() if spec.cordon)
+        if changed:
+            self._spec_changed()
+        self._wake.set()
+
+    # -- One device ----------------------------------------------------------------------------------------------------
+
+    async def _look_after(self, name: str, uuid: str) -> None:
+        track = self._tracks.setdefault(name, _Track())
+        now = time.monotonic()
+        if now < track.not_before:
+            return
+        device = self._watched.of("").get(name)
+        if track.replaced and (device is None or device.version == track.replaced):
+            if now < track.written + _ECHO_SECONDS:
+                return
+            track.replaced = ""
+        try:
+            if device is None:
+                device = await self._own(name, track)
+            if device is not None:
+                await self._write(device, uuid, track)
+            track.failures = 0
+        except ApiError as error:
+            self._failed(name, track, error)
+        except Exception:  # a fault of ours with one device must not keep the others from their due
+            _log.exception("GPUDevice %s: its status cannot be made", name)
+            track.not_before = now + _BACKOFF_SECONDS[1]
+
+    async def _own(self, name: str, track: _Track) -> Device | None:
+        """Return a device that does not say this node yet, made if it is not there; None: it is another node's."""
+        try:
+            device = read(await self._server.get(f"{DEVICES}/{name}"))
+        except ApiError as error:
+            if error.status != _GONE:
+                raise
+            body = {"apiVersion": API_VERSION, "kind": KIND.name, "metadata": {"name": name}, "spec": {}}
+            return read(await self._server.post(DEVICES, body))
+        other = device.plain.get("node") or ""
+        if other in ("", self._node):
+            track.elsewhere = ""
+            return device
+        if device.status.health == "Unknown" or not await self._is_node(other):
+            return device
+        self._leave_to(other, name, track)
+        return None
+
+    def _leave_to(self, other: str, name: str, track: _Track) -> None:
+        """Let a device be another node's until it is looked at again."""
+        if track.elsewhere != other:
+            _log.warning("GPUDevice %s says node %s, whose agent has not said that the GPU is gone", name, other)
+        track.elsewhere = other
+        track.not_before = time.monotonic() + _ELSEWHERE_SECONDS
+
+    async def _is_node(self, name: str) -> bool:
+        try:
+            await self._server.get(f"{NODES}/{name}")
+        except ApiError as error:
+            if error.status != _GONE:
+                raise
+            return False
+        return True
+
+    async def _write(self, device: Device, uuid: str, track: _Track) -> None:
+        status = self._make(uuid, device)
+        plain = status.plain()
+        soon = urgency(device.plain, plain)
+        if soon is None or time.monotonic() < track.written + soon:
+            return  # the next look is within a second
+        before = device.plain.get("node") or self._node
+        if before == self._node:
+            self._reported(device, status)
+        patch = {"metadata": {"resourceVersion": device.version}, "status": merge_patch(device.plain, plain)}
+        try:
+            answer = await self._server.patch(f"{DEVICES}/{device.name}/status", patch)
+        except ApiError as error:
+            if error.status != _FORBIDDEN or before == self._node:
+                raise
+            self.failures += 1
+            self._leave_to(before, device.name, track)  # a policy keeps agents to the GPUs of their nodes
+            return
+        if before != self._node:
+            self._reported(device, status)  # not earlier: it might not have become ours
+            track.elsewhere = ""
+        self.writes += 1
+        track.written = time.monotonic()
+        if answer["metadata"]["resourceVersion"] != device.version:
+            track.replaced = device.version
+        if soon is Urgency.CHANGES:
+            _log.info("GPUDevice %s: %s", device.name, status.health)
+
+    def _failed(self, name: str, track: _Track, error: ApiError) -> None:
+        if error.status == _CONFLICT:
+            return  # somebody wrote meanwhile; the watch tells what
+        self.failures += 1
+        delay = min(_BACKOFF_SECONDS[0] * 2**track.failures, _BACKOFF_SECONDS[1]) * random.uniform(0.5, 1)
+        track.failures = min(track.failures + 1, 10)
+        track.not_before = time.monotonic() + max(delay, error.retry_after_s or 0.0)
+        _log.warning("GPUDevice %s: %s; again in %.1f s", name, error, delay)

@@ -1,0 +1,160 @@
+"""What an agent tells the API server: GPUDevices, Events on unmanaged processes and faults, and metrics.
+
+The parts run side by side and fail side by side: with the API server away, unmanaged processes are still counted and
+other plugins still noticed.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from orion.crds.device import GPUDeviceStatus, device_name
+from orion.crds.policy import Mode
+from orion.node_agent import snapshots
+from orion.node_agent.advertising.advertising import Verdict
+from orion.node_agent.agent import Agent
+from orion.node_agent.cluster.context import Context
+from orion.node_agent.cluster.reporting.client_ratios import ClientRatios
+from orion.node_agent.cluster.reporting.coexistence import REASON, Coexistence
+from orion.node_agent.cluster.reporting.cordons import Cordons
+from orion.node_agent.cluster.reporting.device_events import say_changes, say_of_node, say_of_pods
+from orion.node_agent.cluster.reporting.device_status import gone_status, status_of
+from orion.node_agent.cluster.reporting.events import Events, device, node
+from orion.node_agent.cluster.reporting.gpu_devices import Device, GpuDevices
+from orion.node_agent.cluster.reporting.metrics import ClusterMetrics
+from orion.node_agent.cluster.reporting.seen import Seen
+from orion.node_agent.cluster.reporting.unmanaged import UnmanagedProcesses
+from orion.node_agent.gpus.keeper import GONE
+from orion.node_agent.service import answers
+from orion.node_agent.snapshots import GpuView
+
+_NOT_OURS = ("NotIncluded", GONE.reason)
+""" Such GPUs are not, or no longer, this agent's to report. """
+_REPORTED_OF_NODES = ("MIGEnabled", REASON)
+""" Whoever looks at the node sees slots missing. """
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """What one look saw of a GPU."""
+
+    view: GpuView
+    verdict: Verdict
+    hp_busy_ratio: float
+
+
+class Reporting:
+    """The reports of one agent in a cluster."""
+
+    def __init__(self, context: Context) -> None:
+        self._agent: Agent = context.agent
+        self._node, self._state = context.node, context.state
+        self.events = Events(context.server, context.node)
+        self.unmanaged = UnmanagedProcesses(context.agent, context.state, self.events, context.node, self._changed)
+        self.coexistence = Coexistence(context.agent, context.pod_resources)
+        self.devices = GpuDevices(
+            context.server,
+            context.node,
+            Cordons(context.agent.root.cordons),
+            self._look,
+            self._make,
+            self._reported,
+            context.agent.advertising.changed,
+        )
+        self._looked: dict[str, _Looked] = {}
+        self._ratios: dict[str, ClientRatios] = {}
+        context.agent.advertising.add_judge(self.coexistence)
+        context.agent.advertising.add_judge(self.devices)
+        context.agent.modes.names = self._names
+        context.state.on_change(self._changed)
+        context.agent.registry.register(
+            ClusterMetrics(
+                context.agent.gpus, context.state, self.unmanaged, self.coexistence, self.devices, self.events
+            )
+        )
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for part in (self.events, self.unmanaged, self.coexistence, self.devices):
+                tasks.create_task(part.run())
+
+    def _changed(self) -> None:
+        self.devices.wake()
+
+    async def _look(self) -> Iterable[str]:
+        """Look at all GPUs, say what is to be said, and return those that are Orion's."""
+        view = await snapshots.take(self._agent)
+        advertised = self._agent.advertising.look()
+        reported = {each.gpu.uuid: (each.verdict, each.hp_busy_ratio) for each in advertised.gpus}
+        reported |= {
+            each.uuid: (Verdict(cordoned=True, reason=each.reason, message=each.message), 0.0)
+            for each in advertised.not_advertised
+        }
+        self._looked = {
+            each.gpu.uuid: _Looked(each, *reported[each.gpu.uuid]) for each in view.gpus if each.gpu.uuid in reported
+        }
+        self._say()
+        return [uuid for uuid, looked in self._looked.items() if looked.verdict.reason not in _NOT_OURS]
+
+    def _make(self, uuid: str, known: Device) -> GPUDeviceStatus:
+        """Return a device's status as of the last look; no UUID: its GPU is not here."""
+        if not uuid:
+            return gone_status(known.status, *self._why_gone(known), known.generation)
+        looked = self._looked[uuid]
+        modes = self._agent.modes
+        modes.want(uuid, known.spec.mode.value, (known.status.mode or Mode.TIMESLICE).value)
+        seen = Seen(
+            node=self._node,
+            spec=known.spec,
+            generation=known.generation,
+            view=looked.view,
+            state=self._state.of(uuid),
+            verdict=looked.verdict,
+            hp_busy_ratio=looked.hp_busy_ratio,
+            unmanaged=self.unmanaged.of(uuid),
+            mode=Mode(modes.mode(uuid)),
+            mode_pending=modes.pending(uuid),
+            ratios=self._ratios.setdefault(uuid, ClientRatios()).take(looked.view, time.monotonic()),
+            agent_version=answers.version(),
+        )
+        return status_of(seen, known.status.conditions or [])
+
+    def _names(self, uuid: str) -> list[str]:
+        """Return who is on a GPU, for people: pods, and processes of slots that no pod holds."""
+        held = {slot.name: slot for slot in self._state.of(uuid).held}
+        names = [f"pod {slot.holder.name}" if slot.holder else f"slot {slot.name}" for slot in held.values()]
+        for client in self._agent.gpus[uuid].shared_gpu.clients.values():
+            if client.slot.name not in held:
+                names.append(f"process {client.process_id} ({client.command})")
+        return sorted(set(names))
+
+    def _why_gone(self, known: Device) -> tuple[str, str]:
+        for uuid, looked in self._looked.items():
+            if device_name(uuid) == known.name:
+                return looked.verdict.reason, looked.verdict.message
+        health = self._agent.health
+        if health is not None and health.unavailable:
+            return "DriverAway", health.unavailable
+        return GONE.reason, GONE.message
+
+    # -- Events --------------------------------------------------------------------------------------------------------
+
+    def _reported(self, known: Device, status: GPUDeviceStatus) -> None:
+        if status.uuid:
+            say_changes(self.events, device(status.uuid, known.uid), known, status)
+
+    def _say(self) -> None:
+        """Say what is so now; each thing is posted once."""
+        for uuid, looked in self._looked.items():
+            say_of_pods(self.events, looked.view, self._state.of(uuid))
+            if looked.verdict.reason in _REPORTED_OF_NODES:
+                say_of_node(self.events, self._node, uuid, looked.verdict)
+            other = self.devices.elsewhere(uuid)
+            if other and looked.verdict.reason not in _NOT_OURS:
+                note = (
+                    f"{uuid} is here, but GPUDevice {device_name(uuid)} says node {other}, whose agent has not said "
+                    "that the GPU is gone: if it was moved, delete that GPUDevice, and it is made again"
+                )
+                self.events.say(node(self._node), "GPUElsewhere", note)

@@ -1,0 +1,1 @@
+"""What is served over HTTP: Prometheus metrics, and answers to the kubelet's probes."""

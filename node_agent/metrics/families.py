@@ -1,0 +1,214 @@
+"""Prometheus metrics, made from the pages at each scrape; `docs/metrics.md` lists them.
+
+A process that joined a slot twice has one series: its clients are added up, since Prometheus refuses a scrape with two
+equal series. Tenants' numbers are unsigned 64-bit words, which a float holds well enough, and their texts printable.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from orion.hook import layout
+from orion.node_agent.gpus.keeper import HealthKeeper
+from orion.node_agent.pages import pages
+from orion.node_agent.snapshots import AgentView, ClientView, GpuView, SlotView
+
+_CLIENT_LABELS = ("gpu", "slot", "role", "process_id", "command")
+_SLOT_LABELS = ("gpu", "slot")
+_NS = 1e-9
+
+Labels = tuple[str, ...]
+
+# Name, what it is, whether it only grows, the record's field, its unit in base units.
+_PLAIN: tuple[tuple[str, str, bool, str, float], ...] = (
+    ("orion_client_launches", "Calls that put work on the GPU.", True, "launches", 1),
+    ("orion_client_gated_launches", "Launches that waited for hp.", True, "gated_launches", 1),
+    ("orion_client_gated_seconds", "Time spent waiting for hp.", True, "gated_ns", _NS),
+    ("orion_client_window_waits", "Launches that waited for the window.", True, "window_waits", 1),
+    ("orion_client_window_wait_seconds", "Time spent waiting for the window.", True, "window_wait_ns", _NS),
+    ("orion_client_busy_periods", "Busy periods of an hp client.", True, "busy_periods", 1),
+    ("orion_client_memory_refusals", "Allocations refused for the memory limit.", True, "memory_refusals", 1),
+    ("orion_client_given_up", "Waits ended because hp made no progress.", True, "given_up", 1),
+    ("orion_client_unknown_functions", "Look-ups of driver functions unknown to the hook.", True,
+     "unknown_functions", 1),
+    ("orion_client_in_flight_seconds", "Expected be work in flight.", False, "in_flight_ns", _NS),
+    ("orion_client_window_share_seconds", "Share of the window of this client.", False, "window_share_ns", _NS),
+    ("orion_client_linger_seconds", "Linger that an hp client has learnt.", False, "linger_ns", _NS),
+    ("orion_client_kernels_known", "Kernels with a learnt duration.", False, "kernels_known", 1),
+    ("orion_client_gpu_seconds", "Expected time of the be work that has completed.", True, "gpu_ns", _NS),
+    ("orion_client_overlapped_launches", "be launches let through while hp was busy.", True, "overlapped_launches", 1),
+    ("orion_client_overlapped_seconds", "Expected time of the overlapped be launches.", True, "overlapped_ns", _NS),
+    ("orion_client_partitioned_launches", "be launches on fewer SMs.", True, "partitioned_launches", 1),
+    ("orion_client_control_periods", "hp busy periods kept free of overlap.", True, "control_periods", 1),
+    ("orion_client_memory_bytes", "Device memory allocated through the driver.", False, "memory_bytes", 1),
+)  # fmt: skip
+
+_POLICY_RATIOS = (
+    ("max_slowdown", "How much longer hp's work may take than alone.", "max_slowdown_milli"),
+    ("sharing_cost", "What sharing a context alone costs hp, if known.", "sharing_cost_milli"),
+    ("minimum_share", "Least share of the time that be gets.", "minimum_share_milli"),
+)
+
+_BUCKET_ENDS = [2**exponent * 1e-6 for exponent in range(layout.WAIT_BUCKETS - 1)]
+
+
+def render(view: AgentView, version: str) -> Iterator[Metric]:
+    """Return all metrics of one moment."""
+    clients = [
+        (_labels(gpu, slot, client), client) for gpu in view.gpus for slot in gpu.slots for client in slot.clients
+    ]
+    yield from _clients(clients)
+    yield from _gpus(view.gpus)
+    yield from _slots(view.gpus)
+    yield _conditions(view.gpus)
+    yield from _agent(view, version)
+
+
+def _labels(gpu: GpuView, slot: SlotView, client: ClientView) -> Labels:
+    return gpu.gpu.uuid, slot.name, slot.role.name.lower(), str(client.process_id), client.command
+
+
+def _sum(values: Iterable[tuple[Labels, float]]) -> dict[Labels, float]:
+    sums: dict[Labels, float] = {}
+    for labels, value in values:
+        sums[labels] = sums.get(labels, 0.0) + value
+    return sums
+
+
+def _family(name: str, sentence: str, grows: bool, labels: Iterable[str], values: dict[Labels, float]) -> Metric:
+    kind = CounterMetricFamily if grows else GaugeMetricFamily
+    family = kind(name, sentence, labels=list(labels))
+    for key, value in values.items():
+        family.add_metric(list(key), value)
+    return family
+
+
+def _clients(clients: list[tuple[Labels, ClientView]]) -> Iterator[Metric]:
+    for name, sentence, grows, field, unit in _PLAIN:
+        values = _sum((labels, getattr(client.record, field) * unit) for labels, client in clients)
+        yield _family(name, sentence, grows, _CLIENT_LABELS, values)
+    busy = _sum((labels, client.busy_ns * _NS) for labels, client in clients)
+    yield _family("orion_client_busy_seconds", "Time an hp client was busy.", True, _CLIENT_LABELS, busy)
+    yield _most(
+        "orion_client_slowdown_ratio",
+        "Time of hp's work with overlap over that without.",
+        _CLIENT_LABELS,
+        ((labels, client.record.slowdown_milli * 1e-3) for labels, client in clients if client.record.slowdown_milli),
+    )
+    yield _most(
+        "orion_client_overlap_seconds",
+        "How young an hp busy period must be for overlap.",
+        _CLIENT_LABELS,
+        ((labels, client.record.overlap_ns * _NS) for labels, client in clients),
+    )
+    yield _most(
+        "orion_be_long_kernel_seconds",
+        "The longest kernel of a be client, if it is a long one.",
+        (*_CLIENT_LABELS, "kernel"),
+        (
+            ((*labels, client.record.long_kernel_name), client.record.long_kernel_ns * _NS)
+            for labels, client in clients
+            if client.record.long_kernel_ns
+        ),
+    )
+    yield _waits(clients)
+
+
+def _most(name: str, sentence: str, labels: Iterable[str], values: Iterable[tuple[Labels, float]]) -> Metric:
+    """Return a gauge that for a process with several clients is not their sum but the largest."""
+    largest: dict[Labels, float] = {}
+    for key, value in values:
+        largest[key] = max(value, largest.get(key, 0.0))
+    return _family(name, sentence, False, labels, largest)
+
+
+def _slots(gpus: Iterable[GpuView]) -> Iterator[Metric]:
+    weight = GaugeMetricFamily("orion_slot_weight", "A be slot's part of the GPU time, relative.", labels=_SLOT_LABELS)
+    held = GaugeMetricFamily("orion_slot_held", "1 while a be slot waits for its peers.", labels=_SLOT_LABELS)
+    for slot in (slot for view in gpus for slot in view.slots if slot.role is layout.Role.BE):
+        weight.add_metric([slot.gpu, slot.name], slot.grant.weight_milli * 1e-3)
+        held.add_metric([slot.gpu, slot.name], bool(slot.grant.held))
+    yield from (weight, held)
+
+
+def _conditions(gpus: Iterable[GpuView]) -> Metric:
+    family = GaugeMetricFamily(
+        "orion_condition", "Number of clients (or GPUs) that have this condition.", labels=["gpu", "reason"]
+    )
+    counts: Counter[tuple[str, str]] = Counter()
+    for view in gpus:
+        clients = [client for slot in view.slots for client in slot.clients]
+        found = [*view.conditions, *(each for client in clients for each in client.conditions)]
+        counts.update((view.gpu.uuid, each.reason) for each in found)
+    for key, count in counts.items():
+        family.add_metric(list(key), count)
+    return family
+
+
+def _waits(clients: list[tuple[Labels, ClientView]]) -> Metric:
+    family = HistogramMetricFamily("orion_client_gate_wait_seconds", "Waits at the gate.", labels=_CLIENT_LABELS)
+    records: dict[Labels, list[pages.Record]] = {}
+    for labels, client in clients:
+        records.setdefault(labels, []).append(client.record)
+    for labels, of_process in records.items():
+        counts = [sum(each) for each in zip(*(record.wait_bucket for record in of_process), strict=True)]
+        buckets: list[tuple[str, float]] = []
+        total = 0
+        for end, count in zip([*map(str, _BUCKET_ENDS), "+Inf"], counts, strict=True):
+            total += count
+            buckets.append((end, total))
+        family.add_metric(list(labels), buckets, sum(record.gated_ns for record in of_process) * _NS)
+    return family
+
+
+def _gpus(gpus: Iterable[GpuView]) -> Iterator[Metric]:
+    busy = GaugeMetricFamily("orion_gpu_hp_busy_ratio", "Share of the last second that hp was busy.", labels=["gpu"])
+    clients = GaugeMetricFamily("orion_gpu_clients", "Living clients.", labels=["gpu", "role"])
+    window = GaugeMetricFamily("orion_gpu_window_seconds", "Expected be work allowed in flight.", labels=["gpu"])
+    total = GaugeMetricFamily("orion_gpu_memory_bytes", "The GPU's memory.", labels=["gpu"])
+    used = GaugeMetricFamily("orion_gpu_memory_used_bytes", "Memory in use, as the device reports it.", labels=["gpu"])
+    ratios = [
+        GaugeMetricFamily(f"orion_gpu_{name}_ratio", sentence, labels=["gpu"]) for name, sentence, _ in _POLICY_RATIOS
+    ]
+    info = InfoMetricFamily("orion_gpu", "Model and policy of the GPU.", labels=["gpu"])
+    for view in gpus:
+        gpu = [view.gpu.uuid]
+        busy.add_metric(gpu, view.hp_busy_ratio)
+        window.add_metric(gpu, view.policy.window_ns * _NS)
+        total.add_metric(gpu, view.gpu.memory_bytes)
+        used.add_metric(gpu, view.memory_used_bytes)
+        simulated = str(view.gpu.simulated).lower()
+        policy = view.policy.name
+        info.add_metric(gpu, {"model": view.gpu.model, "policy": policy, "simulated": simulated})
+        for family, (_, _, field) in zip(ratios, _POLICY_RATIOS, strict=True):
+            family.add_metric(gpu, getattr(view.policy, field) * 1e-3)
+        for role in (layout.Role.HP, layout.Role.BE):
+            count = sum(len(slot.clients) for slot in view.slots if slot.role is role)
+            clients.add_metric([*gpu, role.name.lower()], count)
+    yield from (busy, clients, window, total, used, info, *ratios)
+
+
+def _agent(view: AgentView, version: str) -> Iterator[Metric]:
+    roles: dict[Labels, float] = {(role,): float(view.joins.get(role, 0)) for role in ("hp", "be")}
+    yield _family("orion_agent_joins", "Clients that joined.", True, ["role"], roles)
+    reasons: dict[Labels, float] = {(reason,): float(count) for reason, count in view.refusals.items()}
+    yield _family("orion_agent_refusals", "Joins refused.", True, ["reason"], reasons)
+    yield _family("orion_agent_adopted", "Clients taken back after they lost an agent.", True, [], {(): view.adopted})
+    yield InfoMetricFamily("orion_agent_build", "The agent.", {"version": version})
+
+
+class HealthMetrics(Collector):
+    """Whether each GPU is healthy."""
+
+    def __init__(self, keeper: HealthKeeper) -> None:
+        self._keeper = keeper
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield it as it is now."""
+        healthy = GaugeMetricFamily("orion_gpu_healthy", "1 while the GPU itself is healthy.", labels=["gpu"])
+        for uuid in self._keeper.uuids:
+            healthy.add_metric([uuid], self._keeper.verdict(uuid).healthy)
+        yield healthy

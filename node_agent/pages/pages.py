@@ -1,0 +1,288 @@
+"""The pages, as the agent writes its own and reads its tenants'.
+
+The agent writes policy and grant pages. Each holds two copies: the other one is written, then `current` flips, so a
+reader always finds a complete copy without a lock. Words that clients read alone are stored through a cast view,
+which is one store of the word's width.
+
+What clients write is hostile: every reader here takes any bit pattern and returns plain, unsigned numbers.
+"""
+
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from orion.hook import layout
+from orion.node_agent.pages import descriptors
+from orion.node_agent.pages.policy_words import Policy
+
+_HEADER = struct.Struct("<QII48s")
+_GRANT = struct.Struct("<QII2Q4I2I")
+_PLACE = struct.Struct("<II")
+
+_fence_lock = threading.Lock()
+
+
+def printable(raw: bytes, limit: int) -> str:
+    """Return a tenant's bytes as text that any log, table or label can bear."""
+    text = raw.split(b"\0", 1)[0][:limit].decode("ascii", "replace")
+    return "".join(character if " " <= character <= "~" else "?" for character in text)
+
+
+def _fence() -> None:
+    """Order the stores before it with the stores after it.
+
+    x86-64 keeps stores in order anyway. Elsewhere the release of a lock, followed by its acquisition, does:
+    a store cannot sink below the one, nor rise above the other.
+    """
+    for _ in range(2):
+        with _fence_lock:
+            pass
+
+
+def header(kind: layout.PageKind, gpu: str) -> bytes:
+    """Return the first bytes of every page."""
+    return _HEADER.pack(layout.PAGE_MAGIC, layout.LAYOUT_NEWEST, kind, gpu.encode("ascii")[:47])
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What the clients of a slot may do; times in nanoseconds, memory in bytes (0: no limit)."""
+
+    role: layout.Role
+    window_share_ns: int
+    memory_limit_bytes: int
+    weight_milli: int = 1_000
+    held: int = 0
+    """ be: 0, or when its hold ends if nobody renews it: CLOCK_MONOTONIC milliseconds, the low 32 bits. """
+
+
+def _grant_structure(grant: Grant, sequence: int) -> bytes:
+    limits = (grant.window_share_ns, grant.memory_limit_bytes, 0, 0, 0, 0)
+    return _GRANT.pack(sequence, grant.role, 0, *limits, grant.weight_milli, grant.held)
+
+
+class _AgentPage:
+    """A page that the agent writes and clients read; `descriptor` is read-only, for sending."""
+
+    kind: ClassVar[layout.PageKind]
+    current_offset: ClassVar[int]
+    copy_offset: ClassVar[int]
+    copy_size: ClassVar[int]
+
+    def __init__(self, gpu: str) -> None:
+        writable, self.descriptor = descriptors.new_page(f"orion-{self.kind.name.lower()}")
+        try:
+            self._memory = descriptors.map_to_write(writable)
+            descriptors.seal_against_writers(writable)
+        finally:
+            descriptors.close([writable])
+        self._words = self._memory.cast("I")
+        self._sequence = 0
+        first = header(self.kind, gpu)
+        self._memory[: len(first)] = first
+
+    def _publish(self, structure: Callable[[int], bytes]) -> None:
+        """Write a copy, which is made of its sequence, then make it the current one."""
+        self._sequence += 1
+        other = 1 - (self._words[self.current_offset // 4] & 1)
+        copy, begin = structure(self._sequence), self.copy_offset + other * self.copy_size
+        self._memory[begin : begin + len(copy)] = copy
+        _fence()
+        self._words[self.current_offset // 4] = other
+
+    def close(self) -> None:
+        """Give back the descriptor; the memory lives for as long as a client maps it."""
+        descriptors.close([self.descriptor])
+
+
+class PolicyPage(_AgentPage):
+    """The policy of one GPU, how many clients of each role it has, and which hp clients are stopped."""
+
+    kind = layout.PageKind.POLICY
+    current_offset = layout.offset(layout.PolicyPage, "current")
+    copy_offset = layout.offset(layout.PolicyPage, "copy")
+    copy_size = layout.PolicyPage.copy.size // 2
+
+    _hp_clients: ClassVar[int] = layout.offset(layout.PolicyPage, "hp_clients") // 4
+    _be_clients: ClassVar[int] = layout.offset(layout.PolicyPage, "be_clients") // 4
+    _stopped: ClassVar[int] = layout.offset(layout.PolicyPage, "stopped") // 4
+
+    def write(self, policy: Policy) -> None:
+        """Make ``policy`` the current one."""
+        self._publish(policy.structure)
+
+    def count(self, hp_clients: int, be_clients: int) -> None:
+        """Say how many clients of each role live on the GPU."""
+        self._words[self._hp_clients] = hp_clients
+        self._words[self._be_clients] = be_clients
+
+    def stopped(self, place: int) -> int:
+        """Return the generation marked as stopped at a place, or 0."""
+        return self._words[self._stopped + place]
+
+    def mark_stopped(self, place: int, generation: int) -> None:
+        """Say that the client of that generation is stopped; generation 0 takes it back."""
+        self._words[self._stopped + place] = generation
+
+
+class GrantPage(_AgentPage):
+    """What one slot may do."""
+
+    kind = layout.PageKind.GRANT
+    current_offset = layout.offset(layout.GrantPage, "current")
+    copy_offset = layout.offset(layout.GrantPage, "copy")
+    copy_size = layout.GrantPage.copy.size // 2
+
+    def write(self, grant: Grant) -> None:
+        """Make ``grant`` the current one."""
+        self._publish(partial(_grant_structure, grant))
+
+
+class BusyPage:
+    """What a client says of its being busy and alive."""
+
+    _state: ClassVar[int] = layout.offset(layout.BusyPage, "state") // 4
+    _alive: ClassVar[int] = layout.offset(layout.BusyPage, "alive") // 4
+
+    def __init__(self, memory: memoryview) -> None:
+        self._words = memory.cast("I")
+
+    @property
+    def state(self) -> layout.BusyState:
+        """The state; a value that does not exist counts as busy, as the be clients take it."""
+        value = self._words[self._state]
+        return layout.BusyState(value) if value <= layout.BusyState.LINGER else layout.BusyState.BUSY
+
+    @property
+    def owner_died(self) -> bool:
+        """Whether the kernel has marked the word that the client's thread held."""
+        return bool(self._words[self._alive] & layout.FUTEX_OWNER_DIED)
+
+
+RECORD_FIELDS = (
+    "launches", "gated_launches", "gated_ns", "window_waits", "window_wait_ns", "waiting_since_ns", "in_flight_ns",
+    "window_share_ns", "samples", "kernels_known", "busy_ns", "busy_periods", "busy_since_ns", "linger_ns",
+    "memory_bytes", "memory_refusals", "given_up", "unknown_functions",
+)  # fmt: skip
+LATER_RECORD_FIELDS = (
+    "gpu_ns", "overlapped_launches", "overlapped_ns", "partitioned_launches", "slowdown_milli", "overlap_ns",
+    "control_periods", "shares_context", "long_kernel_ns",
+)  # fmt: skip
+""" Those behind the buckets. """
+
+
+@dataclass(frozen=True)
+class Record:
+    """All of a record page at one moment, field by field; see `struct orion_record_page`."""
+
+    wait_bucket: tuple[int, ...]
+    long_kernel_name: str
+    """ Printable ASCII. """
+    launches: int
+    gated_launches: int
+    gated_ns: int
+    window_waits: int
+    window_wait_ns: int
+    waiting_since_ns: int
+    in_flight_ns: int
+    window_share_ns: int
+    samples: int
+    kernels_known: int
+    busy_ns: int
+    busy_periods: int
+    busy_since_ns: int
+    linger_ns: int
+    memory_bytes: int
+    memory_refusals: int
+    given_up: int
+    unknown_functions: int
+    gpu_ns: int
+    overlapped_launches: int
+    overlapped_ns: int
+    partitioned_launches: int
+    slowdown_milli: int
+    overlap_ns: int
+    control_periods: int
+    shares_context: int
+    long_kernel_ns: int
+
+
+class RecordPage:
+    """A client's own account of what it did."""
+
+    _first: ClassVar[int] = layout.offset(layout.RecordPage, RECORD_FIELDS[0]) // 8
+    _buckets: ClassVar[int] = layout.offset(layout.RecordPage, "wait_bucket") // 8
+    _launches: ClassVar[int] = layout.offset(layout.RecordPage, "launches") // 8
+    _waiting_since: ClassVar[int] = layout.offset(layout.RecordPage, "waiting_since_ns") // 8
+    _in_flight: ClassVar[int] = layout.offset(layout.RecordPage, "in_flight_ns") // 8
+    _busy: ClassVar[int] = layout.offset(layout.RecordPage, "busy_ns") // 8
+    _busy_since: ClassVar[int] = layout.offset(layout.RecordPage, "busy_since_ns") // 8
+    _gpu: ClassVar[int] = layout.offset(layout.RecordPage, "gpu_ns") // 8
+    _shares: ClassVar[int] = layout.offset(layout.RecordPage, "shares_context") // 8
+    _last: ClassVar[int] = layout.offset(layout.RecordPage, LATER_RECORD_FIELDS[-1]) // 8
+    _counted: ClassVar[int] = layout.offset(layout.RecordPage, "launches_counted_ns") // 8
+    _fault: ClassVar[int] = layout.offset(layout.RecordPage, "fault") // 8
+    _name: ClassVar[int] = layout.offset(layout.RecordPage, "long_kernel_name")
+    _name_size: ClassVar[int] = layout.RecordPage.long_kernel_name.size
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+        self._words = memory.cast("Q")
+
+    @staticmethod
+    def begin(gpu: str, place: int, generation: int) -> bytes:
+        """Return what the agent writes at the page's start before it hands it over."""
+        return header(layout.PageKind.RECORD, gpu) + _PLACE.pack(place, generation)
+
+    @property
+    def launches(self) -> int:
+        """Calls that put work on the GPU."""
+        return self._words[self._launches]
+
+    @property
+    def counted_ns(self) -> int:
+        """When the client counted its launches, by CLOCK_MONOTONIC; to be read before them."""
+        return self._words[self._counted]
+
+    @property
+    def wants_gpu(self) -> bool:
+        """Whether a launch waits at the gate or be work is in flight."""
+        return bool(self._words[self._waiting_since] or self._words[self._in_flight])
+
+    @property
+    def gpu_ns(self) -> int:
+        """Expected time of all be work that has completed."""
+        return self._words[self._gpu]
+
+    @property
+    def shares_context(self) -> bool:
+        """Whether the client runs under MPS."""
+        return self._words[self._shares] == 1
+
+    @property
+    def fault(self) -> int:
+        """The CUDA error with which the client lost its context; 0: it has not."""
+        return self._words[self._fault]
+
+    def busy_ns(self, now_ns: int) -> int:
+        """Return the time spent busy, the open busy period included."""
+        since = self._words[self._busy_since]
+        return self._words[self._busy] + (now_ns - since if 0 < since < now_ns else 0)
+
+    def long_kernel(self) -> tuple[int, str]:
+        """Return time and name (printable ASCII) of the longest kernel, if that is a long one; else 0 and nothing."""
+        longest = self._words[self._last]
+        if not longest:
+            return 0, ""
+        name = bytes(self._memory[self._name : self._name + self._name_size])
+        return longest, printable(name, self._name_size - 1)
+
+    def read(self) -> Record:
+        """Return all fields; each is whole, but they are not of one instant."""
+        words: Sequence[int] = self._words[self._first : self._last + 1].tolist()
+        begin = self._buckets - self._first
+        end = begin + layout.WAIT_BUCKETS
+        return Record(tuple(words[begin:end]), self.long_kernel()[1], *words[:begin], *words[end:])

@@ -1,0 +1,70 @@
+"""What people may ask of a GPU's policy: a field for each row of `hook/policy_table.py`, within its bounds.
+
+One model for all who say it: the agent's settings, requests of administrators, systems of `orion bench`.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field, create_model
+from pydantic_core import PydanticCustomError
+
+from orion.hook.policy_table import TABLE, Row, Table
+from orion.node_agent.pages.policy_words import Policy
+
+
+def fields(table: Table, policy: str | None = None) -> dict[str, Any]:
+    """Return the fields of a model: the policy's name and the table's rows; None: not said.
+
+    Args:
+        table: says what there is.
+        policy: the default of the policy's name.
+    """
+
+    def known(policy: str) -> str:
+        if policy not in table.names:
+            values = {"policy": policy, "names": ", ".join(table.names)}
+            raise PydanticCustomError("unknown_policy", "there is no policy '{policy}'; there are {names}", values)
+        return policy
+
+    return {"policy": (Annotated[str, AfterValidator(known)] | None, policy)} | {
+        row.name: (_within_bounds(row) | None, Field(default=None, description=row.sentence)) for row in table.all_rows
+    }
+
+
+def _within_bounds(row: Row) -> Any:
+    if row.kind is float:
+        return Annotated[float, Field(ge=row.least, le=row.most, allow_inf_nan=False)]
+    return Annotated[int, Field(ge=int(row.least), le=int(row.most))]
+
+
+def refuse_disorder(values: Mapping[str, float]) -> None:
+    """Refuse fields that contradict each other; what is not among them is as by default.
+
+    Raises:
+        ValueError: the linger's floor is above its ceiling.
+    """
+    defaults = {row.name: row.default for row in TABLE.rows}
+    floor, ceiling = (values.get(name, defaults[name]) for name in ("linger_floor_us", "linger_ceiling_us"))
+    if floor > ceiling:
+        raise ValueError(f"linger_floor_us {floor:g} must not exceed linger_ceiling_us {ceiling:g}")
+
+
+_Fields = create_model("_Fields", __config__=ConfigDict(frozen=True, extra="forbid"), **fields(TABLE))
+
+
+class PolicyChanges(_Fields):  # type: ignore[misc, valid-type]
+    """The fields; what is None stays as it is."""
+
+    def over(self, now: Policy) -> Policy:
+        """Return ``now`` with what is said here.
+
+        Raises:
+            ValueError: the linger's floor is above its ceiling.
+        """
+        said = self.model_dump(exclude_none=True)
+        kind = TABLE.number(said["policy"]) if "policy" in said else None
+        words = {row.word: row.to_page(said[row.name]) for row in TABLE.all_rows if row.name in said}
+        policy = now.changed(kind, words)
+        refuse_disorder(policy.values())
+        return policy

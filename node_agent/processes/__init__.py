@@ -1,0 +1,1 @@
+"""What the kernel says of processes, and what it lets them do to the agent."""

@@ -1,0 +1,55 @@
+"""Whether a process lives, is stopped, or dumps core, by what /proc says.
+
+The client's socket shows its death; when a forked child keeps that open, the word that the kernel marks shows it.
+Nothing shows that a process is stopped: a stopped hp client stays busy in its page. So a be client asks the agent to
+look when the heartbeat of the hp client that it waits for is stale. A process that merely gets little CPU time is not
+stopped.
+"""
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+_STOPPED = frozenset("Tt")
+_STATE, _START_TIME = 0, 19
+""" Positions in /proc/PID/stat after the command, which ends with the last ')'. """
+
+
+def _stat(process_id: int) -> list[str]:
+    if process_id <= 0:
+        return []
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process_id}/stat").read_bytes().rpartition(b")")[2].decode("ascii", "replace").split()
+    return []
+
+
+def start_time(process_id: int) -> int | None:
+    """Return when the process started, in clock ticks since boot, or None if there is none."""
+    fields = _stat(process_id)
+    return int(fields[_START_TIME]) if len(fields) > _START_TIME else None
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process that a slot was made for; the start time tells it from a later one with its number."""
+
+    process_id: int
+    started: int
+
+    @classmethod
+    def of(cls, process_id: int) -> "Owner | None":
+        """Return the living process of that id as an owner, or None."""
+        started = start_time(process_id)
+        return None if started is None else cls(process_id, started)
+
+
+def is_stopped(process_id: int) -> bool:
+    """Return whether the process is stopped by a signal or a tracer, or is dumping core."""
+    fields = _stat(process_id)
+    if not fields:
+        return False
+    if fields[_STATE] in _STOPPED:
+        return True
+    with contextlib.suppress(OSError):
+        return b"\nCoreDumping:\t1\n" in Path(f"/proc/{process_id}/status").read_bytes()
+    return False

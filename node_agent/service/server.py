@@ -1,0 +1,191 @@
+"""The administrators' interface: `api/agent.proto` on a Unix socket that only root reaches."""
+
+import asyncio
+import contextlib
+import functools
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from orion.hook import layout
+from orion.node_agent import snapshots
+from orion.node_agent.agent import Agent
+from orion.node_agent.api import agent_pb2, agent_pb2_grpc
+from orion.node_agent.clients.connections import Identity, identity
+from orion.node_agent.errors import AgentError, Conflict, Invalid, NotFound
+from orion.node_agent.mps.modes import PATIENCE_SECONDS
+from orion.node_agent.service import answers, requests
+
+SOCKET = "agent.sock"
+
+_SMALLEST_INTERVAL_SECONDS = 0.1
+_STATUS: dict[type[AgentError], grpc.StatusCode] = {
+    NotFound: grpc.StatusCode.NOT_FOUND,
+    Conflict: grpc.StatusCode.FAILED_PRECONDITION,
+    Invalid: grpc.StatusCode.INVALID_ARGUMENT,
+}
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Answer = TypeVar("Answer")
+Method = Callable[["AgentService", Any, Context], Awaitable[Answer]]
+
+
+def _answering(method: Method[Answer]) -> Method[Answer]:
+    """Turn the agent's errors into gRPC's."""
+
+    @functools.wraps(method)
+    async def answer(self: "AgentService", request: Any, context: Context) -> Answer:
+        try:
+            return await method(self, request, context)
+        except AgentError as error:
+            await context.abort(_STATUS.get(type(error), grpc.StatusCode.INTERNAL), str(error))
+        except OSError as error:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"the agent's node has no resources left: {error}")
+        raise AssertionError("abort does not return")
+
+    return answer
+
+
+class AgentService(agent_pb2_grpc.AgentServicer):
+    """Each method: check the request, let the agent act, translate."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    @_answering
+    async def GetSnapshot(self, request: Any, context: Context) -> agent_pb2.Snapshot:  # noqa: N802
+        """Return everything."""
+        return answers.snapshot(await snapshots.take(self._agent))
+
+    async def WatchSnapshots(self, request: Any, context: Context) -> AsyncIterator[agent_pb2.Snapshot]:  # noqa: N802
+        """Return everything, again and again."""
+        try:
+            interval = requests.check(requests.SnapshotRequest, request).interval_ms / 1000
+        except Invalid as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise
+        while True:
+            yield answers.snapshot(await snapshots.take(self._agent))
+            await asyncio.sleep(max(interval, _SMALLEST_INTERVAL_SECONDS))
+
+    @_answering
+    async def OpenSlot(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802
+        """Make or find a slot."""
+        asked = requests.check(requests.OpenSlotRequest, request)
+        slot = self._agent.open_slot(
+            asked.gpu,
+            asked.name,
+            layout.Role(asked.role),
+            asked.memory_limit_bytes,
+            asked.owner_process_id,
+            _milli(asked.weight or 1.0),
+        )
+        return self._slot(slot.gpu, slot.name)
+
+    @_answering
+    async def CloseSlot(self, request: Any, context: Context) -> agent_pb2.Empty:  # noqa: N802
+        """End a slot."""
+        asked = requests.check(requests.SlotRequest, request)
+        self._agent.close_slot(asked.gpu, asked.name)
+        return agent_pb2.Empty()
+
+    @_answering
+    async def PrepareSlot(self, request: Any, context: Context) -> agent_pb2.PreparedSlot:  # noqa: N802
+        """Make a slot ready for another container."""
+        asked = requests.check(requests.SlotRequest, request)
+        if asked.name not in self._agent.gpu(asked.gpu).shared_gpu.slots:
+            await self._agent.holders.missed()
+        # Half of what is left: so that the caller gets the reason instead of a timeout.
+        left = context.time_remaining() or 2 * PATIENCE_SECONDS
+        await self._agent.modes.settled(asked.gpu, min(PATIENCE_SECONDS, left / 2))
+        slot = self._agent.prepare_slot(asked.gpu, asked.name)
+        prepared = await self._agent.holders.prepared(slot)
+        return agent_pb2.PreparedSlot(
+            slot=self._slot(asked.gpu, asked.name), fail_closed=prepared.fail_closed, pod=prepared.pod
+        )
+
+    @_answering
+    async def SetGrant(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802
+        """Change what a slot may do."""
+        asked = requests.check(requests.SetGrantRequest, request)
+        weight_milli = None if asked.weight is None else _milli(asked.weight)
+        self._agent.set_grant(asked.gpu, asked.name, asked.memory_limit_bytes, weight_milli)
+        return self._slot(asked.gpu, asked.name)
+
+    @_answering
+    async def SetPolicy(self, request: Any, context: Context) -> agent_pb2.Gpu:  # noqa: N802
+        """Change how a GPU is shared."""
+        asked = requests.check(requests.SetPolicyRequest, request)
+        shared_gpu = self._agent.gpu(asked.gpu).shared_gpu
+        try:
+            policy = asked.changes.over(shared_gpu.policy)
+        except ValueError as error:
+            raise Invalid(str(error)) from None
+        served = self._agent.set_policy(asked.gpu, policy)
+        return answers.gpu(snapshots.of_gpu(served, self._agent.usage.known(shared_gpu.gpu)))
+
+    @_answering
+    async def SetProfile(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802
+        """Send a profile to a slot's clients."""
+        asked = requests.check(requests.SetProfileRequest, request)
+        self._agent.gpu(asked.gpu).set_profile(asked.name, asked.rows)
+        return self._slot(asked.gpu, asked.name)
+
+    async def WatchDevices(self, request: Any, context: Context) -> AsyncIterator[agent_pb2.Devices]:  # noqa: N802
+        """Return what is offered, again at every change."""
+        async for advertised in self._agent.advertising.watch():
+            yield answers.devices(advertised)
+
+    def _slot(self, gpu: str, name: str) -> agent_pb2.Slot:
+        served = self._agent.gpu(gpu)
+        return answers.slot(snapshots.of_slot(served, served.shared_gpu.slot(name)))
+
+
+class AdministratorsServer:
+    """The gRPC server on $ORION_ROOT/agent.sock, mode 0600."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.path = agent.root.path / SOCKET
+        self._identity: Identity | None = None
+        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        agent_pb2_grpc.add_AgentServicer_to_server(AgentService(agent), self._server)  # type: ignore[no-untyped-call]
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the socket cannot be made.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            self.path.unlink()  # of an agent that was killed; the root's lock says that it is gone
+        folder = os.open(self.path.parent, os.O_PATH | os.O_CLOEXEC)
+        before = os.umask(0o177)
+        try:
+            # By /proc: a socket's address holds 107 bytes only.
+            self._server.add_insecure_port(f"unix:/proc/self/fd/{folder}/{SOCKET}")
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {self.path}: {error}") from None
+        finally:
+            os.umask(before)
+            os.close(folder)
+        self.path.chmod(0o600)
+        self._identity = identity(self.path)
+        await self._server.start()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its path still leads here."""
+        return identity(self.path) == self._identity
+
+    async def stop(self) -> None:
+        """Answer nobody any more."""
+        await self._server.stop(grace=0.2)
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
+
+def _milli(weight: float) -> int:
+    return round(weight * 1_000)

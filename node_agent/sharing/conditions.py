@@ -1,0 +1,183 @@
+"""The conditions of a GPU and its clients, and since when each holds.
+
+A condition lasts as long as its cause. The agent logs its beginning and its end once each, through a token bucket:
+conditions of a client come from its own pages, and a hostile client could change them at every check.
+"""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orion.node_agent.clients.client import Client, ClientKey
+from orion.node_agent.clients.shared_gpu import SharedGpu
+from orion.node_agent.pacing.token_bucket import TokenBucket
+from orion.node_agent.sharing import policies
+
+_log = logging.getLogger(__name__)
+
+_NAME_MAX = 64
+_SETTLED_NS = 2_000_000_000
+""" So long after joining, a client knows whether it shares its context. """
+_LOG_BURST, _LOG_PER_SECOND = 8, 1 / 60
+_CUDA_ERRORS = {
+    214: "uncorrectable ECC error",
+    220: "uncorrectable NVLink error",
+    226: "contained GPU error",
+    700: "illegal address",
+    702: "launch timeout",
+    709: "context is destroyed",
+    710: "device-side assert",
+    714: "hardware stack error",
+    715: "illegal instruction",
+    716: "misaligned address",
+    717: "invalid address space",
+    718: "invalid program counter",
+    719: "launch failure",
+    805: "connection to the MPS server failed",
+    806: "the MPS server does not answer",
+    810: "the MPS server ended the client",
+}
+""" CUDA errors that end a context, as a client's record says them (hook/src/core/faults.h). People act on them: only a
+process started again has a context again, and an MPS server ends with the clients that it has. """
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition; ``since`` in seconds since 1970, ``message`` printable ASCII."""
+
+    reason: str
+    message: str
+    since: float
+
+
+@dataclass
+class _Subject:
+    """A GPU, or one of its clients."""
+
+    name: str
+    conditions: tuple[Condition, ...] = ()
+    log: TokenBucket = field(default_factory=lambda: TokenBucket(_LOG_BURST, _LOG_PER_SECOND))
+
+    def update(self, found: Mapping[str, str]) -> None:
+        before = {condition.reason: condition.since for condition in self.conditions}
+        if not before and not found:
+            return
+        now = time.time()
+        self.conditions = tuple(
+            Condition(reason, message, before.get(reason, now)) for reason, message in found.items()
+        )
+        for reason in found.keys() - before.keys():
+            self._say(f"{reason}: {found[reason]}")
+        for reason in before.keys() - found.keys():
+            self._say(f"{reason} is over")
+
+    def _say(self, what: str) -> None:
+        if not self.log.take():
+            _log.warning("condition: %s %s", self.name, what)
+
+
+class Conditions:
+    """The conditions of one GPU and its clients."""
+
+    def __init__(self, shared_gpu: SharedGpu) -> None:
+        self._shared_gpu = shared_gpu
+        self._gpu = _Subject(shared_gpu.gpu.uuid)
+        self._clients: dict[ClientKey, _Subject] = {}
+        self.reported: Mapping[str, str] = {}
+        """ Conditions of the GPU that other parts of the agent report: messages by reason. """
+
+    def look(self) -> None:
+        """Update all conditions."""
+        ready = [client for client in self._shared_gpu.clients.values() if client.ready]
+        self._clients = {client.key: self._clients.get(client.key) or self._subject(client) for client in ready}
+        for client in ready:
+            self._clients[client.key].update(of_client(client))
+        self._gpu.update({**of_gpu(self._shared_gpu, time.monotonic_ns()), **self.reported})
+
+    @property
+    def gpu(self) -> tuple[Condition, ...]:
+        """The conditions of the GPU at the last update."""
+        return self._gpu.conditions
+
+    def client(self, key: ClientKey) -> tuple[Condition, ...]:
+        """Return the conditions of a client at the last update."""
+        subject = self._clients.get(key)
+        return subject.conditions if subject else ()
+
+    def _subject(self, client: Client) -> _Subject:
+        return _Subject(
+            f"{self._shared_gpu.gpu.uuid} {client.slot.name} process {client.process_id} ({client.command})"
+        )
+
+
+def of_client(client: Client) -> dict[str, str]:
+    """Return the conditions of a client: messages by reason."""
+    found = {}
+    if client.condition:
+        found["Reported"] = client.condition
+    if client.record.fault:
+        found["ContextLost"] = _context_lost(client.record.fault)
+    long_ns, name = client.record.long_kernel()
+    if long_ns:
+        shown = name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 3]}..."
+        found["LongKernels"] = f"runs kernels of {long_ns / 1e6:.3g} ms ({shown}): hp may wait for one of them"
+    return found
+
+
+def of_gpu(shared_gpu: SharedGpu, now_ns: int) -> dict[str, str]:
+    """Return the conditions of a GPU: messages by reason."""
+    settled = [
+        each
+        for each in shared_gpu.clients.values()
+        if each.ready and now_ns - each.joined_ns > _SETTLED_NS and each.record.launches
+    ]
+    sharing = sum(each.record.shares_context for each in settled)
+    found = {}
+    lost = [each.record.fault for each in settled if each.record.shares_context and each.record.fault]
+    if len(lost) > 1:
+        found["SharedFault"] = _shared_contexts_lost(lost, sharing)
+    if 0 < sharing < len(settled):
+        found["MixedContexts"] = (
+            f"{sharing} of {len(settled)} clients share a context (MPS), the others do not: the two groups are "
+            "time-sliced and never overlap; start all of them with the same MPS daemon or none"
+        )
+    if not settled or not policies.grants_overlap(shared_gpu.policy):
+        return found
+    slowdown = f"maxSlowdown {shared_gpu.policy.max_slowdown_milli / 1_000:g}"
+    if not sharing:
+        found["OverlapNeedsSharedContext"] = (
+            f"{slowdown} has no effect: contexts are time-sliced here; overlap needs MPS, or threads of one process"
+        )
+    elif policies.unkept(shared_gpu.policy):
+        found["BudgetBelowSharingCost"] = policies.unkept(shared_gpu.policy)
+    elif shared_gpu.policy.sharing_cost_milli <= 1_000:
+        found["SharingCostUnknown"] = (
+            f"{slowdown} counts overlap alone: what sharing a context (MPS) costs this hp by itself comes on top and "
+            "is not known; measure it and set it (sharingCost)"
+        )
+    return found
+
+
+def _cuda_error(error: int) -> str:
+    """Return a CUDA error as people know it; any number is answered, since a client wrote it."""
+    return f"CUDA error {error} ({_CUDA_ERRORS[error]})" if error in _CUDA_ERRORS else f"CUDA error {error % 2**32}"
+
+
+def _context_lost(error: int) -> str:
+    """Return the sentence about a client that lost its context with that error."""
+    return f"lost its context: {_cuda_error(error)}; it cannot use the GPU any more, restart it"
+
+
+def _shared_contexts_lost(errors: Sequence[int], clients: int) -> str:
+    """Return the sentence about a GPU where several of the clients that share a context lost it.
+
+    Args:
+        errors: One for each client that did.
+        clients: How many share the context.
+    """
+    kinds = ", ".join(_cuda_error(error) for error in sorted(set(errors))[:3])
+    return (
+        f"{len(errors)} of {clients} clients that share a context (MPS) lost it: {kinds}; one client's fault, or the "
+        "end of the server, ends all of them: restart these clients, and the MPS daemon if it has ended"
+    )

@@ -1,0 +1,129 @@
+"""Sharing the window out among the be clients that use it, and seeing who does.
+
+The window is one for the GPU: the be work that an hp client may have to wait for. It is divided by the agent,
+not by the clients, so that a launch reads nobody else's page; first among the slots, then among a slot's clients, so
+that a tenant with many processes takes from itself. A share never goes below 50 us, or nobody could launch anything
+at once; with more clients than that allows, the sum exceeds the window.
+
+A wider window while hp is idle for long was refused: with the valve, a be process queues 32 windows ahead whatever the
+window is, so a wide one gives no throughput, and hp, whose return nobody foretells, would find it in its way. Weights
+do not divide the window either: with work queued ahead, it does not decide who gets how much (fairness.py does).
+"""
+
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from orion.hook import layout
+from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.shared_gpu import SharedGpu
+from orion.node_agent.sharing.fairness import Demand
+
+_SMALLEST_SHARE_NS = 50_000
+_ACTIVE_NS = 200_000_000
+""" A be client counts for so long after it last launched or waited; in its own slot, after it joined too. """
+_RATIO_NS = 1_000_000_000
+
+
+@dataclass
+class Look:
+    """What has happened on a GPU since the look before, in nanoseconds."""
+
+    now_ns: int
+    elapsed_ns: int
+    hp_busy_ns: int = 0
+    hp_lingers: bool = False
+    """ At this moment hp is not busy, yet be waits. """
+    anything: bool = False
+    demands: dict[str, Demand] = field(default_factory=dict)
+    """ Of the active be slots. """
+
+    @property
+    def available_ns(self) -> int:
+        """What hp left to be."""
+        return 0 if self.hp_lingers else self.elapsed_ns - self.hp_busy_ns
+
+
+class Activity:
+    """Who uses a GPU; reads a few words of each client's record."""
+
+    def __init__(self, shared_gpu: SharedGpu) -> None:
+        self._shared_gpu = shared_gpu
+        self._looked_ns = time.monotonic_ns()
+        self._samples: deque[tuple[int, int]] = deque()
+        """ Elapsed and hp-busy nanoseconds of each look in the last second, and below their sums. """
+        self._whole_ns = self._busy_ns = 0
+
+    def look(self) -> Look:
+        """Read the records."""
+        now = time.monotonic_ns()
+        look = Look(now, now - self._looked_ns)
+        self._looked_ns = now
+        for client in self._shared_gpu.clients.values():
+            record = client.record
+            launches, wants = record.launches, record.wants_gpu
+            if launches != client.last_launches or wants:
+                client.last_launches = launches
+                client.last_wanted_ns = now
+                look.anything = True
+            if client.role is layout.Role.HP:
+                self._look_at_hp(client, look)
+            else:
+                self._look_at_be(client, look, wants)
+        look.hp_busy_ns = min(look.hp_busy_ns, look.elapsed_ns)
+        self._rate(look.elapsed_ns, look.hp_busy_ns)
+        return look
+
+    @staticmethod
+    def _look_at_hp(client: Client, look: Look) -> None:
+        total = client.record.busy_ns(look.now_ns)
+        look.hp_busy_ns += max(0, total - client.last_busy_ns)
+        client.last_busy_ns = total
+        look.hp_lingers |= client.busy.state in (layout.BusyState.CLOSING, layout.BusyState.LINGER)
+
+    @staticmethod
+    def _look_at_be(client: Client, look: Look, wants: bool) -> None:
+        total = client.record.gpu_ns
+        reported = max(0, total - client.last_gpu_ns)
+        client.last_gpu_ns = total
+        if look.now_ns - client.last_wanted_ns > _ACTIVE_NS:
+            return
+        slot = client.slot
+        others = look.demands.get(slot.name)
+        if others is not None:
+            reported, wants = reported + others.reported_ns, wants or others.waiting
+        look.demands[slot.name] = Demand(slot.grant.weight_milli, reported, wants)
+
+    def share_out(self) -> None:
+        """Give each be client its part of the window, where that has changed.
+
+        A slot that is not active has the share that it would get if it became so: its first launches come before
+        the next look.
+        """
+        since = time.monotonic_ns() - _ACTIVE_NS
+        wanting: Counter[str] = Counter()
+        joined: Counter[str] = Counter()
+        for client in self._shared_gpu.clients.values():
+            if client.role is layout.Role.BE:
+                wanting[client.slot.name] += client.last_wanted_ns >= since
+                joined[client.slot.name] += client.joined_ns >= since > client.last_wanted_ns
+        active_slots = sum(count > 0 for count in wanting.values())
+        for slot in self._shared_gpu.slots.values():
+            if slot.role is not layout.Role.BE:
+                continue
+            slots = active_slots + (wanting[slot.name] == 0)
+            clients = max(1, wanting[slot.name] + joined[slot.name])
+            share = self._shared_gpu.policy.window_ns // (slots * clients)
+            share = max(share, _SMALLEST_SHARE_NS)
+            if share != slot.grant.window_share_ns:
+                slot.set(window_share_ns=share)
+
+    def _rate(self, elapsed_ns: int, busy_ns: int) -> None:
+        self._samples.append((elapsed_ns, busy_ns))
+        self._whole_ns += elapsed_ns
+        self._busy_ns += busy_ns
+        while len(self._samples) > 1 and self._whole_ns - self._samples[0][0] >= _RATIO_NS:
+            whole, busy = self._samples.popleft()
+            self._whole_ns -= whole
+            self._busy_ns -= busy
+        self._shared_gpu.hp_busy_ratio = self._busy_ns / self._whole_ns if self._whole_ns else 0.0

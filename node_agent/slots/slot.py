@@ -1,0 +1,106 @@
+"""Slots: what containers hold of a GPU, each with a directory and a socket of its own.
+
+Whoever comes through a slot's socket has that slot: the mount is the identity, and no message can claim another.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+from orion.hook import layout
+from orion.node_agent.pacing.token_bucket import TokenBucket
+from orion.node_agent.pages import pages
+from orion.node_agent.processes.liveness import Owner
+from orion.node_agent.slots.knowledge import Knowledge
+
+SOCKET = "agent.sock"
+
+WEIGHT_MILLI = 1_000
+""" Of a slot that nobody gave another one. """
+
+JOINS_BURST = 512
+""" A whole GPU may join a slot at once. """
+JOINS_PER_SECOND = 50.0
+
+
+class Slot:
+    """A slot: its grant page and its directory.
+
+    Args:
+        gpu: the GPU's UUID.
+        name: unique on the GPU; also the directory's name.
+        role: of all its clients, for its whole life.
+        directory: made if it is not there.
+        known: the file of what its clients learnt.
+        permanent: made at the agent's start; its owner's end empties it but does not remove it.
+    """
+
+    def __init__(self, gpu: str, name: str, role: layout.Role, directory: Path, known: Path, permanent: bool) -> None:
+        self.gpu = gpu
+        self.name = name
+        self.role = role
+        self.directory = directory
+        self.permanent = permanent
+        self.owner: Owner | None = None
+        self.holder_text = ""
+        """ For the next agent: what the cluster's side of this one knows of who holds the slot. """
+        self.knowledge = Knowledge(known)
+        self.joins = TokenBucket(JOINS_BURST, JOINS_PER_SECOND)
+        self.page = pages.GrantPage(gpu)
+        self.grant = pages.Grant(role, 0, 0)
+        self.page.write(self.grant)
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o755)
+
+    def set(
+        self,
+        *,
+        window_share_ns: int | None = None,
+        memory_limit_bytes: int | None = None,
+        weight_milli: int | None = None,
+        held: int | None = None,
+    ) -> bool:
+        """Change the grant where it differs; return whether it did."""
+        before = self.grant
+        grant = pages.Grant(
+            self.role,
+            before.window_share_ns if window_share_ns is None else window_share_ns,
+            before.memory_limit_bytes if memory_limit_bytes is None else memory_limit_bytes,
+            before.weight_milli if weight_milli is None else weight_milli,
+            before.held if held is None else held,
+        )
+        if grant == self.grant:
+            return False
+        self.grant = grant
+        self.page.write(grant)
+        return True
+
+    def close(self) -> None:
+        """Let go of the page and of what its clients learnt; the directory stays, and so does the file."""
+        self.page.close()
+        self.knowledge.close()
+
+    def remove(self) -> None:
+        """Close it and take away the directory."""
+        self.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self.directory / SOCKET)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def text(self) -> str:
+        """What the next agent needs of it, as JSON."""
+        owner = self.owner and [self.owner.process_id, self.owner.started]
+        return json.dumps(
+            {
+                "name": self.name,
+                "role": int(self.role),
+                "permanent": self.permanent,
+                "memory_limit_bytes": self.grant.memory_limit_bytes,
+                "weight_milli": self.grant.weight_milli,
+                "owner": owner,
+                "holder": self.holder_text,
+            }
+        )

@@ -1,0 +1,111 @@
+"""The admission policy that warns of annotations and labels that have no effect.
+
+A name that Orion does not know, or that stands where Orion does not look, changes nothing: the pod starts, unmanaged,
+and nobody learns why. The policy names such a name, and the names that Orion does read. It warns and never refuses: an
+object with a name too many works as its owner wrote it before Orion came.
+
+It looks at pods and at all kinds of Kubernetes that make pods. The warnings of a pod alone would reach nobody: a
+ReplicaSet's controller drops them.
+"""
+
+from typing import Any
+
+from orion.crds.annotations import CONTAINERS, GRANT, OF_PEOPLE, PREFIX, PRIORITY, SHARE, WRITTEN
+from orion.crds.policy import Priority
+
+ALLOWED = (
+    f"a pod may have the annotations {PRIORITY} ({' or '.join(Priority)}), {SHARE} (the name of a GPUShare) and "
+    f"{CONTAINERS} (names separated by commas)"
+)
+_MAKES = "request.kind.kind"
+_KNOWN = "[" + ", ".join(f"'{name}'" for name in OF_PEOPLE) + "]"
+_PRIORITIES = "[" + ", ".join(f"'{priority}'" for priority in Priority) + "]"
+_OURS = f"(name.startsWith('{PREFIX}') || name.startsWith('{WRITTEN}'))"
+_TEMPLATE = (  # dyn: one expression for kinds whose pods lie at different depths
+    f"{_MAKES} == 'Pod' ? dyn(object) : {_MAKES} == 'CronJob' ? dyn(object).spec.jobTemplate.spec.template "
+    ": dyn(object).spec.template"
+)
+_PLACE = (
+    f"{_MAKES} == 'Pod' ? 'metadata.annotations' : {_MAKES} == 'CronJob' "
+    "? 'spec.jobTemplate.spec.template.metadata.annotations' : 'spec.template.metadata.annotations'"
+)
+_AROUND = (  # what is around a pod's template, and looks as if it were the pod's
+    f"{_MAKES} == 'Pod' ? [] : {_MAKES} == 'CronJob' "
+    "? [dyn(object).metadata, dyn(object).spec.jobTemplate.?metadata.orValue({})] : [dyn(object).metadata]"
+)
+
+
+def names_have_an_effect() -> dict[str, Any]:
+    """Return the policy, without its kind and its binding."""
+    read = {
+        "template": _TEMPLATE,
+        "place": _PLACE,
+        "annotations": "variables.template.?metadata.?annotations.orValue({})",
+        "labels": "variables.template.?metadata.?labels.orValue({})",
+        "around": _AROUND,
+        "unknown": f"variables.annotations.filter(name, name.startsWith('{PREFIX}') && !(name in {_KNOWN}))",
+        "written": f"variables.annotations.filter(name, name.startsWith('{WRITTEN}') "
+        f"&& !({_MAKES} == 'Pod' && name == '{GRANT}'))",
+        "asLabels": f"variables.labels.filter(name, {_OURS})",
+        "outside": f"variables.around.exists(each, [each.?annotations.orValue({{}}), each.?labels.orValue({{}})]"
+        f".exists(names, names.exists(name, {_OURS})))",
+        "priority": f"variables.annotations[?'{PRIORITY}'].orValue('{Priority.HP}')",
+    }
+    return {
+        "name": "names-have-an-effect",
+        "action": "Warn",
+        "failurePolicy": "Ignore",  # a fault of this policy must keep nobody's pods out
+        "matchConstraints": {"resourceRules": _rules()},
+        "variables": [{"name": name, "expression": expression} for name, expression in read.items()],
+        "validations": [
+            _warning(
+                "variables.unknown.size() == 0",
+                f"'Orion does not know the annotation ' + variables.unknown.join(', ') + ': {ALLOWED}; "
+                "a GPUShare says all else, such as memory'",
+            ),
+            _warning(
+                "variables.written.size() == 0",
+                f"'annotation ' + variables.written.join(', ') + ' has no effect: Orion alone writes {WRITTEN}...; "
+                f"{ALLOWED}'",
+            ),
+            _warning(
+                "variables.asLabels.size() == 0",
+                "'label ' + variables.asLabels.join(', ') + ' has no effect: Orion reads annotations; write it under ' "
+                f"+ variables.place + '; {ALLOWED}'",
+            ),
+            _warning(
+                "!variables.outside",
+                f"'annotations and labels {PREFIX}... of the ' + {_MAKES} + ' itself have no effect: Orion reads those "
+                "of its pods; write them under ' + variables.place",
+            ),
+            _warning(
+                f"variables.priority in {_PRIORITIES}",
+                f"'annotation {PRIORITY} must be {' or '.join(Priority)}, not ' + string(variables.priority) + "
+                "': the pods will be refused'",
+            ),
+        ],
+    }
+
+
+def _warning(holds: str, sentence: str) -> dict[str, Any]:
+    """Return a validation; `message` stands in where the sentence cannot be evaluated."""
+    return {
+        "expression": holds,
+        "message": f"a name of Orion has no effect here: {ALLOWED}",
+        "messageExpression": sentence,
+    }
+
+
+def _rules() -> list[dict[str, Any]]:
+    """Return what is looked at. A pod's own annotations cannot be changed, so a pod is looked at when it is made."""
+    made, written = ["CREATE"], ["CREATE", "UPDATE"]
+    return [
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": made, "resources": ["pods"]},
+        {
+            "apiGroups": ["apps"],
+            "apiVersions": ["v1"],
+            "operations": written,
+            "resources": ["deployments", "statefulsets", "daemonsets", "replicasets"],
+        },
+        {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": written, "resources": ["jobs", "cronjobs"]},
+    ]

@@ -1,0 +1,92 @@
+"""How one gets into a running control plane: its address, its authority, a kubeconfig for any user.
+
+It reads nothing but the control plane's folder, so a process that did not start it gets in just the same.
+"""
+
+import base64
+import http.client
+import json
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from testbed.authority import Authority
+
+ADMINISTRATORS = "system:masters"  # the group that RBAC never asks
+
+
+class Access:
+    """The way into the control plane whose files lie in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = (folder / "url").read_text()
+        self.authority = Authority(folder / "authority")
+        self.kubeconfig = folder / "kubeconfig"  # the administrator's
+
+    @classmethod
+    def create(cls, folder: Path, url: str) -> "Access":
+        """Make the files of a control plane that will answer at `url`."""
+        Authority(folder / "authority")
+        (folder / "url").write_text(url)
+        access = cls(folder)
+        access.authority.client("orion-administrator", [ADMINISTRATORS]).write(folder / "authority", "administrator")
+        access.kubeconfig_for("orion-administrator", [ADMINISTRATORS], access.kubeconfig)
+        return access
+
+    def kubeconfig_for(self, user: str, groups: Sequence[str], path: Path, namespace: str = "default") -> Path:
+        """Write a kubeconfig for a user by certificate; RBAC decides what that user may do.
+
+        A service account is the user `system:serviceaccount:NAMESPACE:NAME`.
+        """
+        issued = self.authority.client(user, groups)
+
+        def encoded(pem: bytes) -> str:
+            return base64.b64encode(pem).decode()
+
+        cluster = {"server": self.url, "certificate-authority-data": encoded(self.authority.certificate)}
+        identity = {"client-certificate-data": encoded(issued.certificate), "client-key-data": encoded(issued.key)}
+        context = {"cluster": "orion", "user": user, "namespace": namespace}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "orion", "cluster": cluster}],
+            "users": [{"name": user, "user": identity}],
+            "contexts": [{"name": "orion", "context": context}],
+            "current-context": "orion",
+        }
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(document, indent=1))  # JSON is YAML
+        return path
+
+    def get(self, path: str, timeout: float = 5) -> int:
+        """Return the HTTP status of a GET by the administrator.
+
+        Raises:
+            OSError: nothing answers there (yet).
+        """
+        return self._get(path, timeout)[0]
+
+    def read(self, path: str, timeout: float = 5) -> Any:
+        """Return the object that a GET by the administrator brings, or None if there is none.
+
+        Raises:
+            OSError: nothing answers there (yet).
+        """
+        status, body = self._get(path, timeout)
+        return json.loads(body) if status == 200 else None
+
+    def _get(self, path: str, timeout: float) -> tuple[int, bytes]:
+        context = ssl.create_default_context(cafile=str(self.authority.certificate_path))
+        administrator = self.folder / "authority" / "administrator"
+        context.load_cert_chain(administrator.with_suffix(".crt"), administrator.with_suffix(".key"))
+        address = urlsplit(self.url)
+        connection = http.client.HTTPSConnection(str(address.hostname), address.port, timeout=timeout, context=context)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()

@@ -1,0 +1,134 @@
+"""Where a cluster's own binaries are: `$KUBEBUILDER_ASSETS`, then PATH, then Orion's cache.
+
+A binary of another minor version is passed over, and said so: tests against an API server that is not the one that the
+go.mod files name would pass or fail for reasons that nobody sees.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MODULES = Path(__file__).parent / "go"
+Say = Callable[[str], None]
+
+
+class Unavailable(Exception):
+    """There can be no control plane, or no node, on this machine as it is; the text says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Binary:
+    """One program: the Go module under go/ that pins it, its package, and how it tells its version."""
+
+    name: str
+    module: str
+    requires: str
+    package: str
+    version_arguments: tuple[str, ...] = ("--version",)
+
+    @property
+    def version(self) -> str:
+        """The version that go.mod requires, such as `1.34.4`."""
+        text = (MODULES / self.module / "go.mod").read_text()
+        found = re.search(rf"^\s*(?:require )?{re.escape(self.requires)} v(\S+)", text, re.MULTILINE)
+        if not found:
+            raise Unavailable(f"{MODULES / self.module / 'go.mod'} does not require {self.requires}")
+        return found[1]
+
+    def cached(self) -> Path:
+        """Where it lies once it has been built here."""
+        return cache() / f"{self.module}-{self.version}" / self.name
+
+
+def _kubernetes(name: str, *version_arguments: str) -> Binary:
+    package = f"k8s.io/kubernetes/cmd/{name}"
+    return Binary(name, "kubernetes", "k8s.io/kubernetes", package, version_arguments or ("--version",))
+
+
+# The longest build first: it compiles most of what the others share.
+BINARIES = (
+    _kubernetes("kube-apiserver"),
+    _kubernetes("kubelet"),
+    _kubernetes("kube-controller-manager"),
+    _kubernetes("kube-scheduler"),
+    _kubernetes("kubectl", "version", "--client"),
+    _kubernetes("kube-proxy"),
+    Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
+)
+HELM = Binary("helm", "helm", "helm.sh/helm/v3", "helm.sh/helm/v3/cmd/helm", ("version", "--short"))
+""" What installs the chart; a control plane needs none. """
+
+
+def cache() -> Path:
+    """The folder of built binaries, outside the tree, so that every checkout shares them."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "orion" / "control-plane"
+
+
+@contextlib.contextmanager
+def one_at_a_time(folder: Path, say: Say, what: str) -> Iterator[None]:
+    """Fill `folder` while nobody else does; `say` hears that somebody else is at it, and is waited for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another process is {what}; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def minor(version: str) -> str:
+    """Return `1.34` of `1.34.4`."""
+    return ".".join(version.split(".")[:2])
+
+
+def reported_version(program: Path, arguments: Iterable[str]) -> str:
+    """Return the version that a program tells of itself, or an empty text."""
+    try:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = re.search(r"\bv?(\d+\.\d+\.\d+)", done.stdout)
+    return found[1] if found else ""
+
+
+def _candidates(binary: Binary) -> Iterator[Path]:
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if assets and (Path(assets) / binary.name).is_file():
+        yield Path(assets) / binary.name
+    on_path = shutil.which(binary.name)
+    if on_path:
+        yield Path(on_path)
+
+
+def find(binary: Binary, say: Say) -> Path | None:
+    """Return the first binary of the minor version that is needed; `say` hears of those passed over."""
+    for candidate in _candidates(binary):
+        version = reported_version(candidate, binary.version_arguments)
+        if version and minor(version) == minor(binary.version):
+            return candidate
+        say(f"{binary.name}: {candidate} is {version or 'of no known version'}, {minor(binary.version)} is needed")
+    built = binary.cached()
+    return built if built.is_file() else None
+
+
+def find_all(say: Say = lambda _: None) -> dict[str, Path]:
+    """Return every binary by its name.
+
+    Raises:
+        Unavailable: some are neither on this machine nor built.
+    """
+    found = {binary.name: find(binary, say) for binary in BINARIES}
+    missing = [name for name, path in found.items() if path is None]
+    if missing:
+        raise Unavailable(
+            f"{', '.join(missing)} not found in $KUBEBUILDER_ASSETS, on PATH or in {cache()}; "
+            "`make cluster-binaries` builds what is missing"
+        )
+    return {name: path for name, path in found.items() if path is not None}

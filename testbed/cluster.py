@@ -1,0 +1,132 @@
+"""A cluster as children of this process: a control plane and, if wanted, nodes on which pods run.
+
+Without nodes it is a control plane on loopback and needs no rights; with nodes it needs root and has a network of its
+own.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from testbed import packages
+from testbed.access import Access
+from testbed.control_plane import ControlPlane
+from testbed.node import Node
+from testbed.place import MOST_NODES, Fabric
+from testbed.waiting import Failed
+
+NODE_LABELS = {"orion.gpu/gpu": "true"}
+
+
+class Cluster:
+    """One cluster; `folder` (made, and removed by `stop`) holds all its files, its nodes' under nodes/.
+
+    Use it as a context manager from the main thread: its processes end with the thread that started them.
+    """
+
+    def __init__(self, folder: Path, programs: Mapping[str, Path], nodes: Sequence[str] = ()) -> None:
+        self.folder, self.programs, self._names = folder, programs, list(nodes)
+        self._fabric: Fabric | None = None
+        self.control_plane = ControlPlane(folder, programs)
+        self.nodes: dict[str, Node] = {}
+
+    def __enter__(self) -> "Cluster":
+        try:
+            self.start()
+        except BaseException as reason:
+            self.stop(keep_logs=isinstance(reason, Failed))
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, what: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def access(self) -> Access:
+        """The way in."""
+        return self.control_plane.access
+
+    def start(self) -> None:
+        """Start all, and return when the API server and every node are ready.
+
+        Raises:
+            Failed: a component ended, or was not ready in time.
+            Unavailable: no node can run on this machine.
+        """
+        if self._names:
+            packages.find()
+            self._fabric = Fabric(self.folder)
+            self.control_plane = ControlPlane(self.folder, self.programs, self._fabric)
+        self.control_plane.start()
+        for name in self._names:
+            self.add_node(name, wait=False)
+        for node in self.nodes.values():
+            node.wait_until_ready()
+
+    def add_node(self, name: str, labels: Mapping[str, str] | None = None, wait: bool = True) -> Node:
+        """Start a node in a cluster that was started with nodes; return it when it is ready.
+
+        Raises:
+            Failed: a component ended, or was not ready in time.
+        """
+        assert self._fabric, "a cluster without nodes has no network for them"
+        free = set(range(1, MOST_NODES + 1)) - {node.number for node in self.nodes.values()}
+        if not free:
+            raise Failed(f"a cluster has at most {MOST_NODES} nodes")
+        node = Node(
+            self.folder / "nodes" / name,
+            number=min(free),
+            fabric=self._fabric,
+            access=self.access,
+            runtime=packages.find(),
+            programs=self.programs,
+            labels={**NODE_LABELS, **(labels or {})},
+        )
+        self.nodes[name] = node
+        try:
+            node.power_on()
+            if wait:
+                node.wait_until_ready()
+        except BaseException:
+            node.power_off()
+            raise
+        return node
+
+    def remove_node(self, name: str) -> None:
+        """Pull a node's plug, and remove its files; its Node object stays: see what becomes of it, or delete it."""
+        node = self.nodes.pop(name)
+        node.power_off()
+        shutil.rmtree(node.folder)
+
+    def pids(self) -> dict[str, int]:
+        """Return the process ids of all that is to run; those of nodes are named node/component."""
+        found = self.control_plane.pids()
+        for name, node in self.nodes.items():
+            found |= {f"{name}/{component}": pid for component, pid in node.pids().items()}
+        return found
+
+    def fault(self) -> str:
+        """Return how the first component that ended by itself did so, or an empty text."""
+        faults = (node.fault() for node in self.nodes.values())
+        return self.control_plane.fault() or next((fault for fault in faults if fault), "")
+
+    def stop(self, keep_logs: bool = False) -> None:
+        """End all, and remove the folder, or all of it but the control plane's and the nodes' logs."""
+        with contextlib.ExitStack() as ending:  # all of it, even if a part fails
+            if self._fabric:
+                ending.callback(self._fabric.close)
+            ending.callback(self.control_plane.stop, keep_logs)
+            ending.callback(self._keep_logs if keep_logs else lambda: None)
+            for node in self.nodes.values():
+                ending.callback(node.power_off)
+        self._fabric = None
+
+    def _keep_logs(self) -> None:
+        """Put the nodes' logs beside the control plane's, which are kept."""
+        for name, node in self.nodes.items():
+            for log in (node.folder / "logs").glob("*.log"):
+                shutil.copy(log, self.folder / "logs" / f"{name}-{log.name}")

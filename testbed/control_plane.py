@@ -1,0 +1,157 @@
+"""A control plane as children of this process: started, restarted in parts, and gone with it.
+
+Tests that break things have one of their own this way; the one that is shared lives in a process of its own
+(supervisor.py).
+"""
+
+import os
+import shutil
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from testbed import components
+from testbed.access import Access
+from testbed.place import LOOPBACK, Loopback, Place
+from testbed.process import Process
+from testbed.waiting import Failed, wait_until
+
+
+class Held:
+    """A port on loopback that stays ours until a component has it, and while the component restarts.
+
+    To pick a free port and let go of it is a race that parallel test runs lose. A socket that is bound with
+    SO_REUSEPORT and never listens holds the port: components of the same user may share it (they set the option too),
+    nobody else may.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._socket.bind((address, 0))
+        self.number: int = self._socket.getsockname()[1]
+
+    def release(self) -> None:
+        """Let go of it."""
+        self._socket.close()
+
+
+class ControlPlane:
+    """One control plane; `folder` (made, and removed by `stop`) holds its data, keys, logs and kubeconfig.
+
+    Use it as a context manager from the main thread: components end with the thread that started them.
+    """
+
+    def __init__(self, folder: Path, programs: Mapping[str, Path], place: Place | None = None) -> None:
+        self.folder, self._programs, self.place = folder, programs, place or Loopback()
+        self._held: list[Held] = []
+        self._processes: dict[str, Process] = {}
+        self._access: Access | None = None
+
+    def __enter__(self) -> "ControlPlane":
+        try:
+            self.start()
+        except BaseException as reason:
+            self.stop(keep_logs=isinstance(reason, Failed))
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, what: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def access(self) -> Access:
+        """The way in."""
+        assert self._access, "not started"
+        return self._access
+
+    @property
+    def address(self) -> str:
+        """The address that components of a cluster reach things in the control plane's network by."""
+        return self.place.address
+
+    def start(self) -> None:
+        """Start all components, and return when the API server is ready and the controllers are at work.
+
+        Raises:
+            Failed: a component ended, or was not ready in time.
+        """
+        (self.folder / "logs").mkdir(parents=True)
+        self.folder.chmod(0o700)
+        address = self.place.address
+        with self.place.entered():
+            self._held = [Held(each) for each in (address, LOOPBACK, LOOPBACK)]
+        ports = components.Ports(address, *(held.number for held in self._held))
+        self._access = components.prepare(self.folder, ports)
+        for name, command in components.command_lines(self.folder, ports, self._programs).items():
+            self._processes[name] = Process(name, command, self.folder / "logs" / f"{name}.log")
+        self.begin("etcd")
+        self.begin("kube-apiserver")
+        self.wait_until_ready()
+        # These two give up when the API server takes longer than 10 s to answer, so they come after it.
+        self.begin("kube-controller-manager")
+        self.begin("kube-scheduler")
+        self._wait("the controller manager made no service account", self._controllers_work)
+
+    def wait_until_ready(self) -> None:
+        """Return when the API server says that it is ready.
+
+        Raises:
+            Failed: a component ended, or the API server was not ready in time.
+        """
+        self._wait("the API server was not ready", lambda: self._answers("/readyz"))
+
+    def end(self, component: str, patience: float = 0) -> None:
+        """End a component: killed, or asked politely first for `patience` seconds."""
+        self._processes[component].stop(patience)
+
+    def begin(self, component: str) -> None:
+        """Start a component that is not running."""
+        with self.place.entered():
+            self._processes[component].start()
+
+    def restart(self, component: str, patience: float = 0) -> None:
+        """End a component and start it again, on the same port and data; return when the API server is ready."""
+        self.end(component, patience)
+        self.begin(component)
+        self.wait_until_ready()
+
+    def runs(self, component: str) -> bool:
+        """Return whether a component runs now; one that has crashed does not."""
+        return self._processes[component].runs
+
+    def pids(self) -> dict[str, int]:
+        """Return the process ids of the components that are to run."""
+        return {name: process.pid for name, process in self._processes.items() if process.pid}
+
+    def fault(self) -> str:
+        """Return how the first component that ended by itself did so, or an empty text."""
+        return next((fault for process in self._processes.values() if (fault := process.ended())), "")
+
+    def stop(self, keep_logs: bool = False) -> None:
+        """End all components and remove the folder, or all of it but the logs. Nothing of a run is worth a goodbye."""
+        for process in reversed(self._processes.values()):
+            process.stop()
+        for held in self._held:
+            held.release()
+        for path in [] if not self.folder.exists() else sorted(self.folder.iterdir()):
+            if keep_logs and path.name == "logs":
+                continue
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if self.folder.exists() and not keep_logs:
+            os.rmdir(self.folder)
+
+    def _answers(self, path: str) -> bool:
+        try:
+            return self.access.get(path) == 200
+        except OSError:
+            return False
+
+    def _controllers_work(self) -> bool:
+        return self._answers("/api/v1/namespaces/default/serviceaccounts/default")
+
+    def _wait(self, otherwise: str, condition: Callable[[], bool]) -> None:
+        wait_until(condition, otherwise, self.fault, f"logs are in {self.folder / 'logs'}")

@@ -1,0 +1,100 @@
+"""How any process of this machine runs something on a node: as root of the node, among its processes, mounts, networks.
+
+What runs there is "on the host" as far as the node's pods are concerned: a node agent started this way sees their
+processes by the ids that it would see on a real machine. It is a child of the caller all the same: it can be waited
+for and signalled, and it ends with the caller's thread that started it.
+"""
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from testbed import namespaces
+from testbed.node_settings import CONTAINERD_SOCKET
+from testbed.packages import Runtime
+from testbed.process import tether
+
+SIMULATED_GPUS = "/run/orion-sim"  # new with each start of the node, as a GPU's memory is
+
+
+class Inside:
+    """The inside of the node whose files lie in `folder`: it must be on."""
+
+    def __init__(self, folder: Path, runtime: Runtime) -> None:
+        self.folder, self.name, self._runtime = folder, folder.name, runtime
+        self._spawned: list[subprocess.Popen[Any]] = []
+
+    @property
+    def init(self) -> int:
+        """The machine's process id of the node's process 1."""
+        return int((self.folder / "init").read_text())
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The caller's environment, with what makes the node's own simulated GPUs and finds its programs."""
+        path = self._runtime.environment["PATH"]
+        simulated = {"ORION_SIM_SEED": self.name, "ORION_SIM_STATE": SIMULATED_GPUS}
+        return os.environ | simulated | {"PATH": path, "NODE_NAME": self.name}
+
+    @contextlib.contextmanager
+    def children(self) -> Iterator[None]:
+        """Let this thread's next children be among the node's processes, and in its network.
+
+        No thread can be started meanwhile.
+        """
+        with (
+            namespaces.network_of(f"/proc/{self.init}/ns/net"),
+            namespaces.children_in_pid_namespace_of(self.init),
+        ):
+            yield
+
+    def spawn(
+        self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None, **options: Any
+    ) -> subprocess.Popen[Any]:
+        """Start a program on the node; `environment` is added to the node's, `options` are those of `Popen`."""
+        with self.children():
+            child = subprocess.Popen(
+                tether([str(part) for part in command], self.init),
+                env=self.environment | dict(environment or {}),
+                **options,
+            )
+        self.bury()
+        self._spawned.append(child)
+        return child
+
+    def bury(self) -> None:
+        """Hear of the end of what was spawned here and has ended."""
+        self._spawned = [child for child in self._spawned if child.poll() is None]
+
+    def run(
+        self,
+        command: Sequence[str | Path],
+        environment: Mapping[str, str] | None = None,
+        given: str = "",
+        timeout: float = 60,
+    ) -> str:
+        """Run a program on the node and return what it printed.
+
+        Raises:
+            subprocess.CalledProcessError: it failed; a note holds its own words.
+        """
+        pipe = subprocess.PIPE
+        with self.spawn(command, environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as child:
+            try:
+                said, complaint = child.communicate(given, timeout)
+            except BaseException:
+                child.kill()
+                raise
+        if child.returncode != 0:
+            failure = subprocess.CalledProcessError(child.returncode, list(command), said, complaint)
+            failure.add_note(complaint)
+            raise failure
+        return str(said)
+
+    def import_image(self, archive: Path) -> None:
+        """Give the node's containerd the images of an OCI archive."""
+        arguments = ["--address", CONTAINERD_SOCKET, "--namespace", "k8s.io", "images", "import", str(archive)]
+        self.run([self._runtime.program("ctr"), *arguments])

@@ -1,0 +1,218 @@
+"""A node of a cluster on this machine: containerd, kubelet and kube-proxy as children of this process.
+
+It has processes, mounts, host name and network of its own (node_init.py, place.py), so several are side by side, and
+one is gone as a whole: `power_off` kills its process 1, and the kernel all the others. To end pods, kubelet and
+containerd in good order was refused: shims outlive a step that fails, and nothing of a run is worth a goodbye.
+"""
+
+import contextlib
+import datetime
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from testbed import cgroups, images, namespaces, node_settings
+from testbed.access import Access
+from testbed.inside import Inside
+from testbed.namespaces import Network
+from testbed.node_settings import Settings
+from testbed.packages import Runtime
+from testbed.place import Fabric
+from testbed.process import Process, tether
+from testbed.waiting import Failed, wait_until
+
+PATIENCE = 20.0  # seconds until the kernel has killed all that ran on a node
+INIT = Path(__file__).with_name("node_init.py")
+
+
+class Node(Inside):
+    """One node; `folder` (named as the node; made, and kept) holds its files, logs and what survives its restart.
+
+    Start it from the main thread: its processes end with the thread that started them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        number: int,
+        fabric: Fabric,
+        access: Access,
+        runtime: Runtime,
+        programs: Mapping[str, Path],
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(folder, runtime)
+        self.number, self._fabric, self._access, self._programs = number, fabric, access, programs
+        self._settings = Settings(
+            name=folder.name,
+            address=fabric.node_address(number),
+            pods=fabric.pods(number),
+            all_pods=fabric.range,
+            cgroup=f"{fabric.cgroup}/{folder.name}",
+            labels=labels or {},
+        )
+        self._on_since = datetime.datetime.now(datetime.UTC)
+        self._network: Network | None = None
+        self._init: subprocess.Popen[str] | None = None
+        self._processes_in = 0  # their PID namespace
+        self._processes: dict[str, Process] = {}
+
+    @property
+    def address(self) -> str:
+        """The node's address, which is reached from pods, nodes, control plane and this machine."""
+        return self._settings.address
+
+    def power_on(self) -> None:
+        """Start the node, its containerd with the images that every pod needs, its kubelet and kube-proxy.
+
+        Raises:
+            Failed: something did not start.
+        """
+        (self.folder / "logs").mkdir(parents=True, exist_ok=True)
+        self._on_since = datetime.datetime.now(datetime.UTC)
+        try:
+            self._network = Network()
+            self._fabric.plug(self._network, self.number)
+            cgroups.make(self._settings.cgroup)
+            self._boot()
+            self._make_components()
+            self.begin("containerd")
+            self._wait("containerd did not answer", self._containerd_answers)
+            self._bring_images()
+            self.begin("kubelet")
+            self.begin("kube-proxy")
+        except OSError as reason:
+            raise Failed(f"node {self.name}: {reason}") from reason
+
+    def power_off(self) -> None:
+        """Kill all that runs on the node, and take away its network and cgroups; its files stay."""
+        init, self._init = self._init, None
+        if init:
+            self._kill(init)
+        for process in self._processes.values():
+            process.stop()
+        self.bury()
+        if init:
+            # The kernel lets it end when the parents of all others have heard of their end, and not all need be ours.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                init.wait(0.2)
+            init.returncode = -signal.SIGKILL
+        if self._network:
+            self._fabric.unplug(self.number)
+            self._network.close()
+            self._network = None
+        (self.folder / "init").unlink(missing_ok=True)
+        cgroups.remove(self._settings.cgroup)
+
+    def reboot(self) -> None:
+        """Power off and on again; return when it is ready."""
+        self.power_off()
+        self.power_on()
+        self.wait_until_ready()
+
+    def end(self, component: str, patience: float = 0) -> None:
+        """End a component: killed, or asked politely first for `patience` seconds. Pods go on."""
+        self._processes[component].stop(patience)
+
+    def begin(self, component: str) -> None:
+        """Start a component that is not running."""
+        with self.children():
+            self._processes[component].start()
+
+    def restart(self, component: str, patience: float = 0) -> None:
+        """End a component and start it again."""
+        self.end(component, patience)
+        self.begin(component)
+
+    def runs(self, component: str) -> bool:
+        """Return whether a component runs now; one that has crashed does not."""
+        return self._processes[component].runs
+
+    def pids(self) -> dict[str, int]:
+        """Return the machine's process ids of what is to run: the components, and process 1 as `init`."""
+        running = {name: process.pid for name, process in self._processes.items() if process.pid}
+        return running | ({"init": self._init.pid} if self._init else {})
+
+    def fault(self) -> str:
+        """Return how the first component that ended by itself did so, or an empty text."""
+        return next((fault for process in self._processes.values() if (fault := process.ended())), "")
+
+    def ready(self) -> bool:
+        """Return whether the API server has heard from this node that it is ready."""
+        with contextlib.suppress(OSError):
+            node = self._access.read(f"/api/v1/nodes/{self.name}") or {}
+            conditions = node.get("status", {}).get("conditions", [])
+            return any(each["type"] == "Ready" and each["status"] == "True" and self._new(each) for each in conditions)
+        return False
+
+    def wait_until_ready(self) -> None:
+        """Return when the node is ready.
+
+        Raises:
+            Failed: a component ended, or it was not ready in time.
+        """
+        self._wait(f"node {self.name} was not ready", self.ready)
+
+    def _new(self, condition: Mapping[str, str]) -> bool:
+        """Return whether a condition was told since the node was powered on, and not before."""
+        reported = datetime.datetime.fromisoformat(condition["lastHeartbeatTime"])  # whole seconds
+        return reported > self._on_since
+
+    def _boot(self) -> None:
+        """Start process 1."""
+        assert self._network
+        command = tether([sys.executable, str(INIT), self.name, str(self.folder)])
+        log = self.folder / "logs" / "init.log"
+        with (
+            log.open("ab") as errors,
+            self._network.entered(),
+            namespaces.children_in_new_pid_namespace(),
+        ):
+            self._init = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True,
+                start_new_session=True,
+            )  # fmt: skip
+        assert self._init.stdout
+        with self._init.stdout as output:
+            said = output.readline().strip()
+        if said != "ready":
+            raise Failed(f"node {self.name}: {said or 'process 1 said nothing'}; see {log}")
+        self._processes_in = namespaces.identity_of_pid_namespace(self._init.pid)
+        (self.folder / "init").write_text(str(self._init.pid))
+
+    def _kill(self, init: subprocess.Popen[str]) -> None:
+        """Kill process 1 and with it all others; return when none runs."""
+        init.kill()
+        wait_until(
+            lambda: not set(namespaces.living_in(self._processes_in)) - {init.pid},
+            f"node {self.name}: the kernel has not killed all processes",
+            patience=PATIENCE,
+        )
+
+    def _make_components(self) -> None:
+        lines = node_settings.command_lines(
+            self._settings, self.folder / "settings", self._access, self._runtime, self._programs
+        )
+        environment = os.environ | dict(self._runtime.environment)
+        for name, command in lines.items():
+            log = self.folder / "logs" / f"{name}.log"
+            self._processes[name] = Process(name, command, log, environment, self.init)
+
+    def _containerd_answers(self) -> bool:
+        with contextlib.suppress(subprocess.CalledProcessError):
+            self.run([self._runtime.program("ctr"), "--address", node_settings.CONTAINERD_SOCKET, "version"])
+            return True
+        return False
+
+    def _bring_images(self) -> None:
+        for make in (images.pause, images.shell):
+            image = make(self._runtime.busybox)
+            archive = self.folder / f"{make.__name__}.tar"
+            self.import_image(image.write(archive))
+            archive.unlink()
+
+    def _wait(self, otherwise: str, condition: Callable[[], bool]) -> None:
+        wait_until(condition, otherwise, self.fault, f"logs are in {self.folder / 'logs'}")

@@ -1,0 +1,174 @@
+"""What a node's programs are told: the files and command lines of containerd, its CNI plugins, kubelet and kube-proxy.
+
+All paths are as the node sees them. What differs from a node in production: cgroups by file system, as there is no
+systemd; nobody is evicted and no image collected, as the disk is the machine's; no process is shielded from the
+kernel's OOM killer, which would need CAP_SYS_RESOURCE; nothing waits between two tries as long as it would there.
+"""
+
+import ipaddress
+import json
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.access import Access
+from testbed.images import PAUSE
+from testbed.packages import Runtime
+
+CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+KUBELET_FOLDER = "/var/lib/kubelet"
+POD_NETWORK = "pods"
+COMPONENTS = ("containerd", "kubelet", "kube-proxy")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What distinguishes one node from another."""
+
+    name: str
+    address: str
+    pods: ipaddress.IPv4Network
+    all_pods: ipaddress.IPv4Network
+    cgroup: str
+    labels: Mapping[str, str]
+
+
+def command_lines(
+    settings: Settings, folder: Path, access: Access, runtime: Runtime, programs: Mapping[str, Path]
+) -> dict[str, list[str]]:
+    """Write the files into `folder`, and return each component's command line, in the order of their start."""
+    folder.mkdir(exist_ok=True)
+    labels = ",".join(f"{name}={value}" for name, value in settings.labels.items())
+    kubeconfig = folder / "kubelet.kubeconfig"
+    access.kubeconfig_for(f"system:node:{settings.name}", ["system:nodes"], kubeconfig)
+    access.kubeconfig_for("system:kube-proxy", [], folder / "kube-proxy.kubeconfig")
+    _write(folder / "cni" / "10-pods.conflist", _cni(settings))
+    (folder / "containerd.toml").write_text(_containerd(folder / "cni", runtime))
+    _write(folder / "kubelet.json", _kubelet(settings, access))
+    _write(folder / "kube-proxy.json", _kube_proxy(settings, folder / "kube-proxy.kubeconfig"))
+    return {
+        "containerd": [runtime.program("containerd"), f"--config={folder / 'containerd.toml'}"],
+        "kubelet": [
+            str(programs["kubelet"]),
+            f"--config={folder / 'kubelet.json'}",
+            f"--kubeconfig={kubeconfig}",
+            f"--hostname-override={settings.name}",
+            f"--node-ip={settings.address}",
+            f"--cert-dir={KUBELET_FOLDER}/pki",
+            *([f"--node-labels={labels}"] if labels else []),
+            "--v=2",
+        ],
+        "kube-proxy": [str(programs["kube-proxy"]), f"--config={folder / 'kube-proxy.json'}"],
+    }
+
+
+def _write(path: Path, document: Mapping[str, object]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(document, indent=1))  # JSON is YAML
+
+
+def _cni(settings: Settings) -> dict[str, object]:
+    """Each pod on a cable of its own, routed. A bridge was refused: answers of Services on it would pass by the node's
+    packet filters unless a kernel module makes them not.
+    """  # noqa: D205
+    ranges = {"type": "host-local", "ranges": [[{"subnet": str(settings.pods)}]], "routes": [{"dst": "0.0.0.0/0"}]}
+    cable = {"type": "ptp", "ipMasq": False, "ipam": {**ranges, "dataDir": "/run/orion-pod-addresses"}}
+    return {"cniVersion": "0.4.0", "name": POD_NETWORK, "plugins": [cable]}
+
+
+def speaks_cdi(runtime: Runtime) -> bool:
+    """Return whether this containerd gives devices by CDI: from 1.7 on."""
+    reported = subprocess.run(
+        [runtime.program("containerd"), "--version"], capture_output=True, text=True, env=dict(runtime.environment)
+    )
+    found = re.search(r"(\d+)\.(\d+)\.\d+", reported.stdout)
+    return found is not None and (int(found[1]), int(found[2])) >= (1, 7)
+
+
+def _containerd(cni: Path, runtime: Runtime) -> str:
+    # JSON strings are TOML strings. The two plugins that are off make folders and look for devices on the machine.
+    return f"""\
+version = 2
+root = "/var/lib/containerd"
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.v1.devmapper"]
+
+[grpc]
+address = {json.dumps(CONTAINERD_SOCKET)}
+
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = {json.dumps(PAUSE)}
+restrict_oom_score_adj = true
+disable_apparmor = true
+{"enable_cdi = true" if speaks_cdi(runtime) else "# this containerd knows no CDI"}
+
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = {json.dumps(str(runtime.cni))}
+conf_dir = {json.dumps(str(cni))}
+
+[plugins."io.containerd.grpc.v1.cri".containerd]
+snapshotter = "overlayfs"
+default_runtime_name = "runc"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+SystemdCgroup = false
+BinaryName = {json.dumps(runtime.program("runc"))}
+"""
+
+
+def _kubelet(settings: Settings, access: Access) -> dict[str, object]:
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": settings.cgroup,
+        "cgroupsPerQOS": True,  # else the first in-place resize of a pod ends the kubelet
+        "failCgroupV1": False,
+        "enforceNodeAllocatable": [],
+        "failSwapOn": False,
+        "oomScoreAdj": 0,
+        "maxOpenFiles": 20000,
+        "maxPods": 200,
+        "localStorageCapacityIsolation": False,
+        "makeIPTablesUtilChains": False,
+        "resolvConf": "",
+        "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
+        "imageGCHighThresholdPercent": 100,
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(access.authority.certificate_path)},
+        },
+        "authorization": {"mode": "Webhook"},
+        "volumePluginDir": f"{KUBELET_FOLDER}/volume-plugins",  # the default is a folder under /usr
+        "shutdownGracePeriod": "0s",
+        "serializeImagePulls": False,
+        "kubeAPIQPS": 200,
+        "kubeAPIBurst": 400,
+        "eventRecordQPS": 0,
+        "syncFrequency": "10s",
+        "nodeStatusUpdateFrequency": "2s",
+        "featureGates": {"ResourceHealthStatus": True, "KubeletCrashLoopBackOffMax": True},
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},  # a test that lets containers fail need not wait
+    }
+
+
+def _kube_proxy(settings: Settings, kubeconfig: Path) -> dict[str, object]:
+    unlimited = {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
+        "hostnameOverride": settings.name,
+        "mode": "iptables",
+        "clusterCIDR": str(settings.all_pods),
+        "conntrack": unlimited,  # the machine's settings stay as they are
+        "oomScoreAdj": 0,
+        "iptables": {"minSyncPeriod": "0s", "syncPeriod": "30s"},
+    }

@@ -1,0 +1,126 @@
+"""The process that keeps a cluster for others: for a person until told to end, for tests until the last user.
+
+    python -m testbed.supervisor FOLDER [--users FILE] [--nodes NUMBER] [--gpus NUMBER]
+
+Whether it lives is told by a lock that it holds (FOLDER.lock, with its process id inside), never by a process id alone:
+the kernel lets go of the lock however the supervisor ends, and kills the components with it. Users hold a shared lock
+on FILE; when the last has let go, killed or not, it ends. One line on standard output: `ready`, or what failed.
+"""
+
+import argparse
+import fcntl
+import os
+import select
+import shutil
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from testbed import binaries
+from testbed.cluster import Cluster
+from testbed.orion import Orion
+from testbed.waiting import Failed
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def lock_path(folder: Path) -> Path:
+    """Return the lock of the supervisor that keeps `folder`."""
+    return folder.with_name(folder.name + ".lock")
+
+
+def _end_with_the_last_user(users: Path) -> None:
+    """Wait for the lock that excludes all users, then end this process as SIGTERM does."""
+
+    def wait() -> None:
+        with users.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            os.kill(os.getpid(), signal.SIGTERM)
+            threading.Event().wait()  # keep the lock until the process is gone: a new user begins afresh
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)  # whoever started us stops listening here
+
+
+def _until_a_component_ends(*parts: Cluster | Orion) -> None:
+    watched = select.poll()
+    for pid in (pid for part in parts for pid in part.pids().values()):
+        watched.register(os.pidfd_open(pid), select.POLLIN)
+    watched.poll()
+    faults = [fault for part in parts if (fault := part.fault())]
+    sys.stderr.write(f"{'; '.join(faults)}\nall is ended; `make cluster` starts it again\n")
+
+
+def keep(folder: Path, users: Path | None, nodes: int, gpus: int) -> int:
+    """Keep a cluster in `folder` until a signal, the last user's leaving, or a component's end.
+
+    Args:
+        folder: of the cluster.
+        users: what its users hold a lock on; after the last one's leaving the folder that holds it goes too.
+        nodes: how many it has.
+        gpus: simulated ones of each node, offered by Orion; 0: without Orion.
+    """
+    names = [f"node-{number}" for number in range(1, nodes + 1)]
+    try:
+        with Cluster(folder, binaries.find_all(), names) as cluster, Orion(cluster, gpus=gpus) as orion:
+            if nodes and gpus:
+                orion.start()
+            _say("ready")
+            if users:
+                _end_with_the_last_user(users)
+            _until_a_component_ends(cluster, orion)
+            orion.stop()
+            cluster.stop(keep_logs=True)
+            return 1
+    except SystemExit:
+        if users:
+            shutil.rmtree(users.parent)
+        raise
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    for further in SIGNALS:
+        signal.signal(further, signal.SIG_IGN)
+    raise SystemExit(0)
+
+
+def main() -> int:
+    """Take the lock, keep the cluster, and end in order on SIGTERM and SIGINT."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path, help="holds the cluster; made, and removed at the end")
+    parser.add_argument("--users", type=Path, help="file that users hold a shared lock on")
+    parser.add_argument("--nodes", type=int, default=0, help="how many nodes it has (default: %(default)s)")
+    parser.add_argument(
+        "--gpus", type=int, default=0, help="simulated GPUs of each, under Orion (default: %(default)s)"
+    )
+    arguments = parser.parse_args()
+    for number in SIGNALS:
+        signal.signal(number, _leave)
+    with lock_path(arguments.folder).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say(f"another supervisor keeps {arguments.folder}")
+            return 1
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        try:
+            return keep(arguments.folder, arguments.users, arguments.nodes, arguments.gpus)
+        except (Failed, binaries.Unavailable) as failure:
+            _say(str(failure))
+            return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Two agents on one GPU: `orion top` and `orion doctor` say that they do not coordinate."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orion.cli import agents
+from orion.cli.errors import NoAgent
+from orion.cli.main import main
+from tests.waiting import eventually
+
+ORION = [sys.executable, "-m", "orion.cli"]
+Capture = pytest.CaptureFixture[str]
+Agent = Callable[[str], Path]
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    """Starts an agent of a root of its own on a simulated machine, and returns the root."""
+    started: list[tuple[subprocess.Popen[bytes], Path]] = []
+
+    def answers(root: Path) -> bool:
+        try:
+            return bool(agents.ask(root).gpus)
+        except NoAgent:
+            return False
+
+    def start(machine: str) -> Path:
+        root = Path(tempfile.mkdtemp(prefix="orion-", dir="/tmp"))
+        environment = {**os.environ, "ORION_SIM_STATE": str(tmp_path / machine)}
+        command = [*ORION, "agent", "--root", str(root), "--simulated", "--metrics-address", ""]
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+        started.append((process, root))
+        eventually(lambda: answers(root))
+        return root
+
+    yield start
+    for process, root in started:
+        process.terminate()
+        process.wait(30)
+        shutil.rmtree(root)
+
+
+def test_both_commands_name_the_other_agent_of_a_gpu(agent: Agent, capsys: Capture) -> None:
+    one, other = agent("machine"), agent("machine")
+    assert main(["top", "--once", "--root", str(one)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"root {other}) also manages GPU 0" in shown
+    assert f"root {one})" not in shown
+    main(["doctor", "--simulated", "--json", "--root", str(one)])
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    [found] = [each for each in checks if each["name"] == "other agents" and str(other) in each["reason"]]
+    assert found["status"] == "note"
+    assert "one --root" in found["fix"]
+
+
+def test_agents_of_different_machines_are_no_matter(agent: Agent, capsys: Capture) -> None:
+    one, other = agent("machine"), agent("another")
+    assert main(["top", "--once", "--root", str(one)]) == 0
+    assert str(other) not in capsys.readouterr().out
+
+
+def test_a_root_without_an_agent_hears_of_the_one_that_runs(agent: Agent, tmp_path: Path, capsys: Capture) -> None:
+    other = agent("machine")
+    main(["doctor", "--simulated", "--root", str(tmp_path)])
+    assert f"root {other}) also manages GPUs of this machine" in " ".join(capsys.readouterr().out.split())

@@ -1,0 +1,61 @@
+"""Rates of launches when a client counts more seldom, or more often, than somebody looks."""
+
+import pytest
+
+from orion.cli.rates import Rates
+from orion.node_agent.api import agent_pb2
+
+TRUE_RATE = 490
+
+
+def _snapshot(taken: float, counted: float, gated: float = 0.0, generation: int = 1) -> agent_pb2.Snapshot:
+    """Return what an agent answers of one client that launches at the true rate."""
+    client = agent_pb2.Client(
+        place=0,
+        generation=generation,
+        launches=round(TRUE_RATE * counted),
+        counted_seconds=counted,
+        gated_seconds=gated,
+    )
+    slot = agent_pb2.Slot(name="be-0", role=agent_pb2.BE, clients=[client])
+    return agent_pb2.Snapshot(taken_seconds=taken, gpus=[agent_pb2.Gpu(uuid="GPU-0", slots=[slot])])
+
+
+def _launches(rates: Rates, snapshot: agent_pb2.Snapshot) -> float | None:
+    [found] = rates.update(snapshot).values()
+    return found.launches
+
+
+def test_a_client_that_counts_more_seldom_than_one_looks_has_its_true_rate() -> None:
+    rates = Rates()
+    shown = [_launches(rates, _snapshot(10 + look, 10 + (look // 2) * 2)) for look in range(8)]
+    assert shown[:2] == [None, None]  # one count is no rate
+    assert shown[2:] == pytest.approx([TRUE_RATE] * 6)
+
+
+def test_counts_at_uneven_times_do_not_make_the_figure_jump() -> None:
+    rates = Rates()
+    counted = [9.1, 10.99, 11.0, 12.95, 13.01]
+    shown = [_launches(rates, _snapshot(10 + look, at)) for look, at in enumerate(counted)]
+    assert shown[1:] == pytest.approx([TRUE_RATE] * 4, rel=0.1)
+
+
+def test_a_client_that_counts_no_more_has_no_rate_in_the_end() -> None:
+    rates = Rates()
+    for taken, counted in ((10.0, 10.0), (11.0, 11.0), (12.0, 11.0)):
+        shown = _launches(rates, _snapshot(taken, counted))
+    assert shown == pytest.approx(TRUE_RATE)
+    assert _launches(rates, _snapshot(14.0, 11.0)) == 0.0
+
+
+def test_shares_are_over_the_time_between_two_snapshots() -> None:
+    rates = Rates()
+    rates.update(_snapshot(10.0, 10.0, gated=1.0))
+    [found] = rates.update(_snapshot(12.0, 12.0, gated=2.0)).values()
+    assert found.gated == pytest.approx(0.5)
+
+
+def test_another_client_in_the_same_place_begins_again() -> None:
+    rates = Rates()
+    rates.update(_snapshot(10.0, 10.0))
+    assert _launches(rates, _snapshot(11.0, 5.0, generation=2)) is None

@@ -1,0 +1,67 @@
+"""What `orion top` draws: readable from 70 columns on, bars, colours on a terminal alone."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from orion.cli.rates import ClientRates, key
+from orion.cli.top_picture import picture
+from orion.node_agent.api import agent_pb2
+
+HP = agent_pb2.Client(place=0, generation=1, process_id=4_194_303, command="tritonserver-12", state="busy",
+                      memory_bytes=40 << 30, slowdown=1.08)  # fmt: skip
+BE = agent_pb2.Client(place=1, generation=1, process_id=812, command="python", state="gated",
+                      memory_bytes=512 << 20, condition="kernels of 9 ms: [bold]gemm")  # fmt: skip
+GPU = agent_pb2.Gpu(
+    uuid="GPU-0", model="NVIDIA H200", memory_bytes=141 << 30, memory_used_bytes=60 << 30, policy="orion",
+    window_us=400, hp_busy_ratio=0.34, settings=agent_pb2.Policy(fields={"max_slowdown": 1.2}),
+    slots=[
+        agent_pb2.Slot(name="be-0", role=agent_pb2.BE, clients=[BE], memory_limit_bytes=8 << 30),
+        agent_pb2.Slot(name="be-1", role=agent_pb2.BE),
+        agent_pb2.Slot(name="hp-0", role=agent_pb2.HP, clients=[HP]),
+    ],
+)  # fmt: skip
+SNAPSHOT = agent_pb2.Snapshot(agent_version="1", agent_process_id=7, gpus=[GPU])
+RATES = {key(GPU, HP): ClientRates(12_345.0, 0.0, 0.0), key(GPU, BE): ClientRates(490.0, 0.25, 0.58)}
+
+
+def _drawn(width: int, terminal: bool = False, encoding: str = "utf-8") -> str:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding)
+    console = Console(file=file, width=width, force_terminal=terminal, color_system="truecolor" if terminal else None)
+    console.print(picture(SNAPSHOT, RATES, ["another agent is here"], console))
+    file.flush()
+    return raw.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize("width", [70, 80, 120, 200])
+def test_every_figure_is_there_and_no_line_is_too_long(width: int) -> None:
+    shown = _drawn(width)
+    assert max(map(len, shown.splitlines())) <= width
+    for word in ("tritons", "4194303", "12,345", "490", "25%", "58%", "34%", "x1.08", "max slowdown 1.2", "be-1"):
+        assert word in shown
+    assert "! another agent is here" in shown
+    assert "kernels of 9 ms: [bold]gemm" in shown
+    assert ("512 MiB of 8.0 GiB" in shown) is (width >= 120)
+    assert ("512M/8.0G" in shown) is (width < 96)
+
+
+def test_hp_stands_first() -> None:
+    shown = _drawn(80)
+    assert shown.index("hp-0") < shown.index("be-0")
+
+
+def test_bars_are_as_long_as_their_shares() -> None:
+    lengths = {line.split()[1]: line.count("█") for line in _drawn(120).splitlines() if "█" in line}
+    assert set(lengths) == {"memory", "hp", "be"}
+    assert lengths["hp"] < lengths["memory"] < lengths["be"]
+
+
+def test_colours_are_for_terminals() -> None:
+    assert "\x1b" not in _drawn(80)
+    assert "\x1b[" in _drawn(80, terminal=True)
+
+
+def test_a_terminal_without_unicode_gets_what_it_can_show() -> None:
+    assert "490" in _drawn(80, encoding="ascii")

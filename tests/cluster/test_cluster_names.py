@@ -1,0 +1,124 @@
+"""Names that have no effect, on a real API server: a person who applies them is warned, and nothing is refused."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kubernetes import client
+
+from tests.cluster.admitted_pods import pod
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.cluster
+
+KINDS = {
+    "Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1", "ReplicaSet": "apps/v1",
+    "Job": "batch/v1", "CronJob": "batch/v1",
+}  # fmt: skip
+ALLOWED = "orion/priority (hp or be), orion/share (the name of a GPUShare) and orion/containers"
+MISSPELT = {"annotations": {"orion/priorty": "hp"}}
+RIGHT = {"annotations": {"orion/priority": "hp", "orion/share": "s", "orion/containers": "main", "team/x": "y"}}
+
+Warnings = Callable[[dict[str, Any]], str]
+
+
+@pytest.fixture
+def warnings(api: client.ApiClient, admitted: str) -> Warnings:
+    """What the API server warns of where an object is created, once it heeds the policy; the object is not kept."""
+
+    def reported(made: dict[str, Any]) -> str:
+        group = made["apiVersion"]
+        path = f"/{'api' if group == 'v1' else 'apis'}/{group}/namespaces/{admitted}/{made['kind'].lower()}s?dryRun=All"
+        answer = api.call_api("POST", api.configuration.host + path, {"Content-Type": "application/json"}, made)
+        said = answer.read()
+        assert answer.status == 201, said
+        return "\n".join(answer.response.headers.getlist("Warning"))
+
+    eventually(lambda: "orion/priorty" in reported(pod("probe", annotations=MISSPELT["annotations"])))
+    return reported
+
+
+def made(kind: str, template: dict[str, Any], own: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return an object of a kind that makes pods.
+
+    Args:
+        kind: such as Deployment.
+        template: metadata of its pods, beside a label.
+        own: its own metadata, beside its name.
+    """
+    meta = {**template, "labels": {"app": "x", **template.get("labels", {})}}
+    restart = {} if KINDS[kind].startswith("apps") else {"restartPolicy": "Never"}
+    pods = {"metadata": meta, "spec": {"containers": [{"name": "main", "image": "x/y:1"}], **restart}}
+    spec: dict[str, Any] = {"template": pods}
+    if KINDS[kind].startswith("apps"):
+        spec["selector"] = {"matchLabels": {"app": "x"}}
+    if kind == "CronJob":
+        spec = {"schedule": "@yearly", "jobTemplate": {"spec": spec}}
+    return {"apiVersion": KINDS[kind], "kind": kind, "metadata": {"name": "made", **(own or {})}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        (MISSPELT, "Orion does not know the annotation orion/priorty"),
+        ({"annotations": {"orion/memory": "8Gi"}}, "Orion does not know the annotation orion/memory"),
+        (
+            {"annotations": {"orion.gpu/priority": "hp"}},
+            "annotation orion.gpu/priority has no effect: Orion alone writes",
+        ),
+        ({"labels": {"orion/priority": "hp"}}, "label orion/priority has no effect: Orion reads annotations"),
+        ({"labels": {"orion.gpu/priority": "hp"}}, "label orion.gpu/priority has no effect: Orion reads annotations"),
+    ],
+    ids=["misspelt", "of a GPUShare", "of Orion", "as a label", "of Orion, as a label"],
+)
+def test_a_pod_and_all_kinds_that_make_pods_are_warned_of(
+    warnings: Warnings, metadata: dict[str, Any], said: str
+) -> None:
+    for kind in KINDS:
+        assert said in (reported := warnings(made(kind, metadata))), kind
+        assert ALLOWED in reported, kind
+    one = pod("one")
+    one["metadata"] |= metadata
+    assert said in warnings(one)
+
+
+@pytest.mark.parametrize("where", ["annotations", "labels"])
+def test_marks_on_the_object_around_the_template_are_warned_of(warnings: Warnings, where: str) -> None:
+    for kind in KINDS:
+        reported = warnings(made(kind, {}, {where: {"orion/priority": "hp"}}))
+        place = "spec.jobTemplate.spec.template" if kind == "CronJob" else "spec.template"
+        assert f"of the {kind} itself have no effect" in reported, kind
+        assert f"write them under {place}.metadata.annotations" in reported, kind
+    between = made("CronJob", {})
+    between["spec"]["jobTemplate"]["metadata"] = {where: {"orion/priority": "hp"}}
+    assert "have no effect" in warnings(between)
+
+
+def test_a_value_that_the_webhook_will_refuse_is_named_before_it_does(warnings: Warnings) -> None:
+    for kind in KINDS:
+        reported = warnings(made(kind, {"annotations": {"orion/priority": "high"}}))
+        assert "annotation orion/priority must be hp or be, not high" in reported, kind
+
+
+def test_what_is_right_is_not_warned_of(warnings: Warnings) -> None:
+    for kind in KINDS:
+        assert warnings(made(kind, RIGHT)) == "", kind
+        assert warnings(made(kind, {})) == "", kind
+    assert warnings(pod("one", "be")) == ""
+
+
+def test_the_expressions_have_the_types_of_every_kind(api: client.ApiClient, warnings: Warnings) -> None:
+    """The API server writes into a policy's status what its expressions get wrong for one of the kinds."""
+    del warnings
+    policies = client.AdmissionregistrationV1Api(api)
+
+    def checked() -> bool:
+        found = policies.list_validating_admission_policy(_preload_content=False)
+        ours = [each for each in json.loads(found.data)["items"] if "names-have-an-effect" in each["metadata"]["name"]]
+        assert ours
+        for each in ours:
+            assert "expressionWarnings" not in each.get("status", {}).get("typeChecking", {}), each["status"]
+        return all("typeChecking" in each.get("status", {}) for each in ours)
+
+    eventually(checked)

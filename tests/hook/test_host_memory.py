@@ -1,0 +1,86 @@
+"""The limit of device memory applies from a process's first allocation on, in whatever way that is made."""
+
+import os
+import signal
+
+import pytest
+
+from orion.node_agent.api import agent_pb2
+from tests.hook.harness import Machine
+from tests.hook.scripted_client import Client, eventually
+
+MIB = 1 << 20
+LIMIT = 512 * MIB
+OUT_OF_MEMORY = 2
+
+WAYS = {
+    "cuMemAlloc": 0,
+    "cuMemAllocPitch": 1,
+    "cuMemAllocManaged": 2,
+    "cuMemAllocAsync": 3,
+    "cuMemAllocFromPoolAsync": 4,
+    "cuMemCreate": 5,
+    "cuArrayCreate": 6,
+    "cuMipmappedArrayCreate": 7,
+}
+
+
+def begin(machine: Machine, *commands: str) -> Client:
+    """Start a be client under the limit that executes these commands without a pause."""
+    machine.agent.set_grant(machine.uuids[0], "be-0", memory_limit_bytes=LIMIT)
+    client = machine.start_in(machine.client_root("be-0"))
+    client.send("\n".join(commands))
+    return client
+
+
+def shown(machine: Machine, client: Client) -> agent_pb2.Client:
+    machine.until_joined(client)
+    found = machine.shown(client)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
+def test_the_limit_holds_from_the_first_allocation_on(machine: Machine, way: int) -> None:
+    client = begin(machine, "open 0", f"alloc {1024 * MIB} {way}")
+    assert client.answer().result == 0
+    assert client.answer().result == OUT_OF_MEMORY
+    assert shown(machine, client).memory_bytes == 0
+
+
+def test_the_limit_holds_for_memory_that_is_allocated_before_there_is_a_context(machine: Machine) -> None:
+    client = begin(machine, "open -1", f"alloc {1024 * MIB} {WAYS['cuMemCreate']}")
+    assert client.answer().result == 0
+    assert client.answer().result == OUT_OF_MEMORY
+
+
+def test_an_immediate_memory_query_returns_the_limit(machine: Machine) -> None:
+    client = begin(machine, "open 0", "info")
+    assert client.answer().result == 0
+    assert client.answer().result == LIMIT
+
+
+def test_a_first_allocation_within_the_limit_is_shown(machine: Machine) -> None:
+    client = begin(machine, "open 0", f"alloc {256 * MIB}")
+    assert [client.answer().result, client.answer().result] == [0, 0]
+    assert shown(machine, client).memory_bytes == 256 * MIB
+
+
+def test_memory_allocated_without_an_agent_counts_once_an_agent_serves(bare_machine: Machine) -> None:
+    client = bare_machine.start("be-0")
+    client.must(f"alloc {256 * MIB}")
+    bare_machine.start_agent()
+    bare_machine.agent.set_grant(bare_machine.uuids[0], "be-0", memory_limit_bytes=LIMIT)
+    eventually(lambda: shown(bare_machine, client).memory_bytes == 256 * MIB, "its memory is shown")
+    assert client.do(f"alloc {300 * MIB}").result == OUT_OF_MEMORY
+
+
+def test_a_silent_agent_delays_an_allocation_no_longer_than_a_launch(machine: Machine) -> None:
+    machine.agent.set_grant(machine.uuids[0], "be-0", memory_limit_bytes=LIMIT)
+    os.kill(machine.agent_pid, signal.SIGSTOP)
+    client = machine.start_in(machine.client_root("be-0"))
+    client.send(f"open 0\nalloc {1024 * MIB}\nalloc {MIB}")
+    opened, first, second = client.answer(), client.answer(), client.answer()
+    assert (opened.result, first.result, second.result) == (0, 0, 0)
+    assert first.seconds < 2.5
+    assert second.seconds < 0.1

@@ -1,0 +1,42 @@
+"""Reading callgrind's profiles."""
+
+from pathlib import Path
+
+from measurements.overhead.callgrind import command, instructions_by_object
+
+PROFILE = """\
+# callgrind format
+version: 1
+positions: line
+events: Ir
+ob=/build/client
+fl=client.c
+fn=measured_launch
+12 40
+cfn=cuLaunchKernel
+cob=/build/liborion_hook.so
+calls=10 7
+13 900
+14 5
+ob=/build/liborion_hook.so
+fn=cuLaunchKernel
+7 300
+calls=10 3
+8 600
+ob=/build/libcuda.so.1
+fn=cuLaunchKernel
+3 600
+totals: 945
+"""
+
+
+def test_a_callees_cost_counts_once_where_it_is_spent() -> None:
+    assert instructions_by_object(PROFILE) == {
+        "/build/client": 45, "/build/liborion_hook.so": 300, "/build/libcuda.so.1": 600,
+    }  # fmt: skip
+
+
+def test_counting_is_confined_to_the_function(tmp_path: Path) -> None:
+    words = command(tmp_path / "out", "measured_launch")
+    assert words[0] == "valgrind"
+    assert "--toggle-collect=measured_launch" in words

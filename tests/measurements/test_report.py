@@ -1,0 +1,50 @@
+"""Tables from raw data."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from measurements.overhead import report
+from orion.bench import raw_data
+
+
+def solo_overhead() -> dict[str, Any]:
+    rows = [
+        {
+            "load": "gemm",
+            "role": role,
+            "turn": turn,
+            "system": system,
+            "per_second": speed * (1 + turn),
+            "unit": "products",
+            "ends": [],
+        }
+        for turn in range(3)
+        for role, slowed in (("hp", 99.9), ("be", 99.5))
+        for system, speed in (("off", 100.0), (role, slowed))
+    ]
+    return {**raw_data.header("measurements.overhead.solo_overhead"), "rows": rows}
+
+
+def test_hook_on_and_off_are_compared_turn_by_turn() -> None:
+    text = report.markdown(solo_overhead())
+    assert "0.9990 (0.9990 to 0.9990) | 0.9950 (0.9950 to 0.9950)" in text
+
+
+def test_the_command_prints_a_table_from_a_compressed_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw_data.write(tmp_path / "raw.json.gz", solo_overhead())
+    assert report.main([str(tmp_path / "raw.json.gz")]) == 0
+    assert "| bf16 GEMM 8192 loop | 200.0 products/s |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[1]", json.dumps({"experiment": "other", "machine": "", "command": ""})]
+)
+def test_a_file_of_something_else_is_refused_in_one_sentence(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "raw.json").write_text(content)
+    assert report.main([str(tmp_path / "raw.json")]) == 1
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,137 @@
+"""Processes on a GPU without the hook: whose they are, when they count, and what is said of them."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orion.node_agent.cluster.reporting import process_pods, unmanaged
+from orion.node_agent.cluster.reporting.events import Subject
+from orion.node_agent.cluster.reporting.process_pods import Process, look_up, pod_uid
+from orion.node_agent.cluster.reporting.unmanaged import UnmanagedProcesses, rows
+from orion.node_agent.gpus.interface import Gpu
+from orion.node_agent.mps.folder import Phase, State
+from orion.node_agent.slots.holders import Holder
+
+UUID = "GPU-00000000-0000-4000-8000-000000000000"
+POD = "5e4f6a2c-0d1b-4c3a-9f8e-7b6a5d4c3b2a"
+FLAT = POD.replace("-", "")
+
+CGROUPS = [
+    (f"0::/kubepods/burstable/pod{POD}/0123abcd\n", POD),
+    (f"12:memory:/kubepods/pod{POD}/0123\n1:name=systemd:/user.slice\n0::/\n", POD),
+    (f"0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{POD.replace('-', '_')}.slice/"
+     "cri-containerd-0123.scope\n", POD),
+    (f"0::/../../kubepods-pod{POD.replace('-', '_')}.slice/crio-0123.scope\n", POD),
+    (f"0::/docker/kubepods/pod{'0' * 8}-0000-0000-0000-{'0' * 12}/x/kubepods/pod{POD}/0123\n", POD),
+    (f"0::/orion-node-a/kubepods/besteffort/pod{FLAT}/0123\n", POD),
+    ("0::/user.slice/user-1000.slice/session-2.scope\n", ""),
+    ("0::/kubepods/pod-of-mine/0123\n", ""),
+    (f"0::/kubepods/xpod{POD}/0123\n", ""),
+    ("", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "uid"), CGROUPS, ids=range(len(CGROUPS)))
+def test_a_cgroup_names_its_pod(text: str, uid: str) -> None:
+    assert pod_uid(text) == uid
+
+
+def _process(proc: Path, number: int, stat: str, cgroup: str = "0::/\n") -> None:
+    (proc / str(number)).mkdir()
+    (proc / str(number) / "stat").write_text(stat)
+    (proc / str(number) / "cgroup").write_text(cgroup)
+
+
+def test_a_process_is_read_whatever_its_name(tmp_path: Path) -> None:
+    rest = " ".join(map(str, range(4, 50)))
+    _process(tmp_path, 7, f"7 (a) R (b\x01) S {rest}", f"0::/kubepods/pod{POD}/1\n")
+    _process(tmp_path, 8, f"8 (gone) Z {rest}")
+    _process(tmp_path, 9, "9 (cut")
+    assert look_up(7, tmp_path) == Process(7, 22, "a) R (b?", POD)
+    assert [look_up(number, tmp_path) for number in (8, 9, 10)] == [None, None, None]
+
+
+class World:
+    """An agent, pods and Events, as far as unmanaged processes ask of them."""
+
+    def __init__(self) -> None:
+        self.here: dict[int, Process] = {}
+        self.clients: dict[int, SimpleNamespace] = {}
+        self.pods = {POD: Holder("team", "train-0", "", POD)}
+        self.control: State | None = None
+        self.said: list[tuple[str, str, str]] = []
+        self.changes = 0
+        shared_gpu = SimpleNamespace(gpu=Gpu(UUID, 0, "NVIDIA H200", 1), clients=self.clients)
+        self.gpus = {UUID: SimpleNamespace(shared_gpu=shared_gpu)}
+        self.modes = SimpleNamespace(folder=SimpleNamespace(state=lambda uuid: self.control))
+        self.source = SimpleNamespace(process_ids=lambda gpu: list(self.here))
+
+    def pod(self, uid: str) -> Holder | None:
+        return self.pods.get(uid)
+
+    def say(self, about: Subject, reason: str, note: str, **more: Any) -> None:
+        self.said.append((about.kind, about.name, reason))
+
+    def changed(self) -> None:
+        self.changes += 1
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    monkeypatch.setattr(process_pods, "look_up", made.here.get)
+    return made
+
+
+def look(world: World, *, grace: float = 0.0, times: int = 1) -> list[dict[str, Any]]:
+    async def scenario() -> list[dict[str, Any]]:
+        made: Any = world
+        found = UnmanagedProcesses(made, made, made, "a-node", world.changed)
+        found._begun -= unmanaged._RETURN_SECONDS
+        for _ in range(times):
+            await found.look()
+        return [row.plain() for row in rows(found.of(UUID))]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unmanaged, "_GRACE_SECONDS", grace)
+        return asyncio.run(scenario())
+
+
+def test_who_has_not_joined_is_named_on_its_pod_or_on_the_node(world: World) -> None:
+    world.here.update({number: Process(number, 1, "python", uid) for number, uid in ((5, ""), (6, POD), (7, "other"))})
+    world.here[8] = Process(8, 1, "python", POD)
+    world.clients[0] = SimpleNamespace(process_id=8)
+    assert look(world) == [
+        {"processId": 5, "command": "python"},
+        {"processId": 6, "command": "python", "pod": {"namespace": "team", "name": "train-0", "uid": POD}},
+        {"processId": 7, "command": "python"},
+    ]
+    reason = "ProcessWithoutHook"
+    assert world.said == [("Node", "a-node", reason), ("Pod", "train-0", reason), ("Node", "a-node", reason)]
+
+
+def test_a_process_has_time_to_join_and_changes_are_reported_once(world: World) -> None:
+    world.here[5] = Process(5, 1, "python", "")
+    assert look(world, grace=3600) == []
+    assert world.changes == 1  # from not known to none
+    world.changes = 0
+    assert len(look(world, times=3)) == 1
+    assert world.changes == 1
+
+
+@pytest.mark.parametrize("name", ["nvidia-cuda-mps", "orion-switching"])
+@pytest.mark.parametrize(("of_daemon", "others"), [("the-daemons", [6, 7]), ("", [5, 6])], ids=["in-a-pod", "in-none"])
+def test_what_is_of_the_mps_daemon_is_nobodys_unmanaged_but_its_name_excuses_nobody_else(
+    world: World, name: str, of_daemon: str, others: list[int]
+) -> None:
+    for number, uid in ((5, "the-daemons"), (6, POD), (7, "")):
+        world.here[number] = Process(number, 1, name, uid)
+    assert [row["processId"] for row in look(world)] == [5, 6, 7]
+    world.here[4] = Process(4, 1, "nvidia-cuda-mps", of_daemon)
+    world.control = State(Phase.RUNNING, 1.0, process_id=4)
+    assert [row["processId"] for row in look(world)] == others
+    world.control = State(Phase.FAILED, 2.0)
+    assert [row["processId"] for row in look(world)] == [4, 5, 6, 7]

@@ -1,0 +1,35 @@
+"""Says which tiers of tests `make test` ran on this machine, as its last line.
+
+A tier that could not run is named with its reason, so that nothing left out reads as passed.
+"""
+
+import argparse
+import ctypes
+import sys
+from pathlib import Path
+
+NAMES = {"quiet": "tests about time", "host": "unit and host", "cluster": "cluster", "node": "node"}
+
+
+def gpu() -> str:
+    """Return what became of the gpu tier: it is never part of `make test`, whether or not there is a GPU."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "gpu not run (no NVIDIA driver here)"
+    own = "ORION_TEST_GPUS=real pytest tests/device_plugin/test_plugin_clients.py"
+    return f"gpu not run (there is a driver here: `pytest -m gpu` runs it, and `{own}` as root the device plugin's)"
+
+
+def main() -> int:
+    """Print the line; `make` comes here only when what it says has passed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--outcomes", type=Path, required=True, help="folder in which each tier wrote its outcome")
+    outcomes = parser.parse_args().outcomes
+    tiers = [f"{words} {(outcomes / tier).read_text()}" for tier, words in NAMES.items()]
+    print(f"tiers: {'; '.join(tiers)}; C sanitizers passed; {gpu()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
