@@ -18,8 +18,9 @@ SOURCES := hook/CMakeLists.txt $(wildcard hook/include/orion/*.h hook/src/*.[ch]
 MODULES := build/modules
 $(shell mkdir -p build && find $(PACKAGES) -name '*.py' | sort > $(MODULES).now && \
         (cmp -s $(MODULES).now $(MODULES) || cp $(MODULES).now $(MODULES)))
-# C in the style of .clang-format, so far that of the simulator and the profiler; a generator writes in its own.
-FORMATTED = $(filter-out %/generated/%,$(wildcard $(foreach part,sim profiler,hook/$(part)/*.[ch])))
+# All C in the style of .clang-format, but for what generators write in their own.
+FORMATTED = $(filter-out %/generated/% hook/include/orion/policy.h,$(wildcard $(foreach part,include/orion src/* sim \
+              profiler test test/*,hook/$(part)/*.[ch]) examples/workload/*.[ch]))
 # Ninja would ask for a place among make's jobs, at a pipe that only makes inherit.
 ALONE := env -u MAKEFLAGS
 # Of all that is installed little is imported: that is compiled then.
@@ -68,7 +69,7 @@ lint: $(VENV)/built
 
 format: $(VENV)/built  ## Write Python and C in the style that `make check` compares with
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(FORMATTED)
+	@$(BIN)/clang-format -i $(FORMATTED)
 
 types: $(VENV)/built $(LINKS)
 	$(BIN)/mypy

@@ -12,13 +12,15 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `latest` */
 static char latest[512] = "{\"event\":\"ready\"}\n";
 
-void answers_say(const char *line) {
+void answers_say(const char *line)
+{
     pthread_mutex_lock(&lock);
     snprintf(latest, sizeof latest, "%s", line);
     pthread_mutex_unlock(&lock);
 }
 
-static void answer(int client) {
+static void answer(int client)
+{
     struct timeval limit = {.tv_sec = 1};
     char request[4096], reply[sizeof latest + 128];
     setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
@@ -28,12 +30,14 @@ static void answer(int client) {
     pthread_mutex_lock(&lock);
     int length = snprintf(reply, sizeof reply,
                           "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
-                          "Connection: close\r\n\r\n%s", strlen(latest), latest);
+                          "Connection: close\r\n\r\n%s",
+                          strlen(latest), latest);
     pthread_mutex_unlock(&lock);
     send(client, reply, (size_t)length, MSG_NOSIGNAL);
 }
 
-static void *run(void *listener) {
+static void *run(void *listener)
+{
     for (;;) {
         int client = accept((int)(intptr_t)listener, NULL, NULL);
         if (client < 0) {
@@ -46,19 +50,19 @@ static void *run(void *listener) {
     return NULL;
 }
 
-bool answers_begin(int port) {
+bool answers_begin(int port)
+{
     int yes = 1, listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     pthread_t thread;
-    bool bound = listener >= 0 && !setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes)
-                 && !bind(listener, (struct sockaddr *)&six, sizeof six);
+    bool bound = listener >= 0 && !setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&
+                 !bind(listener, (struct sockaddr *)&six, sizeof six);
     if (!bound) { /* no IPv6 here */
-        if (listener >= 0)
-            close(listener);
+        if (listener >= 0) close(listener);
         listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        bound = listener >= 0 && !setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes)
-                && !bind(listener, (struct sockaddr *)&four, sizeof four);
+        bound = listener >= 0 && !setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&
+                !bind(listener, (struct sockaddr *)&four, sizeof four);
     }
     return bound && !listen(listener, 16) && !pthread_create(&thread, NULL, run, (void *)(intptr_t)listener);
 }

@@ -18,19 +18,22 @@
 
 static volatile sig_atomic_t reported_to_end;
 
-static void end(int number) {
+static void end(int number)
+{
     (void)number;
     reported_to_end = 1;
 }
 
-static uint64_t now_ns(void) {
+static uint64_t now_ns(void)
+{
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* Until then, or until a signal comes. */
-static void sleep_until(uint64_t ns) {
+static void sleep_until(uint64_t ns)
+{
     struct timespec until = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
@@ -38,7 +41,8 @@ static void sleep_until(uint64_t ns) {
 /* When what happens next: all in CLOCK_MONOTONIC nanoseconds. */
 struct timetable { uint64_t begin, end, reported, report; };
 
-static struct timetable begin_now(const struct options *options) {
+static struct timetable begin_now(const struct options *options)
+{
     uint64_t now = now_ns();
     uint64_t end = options->seconds > 0 ? now + (uint64_t)(options->seconds * SECOND_NS) : UINT64_MAX;
     return (struct timetable){now, end, now, now + (uint64_t)(options->report_seconds * SECOND_NS)};
@@ -47,16 +51,17 @@ static struct timetable begin_now(const struct options *options) {
 static bool over(const struct timetable *times) { return reported_to_end || now_ns() >= times->end; }
 
 /* Seconds since the last report if one is due; else 0. */
-static double report_due(struct timetable *times, const struct options *options) {
+static double report_due(struct timetable *times, const struct options *options)
+{
     uint64_t now = now_ns(), before = times->reported;
-    if (now < times->report)
-        return 0;
+    if (now < times->report) return 0;
     times->reported = now;
     times->report = now + (uint64_t)(options->report_seconds * SECOND_NS);
     return (double)(now - before) / SECOND_NS;
 }
 
-static void print_served(const char *event, double seconds, const struct latencies *latencies) {
+static void print_served(const char *event, double seconds, const struct latencies *latencies)
+{
     char counted[256], line[384];
     latencies_write(latencies, counted, sizeof counted);
     snprintf(line, sizeof line, "{\"event\":\"%s\",\"seconds\":%.3f,%s}\n", event, seconds, counted);
@@ -64,7 +69,8 @@ static void print_served(const char *event, double seconds, const struct latenci
     answers_say(line);
 }
 
-static void report_served(struct timetable *times, const struct options *options, struct latencies *recent) {
+static void report_served(struct timetable *times, const struct options *options, struct latencies *recent)
+{
     double seconds = report_due(times, options);
     if (seconds > 0) {
         print_served("report", seconds, recent);
@@ -73,7 +79,8 @@ static void report_served(struct timetable *times, const struct options *options
 }
 
 /* Seconds until the next request. xorshift64*: the same arrivals for the same seed, whatever the C library. */
-static double next_gap(const struct options *options, uint64_t *random) {
+static double next_gap(const struct options *options, uint64_t *random)
+{
     *random ^= *random >> 12;
     *random ^= *random << 25;
     *random ^= *random >> 27;
@@ -82,7 +89,8 @@ static double next_gap(const struct options *options, uint64_t *random) {
 }
 
 /* Open loop: a request that comes while another is served waits, and that counts. */
-static void serve(const struct options *options) {
+static void serve(const struct options *options)
+{
     static struct latencies recent, all;
     uint64_t random = options->seed * 2 + 1;
     struct timetable times = begin_now(options);
@@ -94,8 +102,7 @@ static void serve(const struct options *options) {
             sleep_until((uint64_t)arrival < look ? (uint64_t)arrival : look);
             report_served(&times, options, &recent);
         }
-        if (over(&times))
-            break;
+        if (over(&times)) break;
         gpu_launch(options->kernels, options->kernel_us);
         gpu_wait();
         uint64_t latency = now_ns() - (uint64_t)arrival;
@@ -106,20 +113,21 @@ static void serve(const struct options *options) {
     print_served("summary", (double)(now_ns() - times.begin) / SECOND_NS, &all);
 }
 
-static void print_trained(const char *event, double seconds, uint64_t steps) {
-    printf("{\"event\":\"%s\",\"seconds\":%.3f,\"steps\":%llu,\"steps_per_s\":%.3f}\n", event, seconds,
-           (unsigned long long)steps, (double)steps / seconds);
+static void print_trained(const char *event, double seconds, uint64_t steps)
+{
+    printf("{\"event\":\"%s\",\"seconds\":%.3f,\"steps\":%llu,\"steps_per_s\":%.3f}\n", event, seconds, (unsigned long long)steps,
+           (double)steps / seconds);
 }
 
 /* One step is queued while another runs, so the GPU never waits for the host; as frameworks do it. */
-static void train(const struct options *options) {
+static void train(const struct options *options)
+{
     struct timetable times = begin_now(options);
     uint64_t queued = 0, reported = 0;
     while (!over(&times)) {
         gpu_launch(options->kernels, options->kernel_us);
         gpu_mark((int)(queued % 2));
-        if (queued++)
-            gpu_wait_mark((int)(queued % 2)); /* the step before this one */
+        if (queued++) gpu_wait_mark((int)(queued % 2)); /* the step before this one */
         double seconds = report_due(&times, options);
         if (seconds > 0) {
             print_trained("report", seconds, queued - 1 - reported);
@@ -130,7 +138,8 @@ static void train(const struct options *options) {
     print_trained("summary", (double)(now_ns() - times.begin) / SECOND_NS, queued);
 }
 
-int main(int count, char **arguments) {
+int main(int count, char **arguments)
+{
     struct options options = options_read(count, arguments);
     struct sigaction ending = {.sa_handler = end};
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -145,9 +154,7 @@ int main(int count, char **arguments) {
         printf("{\"event\":\"error\",\"call\":\"bind\",\"port\":%d,\"error\":\"%s\"}\n", options.port, strerror(errno));
         return 1;
     }
-    if (options.train)
-        train(&options);
-    else
-        serve(&options);
+    if (options.train) train(&options);
+    else serve(&options);
     return 0;
 }

@@ -33,7 +33,8 @@ static const char introduction[] =
     "It writes lines of JSON. The first is {\"event\":\"ready\",...}, then {\"event\":\"report\",...} of the time since the\n"
     "line before, and {\"event\":\"summary\",...} of all the time when it ends: by SIGTERM or Ctrl-C, with status 0.\n\n";
 
-static void print_help(void) {
+static void print_help(void)
+{
     fputs(introduction, stdout);
     printf("  %-12s %-20s %-14s %s\n", "option", "or variable", "default", "");
     for (int i = 0; i < OPTIONS; i++) {
@@ -43,18 +44,23 @@ static void print_help(void) {
         printf("  --%-10s %-20s %-14s %s\n", table[i].name, table[i].variable, otherwise, table[i].help);
     }
     fputs("\n  workload serve --rate 85 --kernels 4 --kernel-us 1000\n"
-          "  workload train --kernels 10 --kernel-us 1800 --memory 4GiB\n", stdout);
+          "  workload train --kernels 10 --kernel-us 1800 --memory 4GiB\n",
+          stdout);
     exit(0);
 }
 
-static void refuse(const char *what, const char *value) {
+static void refuse(const char *what, const char *value)
+{
     fprintf(stderr, "workload: %s%s%s; --help tells more\n", what, *value ? ": " : "", value);
     exit(2);
 }
 
-static double number(const char *option, const char *text) {
-    static const struct { const char *unit; double factor; } units[] = {
-        {"", 1}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}};
+static double number(const char *option, const char *text)
+{
+    static const struct {
+        const char *unit;
+        double factor;
+    } units[] = {{"", 1}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}};
     char *end;
     double value = strtod(text, &end);
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
@@ -64,38 +70,44 @@ static double number(const char *option, const char *text) {
     return 0;
 }
 
-static int find(const char *name) {
+static int find(const char *name)
+{
     for (int i = 0; i < OPTIONS; i++)
-        if (!strncmp(name, "--", 2) && !strcmp(name + 2, table[i].name))
-            return i;
+        if (!strncmp(name, "--", 2) && !strcmp(name + 2, table[i].name)) return i;
     refuse("there is no option", name);
     return 0;
 }
 
-struct options options_read(int count, char **arguments) {
+struct options options_read(int count, char **arguments)
+{
     double values[OPTIONS];
     for (int i = 1; i < count; i++)
-        if (!strcmp(arguments[i], "--help") || !strcmp(arguments[i], "-h"))
-            print_help();
+        if (!strcmp(arguments[i], "--help") || !strcmp(arguments[i], "-h")) print_help();
     const char *mode = count > 1 ? arguments[1] : "";
     bool train = !strcmp(mode, "train");
-    if (!train && strcmp(mode, "serve"))
-        refuse("the first word must be serve or train", mode);
+    if (!train && strcmp(mode, "serve")) refuse("the first word must be serve or train", mode);
     for (int i = 0; i < OPTIONS; i++) {
         const char *set = getenv(table[i].variable);
         values[i] = number(table[i].variable, set && *set ? set : train ? table[i].train : table[i].serve);
     }
     for (int i = 2; i < count; i += 2) {
         int option = find(arguments[i]);
-        if (i + 1 == count)
-            refuse("this option needs a value", arguments[i]);
+        if (i + 1 == count) refuse("this option needs a value", arguments[i]);
         values[option] = number(arguments[i], arguments[i + 1]);
     }
     if ((!train && values[RATE] <= 0) || values[KERNELS] < 1 || values[REPORT] <= 0)
         refuse("--rate, --kernels and --report must be positive", "");
-    if (values[PORT] > 65535)
-        refuse("--port must be at most 65535", "");
-    return (struct options){train, values[RATE], values[FIXED] != 0, (uint64_t)values[KERNELS],
-                            (uint64_t)values[KERNEL_US], (int)values[SMS], (size_t)values[MEMORY],
-                            (int)values[DEVICE], values[SECONDS], values[REPORT], (uint64_t)values[SEED], train ? 0 : (int)values[PORT]};
+    if (values[PORT] > 65535) refuse("--port must be at most 65535", "");
+    return (struct options){train,
+                            values[RATE],
+                            values[FIXED] != 0,
+                            (uint64_t)values[KERNELS],
+                            (uint64_t)values[KERNEL_US],
+                            (int)values[SMS],
+                            (size_t)values[MEMORY],
+                            (int)values[DEVICE],
+                            values[SECONDS],
+                            values[REPORT],
+                            (uint64_t)values[SEED],
+                            train ? 0 : (int)values[PORT]};
 }

@@ -49,7 +49,8 @@ static CUresult initialise(unsigned index)
     CUresult result;
     snprintf(image, sizeof image,
              "orion-sim 1\nkernel compute_gpu%u duration_us=@0 sms=60 params=8\n"
-             "kernel ncclDevKernel_AllReduce_gpu%u duration_us=@0 sms=20 params=8\n", index, index);
+             "kernel ncclDevKernel_AllReduce_gpu%u duration_us=@0 sms=20 params=8\n",
+             index, index);
     if ((result = cuDeviceGet(&device, (int)index)) || (result = cuDevicePrimaryCtxRetain(&gpu->context, device)) ||
         (result = cuCtxSetCurrent(gpu->context)) || (result = cuModuleLoadData(&module, image)) ||
         (result = cuStreamCreate(&gpu->stream, CU_STREAM_NON_BLOCKING)) ||
@@ -115,7 +116,13 @@ static CUresult train(unsigned steps, uint64_t compute, uint64_t collective_us)
     return result;
 }
 
-struct worker { pthread_t thread; struct gpu *gpu; unsigned steps; uint64_t compute, collective; CUresult result; };
+struct worker {
+    pthread_t thread;
+    struct gpu *gpu;
+    unsigned steps;
+    uint64_t compute, collective;
+    CUresult result;
+};
 
 static void *work(void *argument)
 {

@@ -60,8 +60,7 @@ static CUresult load_kernels(void)
     static char image[OPERATIONS * 64] = "orion-sim 1\nkernel last duration_us=@0 sms=@1 params=8,4\n";
     CUmodule module;
     char name[16];
-    for (unsigned i = 0; i < OPERATIONS; i++)
-        sprintf(image + strlen(image), "kernel k%u duration_us=@0 sms=@1 params=8,4\n", i);
+    for (unsigned i = 0; i < OPERATIONS; i++) sprintf(image + strlen(image), "kernel k%u duration_us=@0 sms=@1 params=8,4\n", i);
     CUresult result = cuModuleLoadData(&module, image);
     for (unsigned i = 0; i < OPERATIONS && result == CUDA_SUCCESS; i++) {
         sprintf(name, "k%u", i);
@@ -90,16 +89,14 @@ static CUresult initialise(void)
 {
     CUcontext context;
     CUresult result;
-    if ((result = cuInit(0)) || (result = cuDevicePrimaryCtxRetain(&context, 0)) ||
-        (result = cuCtxSetCurrent(context)) || (result = load_kernels()) ||
-        (result = cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING)) ||
+    if ((result = cuInit(0)) || (result = cuDevicePrimaryCtxRetain(&context, 0)) || (result = cuCtxSetCurrent(context)) ||
+        (result = load_kernels()) || (result = cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING)) ||
         (result = cuStreamCreateWithPriority(&streams[2], CU_STREAM_NON_BLOCKING, -5)) ||
-        (result = cuStreamCreate(&streams[3], CU_STREAM_DEFAULT)) ||
-        (result = cuMemAlloc(&device_buffer, BUFFER)) || (result = cuMemAllocHost(&host_buffer, BUFFER)))
+        (result = cuStreamCreate(&streams[3], CU_STREAM_DEFAULT)) || (result = cuMemAlloc(&device_buffer, BUFFER)) ||
+        (result = cuMemAllocHost(&host_buffer, BUFFER)))
         return result;
     streams[4] = CU_STREAM_PER_THREAD;
-    for (unsigned i = 0; i < EVENTS && result == CUDA_SUCCESS; i++)
-        result = cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING);
+    for (unsigned i = 0; i < EVENTS && result == CUDA_SUCCESS; i++) result = cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING);
     return result;
 }
 
@@ -187,8 +184,7 @@ static void go(void)
     if (ended == CUDA_SUCCESS) ended = cuCtxSynchronize();
     printf("ok go %llu %llu %d", (unsigned long long)began, (unsigned long long)now(), result ? result : ended);
     for (unsigned i = 0; i < count; i++) {
-        if (list[i].ended)
-            printf(" %u %llu %llu", i, (unsigned long long)list[i].began, (unsigned long long)list[i].ended);
+        if (list[i].ended) printf(" %u %llu %llu", i, (unsigned long long)list[i].began, (unsigned long long)list[i].ended);
         if (list[i].graph) cuGraphExecDestroy(list[i].graph);
     }
     printf("\n");

@@ -57,9 +57,9 @@ static void kernel_line(const char *line)
     unsigned registers = 0;
     unsigned long long nanoseconds = 0;
     long count = 1;
-    sscanf(line, "%*s %1023s %d %d %d %d %d %d %d %d %u %llu %ld %u", name, &kernel.grid[0], &kernel.grid[1],
-           &kernel.grid[2], &kernel.block[0], &kernel.block[1], &kernel.block[2], &kernel.static_shared,
-           &kernel.dynamic_shared, &registers, &nanoseconds, &count, &kernel.device);
+    sscanf(line, "%*s %1023s %d %d %d %d %d %d %d %d %u %llu %ld %u", name, &kernel.grid[0], &kernel.grid[1], &kernel.grid[2],
+           &kernel.block[0], &kernel.block[1], &kernel.block[2], &kernel.static_shared, &kernel.dynamic_shared, &registers,
+           &nanoseconds, &count, &kernel.device);
     kernel.registers = (uint16_t)registers;
     kernel.name = strdup(name);
     launch(&kernel, nanoseconds, count);

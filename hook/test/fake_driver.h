@@ -10,27 +10,74 @@
 
 #define FAKE_CONTEXT ((CUcontext)0x1000)
 
-static CUresult CUDAAPI fake_get_current(CUcontext *context) { *context = FAKE_CONTEXT; return CUDA_SUCCESS; }
-static CUresult CUDAAPI fake_stream_context(CUstream stream, CUcontext *context) { (void)stream; return fake_get_current(context); }
-static CUresult CUDAAPI fake_get_device(CUdevice *device) { *device = 0; return CUDA_SUCCESS; }
+static CUresult CUDAAPI fake_get_current(CUcontext *context)
+{
+    *context = FAKE_CONTEXT;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI fake_stream_context(CUstream stream, CUcontext *context)
+{
+    (void)stream;
+    return fake_get_current(context);
+}
+static CUresult CUDAAPI fake_get_device(CUdevice *device)
+{
+    *device = 0;
+    return CUDA_SUCCESS;
+}
 static CUresult CUDAAPI fake_uuid(CUuuid *uuid, CUdevice device)
 {
     for (int i = 0; i < 16; i++) uuid->bytes[i] = (char)(i + device);
     return CUDA_SUCCESS;
 }
 
-static CUresult CUDAAPI fake_push(CUcontext context) { (void)context; return CUDA_SUCCESS; }
-static CUresult CUDAAPI fake_event_create(CUevent *event, unsigned flags) { (void)flags; *event = (CUevent)0x10; return CUDA_SUCCESS; }
-static CUresult CUDAAPI fake_event_destroy(CUevent event) { (void)event; return CUDA_SUCCESS; }
-static CUresult CUDAAPI fake_event_query(CUevent event) { (void)event; return CUDA_SUCCESS; }
-static CUresult CUDAAPI fake_record(CUcontext context, CUevent event) { (void)context, (void)event; return CUDA_SUCCESS; }
-static CUresult CUDAAPI fake_exchange(CUstreamCaptureMode *mode) { (void)mode; return CUDA_SUCCESS; }
+static CUresult CUDAAPI fake_push(CUcontext context)
+{
+    (void)context;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI fake_event_create(CUevent *event, unsigned flags)
+{
+    (void)flags;
+    *event = (CUevent)0x10;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI fake_event_destroy(CUevent event)
+{
+    (void)event;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI fake_event_query(CUevent event)
+{
+    (void)event;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI fake_record(CUcontext context, CUevent event)
+{
+    (void)context, (void)event;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI fake_exchange(CUstreamCaptureMode *mode)
+{
+    (void)mode;
+    return CUDA_SUCCESS;
+}
 
-/* This process's state of a GPU with the given role, as if the process had joined. Its thread finds no agent and
- * sleeps. */
+/* This process's state of a GPU with the given role, as if the process had joined. It has no thread of the hook: the test
+ * alone writes its pages, which a thread would read. */
+static inline struct orion_gpu *fake_gpu_of(CUdevice device, enum orion_role role)
+{
+    struct orion_process *process = orion_process_started();
+    bool made, has_thread = false;
+    struct orion_gpu *gpu = orion_gpu_make(process, device, has_thread, &made);
+    atomic_store(&process->owner, orion_owner_by_device);
+    atomic_store(&gpu->join, ORION_JOIN_UNMANAGED);
+    atomic_store(&gpu->role, role);
+    return gpu;
+}
+
 static inline struct orion_gpu *fake_gpu(enum orion_role role)
 {
-    setenv("ORION_ROOT", "/nonexistent", 1);
     orion_driver.cuCtxGetCurrent = fake_get_current;
     orion_driver.cuStreamGetCtx = fake_stream_context;
     orion_driver.cuCtxGetDevice = fake_get_device;
@@ -42,9 +89,7 @@ static inline struct orion_gpu *fake_gpu(enum orion_role role)
     orion_driver.cuEventQuery = fake_event_query;
     orion_driver.cuCtxRecordEvent = fake_record;
     orion_driver.cuThreadExchangeStreamCaptureMode = fake_exchange;
-    struct orion_gpu *gpu = orion_gpu_of(0);
-    orion_gpu_await_join(gpu);
-    atomic_store(&gpu->role, role);
+    struct orion_gpu *gpu = fake_gpu_of(0, role);
     atomic_fetch_add(&orion_process_started()->managed, 1);
     return gpu;
 }

@@ -31,7 +31,11 @@ void *dlsym(void *handle, const char *name)
 
 /* The definition behind this library, found in both ways. */
 void *preload_next(const char *name) { return next_dlsym()(RTLD_NEXT, name); }
-void *preload_next_by_dlsym(const char *name) { void *found = dlsym(RTLD_NEXT, name); return found; }
+void *preload_next_by_dlsym(const char *name)
+{
+    void *found = dlsym(RTLD_NEXT, name);
+    return found;
+}
 
 pid_t getpid(void)
 {

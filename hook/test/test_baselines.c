@@ -14,7 +14,9 @@ static uint64_t below(unsigned most) { return (uint64_t)rand_r(&seed) % most; }
 static struct orion_candidate any_candidate(void)
 {
     return (struct orion_candidate){
-        .facts = {.expected_ns = below(5) * 100 * US, .sms = (uint32_t)below(5) * 30, .kernel_class = (enum orion_kernel_class)below(3)},
+        .facts = {.expected_ns = below(5) * 100 * US,
+                  .sms = (uint32_t)below(5) * 30,
+                  .kernel_class = (enum orion_kernel_class)below(3)},
         .is_kernel = below(4) != 0,
     };
 }

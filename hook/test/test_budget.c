@@ -78,10 +78,7 @@ static void a_large_budget_lets_everything_overlap(struct orion_gpu *gpu)
     CHECK(slowdown > 1.30); /* except in the control periods */
 }
 
-static void no_budget_means_no_overlap(struct orion_gpu *gpu)
-{
-    CHECK(settled(gpu, 1000, 1.4, 1.0) < 1.0001);
-}
+static void no_budget_means_no_overlap(struct orion_gpu *gpu) { CHECK(settled(gpu, 1000, 1.4, 1.0) < 1.0001); }
 
 static void an_exceeded_budget_is_left_within_a_few_periods(struct orion_gpu *gpu)
 {
@@ -89,7 +86,7 @@ static void an_exceeded_budget_is_left_within_a_few_periods(struct orion_gpu *gp
     grant(gpu, 1200);
     for (int i = 0; i < 500; i++) period(gpu, 31e6, 1.1, 32, &totals); /* cheap neighbours: everything overlaps */
     CHECK(orion_hp(gpu)->budget.overlap_ns > 25 * MS);
-    for (int i = 0; i < 12; i++) period(gpu, 31e6, 3.0, 32, &totals);  /* expensive neighbours */
+    for (int i = 0; i < 12; i++) period(gpu, 31e6, 3.0, 32, &totals); /* expensive neighbours */
     totals = (struct totals){0, 0};
     for (int i = 0; i < 200; i++) period(gpu, 31e6, 3.0, 32, &totals);
     CHECK(totals.spent_ns / totals.alone_ns < 1.25);
@@ -110,7 +107,7 @@ static void where_any_overlap_is_too_much_there_is_next_to_none(struct orion_gpu
         now += 5 * MS;
     }
     CHECK(spent / alone < 1.02);
-    CHECK(spent / alone > 1.00); /* the hook tries overlap again and again */
+    CHECK(spent / alone > 1.00);                       /* the hook tries overlap again and again */
     CHECK(orion_hp(gpu)->budget.overlap_ns > 25 * MS); /* the hook noticed when overlap became free */
 }
 

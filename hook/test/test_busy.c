@@ -109,7 +109,8 @@ static void *worker(void *argument)
         else if (what < 10) synchronise(i, what & 1);
         else if (what < 12) synchronise_context();
         else if (what < 14) record_and_wait(i, (CUevent)(uintptr_t)(0x9000 + (uintptr_t)argument * 16));
-        else for (unsigned j = 0; j < (seed >> 50) % 64; j++) orion_pause();
+        else
+            for (unsigned j = 0; j < (seed >> 50) % 64; j++) orion_pause();
     }
     atomic_fetch_add(&finished, 1);
     return NULL;

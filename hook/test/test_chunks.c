@@ -11,8 +11,17 @@
 #include "system/system.h"
 
 static unsigned timed_ends;
-static CUresult CUDAAPI fake_record_in(CUevent event, CUstream stream) { (void)event, (void)stream; timed_ends++; return CUDA_SUCCESS; }
-static CUresult CUDAAPI fake_running(CUevent event) { (void)event; return CUDA_ERROR_NOT_READY; }
+static CUresult CUDAAPI fake_record_in(CUevent event, CUstream stream)
+{
+    (void)event, (void)stream;
+    timed_ends++;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI fake_running(CUevent event)
+{
+    (void)event;
+    return CUDA_ERROR_NOT_READY;
+}
 
 static void know(uint64_t identity)
 {
@@ -33,7 +42,8 @@ int main(void)
     know(first_identity);
     know(other_identity);
 
-    struct orion_work first = {.stream = stream, .identity = first_identity}, other = {.stream = stream, .identity = other_identity};
+    struct orion_work first = {.stream = stream, .identity = first_identity},
+                      other = {.stream = stream, .identity = other_identity};
     orion_work_begin(&first);
     orion_work_begin(&other); /* another thread launches meanwhile */
     const struct orion_chunks *chunks = &orion_be_stream_record(first.stream_record)->chunks;

@@ -20,8 +20,14 @@ static struct orion_gpu *gpus[GPUS];
 
 /* -- GPUs: each has one stream, of waits and writes ------------------------------------------------------------------- */
 
-struct operation { bool wait; uint32_t *word, value; };
-static struct { struct operation queue[64]; unsigned first, count; } devices[GPUS];
+struct operation {
+    bool wait;
+    uint32_t *word, value;
+};
+static struct {
+    struct operation queue[64];
+    unsigned first, count;
+} devices[GPUS];
 static struct orion_stream_record stream_records[GPUS];
 
 static CUresult put(CUstream stream, struct operation operation)
@@ -91,9 +97,7 @@ static void begin(void)
     gpus[0] = fake_gpu(ORION_ROLE_BE);
     process = orion_process_started();
     for (unsigned i = 0; i < GPUS; i++) {
-        gpus[i] = orion_gpu_of((CUdevice)i);
-        orion_gpu_await_join(gpus[i]);
-        atomic_store(&gpus[i]->role, ORION_ROLE_BE);
+        if (i > 0) gpus[i] = fake_gpu_of((CUdevice)i, ORION_ROLE_BE);
         atomic_store(&gpus[i]->hp_count, 1);
         policy(i)->copy[0].kind = ORION_POLICY_GATE;
         atomic_store(&policy(i)->hp_clients, 1);
@@ -140,13 +144,13 @@ static void one_gpu_is_not_tied(void)
 static void what_has_begun_is_finished_and_nothing_else_begins(void)
 {
     launch(0), launch(1), launch(0), launch(1);
-    step(0), step(0);                                   /* the first collective runs on GPU 0 */
+    step(0), step(0); /* the first collective runs on GPU 0 */
     set_hp(1, true);
     CHECK(orion_collective_attend(process));
-    CHECK(!orion_collective_attend(process));           /* the state has settled */
+    CHECK(!orion_collective_attend(process)); /* the state has settled */
     CHECK(orion_collective_stands(process, gpus[0]) == gpus[1]);
     run_all();
-    CHECK(devices[0].count == 2 && devices[1].count == 2);    /* the first finishes on GPU 1; the second finishes on neither */
+    CHECK(devices[0].count == 2 && devices[1].count == 2); /* the first finishes on GPU 1; the second finishes on neither */
     set_hp(1, false);
     orion_collective_attend(process);
     run_all();
@@ -212,7 +216,7 @@ static void whenever_hp_comes_all_gpus_stop_at_one_number(void)
         orion_collective_attend(process);
         run_all();
         CHECK(devices[0].count == devices[1].count && devices[0].count % 2 == 0);
-        CHECK(devices[0].count + 1 >= before);      /* nothing else started */
+        CHECK(devices[0].count + 1 >= before); /* nothing else started */
         CHECK(!orion_collective_attend(process));
         set_hp(whose, false);
         orion_collective_attend(process);

@@ -30,7 +30,7 @@ static void converges(void)
     unsigned sampled = 0;
     for (int i = 0; i < 1280; i++) orion_duration_expect(&durations, identity, &sample), sampled += sample;
     CHECK(sampled >= 10 && sampled <= 18); /* at powers of two, then one in 128 */
-    for (int i = 0; i < 3; i++) /* other code with the same name */
+    for (int i = 0; i < 3; i++)            /* other code with the same name */
         orion_duration_learn(&durations, identity, 2000000, ORION_SAMPLE_CLEAN);
     CHECK(expected_of(identity) > 1900000);
     orion_duration_forget(&durations, identity);
@@ -43,7 +43,8 @@ static void time_sliced_the_shortest_samples_count(void)
 {
     uint64_t identity = kernel(3 << 20);
     for (unsigned i = 0; i < 500; i++)
-        orion_duration_learn(&durations, identity, i % 5 == 1 ? 1600000 : 1600000 + (1 + i % 3) * 2000000, ORION_SAMPLE_TIME_SLICED);
+        orion_duration_learn(&durations, identity, i % 5 == 1 ? 1600000 : 1600000 + (1 + i % 3) * 2000000,
+                             ORION_SAMPLE_TIME_SLICED);
     CHECK(expected_of(identity) >= 1600000 && expected_of(identity) < 1760000);
 }
 
@@ -88,7 +89,8 @@ static void estimate_gives_way(void)
     CHECK(expected_of(identity) == 900100);
     CHECK(!(orion_facts_flags(atomic_load(&entry->facts)) & ORION_FACTS_ESTIMATE));
     /* Estimates do not evict measurements. */
-    for (uint64_t i = 0; i < 8 * ORION_DURATIONS; i++) orion_duration_learn(&durations, kernel((4 << 20) + i), 1000, ORION_SAMPLE_CLEAN);
+    for (uint64_t i = 0; i < 8 * ORION_DURATIONS; i++)
+        orion_duration_learn(&durations, kernel((4 << 20) + i), 1000, ORION_SAMPLE_CLEAN);
     for (uint64_t i = 0; i < 2000; i++) CHECK(orion_duration_claim_for_estimate(&durations, kernel((5 << 20) + i)) == NULL);
 }
 

@@ -9,7 +9,7 @@
 #include "process/gpu.h"
 #include "system/system.h"
 
-#define CYCLE_NS (200 * ORION_MILLISECOND) /* the value in gate.c */
+#define CYCLE_NS (200 * ORION_MILLISECOND)     /* the value in gate.c */
 #define FLOORLESS_NS (160 * ORION_MILLISECOND) /* per cycle, with a share of 0.2 */
 #define LOOKS 100u
 

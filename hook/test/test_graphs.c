@@ -49,8 +49,14 @@ static CUDA_KERNEL_NODE_PARAMS kernel(CUfunction which, unsigned grid)
 {
     static uint64_t argument;
     static void *arguments[] = {&argument};
-    return (CUDA_KERNEL_NODE_PARAMS){.func = which, .gridDimX = grid, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64, .blockDimY = 1,
-                                     .blockDimZ = 1, .kernelParams = which == other ? arguments : NULL};
+    return (CUDA_KERNEL_NODE_PARAMS){.func = which,
+                                     .gridDimX = grid,
+                                     .gridDimY = 1,
+                                     .gridDimZ = 1,
+                                     .blockDimX = 64,
+                                     .blockDimY = 1,
+                                     .blockDimZ = 1,
+                                     .kernelParams = which == other ? arguments : NULL};
 }
 
 /* A chain of kernels of grid 1, 2, ...; `nodes` may be NULL. */
@@ -145,8 +151,13 @@ static void copies_count_by_their_size(void)
         CUgraphNode node;
         CUcontext context;
         MUST(cuCtxGetCurrent(&context));
-        CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = from, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = to,
-                             .WidthInBytes = i < 2 ? 4096 + i : 65536, .Height = 1, .Depth = 1};
+        CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                             .srcHost = from,
+                             .dstMemoryType = CU_MEMORYTYPE_HOST,
+                             .dstHost = to,
+                             .WidthInBytes = i < 2 ? 4096 + i : 65536,
+                             .Height = 1,
+                             .Depth = 1};
         MUST(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &box, context));
         identities[i] = of(instantiated(graph));
     }

@@ -26,8 +26,16 @@ static CUresult CUDAAPI create_stream(CUstream *stream, unsigned flags, int prio
     *stream = (CUstream)(uintptr_t)(0x9000 + 0x100 * atomic_fetch_add(&created, 1));
     return CUDA_SUCCESS;
 }
-static CUresult CUDAAPI priorities(int *least, int *greatest) { *least = 0, *greatest = -5; return CUDA_SUCCESS; }
-static CUresult CUDAAPI done_stream(CUstream stream) { (void)stream; return CUDA_SUCCESS; }
+static CUresult CUDAAPI priorities(int *least, int *greatest)
+{
+    *least = 0, *greatest = -5;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI done_stream(CUstream stream)
+{
+    (void)stream;
+    return CUDA_SUCCESS;
+}
 static CUstream ended; /* ended with its context */
 static CUresult CUDAAPI record(CUevent event, CUstream stream)
 {
@@ -35,8 +43,17 @@ static CUresult CUDAAPI record(CUevent event, CUstream stream)
     CHECK(ended == NULL || stream != ended);
     return CUDA_SUCCESS;
 }
-static CUresult CUDAAPI wait(CUstream stream, CUevent event, unsigned flags) { (void)event, (void)stream, (void)flags; return CUDA_SUCCESS; }
-static CUresult CUDAAPI elapsed(float *milliseconds, CUevent from, CUevent to) { (void)from, (void)to; *milliseconds = 0; return CUDA_SUCCESS; }
+static CUresult CUDAAPI wait(CUstream stream, CUevent event, unsigned flags)
+{
+    (void)event, (void)stream, (void)flags;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI elapsed(float *milliseconds, CUevent from, CUevent to)
+{
+    (void)from, (void)to;
+    *milliseconds = 0;
+    return CUDA_SUCCESS;
+}
 
 static void fake_threads_driver(void)
 {

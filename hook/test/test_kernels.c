@@ -28,8 +28,14 @@ static CUresult tell_name(const char **out, uint64_t handle, uint64_t first)
     *out = name;
     return CUDA_SUCCESS;
 }
-static CUresult CUDAAPI function_name(const char **out, CUfunction function) { return tell_name(out, (uint64_t)(uintptr_t)function, FUNCTIONS); }
-static CUresult CUDAAPI kernel_name(const char **out, CUkernel kernel) { return tell_name(out, (uint64_t)(uintptr_t)kernel, KERNELS); }
+static CUresult CUDAAPI function_name(const char **out, CUfunction function)
+{
+    return tell_name(out, (uint64_t)(uintptr_t)function, FUNCTIONS);
+}
+static CUresult CUDAAPI kernel_name(const char **out, CUkernel kernel)
+{
+    return tell_name(out, (uint64_t)(uintptr_t)kernel, KERNELS);
+}
 static CUresult CUDAAPI kernel_function(CUfunction *function, CUkernel kernel)
 {
     *function = (CUfunction)((uintptr_t)kernel - KERNELS + FUNCTIONS);
@@ -132,14 +138,12 @@ static void threads_do_no_harm(void)
     orion_kernels_forget(orion_kernels(process));
 }
 
-static uint64_t identity_of(const struct orion_launch *launch)
-{
-    return orion_launch_identity(process, launch);
-}
+static uint64_t identity_of(const struct orion_launch *launch) { return orion_launch_identity(process, launch); }
 
 static void facts_come_before_the_first_sample(void)
 {
-    struct orion_launch launch = {.function = function(5), .grid_x = 64, .grid_y = 1, .grid_z = 1, .block_x = 32, .block_y = 32, .block_z = 1};
+    struct orion_launch launch =
+        {.function = function(5), .grid_x = 64, .grid_y = 1, .grid_z = 1, .block_x = 32, .block_y = 32, .block_z = 1};
     struct orion_kernel_facts facts;
     char text[32];
     uint64_t identity = identity_of(&launch);
@@ -157,7 +161,8 @@ static void facts_come_before_the_first_sample(void)
 static void a_profile_is_used_until_measured(void)
 {
     bool sample;
-    struct orion_launch launch = {.function = function(9), .grid_x = 10, .grid_y = 1, .grid_z = 1, .block_x = 128, .block_y = 1, .block_z = 1};
+    struct orion_launch launch =
+        {.function = function(9), .grid_x = 10, .grid_y = 1, .grid_z = 1, .block_x = 128, .block_y = 1, .block_z = 1};
     struct orion_kernel_facts facts;
     uint64_t identity = identity_of(&launch);
     struct orion_duration *row = orion_duration_claim_for_estimate(orion_durations(process), identity ^ key(launch.function).mark);
@@ -168,7 +173,8 @@ static void a_profile_is_used_until_measured(void)
     CHECK(orion_duration_expect(orion_durations(process), identity, &sample) == 0);
     CHECK(orion_kernel_note(process, identity, &launch));
     CHECK(orion_duration_expect(orion_durations(process), identity, &sample) == 100000 && sample);
-    CHECK(orion_kernel_facts(orion_durations(process), identity, &facts) && facts.kernel_class == ORION_CLASS_MEMORY && facts.sms == 1);
+    CHECK(orion_kernel_facts(orion_durations(process), identity, &facts) && facts.kernel_class == ORION_CLASS_MEMORY &&
+          facts.sms == 1);
     orion_duration_learn(orion_durations(process), identity, 10000, ORION_SAMPLE_CLEAN);
     CHECK(orion_duration_expect(orion_durations(process), identity, &sample) == 10100);
 }

@@ -134,7 +134,8 @@ static void telling_is_paced_and_starts_anew_with_another_agent(void)
 {
     int sockets[2];
     struct orion_telling telling;
-    struct orion_welcome old = {.offers = 0}, welcome = {.offers = ORION_OFFERS_KNOWLEDGE}, again = {.offers = ORION_OFFERS_KNOWLEDGE, .returned = 1};
+    struct orion_welcome old = {.offers = 0}, welcome = {.offers = ORION_OFFERS_KNOWLEDGE},
+                         again = {.offers = ORION_OFFERS_KNOWLEDGE, .returned = 1};
     uint64_t now = ORION_SECOND;
     durations = empty;
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets) == 0);

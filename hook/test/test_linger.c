@@ -22,7 +22,8 @@ static uint64_t exponential(uint64_t mean) { return (uint64_t)(-log(1 - uniform(
 static void token_loop_is_covered(uint64_t gap, uint64_t most)
 {
     struct orion_linger linger = {0};
-    for (int i = 0; i < 3200; i++) orion_linger_learn(&linger, i % 32 == 31 ? exponential(30000 * US) : gap + exponential(gap / 10), FLOOR, CEILING);
+    for (int i = 0; i < 3200; i++)
+        orion_linger_learn(&linger, i % 32 == 31 ? exponential(30000 * US) : gap + exponential(gap / 10), FLOOR, CEILING);
     uint64_t chosen = orion_linger_now(&linger, FLOOR, CEILING);
     CHECK(chosen >= gap);
     CHECK(chosen <= most);

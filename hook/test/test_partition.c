@@ -17,7 +17,8 @@ static CUresult CUDAAPI fake_resource(CUdevice device, CUdevResource *all, CUdev
     all->sm.smCount = 132;
     return CUDA_SUCCESS;
 }
-static CUresult CUDAAPI fake_split(CUdevResource *part, unsigned *groups, const CUdevResource *all, CUdevResource *rest, unsigned flags, unsigned sms)
+static CUresult CUDAAPI fake_split(CUdevResource *part, unsigned *groups, const CUdevResource *all, CUdevResource *rest,
+                                   unsigned flags, unsigned sms)
 {
     (void)groups, (void)rest, (void)flags;
     *part = *all;
@@ -36,7 +37,12 @@ static CUresult CUDAAPI fake_green(CUgreenCtx *context, CUdevResourceDesc descri
     contexts++;
     return CUDA_SUCCESS;
 }
-static CUresult CUDAAPI fake_green_end(CUgreenCtx context) { (void)context; contexts--; return CUDA_SUCCESS; }
+static CUresult CUDAAPI fake_green_end(CUgreenCtx context)
+{
+    (void)context;
+    contexts--;
+    return CUDA_SUCCESS;
+}
 static CUresult CUDAAPI fake_stream(CUstream *stream, CUgreenCtx context, unsigned flags, int priority)
 {
     (void)context, (void)flags, (void)priority;
@@ -44,17 +50,38 @@ static CUresult CUDAAPI fake_stream(CUstream *stream, CUgreenCtx context, unsign
     streams++;
     return CUDA_SUCCESS;
 }
-static CUresult CUDAAPI fake_stream_end(CUstream stream) { (void)stream; streams--; return CUDA_SUCCESS; }
-static CUresult CUDAAPI fake_record_in(CUevent event, CUstream stream) { (void)event, (void)stream; return CUDA_SUCCESS; }
-static CUresult CUDAAPI fake_wait(CUstream stream, CUevent event, unsigned flags) { (void)stream, (void)event, (void)flags; return CUDA_SUCCESS; }
+static CUresult CUDAAPI fake_stream_end(CUstream stream)
+{
+    (void)stream;
+    streams--;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI fake_record_in(CUevent event, CUstream stream)
+{
+    (void)event, (void)stream;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI fake_wait(CUstream stream, CUevent event, unsigned flags)
+{
+    (void)stream, (void)event, (void)flags;
+    return CUDA_SUCCESS;
+}
 static CUresult CUDAAPI fake_state(CUdevice device, unsigned *flags, int *active)
 {
     (void)device, (void)flags;
     *active = 1;
     return CUDA_SUCCESS;
 }
-static CUresult CUDAAPI fake_retain(CUcontext *context, CUdevice device) { (void)device; return fake_get_current(context); }
-static CUresult CUDAAPI fake_release(CUdevice device) { (void)device; return CUDA_SUCCESS; }
+static CUresult CUDAAPI fake_retain(CUcontext *context, CUdevice device)
+{
+    (void)device;
+    return fake_get_current(context);
+}
+static CUresult CUDAAPI fake_release(CUdevice device)
+{
+    (void)device;
+    return CUDA_SUCCESS;
+}
 
 static struct orion_gpu *partitioned_gpu(void)
 {
@@ -86,7 +113,8 @@ static void launch_moved(struct orion_gpu *gpu, struct orion_stream_record *stre
 int main(void)
 {
     struct orion_gpu *gpu = partitioned_gpu();
-    struct orion_stream_record *stream_record = orion_stream_record_of(orion_the_process, (struct orion_stream_name){(CUstream)0x5000, false});
+    struct orion_stream_record *stream_record =
+        orion_stream_record_of(orion_the_process, (struct orion_stream_name){(CUstream)0x5000, false});
     for (uint32_t i = 0; i < 100; i++) launch_moved(gpu, stream_record, 32 + i % 2 * 32); /* there and back */
     CHECK(contexts == 2 && streams == 1);
     for (uint32_t i = 0; i < 100; i++) launch_moved(gpu, stream_record, 16 + i);

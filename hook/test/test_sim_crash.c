@@ -32,7 +32,8 @@ static CUfunction tick, wide;
 static CUstream stream, green_stream;
 static CUgreenCtx green;
 
-static void open_device(void) {
+static void open_device(void)
+{
     CUcontext context;
     CUmodule module;
     CHECK(cuInit(0) == 0 && cuDevicePrimaryCtxRetain(&context, 0) == 0 && cuCtxSetCurrent(context) == 0);
@@ -41,7 +42,8 @@ static void open_device(void) {
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == 0);
 }
 
-static void open_partition(void) {
+static void open_partition(void)
+{
     CUdevResource all, half;
     CUdevResourceDesc resources;
     unsigned count = 1;
@@ -52,14 +54,16 @@ static void open_partition(void) {
     CHECK(cuGreenCtxStreamCreate(&green_stream, green, CU_STREAM_NON_BLOCKING, 0) == 0);
 }
 
-static void launch_on(CUstream on, CUfunction function) {
+static void launch_on(CUstream on, CUfunction function)
+{
     CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, on, NULL, NULL) == 0);
 }
 
 static void launch(CUfunction function) { launch_on(stream, function); }
 
 /* The fixed piece of work. */
-static int client(void) {
+static int client(void)
+{
     CUdeviceptr memory;
     CUevent event;
     open_device();
@@ -68,8 +72,7 @@ static int client(void) {
     CHECK(cuMemAlloc(&memory, 8u << 20) == 0 && cuEventCreate(&event, 0) == 0);
     for (int i = 0; i < LAUNCHES; i++) {
         launch(i % 2 ? tick : wide);
-        if (i % 3 == 0)
-            launch_on(green_stream, wide);
+        if (i % 3 == 0) launch_on(green_stream, wide);
     }
     CHECK(cuEventRecord(event, stream) == 0 && cuStreamSynchronize(stream) == 0 && cuEventQuery(event) == 0);
     CHECK(sim_state()->streams[stream->slot].tail - before == LAUNCHES + 1); /* nothing lost, nothing twice */
@@ -78,66 +81,64 @@ static int client(void) {
     return 0;
 }
 
-static int endless(unsigned seed) {
+static int endless(unsigned seed)
+{
     open_device();
     open_partition();
     for (;;) {
         CUdeviceptr memory = 0;
         launch_on(rand_r(&seed) % 3 ? stream : green_stream, rand_r(&seed) % 2 ? tick : wide);
-        if (rand_r(&seed) % 4 == 0)
-            CHECK(cuMemAlloc(&memory, (size_t)(1 + rand_r(&seed) % 8) << 20) == 0);
-        if (rand_r(&seed) % 8 == 0)
-            CHECK(cuStreamSynchronize(stream) == 0);
-        if (memory && rand_r(&seed) % 2)
-            CHECK(cuMemFree(memory) == 0);
+        if (rand_r(&seed) % 4 == 0) CHECK(cuMemAlloc(&memory, (size_t)(1 + rand_r(&seed) % 8) << 20) == 0);
+        if (rand_r(&seed) % 8 == 0) CHECK(cuStreamSynchronize(stream) == 0);
+        if (memory && rand_r(&seed) % 2) CHECK(cuMemFree(memory) == 0);
     }
 }
 
-static pid_t start(const char *what, const char *variable, long value) {
+static pid_t start(const char *what, const char *variable, long value)
+{
     char text[24];
     pid_t child = fork();
     CHECK(child >= 0);
-    if (child)
-        return child;
+    if (child) return child;
     snprintf(text, sizeof text, "%ld", value);
-    if (variable)
-        setenv(variable, text, 1);
+    if (variable) setenv(variable, text, 1);
     execl("/proc/self/exe", "test_sim_crash", what, text, (char *)NULL);
     _exit(127);
 }
 
-static bool killed(pid_t child) {
+static bool killed(pid_t child)
+{
     int status;
     CHECK(waitpid(child, &status, 0) == child);
     CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
     return WIFSIGNALED(status);
 }
 
-static uint64_t memory_in_use(void) {
+static uint64_t memory_in_use(void)
+{
     size_t available, total;
     CHECK(cuMemGetInfo(&available, &total) == 0);
     return total - available;
 }
 
-static void survive(void) {
+static void survive(void)
+{
     uint64_t begun = sim_monotonic_ns();
     launch(tick);
     launch(wide);
     CHECK(cuStreamSynchronize(stream) == 0);
     uint64_t took = sim_monotonic_ns() - begun;
-    if (took > SURVIVOR_NS)
-        fprintf(stderr, "the survivor took %llu us\n", (unsigned long long)took / 1000);
+    if (took > SURVIVOR_NS) fprintf(stderr, "the survivor took %llu us\n", (unsigned long long)took / 1000);
     CHECK(took < SURVIVOR_NS);
-    while (memory_in_use() && sim_monotonic_ns() - begun < SURVIVOR_NS)
-        usleep(200);
+    while (memory_in_use() && sim_monotonic_ns() - begun < SURVIVOR_NS) usleep(200);
     CHECK(memory_in_use() == 0);
     sim_enter(); /* all SMs are free again */
-    for (unsigned i = 0; i < SIM_SM_WORDS; i++)
-        CHECK(sim_state()->gpus[0].held.word[i] == 0);
+    for (unsigned i = 0; i < SIM_SM_WORDS; i++) CHECK(sim_state()->gpus[0].held.word[i] == 0);
     sim_leave();
 }
 
-static long every_point(void) {
+static long every_point(void)
+{
     long point = 1;
     while (killed(start("client", "ORION_SIM_CRASH_AT", point))) {
         survive();
@@ -147,7 +148,8 @@ static long every_point(void) {
     return point;
 }
 
-static void twice(long points) {
+static void twice(long points)
+{
     for (long first = 40; first < points; first += points / 5)
         for (long second = 1; second < 16; second++) {
             killed(start("client", "ORION_SIM_CRASH_AT", first));
@@ -156,7 +158,8 @@ static void twice(long points) {
         }
 }
 
-static void stopped(long points) {
+static void stopped(long points)
+{
     for (long point = 20; point < points; point += 1 + points / 60) {
         int status;
         pid_t child = start("client", "ORION_SIM_STOP_AT", point);
@@ -174,7 +177,8 @@ static void stopped(long points) {
     }
 }
 
-static void at_random(int rounds) {
+static void at_random(int rounds)
+{
     unsigned seed = 7;
     for (int round = 0; round < rounds; round++) {
         pid_t children[2] = {start("endless", NULL, round), start("endless", NULL, round + 1000)};
@@ -187,10 +191,10 @@ static void at_random(int rounds) {
     }
 }
 
-int main(int count, char **arguments) {
+int main(int count, char **arguments)
+{
     char folder[] = "/dev/shm/orion-sim-crash-XXXXXX", command[64];
-    if (count > 1)
-        return strcmp(arguments[1], "client") ? endless((unsigned)atoi(arguments[2])) : client();
+    if (count > 1) return strcmp(arguments[1], "client") ? endless((unsigned)atoi(arguments[2])) : client();
     CHECK(mkdtemp(folder));
     setenv("ORION_SIM_STATE", folder, 1);
     open_device();

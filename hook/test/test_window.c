@@ -32,14 +32,14 @@ int main(void)
     CHECK(narrowed(400 * US, 1, 30 * ORION_MILLISECOND) == 400 * US); /* a fortieth of the period is more */
     CHECK(narrowed(400 * US, 1, 12 * ORION_MILLISECOND) == 300 * US);
     CHECK(narrowed(400 * US, 3, 12 * ORION_MILLISECOND) == 300 * US); /* the shortest of several periods */
-    CHECK(narrowed(400 * US, 1, ORION_MILLISECOND) == 75 * US);      /* the minimum */
+    CHECK(narrowed(400 * US, 1, ORION_MILLISECOND) == 75 * US);       /* the minimum */
     CHECK(narrowed(200 * US, 1, 12 * ORION_MILLISECOND) == 150 * US); /* one of two be clients: half of it */
     CHECK(narrowed(40 * US, 1, ORION_MILLISECOND) == 20 * US);        /* one of many */
     CHECK(narrowed(400 * US, 1, UINT64_MAX) == 400 * US);             /* a page with an extreme value */
     policy.copy[0].window_ns = 50 * US;
-    CHECK(narrowed(50 * US, 1, ORION_MILLISECOND) == 50 * US);        /* never wider than before */
+    CHECK(narrowed(50 * US, 1, ORION_MILLISECOND) == 50 * US); /* never wider than before */
     policy.copy[0].window_ns = UINT64_MAX;
-    CHECK(narrowed(UINT64_MAX, 1, ORION_MILLISECOND) == UINT64_MAX);  /* no arithmetic overflows */
+    CHECK(narrowed(UINT64_MAX, 1, ORION_MILLISECOND) == UINT64_MAX); /* no arithmetic overflows */
     puts("window: ok");
     return 0;
 }

@@ -128,7 +128,7 @@ def welcome(machine: Machine, wrong_page: int = -1, count: int = 4, **wrong: int
         fds = [page(machine, kind, **(wrong if kind == wrong_page else {})) for kind in (1, 2, 3, 4)][:count]
         answer = join.Welcome(
             join.Message(join.MESSAGE_MAGIC, join.MessageType.WELCOME),
-            wrong.get("speaks", 1),
+            wrong.get("welcome_layout", layout.LAYOUT_NEWEST),
             wrong.get("role", 2),
         )
         connection.sendmsg([bytes(answer)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
@@ -159,7 +159,9 @@ def test_a_faulty_page(bare_machine: Machine, fake: Callable[..., Path], which: 
     runs_unmanaged(bare_machine.start_in(root), NOT_UNDERSTOOD)
 
 
-@pytest.mark.parametrize("wrong", [{"speaks": 2}, {"role": 7}, {"count": 3}, {"count": 0}], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [{"welcome_layout": layout.LAYOUT_NEWEST + 1}, {"role": 7}, {"count": 3}, {"count": 0}], ids=str
+)
 def test_a_faulty_welcome(bare_machine: Machine, fake: Callable[..., Path], wrong: dict[str, int]) -> None:
     runs_unmanaged(bare_machine.start_in(fake(welcome(bare_machine, **wrong))), NOT_UNDERSTOOD)
 

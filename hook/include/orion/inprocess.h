@@ -30,14 +30,14 @@ enum orion_client_role { ORION_CLIENT_HP = 1, ORION_CLIENT_BE = 2 };
 
 /* What a be client's launch waits for; the numbers are those of enum orion_policy_kind. */
 enum orion_scheduler_policy {
-    ORION_SCHEDULER_NONE = 0,      /* nothing */
-    ORION_SCHEDULER_GATE = 1,      /* hp idle */
-    ORION_SCHEDULER_ORION = 2,     /* hp idle, or room in the budget max_slowdown: the default, at a budget of 1 (no overlap) */
+    ORION_SCHEDULER_NONE = 0,  /* nothing */
+    ORION_SCHEDULER_GATE = 1,  /* hp idle */
+    ORION_SCHEDULER_ORION = 2, /* hp idle, or room in the budget max_slowdown: the default, at a budget of 1 (no overlap) */
 };
 
 int orion_start_scheduler(int clients);
-int orion_set_client_role(int client, int role);  /* before the client's first work */
-int orion_set_client_idx(int client);             /* binds the calling thread; -1: to none */
+int orion_set_client_role(int client, int role); /* before the client's first work */
+int orion_set_client_idx(int client);            /* binds the calling thread; -1: to none */
 
 /* max_slowdown_milli: how much longer hp's work may take than without overlap, in thousandths, at least 1000. */
 int orion_set_policy(int policy, uint32_t max_slowdown_milli);

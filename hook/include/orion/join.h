@@ -29,36 +29,83 @@
 #define ORION_FDS_MAX 250u /* of one message; the kernel's limit is 253 */
 
 enum orion_message_type {
-    ORION_HELLO = 1, ORION_READY = 2, ORION_REPORT = 3, ORION_SUSPECT = 4, ORION_LEARNT = 5,
-    ORION_WELCOME = 16, ORION_REFUSED = 17, ORION_NEIGHBOURS = 18, ORION_GONE = 19, ORION_KNOWLEDGE = 20,
+    ORION_HELLO = 1,
+    ORION_READY = 2,
+    ORION_REPORT = 3,
+    ORION_SUSPECT = 4,
+    ORION_LEARNT = 5,
+    ORION_WELCOME = 16,
+    ORION_REFUSED = 17,
+    ORION_NEIGHBOURS = 18,
+    ORION_GONE = 19,
+    ORION_KNOWLEDGE = 20,
 };
 
-enum { ORION_HELLO_RETURNS = 1u }; /* flags of HELLO */
+enum { ORION_HELLO_RETURNS = 1u };    /* flags of HELLO */
 enum { ORION_OFFERS_KNOWLEDGE = 1u }; /* flags of WELCOME: the agent takes LEARNT and may send KNOWLEDGE */
-enum orion_refusal { ORION_REFUSED_LAYOUT = 1, ORION_REFUSED_FULL = 2, ORION_REFUSED_RATE = 3, ORION_REFUSED_PAGES = 4, ORION_REFUSED_SLOT = 5 };
+enum orion_refusal {
+    ORION_REFUSED_LAYOUT = 1,
+    ORION_REFUSED_FULL = 2,
+    ORION_REFUSED_RATE = 3,
+    ORION_REFUSED_PAGES = 4,
+    ORION_REFUSED_SLOT = 5
+};
 enum orion_report { ORION_REPORT_UNKNOWN_FUNCTION = 1, ORION_REPORT_GIVEN_UP = 2, ORION_REPORT_PAGES = 3 };
 
-struct orion_message { uint32_t magic; uint32_t type; };
+struct orion_message {
+    uint32_t magic;
+    uint32_t type;
+};
 
 struct orion_hello {
     struct orion_message head;
     uint32_t layout_oldest, layout_newest; /* layout versions that the client speaks, inclusive */
     uint32_t flags;
-    uint32_t process_id;                   /* in the client's namespace; for people */
-    uint32_t client_index, generation;            /* of a returning client, else 0 */
+    uint32_t process_id;               /* in the client's namespace; for people */
+    uint32_t client_index, generation; /* of a returning client, else 0 */
     char command[16];
     char hook_version[16];
 };
 struct orion_ready { struct orion_message head; };
-struct orion_report_message { struct orion_message head; uint32_t code; uint32_t reserved; char text[112]; };
-struct orion_suspect { struct orion_message head; uint32_t client_index, generation; };
-struct orion_welcome { struct orion_message head; uint32_t layout, role, client_index, generation, returned, offers; };
-struct orion_refused { struct orion_message head; uint32_t code, retry_ms; char text[112]; };
+struct orion_report_message {
+    struct orion_message head;
+    uint32_t code;
+    uint32_t reserved;
+    char text[112];
+};
+struct orion_suspect {
+    struct orion_message head;
+    uint32_t client_index, generation;
+};
+struct orion_welcome {
+    struct orion_message head;
+    uint32_t layout, role, client_index, generation, returned, offers;
+};
+struct orion_refused {
+    struct orion_message head;
+    uint32_t code, retry_ms;
+    char text[112];
+};
 struct orion_client_index { uint32_t client_index, generation; };
-struct orion_neighbours { struct orion_message head; uint32_t count, reserved; struct orion_client_index places[ORION_FDS_MAX]; }; /* fd i: busy page of places[i] */
-struct orion_gone { struct orion_message head; uint32_t count, reserved; struct orion_client_index places[ORION_FDS_MAX]; };
-struct orion_learnt { struct orion_message head; uint32_t count, reserved; struct orion_knowledge_entry entries[ORION_LEARNT_ENTRIES]; };
-struct orion_knowledge { struct orion_message head; uint32_t count, reserved; }; /* fd: the table */
+struct orion_neighbours {
+    struct orion_message head;
+    uint32_t count, reserved;
+    struct orion_client_index places[ORION_FDS_MAX];
+}; /* fd i: busy page of places[i] */
+struct orion_gone {
+    struct orion_message head;
+    uint32_t count, reserved;
+    struct orion_client_index places[ORION_FDS_MAX];
+};
+struct orion_learnt {
+    struct orion_message head;
+    uint32_t count, reserved;
+    struct orion_knowledge_entry entries[ORION_LEARNT_ENTRIES];
+};
+struct orion_knowledge {
+    struct orion_message head;
+    uint32_t count, reserved;
+}; /* fd: the table */
 
 _Static_assert(sizeof(struct orion_hello) == 64, "hello");
 _Static_assert(sizeof(struct orion_welcome) == 32, "welcome");

@@ -21,8 +21,9 @@
 #define ORION_KNOWLEDGE_ENTRIES 8192u /* of a table, at most */
 #define ORION_LEARNT_ENTRIES 250u     /* of a message */
 
-enum orion_known {            /* flags of an entry */
-    ORION_KNOWN_PROFILE = 1u, /* an administrators' row: the identity is the plain one, the class counts for more than what is learnt */
+enum orion_known { /* flags of an entry */
+                   ORION_KNOWN_PROFILE =
+                       1u, /* an administrators' row: the identity is the plain one, the class counts for more than what is learnt */
 };
 
 struct orion_knowledge_entry {

@@ -77,13 +77,13 @@ struct orion_policy_page {
 /* What a slot may do. Double-buffered like the policy. */
 struct orion_grant {
     uint64_t sequence;
-    uint32_t role;               /* enum orion_role; fixed for the slot's life */
+    uint32_t role; /* enum orion_role; fixed for the slot's life */
     uint32_t reserved;
     uint64_t window_share_ns;    /* expected work that each be client of the slot may have in flight */
     uint64_t memory_limit_bytes; /* 0: no limit; for each process of the slot */
     uint32_t compute_request_milli, compute_limit_milli, sm_share_milli, spare_milli; /* for later policies; 0: none */
-    uint32_t weight_milli;       /* be: its part of what be gets is in proportion to this; 0: 1000 */
-    uint32_t held;               /* be: not 0 while it is ahead of its peers by more than a quantum: as if hp were busy. Ends by
+    uint32_t weight_milli; /* be: its part of what be gets is in proportion to this; 0: 1000 */
+    uint32_t held;         /* be: not 0 while it is ahead of its peers by more than a quantum: as if hp were busy. Ends by
                                   * itself, should the agent have died: the end in CLOCK_MONOTONIC milliseconds, low 32 bits */
     uint64_t spare[9];
 };
@@ -99,12 +99,12 @@ struct orion_grant_page {
 struct orion_busy_page {
     struct orion_page_header header;
     /* The line that readers touch. */
-    _Atomic uint32_t state;      /* enum orion_busy_state; a futex: be waits on it, hp's thread wakes */
-    _Atomic uint32_t alive;      /* robust futex: thread id | FUTEX_WAITERS; the kernel sets FUTEX_OWNER_DIED; 0: not yet held */
-    _Atomic uint64_t progress;   /* grows whenever some of this client's work is proven complete */
-    _Atomic uint64_t heartbeat_ns;    /* when the client's thread last looked while busy */
-    _Atomic uint64_t drained_ns; /* when the last busy period drained */
-    _Atomic uint64_t busy_since_ns;    /* when the open busy period began */
+    _Atomic uint32_t state;         /* enum orion_busy_state; a futex: be waits on it, hp's thread wakes */
+    _Atomic uint32_t alive;         /* robust futex: thread id | FUTEX_WAITERS; the kernel sets FUTEX_OWNER_DIED; 0: not yet held */
+    _Atomic uint64_t progress;      /* grows whenever some of this client's work is proven complete */
+    _Atomic uint64_t heartbeat_ns;  /* when the client's thread last looked while busy */
+    _Atomic uint64_t drained_ns;    /* when the last busy period drained */
+    _Atomic uint64_t busy_since_ns; /* when the open busy period began */
     _Atomic uint64_t overlap_until_ns; /* hp's leave: be may overlap until then; 0: not in this busy period */
     _Atomic uint64_t current;          /* the latest launch, packed by orion_pack_current; 0: unknown, or nobody asks for it */
     uint64_t retired;                  /* a word of layout 1, which its clients write */
@@ -113,47 +113,49 @@ struct orion_busy_page {
     uint8_t unused[3960];
 #else
     uint8_t unused[3952];
-    _Atomic uint64_t iterations;       /* synchronising calls after some work: ends of iterations, requests, tokens */
+    _Atomic uint64_t iterations; /* synchronising calls after some work: ends of iterations, requests, tokens */
 #endif
 };
 
 struct orion_record_page {
     struct orion_page_header header;
-    uint32_t client_index, generation;           /* as the agent gave them */
-    uint32_t process_id;                  /* in the client's own namespace; for people */
+    uint32_t client_index, generation; /* as the agent gave them */
+    uint32_t process_id;               /* in the client's own namespace; for people */
     uint32_t reserved;
-    char command[16];                     /* /proc/self/comm, any bytes */
-    _Atomic uint64_t launches;            /* calls that put work on the GPU */
-    _Atomic uint64_t gated_launches;      /* be: launches that waited for hp */
-    _Atomic uint64_t gated_ns;            /* be: time spent waiting for hp */
-    _Atomic uint64_t window_waits;        /* be: launches that waited for the window */
+    char command[16];                /* /proc/self/comm, any bytes */
+    _Atomic uint64_t launches;       /* calls that put work on the GPU */
+    _Atomic uint64_t gated_launches; /* be: launches that waited for hp */
+    _Atomic uint64_t gated_ns;       /* be: time spent waiting for hp */
+    _Atomic uint64_t window_waits;   /* be: launches that waited for the window */
     _Atomic uint64_t window_wait_ns;
-    _Atomic uint64_t waiting_since_ns;    /* be: a launch is waiting at the gate since; 0: none */
-    _Atomic uint64_t in_flight_ns;        /* be: expected work in flight */
-    _Atomic uint64_t window_share_ns;     /* be: the share that it last worked under */
-    _Atomic uint64_t samples;             /* be: durations measured */
-    _Atomic uint64_t kernels_known;       /* be: identities with a learnt duration */
-    _Atomic uint64_t busy_ns;             /* hp: sum of the closed busy periods, lingers not counted */
-    _Atomic uint64_t busy_periods;        /* hp */
-    _Atomic uint64_t busy_since_ns;       /* hp: the open busy period began; 0: none */
-    _Atomic uint64_t linger_ns;           /* hp: the linger learnt so far */
-    _Atomic uint64_t memory_bytes;        /* device memory allocated through the driver */
-    _Atomic uint64_t memory_refusals;     /* allocations over the limit */
-    _Atomic uint64_t given_up;            /* waits ended because hp made no progress or was stopped */
-    _Atomic uint64_t unknown_functions;   /* look-ups of a version that the hook does not know */
-    _Atomic uint64_t wait_bucket[ORION_WAIT_BUCKETS]; /* be gate waits: bucket i counts waits in [2^(i-1), 2^i) us; the last: longer */
-    _Atomic uint64_t gpu_ns;              /* be: expected time of all work that has completed */
-    _Atomic uint64_t overlapped_launches; /* be: let through while hp was busy */
-    _Atomic uint64_t overlapped_ns;       /* be: their expected time */
-    _Atomic uint64_t partitioned_launches;/* be: of all launches, those on fewer SMs */
-    _Atomic uint64_t slowdown_milli;      /* hp: its work's time in overlapped busy periods over that in control periods; 0: unknown */
-    _Atomic uint64_t overlap_ns;          /* hp: how young a busy period must be for overlap, as the budget allows now */
-    _Atomic uint64_t control_periods;     /* hp: busy periods kept free of overlap for comparison */
-    _Atomic uint64_t shares_context;      /* 1: under MPS, contexts run together */
-    _Atomic uint64_t long_kernel_ns;      /* be: the longest kernel known that is longer than the policy's long_kernel_ns */
-    char long_kernel_name[128];           /* be: its name, NUL-padded; written before long_kernel_ns */
-    _Atomic uint64_t fault;               /* the CUresult with which the client lost its context first; 0: none */
-    _Atomic uint64_t launches_counted_ns; /* when `launches` was counted, by CLOCK_MONOTONIC: rates are over the time between counts */
+    _Atomic uint64_t waiting_since_ns;  /* be: a launch is waiting at the gate since; 0: none */
+    _Atomic uint64_t in_flight_ns;      /* be: expected work in flight */
+    _Atomic uint64_t window_share_ns;   /* be: the share that it last worked under */
+    _Atomic uint64_t samples;           /* be: durations measured */
+    _Atomic uint64_t kernels_known;     /* be: identities with a learnt duration */
+    _Atomic uint64_t busy_ns;           /* hp: sum of the closed busy periods, lingers not counted */
+    _Atomic uint64_t busy_periods;      /* hp */
+    _Atomic uint64_t busy_since_ns;     /* hp: the open busy period began; 0: none */
+    _Atomic uint64_t linger_ns;         /* hp: the linger learnt so far */
+    _Atomic uint64_t memory_bytes;      /* device memory allocated through the driver */
+    _Atomic uint64_t memory_refusals;   /* allocations over the limit */
+    _Atomic uint64_t given_up;          /* waits ended because hp made no progress or was stopped */
+    _Atomic uint64_t unknown_functions; /* look-ups of a version that the hook does not know */
+    _Atomic uint64_t
+        wait_bucket[ORION_WAIT_BUCKETS];   /* be gate waits: bucket i counts waits in [2^(i-1), 2^i) us; the last: longer */
+    _Atomic uint64_t gpu_ns;               /* be: expected time of all work that has completed */
+    _Atomic uint64_t overlapped_launches;  /* be: let through while hp was busy */
+    _Atomic uint64_t overlapped_ns;        /* be: their expected time */
+    _Atomic uint64_t partitioned_launches; /* be: of all launches, those on fewer SMs */
+    _Atomic uint64_t slowdown_milli;  /* hp: its work's time in overlapped busy periods over that in control periods; 0: unknown */
+    _Atomic uint64_t overlap_ns;      /* hp: how young a busy period must be for overlap, as the budget allows now */
+    _Atomic uint64_t control_periods; /* hp: busy periods kept free of overlap for comparison */
+    _Atomic uint64_t shares_context;  /* 1: under MPS, contexts run together */
+    _Atomic uint64_t long_kernel_ns;  /* be: the longest kernel known that is longer than the policy's long_kernel_ns */
+    char long_kernel_name[128];       /* be: its name, NUL-padded; written before long_kernel_ns */
+    _Atomic uint64_t fault;           /* the CUresult with which the client lost its context first; 0: none */
+    _Atomic uint64_t
+        launches_counted_ns; /* when `launches` was counted, by CLOCK_MONOTONIC: rates are over the time between counts */
     uint8_t unused[3384];
 };
 

@@ -18,7 +18,8 @@ _Static_assert(ORION_DURATIONS <= UINT16_MAX + 1u, "news name entries in 16 bits
 static bool take_entry(struct orion_durations *durations, const struct orion_knowledge_entry *reported)
 {
     bool is_row = (reported->flags & ORION_KNOWN_PROFILE) != 0;
-    if (!(reported->identity & 1) || orion_identity_is_local(reported->identity) || reported->kernel_class > ORION_CLASS_MEMORY) return false;
+    if (!(reported->identity & 1) || orion_identity_is_local(reported->identity) || reported->kernel_class > ORION_CLASS_MEMORY)
+        return false;
     struct orion_duration *entry = orion_duration_claim_for_estimate(durations, reported->identity);
     if (entry == NULL) return false;
     uint32_t facts = atomic_load_explicit(&entry->facts, memory_order_relaxed);
@@ -30,10 +31,13 @@ static bool take_entry(struct orion_durations *durations, const struct orion_kno
     if (reported->sms != 0 && orion_facts_sms(facts) == 0) orion_facts_set_sms(entry, reported->sms);
     if (reported->kernel_class != ORION_CLASS_UNKNOWN && (is_row || (!given && orion_facts_class(facts) == ORION_CLASS_UNKNOWN)))
         orion_facts_set_class(entry, reported->kernel_class);
-    if (is_row) orion_facts_set_flags(entry, ORION_FACTS_PROFILE | (reported->kernel_class != ORION_CLASS_UNKNOWN ? ORION_FACTS_CLASS_GIVEN : 0));
+    if (is_row)
+        orion_facts_set_flags(entry,
+                              ORION_FACTS_PROFILE | (reported->kernel_class != ORION_CLASS_UNKNOWN ? ORION_FACTS_CLASS_GIVEN : 0));
     /* The agent knows it. */
     atomic_store_explicit(&entry->reported_100ns, reported->expected_100ns, memory_order_relaxed);
-    atomic_store_explicit(&entry->reported_facts, atomic_load_explicit(&entry->facts, memory_order_relaxed) & 0xffffff, memory_order_relaxed);
+    atomic_store_explicit(&entry->reported_facts, atomic_load_explicit(&entry->facts, memory_order_relaxed) & 0xffffff,
+                          memory_order_relaxed);
     return true;
 }
 
@@ -66,7 +70,8 @@ uint32_t orion_knowledge_take(struct orion_durations *durations, int table)
     struct orion_knowledge_entry part[ENTRIES_AT_ONCE];
     uint32_t taken = 0;
     if (pread(table, &header, sizeof header, 0) != (ssize_t)sizeof header) return 0;
-    if (header.magic != ORION_KNOWLEDGE_MAGIC || header.layout != ORION_KNOWLEDGE_LAYOUT || header.count > ORION_KNOWLEDGE_ENTRIES) return 0;
+    if (header.magic != ORION_KNOWLEDGE_MAGIC || header.layout != ORION_KNOWLEDGE_LAYOUT || header.count > ORION_KNOWLEDGE_ENTRIES)
+        return 0;
     bool rows = withdraw_rows(durations);
     for (uint32_t first = 0; first < header.count; first += ENTRIES_AT_ONCE) {
         uint32_t count = header.count - first < ENTRIES_AT_ONCE ? header.count - first : ENTRIES_AT_ONCE;
@@ -127,7 +132,8 @@ void orion_knowledge_reported(struct orion_durations *durations, const struct or
         struct orion_duration *entry = &durations->entry[news->of[i]];
         if (atomic_load_explicit(&entry->identity, memory_order_acquire) != news->entries[i].identity) continue;
         atomic_store_explicit(&entry->reported_100ns, news->entries[i].expected_100ns, memory_order_relaxed);
-        atomic_store_explicit(&entry->reported_facts, news->entries[i].sms | (uint32_t)news->entries[i].kernel_class << 16, memory_order_relaxed);
+        atomic_store_explicit(&entry->reported_facts, news->entries[i].sms | (uint32_t)news->entries[i].kernel_class << 16,
+                              memory_order_relaxed);
     }
 }
 
@@ -141,7 +147,8 @@ static void untell(struct orion_durations *durations)
     }
 }
 
-void orion_telling_begin(struct orion_telling *telling, struct orion_durations *durations, const struct orion_welcome *welcome, uint64_t now)
+void orion_telling_begin(struct orion_telling *telling, struct orion_durations *durations, const struct orion_welcome *welcome,
+                         uint64_t now)
 {
     bool listens = (welcome->offers & ORION_OFFERS_KNOWLEDGE) != 0;
     *telling = (struct orion_telling){.at_ns = listens ? now + TELL_FIRST_NS : UINT64_MAX, .pause_ns = TELL_FIRST_NS};

@@ -22,10 +22,11 @@ void orion_knowledge_reported(struct orion_durations *durations, const struct or
 
 /* Telling it: soon at first, since a short-lived process should leave something, then less often. */
 struct orion_telling {
-    uint64_t at_ns, pause_ns;  /* when to look for news, UINT64_MAX: this agent does not listen; and how long until again */
-    uint32_t changes, cursor;  /* how much of what has changed was told */
+    uint64_t at_ns, pause_ns; /* when to look for news, UINT64_MAX: this agent does not listen; and how long until again */
+    uint32_t changes, cursor; /* how much of what has changed was told */
 };
-void orion_telling_begin(struct orion_telling *telling, struct orion_durations *durations, const struct orion_welcome *welcome, uint64_t now);
+void orion_telling_begin(struct orion_telling *telling, struct orion_durations *durations, const struct orion_welcome *welcome,
+                         uint64_t now);
 void orion_telling_attend(struct orion_telling *telling, struct orion_durations *durations, int socket, uint64_t now);
 
 #endif

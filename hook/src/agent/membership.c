@@ -79,7 +79,10 @@ static int say_hello(struct orion_membership *m)
     };
     read_command(hello.command);
     int fds[2] = {m->busy, m->record};
-    union { struct cmsghdr header; char bytes[CMSG_SPACE(sizeof fds)]; } control = {.bytes = {0}};
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof fds)];
+    } control = {.bytes = {0}};
     struct iovec part = {&hello, sizeof hello};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     if (m->busy >= 0) {
@@ -110,8 +113,13 @@ static void try_to_connect(struct orion_membership *m, uint64_t now)
 /* -- What the agent says --------------------------------------------------------------------------------------------- */
 
 struct letter {
-    union { struct orion_message head; struct orion_welcome welcome; struct orion_refused refused;
-            struct orion_neighbours places; char bytes[ORION_MESSAGE_MAX]; } body;
+    union {
+        struct orion_message head;
+        struct orion_welcome welcome;
+        struct orion_refused refused;
+        struct orion_neighbours places;
+        char bytes[ORION_MESSAGE_MAX];
+    } body;
     size_t length;
     int fds[ORION_FDS_MAX + 8];
     uint32_t fd_count;
@@ -192,7 +200,8 @@ static void take_places(struct orion_membership *m, struct letter *letter)
     const struct orion_neighbours *news = &letter->body.places;
     size_t bare = offsetof(struct orion_neighbours, places);
     if (!long_enough(letter, bare) || news->count > ORION_FDS_MAX ||
-        !long_enough(letter, bare + news->count * sizeof news->places[0])) return;
+        !long_enough(letter, bare + news->count * sizeof news->places[0]))
+        return;
     bool gone = news->head.type == ORION_GONE;
     for (uint32_t i = 0; i < news->count; i++) {
         if (gone) orion_gpu_drop_neighbour(m->gpu, news->places[i].client_index, news->places[i].generation);
@@ -224,7 +233,10 @@ static void take(struct orion_membership *m, struct letter *letter, uint64_t now
 
 static ssize_t receive(struct orion_membership *m, struct letter *letter)
 {
-    union { struct cmsghdr header; char bytes[CMSG_SPACE(sizeof letter->fds)]; } control;
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof letter->fds)];
+    } control;
     struct iovec part = {letter->body.bytes, sizeof letter->body.bytes};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     letter->fd_count = 0;

@@ -13,12 +13,12 @@ struct orion_process;
 struct orion_membership { /* the thread's own; descriptors of its own table */
     struct orion_process *process;
     struct orion_gpu *gpu;
-    int socket;            /* -1: not connected */
-    int busy, record;      /* -1: never joined */
+    int socket;       /* -1: not connected */
+    int busy, record; /* -1: never joined */
     uint32_t client_index, generation;
-    uint64_t try_again_ns; /* when to connect next */
-    bool welcome;          /* answered since the last connect */
-    uint64_t answer_by_ns; /* give the connection up if there is no answer by then */
+    uint64_t try_again_ns;        /* when to connect next */
+    bool welcome;                 /* answered since the last connect */
+    uint64_t answer_by_ns;        /* give the connection up if there is no answer by then */
     struct orion_telling telling; /* to the agent, what was learnt */
 };
 

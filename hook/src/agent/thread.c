@@ -19,7 +19,7 @@
 #include "system/system.h"
 
 #define HP_SOCKET_LOOK_NS (250 * ORION_MILLISECOND) /* hp gets no news but an agent's restart */
-#define BE_LOOK_NS (250 * ORION_MILLISECOND) /* launches are counted so often for whoever watches */
+#define BE_LOOK_NS (250 * ORION_MILLISECOND)        /* launches are counted so often for whoever watches */
 
 #ifndef SYS_close_range
 #define SYS_close_range 436
@@ -33,7 +33,8 @@ static void count_launches(struct orion_process *process, struct orion_gpu *gpu,
     uint64_t launches = 0;
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used; i++)
-        if (orion_stream_records(process)->entry[i].gpu == gpu) launches += atomic_load_explicit(&orion_stream_records(process)->entry[i].begun, memory_order_relaxed);
+        if (orion_stream_records(process)->entry[i].gpu == gpu)
+            launches += atomic_load_explicit(&orion_stream_records(process)->entry[i].begun, memory_order_relaxed);
     atomic_store_explicit(&gpu->record->launches, launches, memory_order_relaxed);
     atomic_store_explicit(&gpu->record->launches_counted_ns, now, memory_order_release); /* a new time means a new count */
 }
@@ -113,7 +114,4 @@ static void *run(void *argument)
     return NULL;
 }
 
-void orion_thread_start(struct orion_process *process, struct orion_gpu *gpu)
-{
-    orion_notifier_start(process, gpu, run);
-}
+void orion_thread_start(struct orion_process *process, struct orion_gpu *gpu) { orion_notifier_start(process, gpu, run); }

@@ -19,11 +19,11 @@
 
 /* What a process keeps of each GPU for them. */
 struct orion_baseline {
-    _Atomic uint32_t paired;             /* be, reef: hp's launch that the latest launch beside hp followed */
-    _Atomic uint64_t burst_ns;           /* be: issued since the last drain; */
+    _Atomic uint32_t paired;   /* be, reef: hp's launch that the latest launch beside hp followed */
+    _Atomic uint64_t burst_ns; /* be: issued since the last drain; */
     _Atomic uint32_t burst_launches;
-    _Atomic uint64_t iterated;           /* ticktock: work begun on the GPU when its latest iteration ended */
-    _Atomic uint64_t turn_own, turn_hp;  /* be, ticktock: iterations ended by it and by hp when its latest one began */
+    _Atomic uint64_t iterated;          /* ticktock: work begun on the GPU when its latest iteration ended */
+    _Atomic uint64_t turn_own, turn_hp; /* be, ticktock: iterations ended by it and by hp when its latest one began */
 };
 static struct orion_baseline baselines[ORION_GPUS];
 static struct orion_baseline *of(const struct orion_gpu *gpu) { return &baselines[gpu - orion_the_process->gpus]; }
@@ -91,7 +91,8 @@ static bool pairs_with_every_hp(const struct orion_gpu *gpu, const struct orion_
         uint32_t state = atomic_load_explicit(&hp->state, memory_order_relaxed);
         if (state == ORION_IDLE || state == ORION_LINGER) continue;
         uint64_t current = atomic_load_explicit(&hp->current, memory_order_relaxed);
-        if (policy->kind == ORION_POLICY_REEF ? !orion_reef_pairs(be, current) : !orion_2024_pairs(policy, be, current)) return false;
+        if (policy->kind == ORION_POLICY_REEF ? !orion_reef_pairs(be, current) : !orion_2024_pairs(policy, be, current))
+            return false;
     }
     return true;
 }
@@ -106,10 +107,8 @@ static bool allows_beside_hp(const struct orion_gpu *gpu, const struct orion_can
         return orion_ticktock_allows(atomic_load_explicit(&baseline->turn_own, memory_order_relaxed),
                                      atomic_load_explicit(&baseline->turn_hp, memory_order_relaxed),
                                      atomic_load_explicit(&gpu->busy->iterations, memory_order_relaxed), iterations_of_hp(gpu));
-    case ORION_POLICY_ORION_2024:
-        return pairs_with_every_hp(gpu, be);
-    default:
-        return true; /* changed while somebody waits */
+    case ORION_POLICY_ORION_2024: return pairs_with_every_hp(gpu, be);
+    default: return true; /* changed while somebody waits */
     }
 }
 
@@ -149,7 +148,8 @@ static void note_issued(struct orion_gpu *gpu, const struct orion_candidate *be,
     atomic_store_explicit(&baseline->burst_launches, launches < UINT32_MAX ? launches + 1 : launches, memory_order_relaxed);
 }
 
-bool orion_baseline_enter(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work, uint64_t expected_ns)
+bool orion_baseline_enter(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
+                          uint64_t expected_ns)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     struct orion_baseline *baseline = of(gpu);
@@ -164,8 +164,9 @@ bool orion_baseline_enter(struct orion_process *process, struct orion_stream_rec
         return false;
     }
     bool alone = atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0;
-    bool drains = !alone && orion_burst_is_over(orion_gpu_policy(gpu), atomic_load_explicit(&baseline->burst_ns, memory_order_relaxed),
-                                                atomic_load_explicit(&baseline->burst_launches, memory_order_relaxed));
+    bool drains =
+        !alone && orion_burst_is_over(orion_gpu_policy(gpu), atomic_load_explicit(&baseline->burst_ns, memory_order_relaxed),
+                                      atomic_load_explicit(&baseline->burst_launches, memory_order_relaxed));
     uint64_t cost = expected_ns != 0 ? expected_ns : ORION_WINDOW_ALONE;
     if (!orion_window_enter(process, stream_record, cost, drains ? 0 : WITHOUT_LIMIT)) return false;
     work->expected_ns = cost;

@@ -37,7 +37,10 @@
 /* -- The rules: pure ------------------------------------------------------------------------------------------------- */
 
 /* What a be launch is, to the rules. */
-struct orion_candidate { struct orion_kernel_facts facts; bool is_kernel; /* or a graph: not a copy, not a memset */ };
+struct orion_candidate {
+    struct orion_kernel_facts facts;
+    bool is_kernel; /* or a graph: not a copy, not a memset */
+};
 
 /* hp_current: hp's latest launch, as orion_pack_current packed it. */
 bool orion_reef_pairs(const struct orion_candidate *be, uint64_t hp_current);

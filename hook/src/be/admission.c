@@ -16,7 +16,7 @@
 #include "streams/stream_records.h"
 
 static inline bool has_room(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
-                     const struct orion_stop *stop, uint64_t expected, uint64_t limit)
+                            const struct orion_stop *stop, uint64_t expected, uint64_t limit)
 {
     bool is_owed = stop->is_owed != NULL && stop->is_owed(process, stream_record->gpu, work);
     return orion_window_enter(process, stream_record, expected, is_owed ? UINT64_MAX : limit);
@@ -25,7 +25,8 @@ static inline bool has_room(struct orion_process *process, struct orion_stream_r
 /* One try to let a be launch through where contexts take turns: armed where the GPU can wait by itself, else when its stop
  * lets it go and the window holds it (the last look at hp is behind the wait for the window). Sets work->expected_ns if it
  * may go. */
-static bool enter_time_sliced(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work, uint64_t expected)
+static bool enter_time_sliced(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
+                              uint64_t expected)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     const struct orion_stop *stop = work->stop != NULL ? work->stop : &orion_valve_stop;
@@ -34,7 +35,8 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
     bool unprotected = atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0;
     /* An unknown piece of work goes alone; behind the valve, with a wait before it and behind it. */
     uint64_t cost = expected != 0 ? expected : ahead ? 2 * share : ORION_WINDOW_ALONE;
-    if (!ahead && orion_stop_may_go(stop, process, stream_record, work, expected) == ORION_GO_NOT_NOW) stop->wait(process, stream_record, work, expected);
+    if (!ahead && orion_stop_may_go(stop, process, stream_record, work, expected) == ORION_GO_NOT_NOW)
+        stop->wait(process, stream_record, work, expected);
     uint64_t limit = ahead || unprotected ? ORION_RUN_AHEAD * share : past_valve;
     if (!has_room(process, stream_record, work, stop, cost, limit)) {
         if (ahead && orion_gate_closed(gpu)) orion_gate_sleep(process, gpu, ORION_GATE_LOOK_NS);
@@ -52,7 +54,8 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
 }
 
 /* The same where hp granted a budget and contexts run together. Nothing is armed. */
-static bool enter_beside(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work, uint64_t expected)
+static bool enter_beside(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
+                         uint64_t expected)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     const struct orion_stop *stop = work->stop != NULL ? work->stop : &orion_overlap_stop;
@@ -64,7 +67,8 @@ static bool enter_beside(struct orion_process *process, struct orion_stream_reco
     }
     uint64_t limit = go == ORION_GO_BESIDE_HP ? share : orion_overlap_reach(gpu, share);
     if (!has_room(process, stream_record, work, stop, cost, limit)) return false;
-    if (go == ORION_GO_FREELY) go = orion_stop_may_go(stop, process, stream_record, work, expected); /* hp may have come meanwhile */
+    if (go == ORION_GO_FREELY)
+        go = orion_stop_may_go(stop, process, stream_record, work, expected); /* hp may have come meanwhile */
     if (go == ORION_GO_NOT_NOW) {
         orion_window_leave(gpu, cost);
         return false;
@@ -78,7 +82,8 @@ static bool enter_beside(struct orion_process *process, struct orion_stream_reco
     return true;
 }
 
-static bool enter(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work, uint64_t expected)
+static bool enter(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
+                  uint64_t expected)
 {
     if (orion_policy_is_baseline(orion_gpu_policy(stream_record->gpu))) {
         bool entered = orion_baseline_enter(process, stream_record, work, expected);
@@ -86,11 +91,12 @@ static bool enter(struct orion_process *process, struct orion_stream_record *str
         return entered;
     }
     return orion_policy_overlaps(stream_record->gpu) ? enter_beside(process, stream_record, work, expected)
-                                              : enter_time_sliced(process, stream_record, work, expected);
+                                                     : enter_time_sliced(process, stream_record, work, expected);
 }
 
 /* Moves an admitted kernel to fewer SMs, where it was decided so and can be done. */
-static void place(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work, uint64_t expected)
+static void place(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
+                  uint64_t expected)
 {
     bool fewer = (work->flags & ORION_ADMITTED_PARTITIONED) || orion_overlap_spares(stream_record->gpu, work, expected);
     work->flags &= ~ORION_ADMITTED_PARTITIONED;

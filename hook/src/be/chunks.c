@@ -64,7 +64,8 @@ void orion_chunks_close(struct orion_process *process, struct orion_stream_recor
 {
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     struct orion_chunk *chunk = next_chunk(chunks);
-    if (chunk == NULL || chunks->sampling || orion_stream_record_is_shared(process, stream_record)) return; /* the cost goes into the next chunk */
+    if (chunk == NULL || chunks->sampling || orion_stream_record_is_shared(process, stream_record))
+        return; /* the cost goes into the next chunk */
     struct orion_relaxed relaxed = orion_capture_relax();
     if (event_ready(&chunk->end, CU_EVENT_DISABLE_TIMING) &&
         orion_driver.cuEventRecord(chunk->end, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS)
@@ -89,7 +90,8 @@ static void learn(struct orion_process *process, struct orion_gpu *gpu, struct o
     if (!(milliseconds >= 0 && milliseconds < 1e6f)) return;
     uint64_t measured_ns = (uint64_t)((double)milliseconds * 1e6);
     bool time_sliced = !orion_runs_together(gpu) && atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) > 1;
-    orion_duration_learn(orion_durations(process), chunk->identity, measured_ns, time_sliced ? ORION_SAMPLE_TIME_SLICED : ORION_SAMPLE_CLEAN);
+    orion_duration_learn(orion_durations(process), chunk->identity, measured_ns,
+                         time_sliced ? ORION_SAMPLE_TIME_SLICED : ORION_SAMPLE_CLEAN);
     orion_account_long_kernel(process, gpu, chunk->identity, surely_ns(process, chunk->identity, measured_ns, time_sliced));
     atomic_fetch_add_explicit(&gpu->record->samples, 1, memory_order_relaxed);
     atomic_store_explicit(&gpu->record->kernels_known, atomic_load(&orion_durations(process)->known), memory_order_relaxed);
@@ -100,8 +102,11 @@ static void retire(struct orion_process *process, struct orion_stream_record *st
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     struct orion_chunk *chunk = &chunks->ring[chunks->first];
     /* When the next one began to run, as far as can be told: behind this one, and not in the future. */
-    uint64_t now = orion_now(), began = chunk->begun_ns > orion_be(stream_record->gpu)->head_ns ? chunk->begun_ns : orion_be(stream_record->gpu)->head_ns;
-    orion_be(stream_record->gpu)->head_ns = chunk->cost_ns < ORION_SECOND && began + chunk->cost_ns < now ? began + chunk->cost_ns : now;
+    uint64_t now = orion_now(), began = chunk->begun_ns > orion_be(stream_record->gpu)->head_ns
+                                            ? chunk->begun_ns
+                                            : orion_be(stream_record->gpu)->head_ns;
+    orion_be(stream_record->gpu)->head_ns =
+        chunk->cost_ns < ORION_SECOND && began + chunk->cost_ns < now ? began + chunk->cost_ns : now;
     learn(process, stream_record->gpu, chunk);
     orion_account_gpu_time(stream_record->gpu, chunk->cost_ns, now - chunk->begun_ns);
     orion_ledger_take_off(stream_record->gpu, chunk->cost_ns);

@@ -17,17 +17,17 @@ struct orion_stream_record;
 struct orion_process;
 
 struct orion_chunk {
-    CUevent end;                        /* plain, cheap; created at first use and used again and again */
-    CUevent timed_start, timed_end;     /* around the one launch that is timed; timed_end is the chunk's end then */
+    CUevent end;                    /* plain, cheap; created at first use and used again and again */
+    CUevent timed_start, timed_end; /* around the one launch that is timed; timed_end is the chunk's end then */
     uint64_t cost_ns;
-    uint64_t begun_ns;                  /* when its first launch was handed to the driver */
-    uint64_t identity;                  /* of the timed launch; 0: none is */
+    uint64_t begun_ns; /* when its first launch was handed to the driver */
+    uint64_t identity; /* of the timed launch; 0: none is */
 };
 
 struct orion_chunks {
-    uint32_t first, count;              /* ring of chunks awaiting their end */
-    uint64_t open_ns, open_since_ns;    /* launches behind the last event: their cost, the first one's time */
-    bool sampling;                      /* a timed launch is under way, in the slot behind the last chunk */
+    uint32_t first, count;           /* ring of chunks awaiting their end */
+    uint64_t open_ns, open_since_ns; /* launches behind the last event: their cost, the first one's time */
+    bool sampling;                   /* a timed launch is under way, in the slot behind the last chunk */
     struct orion_chunk ring[ORION_CHUNKS];
 };
 
@@ -40,10 +40,12 @@ void orion_ledger_give(struct orion_gpu *gpu);
 void orion_ledger_take_off(struct orion_gpu *gpu, uint64_t cost_ns);
 
 /* With the ledger taken, around driver calls under relaxed capture mode: */
-void orion_chunks_close(struct orion_process *process, struct orion_stream_record *stream_record); /* an event behind the open chunk */
-unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_record *stream_record); /* retires what has completed: how many */
-void orion_chunks_drop(struct orion_stream_record *stream_record);                                  /* as if all of it had completed */
-void orion_chunks_forget(struct orion_stream_record *stream_record, bool context_lives);            /* and its events too */
+void orion_chunks_close(struct orion_process *process,
+                        struct orion_stream_record *stream_record); /* an event behind the open chunk */
+unsigned orion_chunks_reap(struct orion_process *process,
+                           struct orion_stream_record *stream_record);                   /* retires what has completed: how many */
+void orion_chunks_drop(struct orion_stream_record *stream_record);                       /* as if all of it had completed */
+void orion_chunks_forget(struct orion_stream_record *stream_record, bool context_lives); /* and its events too */
 
 /* Around a launch that is timed. False from the former: another one of the stream record is, or there is no room; from the latter:
  * it was forgotten meanwhile. */

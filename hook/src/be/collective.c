@@ -35,10 +35,7 @@ static uint32_t tied(const struct orion_process *process)
 }
 
 /* Where nobody is to be spared, nothing is held: a collective spins there at its own cost. */
-static bool has_hp(const struct orion_gpu *gpu)
-{
-    return atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0;
-}
+static bool has_hp(const struct orion_gpu *gpu) { return atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0; }
 
 static struct orion_gpu *closed_gpu(struct orion_process *process)
 {
@@ -219,7 +216,8 @@ struct orion_gpu *orion_collective_stands(struct orion_process *process, const s
 static bool is_collective(struct orion_process *process, const struct orion_launch *launch)
 {
     if (launch->function != NULL) return orion_kernel_is_collective(orion_kernels(process), launch->function);
-    if (launch->graph == NULL || atomic_load_explicit(&orion_kernels(process)->collectives, memory_order_relaxed) == 0) return false;
+    if (launch->graph == NULL || atomic_load_explicit(&orion_kernels(process)->collectives, memory_order_relaxed) == 0)
+        return false;
     return orion_graph_is_collective(orion_graphs(process), launch->graph);
 }
 
@@ -229,13 +227,15 @@ static bool claims(struct orion_process *process, struct orion_gpu *gpu, struct 
     return work->collective != 0;
 }
 
-static enum orion_go may_go(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, uint64_t expected_ns)
+static enum orion_go may_go(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
+                            uint64_t expected_ns)
 {
     (void)expected_ns; /* it runs beside no hp */
     return orion_collective_held(process, stream_record->gpu, work->collective) ? ORION_GO_NOT_NOW : ORION_GO_FREELY;
 }
 
-static void wait(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, uint64_t expected_ns)
+static void wait(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
+                 uint64_t expected_ns)
 {
     (void)expected_ns;
     orion_collective_wait(process, stream_record->gpu, work->collective);

@@ -34,10 +34,10 @@ struct orion_launch;
 struct orion_process;
 
 struct orion_collectives {
-    _Atomic uint32_t lock;                   /* tried, never waited for: the page is being made or pinned */
-    struct orion_pinned_page page;           /* guarded by the lock; `words` stays once `GPUs` has a bit */
-    _Atomic uint32_t pinned_epoch;           /* of the page, for those that do not hold the lock */
-    _Atomic uint32_t refused;                /* this device or driver has no waits in streams */
+    _Atomic uint32_t lock;                 /* tried, never waited for: the page is being made or pinned */
+    struct orion_pinned_page page;         /* guarded by the lock; `words` stays once `GPUs` has a bit */
+    _Atomic uint32_t pinned_epoch;         /* of the page, for those that do not hold the lock */
+    _Atomic uint32_t refused;              /* this device or driver has no waits in streams */
     _Atomic uint32_t gpus;                 /* by index: has launched a collective; tied if there are two or more */
     _Atomic uint32_t launched[ORION_GPUS]; /* the number of each GPU's last one; they wrap around */
 };

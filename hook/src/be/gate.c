@@ -175,7 +175,8 @@ void orion_gate_sleep(struct orion_process *process, struct orion_gpu *gpu, uint
         if (stale && most_ns > LOOK_AT_SUSPECT_NS) most_ns = LOOK_AT_SUSPECT_NS;
         orion_futex_wait(&page->state, state, most_ns, true);
         /* Idle: standing still is counted from the next busy period on. */
-        if (atomic_load(&page->state) == ORION_IDLE) atomic_store_explicit(&gpu->seen_progress[client_index], 0, memory_order_relaxed);
+        if (atomic_load(&page->state) == ORION_IDLE)
+            atomic_store_explicit(&gpu->seen_progress[client_index], 0, memory_order_relaxed);
         return;
     }
     if (orion_gate_held(gpu)) orion_sleep_precisely(HELD_LOOK_NS);

@@ -17,9 +17,9 @@
 
 struct orion_process;
 
-bool orion_gate_closed(const struct orion_gpu *gpu); /* whether some hp client has to be waited for now */
+bool orion_gate_closed(const struct orion_gpu *gpu);   /* whether some hp client has to be waited for now */
 bool orion_gate_hp_works(const struct orion_gpu *gpu); /* whether one does; the baselines' rules say what then */
-bool orion_gate_held(const struct orion_gpu *gpu);   /* ahead of its peers: as if hp were busy */
+bool orion_gate_held(const struct orion_gpu *gpu);     /* ahead of its peers: as if hp were busy */
 /* Until it has not, or a budget is granted meanwhile: then there are other rules. */
 void orion_gate_wait(struct orion_process *process, struct orion_gpu *gpu);
 

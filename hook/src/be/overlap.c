@@ -15,7 +15,7 @@
 #include "streams/stream_records.h"
 #include "system/system.h"
 
-#define REACH_OF_TYPICAL 40u                   /* Orion's own test: be work in flight under 2.5 % of hp's request time */
+#define REACH_OF_TYPICAL 40u /* Orion's own test: be work in flight under 2.5 % of hp's request time */
 #define REACH_MOST_NS (2 * ORION_MILLISECOND)
 
 /* What both are short of, neither gets more of by running together. Kernels that are short of the SMs' arithmetic run on
@@ -89,20 +89,23 @@ bool orion_overlap_spares(const struct orion_gpu *gpu, const struct orion_work *
 
 /* -- As a stop ------------------------------------------------------------------------------------------------------- */
 
-static enum orion_go may_go(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, uint64_t expected_ns)
+static enum orion_go may_go(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
+                            uint64_t expected_ns)
 {
     if (!orion_gate_closed(stream_record->gpu)) return ORION_GO_FREELY;
     return orion_overlap_allows(process, stream_record, work, expected_ns) ? ORION_GO_BESIDE_HP : ORION_GO_NOT_NOW;
 }
 
 /* Until hp is idle, or a busy period begins in which the launch may run beside it. */
-static void wait(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, uint64_t expected_ns)
+static void wait(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
+                 uint64_t expected_ns)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     uint64_t began = orion_now();
     orion_thread_revive(gpu);
     atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
-    while (may_go(process, stream_record, work, expected_ns) == ORION_GO_NOT_NOW) orion_gate_sleep(process, gpu, ORION_GATE_LOOK_NS);
+    while (may_go(process, stream_record, work, expected_ns) == ORION_GO_NOT_NOW)
+        orion_gate_sleep(process, gpu, ORION_GATE_LOOK_NS);
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
     orion_gate_note(gpu, orion_now() - began);
 }

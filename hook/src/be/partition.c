@@ -45,7 +45,8 @@ static bool make(struct orion_partition_size *size, CUdevice device, const CUdev
     unsigned grain = wanted >= 16 ? wanted / 8 * 8 : wanted;
     if (orion_driver.cuDevSmResourceSplitByCount(&part, &groups, all, &rest, 0, grain) != CUDA_SUCCESS || groups == 0) return false;
     if (orion_driver.cuDevResourceGenerateDesc(&description, &part, 1) != CUDA_SUCCESS) return false;
-    if (orion_driver.cuGreenCtxCreate(&size->context, description, device, CU_GREEN_CTX_DEFAULT_STREAM) != CUDA_SUCCESS) return false;
+    if (orion_driver.cuGreenCtxCreate(&size->context, description, device, CU_GREEN_CTX_DEFAULT_STREAM) != CUDA_SUCCESS)
+        return false;
     size->sms = part.sm.smCount;
     return true;
 }
@@ -90,7 +91,8 @@ static bool make_stream_record(struct orion_stream_record *stream_record)
     struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
     CUgreenCtx context = orion_be(stream_record->gpu)->partition.now.context;
     /* One of another size, unless another thread's launch is on its way to it. */
-    if (mine->stream != NULL && atomic_load(&orion_be(stream_record->gpu)->moving) == 1) orion_driver.cuStreamDestroy_v2(mine->stream);
+    if (mine->stream != NULL && atomic_load(&orion_be(stream_record->gpu)->moving) == 1)
+        orion_driver.cuStreamDestroy_v2(mine->stream);
     mine->stream = NULL;
     mine->of = NULL;
     mine->refused = !is_primary(stream_record->gpu, stream_record->context);
@@ -132,7 +134,8 @@ CUstream orion_partition_fork(struct orion_process *process, struct orion_stream
     struct orion_relaxed relaxed = orion_capture_relax();
     CUstream stream = NULL;
     const struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
-    if (begin(process, stream_record) && orion_driver.cuEventRecord(mine->fork, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS &&
+    if (begin(process, stream_record) &&
+        orion_driver.cuEventRecord(mine->fork, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS &&
         orion_driver.cuStreamWaitEvent(mine->stream, mine->fork, 0) == CUDA_SUCCESS)
         stream = mine->stream;
     if (stream == NULL) atomic_fetch_sub(&orion_be(stream_record->gpu)->moving, 1);
@@ -145,7 +148,8 @@ void orion_partition_join(struct orion_stream_record *stream_record, CUstream st
 {
     struct orion_relaxed relaxed = orion_capture_relax();
     CUevent join = orion_be_stream_record(stream_record)->partition.join;
-    if (orion_driver.cuEventRecord(join, stream) == CUDA_SUCCESS) orion_driver.cuStreamWaitEvent(orion_stream_record_handle(stream_record), join, 0);
+    if (orion_driver.cuEventRecord(join, stream) == CUDA_SUCCESS)
+        orion_driver.cuStreamWaitEvent(orion_stream_record_handle(stream_record), join, 0);
     atomic_fetch_sub(&orion_be(stream_record->gpu)->moving, 1);
     orion_capture_unrelax(&relaxed);
 }

@@ -24,10 +24,13 @@ enum orion_partition_state { ORION_PARTITION_NONE = 0, ORION_PARTITION_READY = 1
 
 #define ORION_PARTITION_SIZES 8u /* of a GPU: each costs memory on the GPU for as long as the context lives */
 
-struct orion_partition_size { CUgreenCtx context; uint32_t sms, setting; }; /* has; the policy's overlap_sms that it was made for */
+struct orion_partition_size {
+    CUgreenCtx context;
+    uint32_t sms, setting;
+}; /* has; the policy's overlap_sms that it was made for */
 
-struct orion_partition {      /* of a GPU; guarded by the ledger */
-    uint32_t state;           /* enum orion_partition_state */
+struct orion_partition { /* of a GPU; guarded by the ledger */
+    uint32_t state;      /* enum orion_partition_state */
     struct orion_partition_size now;
     struct orion_partition_size made[ORION_PARTITION_SIZES];
     uint32_t count;
@@ -37,7 +40,7 @@ struct orion_partition_stream_record { /* of a stream record; made under the led
     CUstream stream;
     CUevent fork, join;
     CUgreenCtx of;
-    bool refused;             /* not a stream of the primary context */
+    bool refused; /* not a stream of the primary context */
 };
 
 /* Whether the stream record's kernels can be moved now; makes what they need. */
@@ -46,12 +49,14 @@ bool orion_partition_can(struct orion_process *process, struct orion_stream_reco
 /* The stream to launch on, ordered behind all that the stream record's stream holds, and there until the join; NULL: it cannot be
  * had. */
 CUstream orion_partition_fork(struct orion_process *process, struct orion_stream_record *stream_record);
-void orion_partition_join(struct orion_stream_record *stream_record, CUstream stream); /* after the launch: what follows in the stream record's stream waits for it */
+void orion_partition_join(struct orion_stream_record *stream_record,
+                          CUstream stream); /* after the launch: what follows in the stream record's stream waits for it */
 
 /* After orion_forbid_touch, before the primary context may end: waits, boundedly, for launches between fork and join. */
 void orion_partition_rest(struct orion_gpu *gpu);
 
-void orion_partition_forget(struct orion_stream_record *stream_record, bool context_lives); /* the stream record's stream or context ends; under the ledger */
-void orion_partition_end(struct orion_gpu *gpu);                      /* before the primary context ends */
+void orion_partition_forget(struct orion_stream_record *stream_record,
+                            bool context_lives); /* the stream record's stream or context ends; under the ledger */
+void orion_partition_end(struct orion_gpu *gpu); /* before the primary context ends */
 
 #endif

@@ -30,10 +30,12 @@ struct orion_stop {
     bool (*claims)(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work);
 
     /* Whether it may go now, without being armed. expected_ns: on the whole GPU, 0: unknown. NULL: when the gate is open. */
-    enum orion_go (*may_go)(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, uint64_t expected_ns);
+    enum orion_go (*may_go)(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
+                            uint64_t expected_ns);
 
     /* Until it may go, or the policy's rules have changed. */
-    void (*wait)(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, uint64_t expected_ns);
+    void (*wait)(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
+                 uint64_t expected_ns);
 
     /* Whether the launch must not wait for room in the window: another GPU waits for it. */
     bool (*is_owed)(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work);
@@ -58,8 +60,9 @@ struct orion_stop {
     struct orion_gpu *(*blocks)(struct orion_process *process, const struct orion_gpu *gpu);
 };
 
-static inline enum orion_go orion_stop_may_go(const struct orion_stop *stop, struct orion_process *process, struct orion_stream_record *stream_record,
-                                              const struct orion_work *work, uint64_t expected_ns)
+static inline enum orion_go orion_stop_may_go(const struct orion_stop *stop, struct orion_process *process,
+                                              struct orion_stream_record *stream_record, const struct orion_work *work,
+                                              uint64_t expected_ns)
 {
     if (__builtin_expect(stop->may_go != NULL, 0)) return stop->may_go(process, stream_record, work, expected_ns);
     return orion_gate_closed(stream_record->gpu) ? ORION_GO_NOT_NOW : ORION_GO_FREELY;

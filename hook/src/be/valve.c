@@ -18,12 +18,12 @@
 #include "system/spawn.h"
 #include "system/system.h"
 
-#define WATCH_NS (50 * ORION_MICROSECOND)     /* between two looks at hp while work is in flight */
-#define LATE_NS (2 * ORION_MILLISECOND)       /* a look this late: the process is short of CPU */
-#define TRUSTED_AFTER_NS ORION_SECOND         /* on time for so long: running ahead is on again */
-#define REAP_NS ORION_MILLISECOND             /* between two looks for what has completed */
+#define WATCH_NS (50 * ORION_MICROSECOND) /* between two looks at hp while work is in flight */
+#define LATE_NS (2 * ORION_MILLISECOND)   /* a look this late: the process is short of CPU */
+#define TRUSTED_AFTER_NS ORION_SECOND     /* on time for so long: running ahead is on again */
+#define REAP_NS ORION_MILLISECOND         /* between two looks for what has completed */
 #define REST_NS (20 * ORION_MILLISECOND)
-#define EXPECTANT_NS (2 * ORION_MILLISECOND)  /* hp is a little later than usual */
+#define EXPECTANT_NS (2 * ORION_MILLISECOND) /* hp is a little later than usual */
 #define PARKED_NS (100 * ORION_MILLISECOND)
 
 enum { WATCHED = 1, ON_TIME = 2, STARTING = 3 }; /* 0: no watcher yet */
@@ -158,11 +158,13 @@ bool orion_valve_ready(struct orion_process *process, struct orion_stream_record
 {
     struct orion_gpu *gpu = stream_record->gpu;
     struct orion_valve *valve = &orion_be(gpu)->valve;
-    if (atomic_load_explicit(&valve->refused, memory_order_relaxed) || orion_stream_record_is_shared(process, stream_record)) return false;
+    if (atomic_load_explicit(&valve->refused, memory_order_relaxed) || orion_stream_record_is_shared(process, stream_record))
+        return false;
     if (atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0) return false;
     uint32_t watched = atomic_load_explicit(&valve->watched, memory_order_relaxed);
     if (watched == WATCHED || watched == STARTING || atomic_load(&process->untouchable) > 0) return false;
-    if (__builtin_expect(watched == ON_TIME && valve->page.context_epoch == atomic_load(&process->context_epoch) + 1, 1)) return true;
+    if (__builtin_expect(watched == ON_TIME && valve->page.context_epoch == atomic_load(&process->context_epoch) + 1, 1))
+        return true;
     /* Pinning is no business of a time when some stream is being captured. */
     if (atomic_load(&process->captures) > 0 || !orion_ledger_take(gpu)) return false;
     bool ready = orion_pinned_page_pin(process, &valve->page);
@@ -178,7 +180,8 @@ static bool put_wait(struct orion_stream_record *stream_record)
     struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
     uint32_t epoch = atomic_load(&valve->epoch);
     struct orion_relaxed relaxed = orion_capture_relax();
-    CUresult result = orion_driver.cuStreamWaitValue32_v2(orion_stream_record_handle(stream_record), valve->page.address, 0, CU_STREAM_WAIT_VALUE_EQ);
+    CUresult result = orion_driver.cuStreamWaitValue32_v2(orion_stream_record_handle(stream_record), valve->page.address, 0,
+                                                          CU_STREAM_WAIT_VALUE_EQ);
     orion_capture_unrelax(&relaxed);
     if (result != CUDA_SUCCESS) atomic_store(&valve->refused, 1);
     mine->waited_epoch = epoch + 1;
@@ -200,8 +203,10 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
     if (orion_gate_closed(gpu)) set_closed(process, valve);
     if (!orion_ledger_take(gpu)) return false;
-    uint64_t stream_records = orion_be(gpu)->stream_records_at_work > 1 ? orion_be(gpu)->stream_records_at_work : 1; /* the share is the GPU's, not a stream's */
-    bool due = mine->past_valve_ns + expected_ns > share_ns / stream_records || mine->waited_epoch != atomic_load(&valve->epoch) + 1;
+    uint64_t stream_records = orion_be(gpu)->stream_records_at_work > 1 ? orion_be(gpu)->stream_records_at_work
+                                                                        : 1; /* the share is the GPU's, not a stream's */
+    bool due =
+        mine->past_valve_ns + expected_ns > share_ns / stream_records || mine->waited_epoch != atomic_load(&valve->epoch) + 1;
     bool stands = stop->arm(process, stream_record, work, due);
     mine->past_valve_ns += expected_ns; /* a new wait has nothing behind it yet */
     orion_ledger_give(gpu);
@@ -221,7 +226,8 @@ bool orion_valve_runs_ahead(const struct orion_gpu *gpu)
 
 /* -- As a stop: on the CPU it is the gate ----------------------------------------------------------------------------- */
 
-static void wait(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, uint64_t expected_ns)
+static void wait(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
+                 uint64_t expected_ns)
 {
     (void)work, (void)expected_ns;
     orion_gate_wait(process, stream_record->gpu);

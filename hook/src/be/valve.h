@@ -28,12 +28,12 @@ struct orion_work;
 
 struct orion_valve {
     struct orion_pinned_page page; /* guarded by the ledger; its first word: 0: open, else closed */
-    _Atomic uint32_t refused;    /* this device or driver has no such wait */
-    _Atomic uint32_t closings;   /* closed is another odd number each time */
-    _Atomic uint32_t epoch;      /* grows with each closing: a stream record that has not waited since must */
-    _Atomic uint32_t watched;    /* 0: no watcher yet; 1: late; 2: on time; 3: starting */
+    _Atomic uint32_t refused;      /* this device or driver has no such wait */
+    _Atomic uint32_t closings;     /* closed is another odd number each time */
+    _Atomic uint32_t epoch;        /* grows with each closing: a stream record that has not waited since must */
+    _Atomic uint32_t watched;      /* 0: no watcher yet; 1: late; 2: on time; 3: starting */
     _Atomic uint32_t parked, notifier;
-    _Atomic uint32_t in_use;     /* some work in flight stands behind the valve */
+    _Atomic uint32_t in_use; /* some work in flight stands behind the valve */
 };
 
 /* How far a client may run ahead of the GPU, in shares of the window. */

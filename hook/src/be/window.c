@@ -15,16 +15,16 @@
 #define CHUNKS_A_WINDOW 8u
 #define CHUNK_LEAST_NS (20 * ORION_MICROSECOND)
 #define SHARE_LEAST_NS (20 * ORION_MICROSECOND)
-#define NEW_WAIT_NS (10 * ORION_MILLISECOND)   /* so long without waiting: what is waited for is something new */
-#define OF_HP_TIME 40u                         /* 2.5 % of what hp has to do anyway: Orion's own test */
+#define NEW_WAIT_NS (10 * ORION_MILLISECOND)     /* so long without waiting: what is waited for is something new */
+#define OF_HP_TIME 40u                           /* 2.5 % of what hp has to do anyway: Orion's own test */
 #define NARROW_LEAST_NS (75 * ORION_MICROSECOND) /* a wait at the valve costs 2.4 us: 3.2 % of so much work */
 #define FORGET_TRIES 1000u
-#define STUCK_NS ORION_SECOND                  /* work that waits for what only the next launch brings */
+#define STUCK_NS ORION_SECOND /* work that waits for what only the next launch brings */
 #define WAKE_BEFORE_NS (30 * ORION_MICROSECOND)
-#define DRY_NS (100 * ORION_MICROSECOND)       /* less queued than this, and a late waker leaves the GPU idle */
+#define DRY_NS (100 * ORION_MICROSECOND) /* less queued than this, and a late waker leaves the GPU idle */
 #define SLEEP_LEAST_NS (20 * ORION_MICROSECOND)
-#define SLEEP_MOST_NS ORION_MILLISECOND        /* for work that goes alone: hp's state is looked at between sleeps */
-#define SLEEP_MOST_OF_LIMIT 4u                 /* else at most so much of the window: expectations may be too long */
+#define SLEEP_MOST_NS ORION_MILLISECOND /* for work that goes alone: hp's state is looked at between sleeps */
+#define SLEEP_MOST_OF_LIMIT 4u          /* else at most so much of the window: expectations may be too long */
 #define LATE_SLEEP_NS (50 * ORION_MICROSECOND)
 
 uint64_t orion_window_share(const struct orion_gpu *gpu)
@@ -110,7 +110,8 @@ static void forget_all(struct orion_process *process, struct orion_gpu *gpu)
     atomic_store(&orion_be(gpu)->in_flight_ns, 0);
 }
 
-static void wait_once(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns, uint64_t limit)
+static void wait_once(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
+                      uint64_t limit)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     uint64_t now = orion_now();
@@ -131,7 +132,8 @@ static void wait_once(struct orion_process *process, struct orion_stream_record 
     if (retired == 0) wait_for_room(gpu, expected_ns, limit, now);
 }
 
-bool orion_window_enter(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns, uint64_t limit_ns)
+bool orion_window_enter(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
+                        uint64_t limit_ns)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     uint64_t held = atomic_load(&orion_be(gpu)->in_flight_ns);
@@ -154,7 +156,8 @@ bool orion_window_launching(struct orion_process *process, struct orion_stream_r
     return timed;
 }
 
-void orion_window_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns, bool timed)
+void orion_window_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
+                           bool timed)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     if (!orion_ledger_take(gpu)) {
@@ -171,7 +174,7 @@ void orion_window_launched(struct orion_process *process, struct orion_stream_re
     uint64_t enough = ahead ? share : share / CHUNKS_A_WINDOW;
     if (enough < CHUNK_LEAST_NS) enough = CHUNK_LEAST_NS;
     if (orion_policy_is_baseline(orion_gpu_policy(gpu))) enough = 0; /* drains wait for every stream record's last launch */
-    bool ended = timed && orion_chunks_sampled(stream_record); /* its chunk, with it */
+    bool ended = timed && orion_chunks_sampled(stream_record);       /* its chunk, with it */
     if (!ended && chunks->open_ns >= enough) orion_chunks_close(process, stream_record);
     orion_ledger_give(gpu);
 }

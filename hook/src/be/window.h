@@ -24,15 +24,18 @@ uint64_t orion_window_narrowed(const struct orion_gpu *gpu);
 
 /* Takes `expected_ns` of `limit_ns` of work in flight, alone if it is longer than that. False: it does not fit; some time
  * was spent waiting and hp is to be looked at again before the next try. */
-bool orion_window_enter(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns, uint64_t limit_ns);
+bool orion_window_enter(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
+                        uint64_t limit_ns);
 void orion_window_leave(struct orion_gpu *gpu, uint64_t expected_ns); /* not launched after all */
 
 /* Around a launch that has entered. Whether it is timed from here on: one of a stream at a time is. */
 bool orion_window_launching(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t identity);
-void orion_window_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns, bool timed);
+void orion_window_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
+                           bool timed);
 
-void orion_window_reap(struct orion_process *process, struct orion_gpu *gpu);  /* takes what has completed off */
-void orion_window_drained(struct orion_process *process, struct orion_stream_record *stream_record); /* the stream record was proven empty */
+void orion_window_reap(struct orion_process *process, struct orion_gpu *gpu); /* takes what has completed off */
+void orion_window_drained(struct orion_process *process,
+                          struct orion_stream_record *stream_record);                    /* the stream record was proven empty */
 void orion_window_forget(struct orion_stream_record *stream_record, bool context_lives); /* its stream or its context ends */
 
 /* What an unknown piece of work is taken for: longer than any window, so that it goes alone. */

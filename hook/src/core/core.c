@@ -67,7 +67,10 @@ void orion_work_end(struct orion_work *work, CUresult result)
 
 #define MARKS 16u
 /* What a context-wide proof that is under way in this thread will prove. More stream records are left to the drain thread. */
-static _Thread_local struct { struct orion_stream_record *stream_record; uint64_t returned; } marks[MARKS];
+static _Thread_local struct {
+    struct orion_stream_record *stream_record;
+    uint64_t returned;
+} marks[MARKS];
 static _Thread_local uint32_t mark_count;
 
 static void mark_context(struct orion_process *process, CUcontext context)
@@ -96,7 +99,8 @@ static bool is_done(const struct orion_proof *proof, const struct orion_stream_r
 /* A be call that would block behind a closed valve waits for hp here: the driver would spin. */
 static void sleep_instead_of_spinning(struct orion_process *process, const struct orion_proof *proof)
 {
-    struct orion_stream_record *stream_record = proof->scope == ORION_PROOF_CONTEXT ? (mark_count > 0 ? marks[0].stream_record : NULL) : proof->stream_record;
+    struct orion_stream_record *stream_record =
+        proof->scope == ORION_PROOF_CONTEXT ? (mark_count > 0 ? marks[0].stream_record : NULL) : proof->stream_record;
     struct orion_gpu *gpu = stream_record != NULL ? stream_record->gpu : NULL;
     if (gpu == NULL || atomic_load_explicit(&gpu->role, memory_order_relaxed) != ORION_ROLE_BE) return;
     struct orion_gpu *whose = orion_stops_would_block(process, gpu); /* its hp is waited for */
@@ -134,11 +138,13 @@ static void proven(struct orion_process *process, struct orion_stream_record *st
 {
     struct orion_gpu *gpu = stream_record->gpu;
     if (gpu == NULL) return;
-    uint64_t most = atomic_load(&stream_record->returned); /* `of_itself` may count work that this process did not, before it joined */
+    uint64_t most =
+        atomic_load(&stream_record->returned); /* `of_itself` may count work that this process did not, before it joined */
     orion_stream_record_prove(stream_record, returned < most ? returned : most);
     uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
     if (role == ORION_ROLE_HP) orion_busy_try_close(process, gpu);
-    else if (role == ORION_ROLE_BE && atomic_load(&stream_record->drained) == atomic_load(&stream_record->begun)) orion_window_drained(process, stream_record);
+    else if (role == ORION_ROLE_BE && atomic_load(&stream_record->drained) == atomic_load(&stream_record->begun))
+        orion_window_drained(process, stream_record);
 }
 
 void orion_proof_end(struct orion_proof *proof, CUresult result)
@@ -147,7 +153,8 @@ void orion_proof_end(struct orion_proof *proof, CUresult result)
     if (proof->counted) atomic_fetch_sub(&process->blocked_proofs, 1);
     if (process == NULL) return;
     if (__builtin_expect(result != CUDA_SUCCESS, 0)) {
-        struct orion_stream_record *stream_record = proof->scope == ORION_PROOF_CONTEXT && mark_count > 0 ? marks[0].stream_record : proof->stream_record;
+        struct orion_stream_record *stream_record =
+            proof->scope == ORION_PROOF_CONTEXT && mark_count > 0 ? marks[0].stream_record : proof->stream_record;
         if (stream_record != NULL) orion_fault_seen(process, stream_record, result);
         return;
     }
@@ -191,7 +198,9 @@ void orion_event_recorded(struct orion_recording *recording, CUresult result)
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL || result != CUDA_SUCCESS) return;
     if (recording->stream_record == NULL) orion_recordings_forget(orion_recordings(process), recording->event);
-    else orion_recordings_set(orion_recordings(process), recording->event, orion_stream_record_index(process, recording->stream_record), recording->returned);
+    else
+        orion_recordings_set(orion_recordings(process), recording->event,
+                             orion_stream_record_index(process, recording->stream_record), recording->returned);
 }
 
 void orion_event_ending(CUevent event)

@@ -22,8 +22,8 @@
 #include "streams/stream_name.h"
 
 /* -- Work: launches, graph launches, copies, memsets, prefetches, memory operations on streams. ---------------------- */
-void orion_work_begin(struct orion_work *work);                 /* before the driver's; may wait at the gate */
-void orion_work_end(struct orion_work *work, CUresult result);  /* after it */
+void orion_work_begin(struct orion_work *work);                /* before the driver's; may wait at the gate */
+void orion_work_end(struct orion_work *work, CUresult result); /* after it */
 
 /* -- Proofs of completion. ------------------------------------------------------------------------------------------ */
 enum orion_proof_scope { ORION_PROOF_STREAM, ORION_PROOF_EVENT, ORION_PROOF_CONTEXT };
@@ -44,7 +44,12 @@ void orion_proof_begin(struct orion_proof *proof);
 void orion_proof_end(struct orion_proof *proof, CUresult result); /* CUDA_SUCCESS proves; anything else does not */
 
 /* -- Events: what a later wait on an event proves. Recording is work without GPU time as well (the wrapper does both). */
-struct orion_recording { CUevent event; struct orion_stream_name stream; struct orion_stream_record *stream_record; uint64_t returned; };
+struct orion_recording {
+    CUevent event;
+    struct orion_stream_name stream;
+    struct orion_stream_record *stream_record;
+    uint64_t returned;
+};
 void orion_event_recording(struct orion_recording *recording);                 /* before the driver's cuEventRecord */
 void orion_event_recorded(struct orion_recording *recording, CUresult result); /* after it */
 void orion_event_ending(CUevent event);                                        /* before cuEventDestroy */

@@ -23,10 +23,8 @@ bool orion_fault_is_final(CUresult result)
     case CUDA_ERROR_LAUNCH_FAILED:
     case CUDA_ERROR_MPS_CONNECTION_FAILED:
     case CUDA_ERROR_MPS_RPC_FAILURE:
-    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
-        return true;
-    default:
-        return false;
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED: return true;
+    default: return false;
     }
 }
 
@@ -36,7 +34,8 @@ static void drain(struct orion_process *process, const struct orion_gpu *gpu, CU
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (atomic_load(&stream_record->gpu) == gpu && stream_record->context == context) orion_stream_record_prove(stream_record, atomic_load(&stream_record->returned));
+        if (atomic_load(&stream_record->gpu) == gpu && stream_record->context == context)
+            orion_stream_record_prove(stream_record, atomic_load(&stream_record->returned));
     }
 }
 

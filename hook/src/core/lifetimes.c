@@ -106,7 +106,8 @@ static void leave_event(struct orion_stream_record *stream_record)
     if (event != NULL) orion_driver.cuEventDestroy_v2(event);
     if (atomic_load(&stream_record->drained) != atomic_load(&stream_record->begun) &&
         orion_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
-        if (orion_driver.cuEventRecord(event, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS) atomic_store(&stream_record->last, event);
+        if (orion_driver.cuEventRecord(event, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS)
+            atomic_store(&stream_record->last, event);
         else orion_driver.cuEventDestroy_v2(event);
     }
     orion_capture_unrelax(&relaxed);

@@ -5,15 +5,15 @@
 #include "process/policy.h"
 #include "system/system.h"
 
-#define FADE 16u                               /* a sum forgets a sixteenth with each period */
+#define FADE 16u /* a sum forgets a sixteenth with each period */
 #define CONTROLS_TO_TRUST 4u
 #define CONTROLS_AT_FIRST 16u
 #define CONTROL_ONE_IN_AT_FIRST 4u
 #define CONTROL_ONE_IN 12u
-#define TRY_ONE_IN 24u                         /* where the least overlap has been too much */
+#define TRY_ONE_IN 24u /* where the least overlap has been too much */
 #define SLICE_NS (200 * ORION_MILLISECOND)
-#define ENDLESS_NS (2 * ORION_SECOND)          /* a period this long is cut into slices ... */
-#define ENDLESS_OF_TYPICAL 20u                 /* ... unless periods usually are long */
+#define ENDLESS_NS (2 * ORION_SECOND) /* a period this long is cut into slices ... */
+#define ENDLESS_OF_TYPICAL 20u        /* ... unless periods usually are long */
 #define OVERLAP_LEAST_NS (50 * ORION_MICROSECOND)
 
 static bool take(struct orion_budget *budget) { return !atomic_exchange_explicit(&budget->turn, 1, memory_order_acquire); }

@@ -21,17 +21,20 @@
 
 struct orion_gpu;
 
-struct orion_budget_sum { uint64_t busy_ns, work; uint32_t periods; }; /* faded: the last dozen or so periods */
+struct orion_budget_sum {
+    uint64_t busy_ns, work;
+    uint32_t periods;
+}; /* faded: the last dozen or so periods */
 
 struct orion_budget {
-    _Atomic uint32_t turn;             /* taken for what follows; who cannot have it at once leaves the period uncounted */
+    _Atomic uint32_t turn; /* taken for what follows; who cannot have it at once leaves the period uncounted */
     struct orion_budget_sum control, overlapped;
-    bool is_control, open;             /* the period under way */
-    bool too_dear;                     /* even the least overlap exceeds the budget */
-    uint64_t busy_ns, work;            /* of the period under way, its closed parts */
-    uint64_t began_ns;                 /* of the period under way, or of its slice */
+    bool is_control, open;                   /* the period under way */
+    bool too_dear;                           /* even the least overlap exceeds the budget */
+    uint64_t busy_ns, work;                  /* of the period under way, its closed parts */
+    uint64_t began_ns;                       /* of the period under way, or of its slice */
     uint64_t part_began_ns, part_began_work; /* of the part that is being measured */
-    uint64_t overlap_ns, longest_ns;   /* the age up to which overlap is allowed; the longest period of late */
+    uint64_t overlap_ns, longest_ns;         /* the age up to which overlap is allowed; the longest period of late */
     uint32_t random;
 };
 

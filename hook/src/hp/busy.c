@@ -8,15 +8,16 @@
 #include "streams/stream_records.h"
 #include "system/system.h"
 
-#define LOOK_AT_LEAST_NS (2 * ORION_MILLISECOND)      /* while busy: keeps the heartbeat fresher than ORION_BEAT_STALE_NS */
-#define PROVE_AT_LEAST_NS (10 * ORION_MILLISECOND)    /* work that nobody waits for shows progress this often */
+#define LOOK_AT_LEAST_NS (2 * ORION_MILLISECOND)   /* while busy: keeps the heartbeat fresher than ORION_BEAT_STALE_NS */
+#define PROVE_AT_LEAST_NS (10 * ORION_MILLISECOND) /* work that nobody waits for shows progress this often */
 
 static uint64_t work_begun(struct orion_process *process, const struct orion_gpu *gpu)
 {
     uint64_t begun = 0;
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used; i++)
-        if (orion_stream_records(process)->entry[i].gpu == gpu) begun += atomic_load_explicit(&orion_stream_records(process)->entry[i].begun, memory_order_relaxed);
+        if (orion_stream_records(process)->entry[i].gpu == gpu)
+            begun += atomic_load_explicit(&orion_stream_records(process)->entry[i].begun, memory_order_relaxed);
     return begun;
 }
 

@@ -16,17 +16,21 @@
 #define LOOK_MOST_NS ORION_MILLISECOND
 #define REST_NS ORION_SECOND
 
-struct mark { struct orion_stream_record *stream_record; uint64_t returned; };
+struct mark {
+    struct orion_stream_record *stream_record;
+    uint64_t returned;
+};
 struct marks {
     CUcontext context;
-    bool alone;      /* one stream record's stream, else all of the context's */
+    bool alone; /* one stream record's stream, else all of the context's */
     uint32_t count;
     struct mark mark[MARKS];
 };
 
 /* A client of threads shares its context with others, whose work is not its own to wait for: one stream at a time, by an
  * event in it or by the one that was left behind it when it was destroyed. */
-static bool is_proven_alone(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_stream_record *stream_record)
+static bool is_proven_alone(struct orion_process *process, const struct orion_gpu *gpu,
+                            const struct orion_stream_record *stream_record)
 {
     if (gpu->client == 0 || orion_stream_record_is_shared(process, stream_record)) return false;
     return atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY || atomic_load(&stream_record->last) != NULL;

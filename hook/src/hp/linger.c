@@ -1,7 +1,7 @@
 #include "hp/linger.h"
 
 #define MICROSECOND UINT64_C(1000)
-#define CLEARLY 4u       /* a longer linger has to cost less than four fifths */
+#define CLEARLY 4u /* a longer linger has to cost less than four fifths */
 #define CLEARLY_OF 5u
 #define PAYS 2u          /* times the rate at which waiting pays, because of chance */
 #define GAPS_TO_TRUST 8u /* fewer say nothing yet */
@@ -19,7 +19,8 @@ static unsigned bucket_of(uint64_t gap_ns)
 
 /* What a linger costs for one gap after another: the gaps that it waits through, and for each longer one the linger itself
  * and a return of hp to a GPU in other hands. */
-static void weigh(const struct orion_linger *linger, uint64_t floor_ns, uint64_t ceiling_ns, uint64_t cost[ORION_LINGER_BUCKETS + 1])
+static void weigh(const struct orion_linger *linger, uint64_t floor_ns, uint64_t ceiling_ns,
+                  uint64_t cost[ORION_LINGER_BUCKETS + 1])
 {
     uint64_t longer = 0, covered_ns = 0;
     for (unsigned i = 0; i <= ORION_LINGER_BUCKETS; i++) longer += linger->weight[i];

@@ -18,11 +18,11 @@
 #define ORION_LINGER_FADE 128u /* enough gaps that two in a hundred are told from chance; a multiple of 8 */
 
 struct orion_linger {
-    _Atomic uint32_t learning;                  /* taken while a gap is noted; another one at that moment is not */
-    uint32_t seen;                              /* gaps since the last fading */
-    uint32_t known;                             /* gaps ever, saturating */
-    uint32_t weight[ORION_LINGER_BUCKETS + 1];  /* gaps by length; the last: longer than every edge */
-    _Atomic uint64_t chosen_ns;                 /* 0: nothing learnt yet */
+    _Atomic uint32_t learning;                 /* taken while a gap is noted; another one at that moment is not */
+    uint32_t seen;                             /* gaps since the last fading */
+    uint32_t known;                            /* gaps ever, saturating */
+    uint32_t weight[ORION_LINGER_BUCKETS + 1]; /* gaps by length; the last: longer than every edge */
+    _Atomic uint64_t chosen_ns;                /* 0: nothing learnt yet */
 };
 
 /* Notes a gap between drained and the next launch. */

@@ -8,12 +8,12 @@
 
 struct symbols {
     uintptr_t base;
-    const ElfW(Sym) *table;
+    const ElfW(Sym) * table;
     const char *strings;
-    const char *soname;         /* NULL: none */
-    const uint32_t *gnu_hash;   /* NULL: none */
-    const uint32_t *sysv_hash;  /* NULL: none */
-    const ElfW(Half) *versions; /* NULL: unversioned */
+    const char *soname;          /* NULL: none */
+    const uint32_t *gnu_hash;    /* NULL: none */
+    const uint32_t *sysv_hash;   /* NULL: none */
+    const ElfW(Half) * versions; /* NULL: unversioned */
 };
 
 /* No function of the C library where it can be helped: a sanitizer's run time looks up what it intercepts by dlsym, and
@@ -30,12 +30,9 @@ static bool same(const char *a, const char *b)
 }
 
 /* glibc relocates these entries in place, musl and the kernel's vdso do not. */
-static const void *pointer_of(uintptr_t base, ElfW(Addr) value)
-{
-    return (const void *)(value < base ? base + value : value);
-}
+static const void *pointer_of(uintptr_t base, ElfW(Addr) value) { return (const void *)(value < base ? base + value : value); }
 
-static bool read_symbols(uintptr_t base, const ElfW(Dyn) *dynamic, struct symbols *symbols)
+static bool read_symbols(uintptr_t base, const ElfW(Dyn) * dynamic, struct symbols *symbols)
 {
     if (dynamic == NULL) return false;
     *symbols = (struct symbols){.base = base};
@@ -58,7 +55,7 @@ static bool read_symbols(uintptr_t base, const ElfW(Dyn) *dynamic, struct symbol
 static void *defined(const struct symbols *symbols, uint32_t index, const char *name)
 {
     const ElfW(Sym) *symbol = &symbols->table[index];
-    unsigned type = symbol->st_info & 15u; /* the same for both ELF classes */
+    unsigned type = symbol->st_info & 15u;                                                /* the same for both ELF classes */
     bool hidden = symbols->versions != NULL && (symbols->versions[index] & 0x8000u) != 0; /* not the default version */
     if (symbol->st_shndx == SHN_UNDEF || hidden || (type != STT_FUNC && type != STT_NOTYPE)) return NULL;
     return same(symbols->strings + symbol->st_name, name) ? (void *)(symbols->base + symbol->st_value) : NULL;
@@ -126,7 +123,7 @@ struct search {
     void *found;
 };
 
-static const ElfW(Dyn) *dynamic_of(const struct dl_phdr_info *info, const void *address, bool *holds)
+static const ElfW(Dyn) * dynamic_of(const struct dl_phdr_info *info, const void *address, bool *holds)
 {
     const ElfW(Dyn) *dynamic = NULL;
     for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -145,13 +142,12 @@ static int search_after(struct dl_phdr_info *info, size_t size, void *argument)
     struct symbols symbols;
     bool holds = false;
     const ElfW(Dyn) *dynamic = dynamic_of(info, search->address, &holds);
-    if (search->passed && read_symbols(info->dlpi_addr, dynamic, &symbols))
-        search->found = find(&symbols, search->name);
+    if (search->passed && read_symbols(info->dlpi_addr, dynamic, &symbols)) search->found = find(&symbols, search->name);
     search->passed = search->passed || holds;
     return search->found != NULL;
 }
 
-static void *find_in_c_library(uintptr_t base, const ElfW(Dyn) *dynamic, const char *path, const char *name)
+static void *find_in_c_library(uintptr_t base, const ElfW(Dyn) * dynamic, const char *path, const char *name)
 {
     struct symbols symbols;
     bool ours = read_symbols(base, dynamic, &symbols) && is_c_library(path != NULL ? path : "", symbols.soname);

@@ -24,16 +24,16 @@
 #include "streams/priorities.h"
 #include "threads/redirect.h"
 
-#define INTERPOSED(name, parameters)                                                                       \
-    static CUresult wrapped_##name parameters;                                                             \
-    extern __typeof__(name) name __attribute__((alias("wrapped_" #name), visibility("default")));          \
+#define INTERPOSED(name, parameters) \
+    static CUresult wrapped_##name parameters; \
+    extern __typeof__(name) name __attribute__((alias("wrapped_" #name), visibility("default"))); \
     static CUresult wrapped_##name parameters
 
 /* The driver's function, as `real`. Without a driver, or with one that is older than the function, the call fails. */
-#define REAL(name)                                                                                         \
-    void *address_of_real = __atomic_load_n(&orion_real[ROW_##name], __ATOMIC_ACQUIRE);                    \
-    if (__builtin_expect(address_of_real == NULL, 0)) address_of_real = orion_resolve_row(ROW_##name);     \
-    if (__builtin_expect(address_of_real == NULL, 0)) return CUDA_ERROR_NOT_FOUND;                         \
+#define REAL(name) \
+    void *address_of_real = __atomic_load_n(&orion_real[ROW_##name], __ATOMIC_ACQUIRE); \
+    if (__builtin_expect(address_of_real == NULL, 0)) address_of_real = orion_resolve_row(ROW_##name); \
+    if (__builtin_expect(address_of_real == NULL, 0)) return CUDA_ERROR_NOT_FOUND; \
     __typeof__(&name) real = (__typeof__(&name))address_of_real
 
 #define WRAPPED(name, per_thread) ROW_##name,
@@ -57,8 +57,8 @@ INTERPOSED(cuGetProcAddress, (const char *symbol, void **pfn, int cudaVersion, c
     return result;
 }
 
-INTERPOSED(cuGetProcAddress_v2, (const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
-                                 CUdriverProcAddressQueryResult *symbolStatus))
+INTERPOSED(cuGetProcAddress_v2,
+           (const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus))
 {
     REAL(cuGetProcAddress_v2);
     CUresult result = real(symbol, pfn, cudaVersion, flags, symbolStatus);

@@ -65,8 +65,7 @@ static struct decision forwarded(const struct query *query)
 }
 
 /* For a function of the driver. A name that nobody but us defines is not found, as it would not be without us. */
-static struct decision decide_function(const struct query *query, const struct orion_function *function,
-                                       const void *caller)
+static struct decision decide_function(const struct query *query, const struct orion_function *function, const void *caller)
 {
     orion_resolve_if_loaded();
     void *found, *next = NULL;
@@ -94,8 +93,8 @@ static struct decision decide_look_up(const struct query *query)
 }
 
 /* Allocates nothing and takes no lock for names that are not ours. */
-__attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(void *handle, const char *name,
-                                                                                const char *version, const void *caller)
+__attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(void *handle, const char *name, const char *version,
+                                                                                const void *caller)
 {
     struct query query = {handle, name, version};
     struct decision forward = forwarded(&query);
@@ -109,44 +108,42 @@ __attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(
 /* dlsym and dlvsym: keep the arguments, ask orion_lookup_decide, and leave either by a tail jump, the stack and the
  * return address as they were (RTLD_NEXT and RTLD_DEFAULT depend on who called), or with its answer. */
 #if defined(__x86_64__)
-#define TRAMPOLINE(name, version)                                                                          \
-    ".globl " name "\n.type " name ", @function\n.p2align 4\n" name ":\n"                                  \
-    ".globl orion_exported_" name "\n.hidden orion_exported_" name "\norion_exported_" name ":\n"          \
-    ".cfi_startproc\n"                                                                                     \
-    "endbr64\n"                                                                                            \
-    "pushq %rdi\n.cfi_adjust_cfa_offset 8\n"                                                               \
-    "pushq %rsi\n.cfi_adjust_cfa_offset 8\n"                                                               \
-    "pushq %rdx\n.cfi_adjust_cfa_offset 8\n"                                                               \
-    version "movq 24(%rsp), %rcx\n"                                                                        \
-    "call orion_lookup_decide\n"                                                                           \
-    "movq %rdx, %r8\n"                                                                                     \
-    "popq %rdx\n.cfi_adjust_cfa_offset -8\n"                                                               \
-    "popq %rsi\n.cfi_adjust_cfa_offset -8\n"                                                               \
-    "popq %rdi\n.cfi_adjust_cfa_offset -8\n"                                                               \
-    "testq %rax, %rax\nje 1f\n"                                                                            \
-    "jmp *%rax\n"                                                                                          \
-    "1: movq %r8, %rax\nret\n"                                                                             \
+#define TRAMPOLINE(name, version) \
+    ".globl " name "\n.type " name ", @function\n.p2align 4\n" name ":\n" \
+    ".globl orion_exported_" name "\n.hidden orion_exported_" name "\norion_exported_" name ":\n" \
+    ".cfi_startproc\n" \
+    "endbr64\n" \
+    "pushq %rdi\n.cfi_adjust_cfa_offset 8\n" \
+    "pushq %rsi\n.cfi_adjust_cfa_offset 8\n" \
+    "pushq %rdx\n.cfi_adjust_cfa_offset 8\n" version "movq 24(%rsp), %rcx\n" \
+    "call orion_lookup_decide\n" \
+    "movq %rdx, %r8\n" \
+    "popq %rdx\n.cfi_adjust_cfa_offset -8\n" \
+    "popq %rsi\n.cfi_adjust_cfa_offset -8\n" \
+    "popq %rdi\n.cfi_adjust_cfa_offset -8\n" \
+    "testq %rax, %rax\nje 1f\n" \
+    "jmp *%rax\n" \
+    "1: movq %r8, %rax\nret\n" \
     ".cfi_endproc\n.size " name ", . - " name "\n"
 #define NO_VERSION "xorl %edx, %edx\n"
 #elif defined(__aarch64__)
-#define TRAMPOLINE(name, version)                                                                          \
-    ".globl " name "\n.type " name ", %function\n.p2align 4\n" name ":\n"                                  \
-    ".globl orion_exported_" name "\n.hidden orion_exported_" name "\norion_exported_" name ":\n"          \
-    ".cfi_startproc\n"                                                                                     \
-    "hint 34\n" /* bti c */                                                                                \
-    "stp x29, x30, [sp, -48]!\n.cfi_def_cfa_offset 48\n.cfi_offset 29, -48\n.cfi_offset 30, -40\n"         \
-    "stp x0, x1, [sp, 16]\n"                                                                               \
-    "str x2, [sp, 32]\n"                                                                                   \
-    "mov x29, sp\n"                                                                                        \
-    version "mov x3, x30\n"                                                                                \
-    "bl orion_lookup_decide\n"                                                                             \
-    "mov x16, x0\nmov x17, x1\n"                                                                           \
-    "ldp x0, x1, [sp, 16]\n"                                                                               \
-    "ldr x2, [sp, 32]\n"                                                                                   \
-    "ldp x29, x30, [sp], 48\n.cfi_restore 29\n.cfi_restore 30\n.cfi_def_cfa_offset 0\n"                    \
-    "cbz x16, 1f\n"                                                                                        \
-    "br x16\n"                                                                                             \
-    "1: mov x0, x17\nret\n"                                                                                \
+#define TRAMPOLINE(name, version) \
+    ".globl " name "\n.type " name ", %function\n.p2align 4\n" name ":\n" \
+    ".globl orion_exported_" name "\n.hidden orion_exported_" name "\norion_exported_" name ":\n" \
+    ".cfi_startproc\n" \
+    "hint 34\n" /* bti c */ \
+    "stp x29, x30, [sp, -48]!\n.cfi_def_cfa_offset 48\n.cfi_offset 29, -48\n.cfi_offset 30, -40\n" \
+    "stp x0, x1, [sp, 16]\n" \
+    "str x2, [sp, 32]\n" \
+    "mov x29, sp\n" version "mov x3, x30\n" \
+    "bl orion_lookup_decide\n" \
+    "mov x16, x0\nmov x17, x1\n" \
+    "ldp x0, x1, [sp, 16]\n" \
+    "ldr x2, [sp, 32]\n" \
+    "ldp x29, x30, [sp], 48\n.cfi_restore 29\n.cfi_restore 30\n.cfi_def_cfa_offset 0\n" \
+    "cbz x16, 1f\n" \
+    "br x16\n" \
+    "1: mov x0, x17\nret\n" \
     ".cfi_endproc\n.size " name ", . - " name "\n"
 #define NO_VERSION "mov x2, xzr\n"
 #else

@@ -44,7 +44,8 @@ static bool resolve(int mode)
     if (driver == NULL) return false;
     orion_driver_fill(find, driver);
     /* Drivers before 12.8 and 11.4 have these under their first names only, with the same arguments. */
-    if (orion_driver.cuEventElapsedTime_v2 == NULL) *(void **)&orion_driver.cuEventElapsedTime_v2 = find(driver, "cuEventElapsedTime");
+    if (orion_driver.cuEventElapsedTime_v2 == NULL)
+        *(void **)&orion_driver.cuEventElapsedTime_v2 = find(driver, "cuEventElapsedTime");
     if (orion_driver.cuDeviceGetUuid_v2 == NULL) *(void **)&orion_driver.cuDeviceGetUuid_v2 = find(driver, "cuDeviceGetUuid");
     for (size_t row = 0; row < orion_function_count; row++)
         __atomic_store_n(&orion_real[row], find(driver, orion_functions[row].name), __ATOMIC_RELEASE);

@@ -3,12 +3,12 @@
 #include <stddef.h>
 
 #define NEIGHBOURHOOD 8u
-#define SAMPLED_AT_FIRST 4u      /* launches of a new identity that are all timed */
-#define SAMPLED_LATER 128u       /* then at powers of two, then one in so many: two timed events cost a microsecond */
-#define DISAGREES 4u             /* times: a run of samples that are so long begins again */
-#define SURPRISES 3u             /* samples of such a run */
+#define SAMPLED_AT_FIRST 4u       /* launches of a new identity that are all timed */
+#define SAMPLED_LATER 128u        /* then at powers of two, then one in so many: two timed events cost a microsecond */
+#define DISAGREES 4u              /* times: a run of samples that are so long begins again */
+#define SURPRISES 3u              /* samples of such a run */
 #define ESTIMATE_LEAST_100NS 200u /* unmeasured an estimate counts for no less: it may be wrong, and many launches follow */
-#define TURNS_UP 256u            /* by so little of the difference a sample taken time-sliced raises what is expected */
+#define TURNS_UP 256u             /* by so little of the difference a sample taken time-sliced raises what is expected */
 
 /* The lowest bits of an identity say what it is; see identity.h. */
 static struct orion_duration *place(struct orion_durations *durations, uint64_t identity, uint32_t step)
@@ -35,7 +35,8 @@ static bool is_less_used(const struct orion_duration *one, const struct orion_du
     uint32_t age = clock - atomic_load_explicit(&one->used, memory_order_relaxed);
     uint32_t others = clock - atomic_load_explicit(&other->used, memory_order_relaxed);
     if (age != others) return age > others;
-    return atomic_load_explicit(&one->launches, memory_order_relaxed) < atomic_load_explicit(&other->launches, memory_order_relaxed);
+    return atomic_load_explicit(&one->launches, memory_order_relaxed) <
+           atomic_load_explicit(&other->launches, memory_order_relaxed);
 }
 
 static void begin_anew(struct orion_duration *entry, uint64_t identity, uint32_t clock)
@@ -88,11 +89,15 @@ struct orion_duration *orion_duration_claim_for_estimate(struct orion_durations 
 static void change_facts(struct orion_duration *entry, uint32_t cleared, uint32_t set)
 {
     uint32_t facts = atomic_load_explicit(&entry->facts, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&entry->facts, &facts, (facts & ~cleared) | set, memory_order_relaxed, memory_order_relaxed)) {}
+    while (!atomic_compare_exchange_weak_explicit(&entry->facts, &facts, (facts & ~cleared) | set, memory_order_relaxed,
+                                                  memory_order_relaxed)) {}
 }
 
 void orion_facts_set_sms(struct orion_duration *entry, uint32_t sms) { change_facts(entry, 0xffff, sms > 0xffff ? 0xffff : sms); }
-void orion_facts_set_class(struct orion_duration *entry, uint32_t kernel_class) { change_facts(entry, 0xff0000, (kernel_class & 0xff) << 16); }
+void orion_facts_set_class(struct orion_duration *entry, uint32_t kernel_class)
+{
+    change_facts(entry, 0xff0000, (kernel_class & 0xff) << 16);
+}
 void orion_facts_set_flags(struct orion_duration *entry, uint32_t flags) { change_facts(entry, 0, flags << 24); }
 void orion_facts_clear_flags(struct orion_duration *entry, uint32_t flags) { change_facts(entry, flags << 24, 0); }
 

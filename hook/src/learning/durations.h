@@ -20,28 +20,28 @@
 
 #define ORION_DURATIONS 8192u /* a power of two */
 
-enum { /* flags in orion_duration.facts */
-    ORION_FACTS_NOTED = 1u,       /* orion_kernel_note has been here */
-    ORION_FACTS_CLASS_GIVEN = 2u, /* the class is a profile's, and goes with it */
-    ORION_FACTS_ESTIMATE = 4u,     /* the duration was not measured by this process */
-    ORION_FACTS_PROFILE = 8u,     /* a profile's row, under its plain identity */
+enum {                               /* flags in orion_duration.facts */
+       ORION_FACTS_NOTED = 1u,       /* orion_kernel_note has been here */
+       ORION_FACTS_CLASS_GIVEN = 2u, /* the class is a profile's, and goes with it */
+       ORION_FACTS_ESTIMATE = 4u,    /* the duration was not measured by this process */
+       ORION_FACTS_PROFILE = 8u,     /* a profile's row, under its plain identity */
 };
 
 struct orion_duration {
-    _Atomic uint64_t identity;    /* 0: free */
+    _Atomic uint64_t identity; /* 0: free */
     _Atomic uint32_t expected_100ns;
-    _Atomic uint32_t launches;    /* saturating; how often it was looked up, which decides when to sample again */
+    _Atomic uint32_t launches; /* saturating; how often it was looked up, which decides when to sample again */
     _Atomic uint32_t samples;
-    _Atomic uint32_t used;        /* the clock when it was last looked up */
-    _Atomic uint32_t facts;       /* SMs in the low 16 bits, class in the next 8, flags in the top 8 */
-    _Atomic uint32_t surprises;   /* samples in a row of more than four times what was expected */
+    _Atomic uint32_t used;                           /* the clock when it was last looked up */
+    _Atomic uint32_t facts;                          /* SMs in the low 16 bits, class in the next 8, flags in the top 8 */
+    _Atomic uint32_t surprises;                      /* samples in a row of more than four times what was expected */
     _Atomic uint32_t reported_100ns, reported_facts; /* what the agent knows; the hook's thread's own */
-    _Atomic uint64_t name;        /* of the kernel, or of a graph's largest: see orion_kernel_text; 0: unknown */
+    _Atomic uint64_t name;                           /* of the kernel, or of a graph's largest: see orion_kernel_text; 0: unknown */
 } __attribute__((aligned(64)));
 
 struct orion_durations {
-    _Atomic uint32_t known, clock;         /* entries in use; grows with every new one */
-    _Atomic uint32_t changes;              /* grows when there is something to tell the agent */
+    _Atomic uint32_t known, clock; /* entries in use; grows with every new one */
+    _Atomic uint32_t changes;      /* grows when there is something to tell the agent */
     struct orion_duration entry[ORION_DURATIONS];
 };
 ORION_PART(durations)

@@ -17,13 +17,12 @@ static inline uint64_t orion_identity_copy(CUmemorytype from, CUmemorytype to, s
 
 /* Macros, since the structures of the older ABIs and of peer copies have the same members and other types. Not NULL. */
 #define orion_copy_2d(copy) \
-    orion_identity_copy((copy)->srcMemoryType, (copy)->dstMemoryType, (size_t)(copy)->WidthInBytes * (copy)->Height)
+    orion_identity_copy((copy)->srcMemoryType, (copy)->dstMemoryType, (size_t)(copy)->WidthInBytes *(copy)->Height)
 #define orion_copy_3d(copy) \
-    orion_identity_copy((copy)->srcMemoryType, (copy)->dstMemoryType, \
-                        (size_t)(copy)->WidthInBytes * (copy)->Height * (copy)->Depth)
+    orion_identity_copy((copy)->srcMemoryType, (copy)->dstMemoryType, (size_t)(copy)->WidthInBytes *(copy)->Height *(copy)->Depth)
 
 #define orion_identity_memset_node(set) \
-    orion_identity_bytes(ORION_WORK_MEMSET, (size_t)(set)->elementSize * (set)->width * (set)->height)
+    orion_identity_bytes(ORION_WORK_MEMSET, (size_t)(set)->elementSize *(set)->width *(set)->height)
 
 static inline size_t orion_sum(const size_t *sizes, size_t count)
 {
@@ -49,10 +48,7 @@ static inline size_t orion_bytes_decompressed(const CUmemDecompressParams *parts
 }
 
 /* The pitch is the driver's choice; 512 bytes is what it has aligned rows to so far. */
-static inline uint64_t orion_bytes_of_rows(size_t width, size_t height)
-{
-    return ((width + 511) & ~(size_t)511) * height;
-}
+static inline uint64_t orion_bytes_of_rows(size_t width, size_t height) { return ((width + 511) & ~(size_t)511) * height; }
 
 /* cuMemCreate also makes host memory, which is not the slot's to pay: -1. */
 static inline CUdevice orion_device_of(const CUmemAllocationProp *properties)
@@ -68,8 +64,11 @@ static inline uint64_t orion_bytes_on_device(const CUmemAllocationProp *properti
 static inline uint64_t orion_bytes_of_element(CUarray_format format, unsigned channels)
 {
     switch ((int)format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8: case CU_AD_FORMAT_SIGNED_INT8: return channels;
-    case CU_AD_FORMAT_UNSIGNED_INT32: case CU_AD_FORMAT_SIGNED_INT32: case CU_AD_FORMAT_FLOAT: return channels * 4u;
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8: return channels;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT: return channels * 4u;
     default: return channels * 2u; /* 16 bits; video and block-compressed formats have one to two bytes an element */
     }
 }
@@ -77,8 +76,7 @@ static inline uint64_t orion_bytes_of_element(CUarray_format format, unsigned ch
 static inline uint64_t orion_bytes_of_array_2d(const CUDA_ARRAY_DESCRIPTOR *array)
 {
     if (array == NULL) return 0;
-    return (uint64_t)array->Width * (array->Height ? array->Height : 1) *
-           orion_bytes_of_element(array->Format, array->NumChannels);
+    return (uint64_t)array->Width * (array->Height ? array->Height : 1) * orion_bytes_of_element(array->Format, array->NumChannels);
 }
 
 /* Each level has a quarter of the bytes of the one before, so all further ones a third of the first. */

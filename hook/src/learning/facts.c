@@ -19,7 +19,8 @@ static bool apply_profile(struct orion_durations *durations, struct orion_durati
         orion_facts_set_class(entry, orion_facts_class(facts));
         orion_facts_set_flags(entry, ORION_FACTS_CLASS_GIVEN);
     }
-    if (orion_facts_sms(atomic_load_explicit(&entry->facts, memory_order_relaxed)) == 0) orion_facts_set_sms(entry, orion_facts_sms(facts));
+    if (orion_facts_sms(atomic_load_explicit(&entry->facts, memory_order_relaxed)) == 0)
+        orion_facts_set_sms(entry, orion_facts_sms(facts));
     uint32_t expected = atomic_load_explicit(&row->expected_100ns, memory_order_relaxed);
     if (expected == 0 || atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed) != 0) return false;
     atomic_store_explicit(&entry->expected_100ns, expected, memory_order_relaxed);
@@ -27,7 +28,8 @@ static bool apply_profile(struct orion_durations *durations, struct orion_durati
     return true;
 }
 
-static bool note_kernel(struct orion_process *process, struct orion_duration *entry, uint64_t identity, const struct orion_launch *launch)
+static bool note_kernel(struct orion_process *process, struct orion_duration *entry, uint64_t identity,
+                        const struct orion_launch *launch)
 {
     struct orion_kernel_key key = orion_kernel_key(orion_kernels(process), launch->function);
     atomic_store_explicit(&entry->name, orion_identity_is_local(identity) ? 0 : key.name, memory_order_relaxed);
@@ -51,7 +53,8 @@ bool orion_kernel_note(struct orion_process *process, uint64_t identity, const s
 {
     struct orion_durations *durations = orion_durations(process);
     struct orion_duration *entry = orion_duration_find(durations, identity);
-    if (entry != NULL && (orion_facts_flags(atomic_load_explicit(&entry->facts, memory_order_relaxed)) & ORION_FACTS_NOTED)) return false;
+    if (entry != NULL && (orion_facts_flags(atomic_load_explicit(&entry->facts, memory_order_relaxed)) & ORION_FACTS_NOTED))
+        return false;
     if (entry == NULL) entry = orion_duration_claim(durations, identity);
     orion_facts_set_flags(entry, ORION_FACTS_NOTED); /* first: another thread need not find out as well */
     bool expects = false;

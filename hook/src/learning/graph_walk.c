@@ -8,28 +8,31 @@
 #include "learning/kernels.h"
 #include "process/process.h"
 
-#define DEPTH_MOST 8u             /* of child graphs in child graphs */
+#define DEPTH_MOST 8u /* of child graphs in child graphs */
 #define NODES_MOST (1u << 20)
-#define OCCUPANCIES 64u           /* of one walk, remembered: most graphs have few kernels and many nodes */
+#define OCCUPANCIES 64u /* of one walk, remembered: most graphs have few kernels and many nodes */
 
-struct occupancy { const void *function; uint32_t threads, shared_bytes; uint64_t blocks; uint32_t need; };
+struct occupancy {
+    const void *function;
+    uint32_t threads, shared_bytes;
+    uint64_t blocks;
+    uint32_t need;
+};
 struct walker {
     struct orion_process *process;
     struct orion_graph_walk *walk;
     struct occupancy occupancy[OCCUPANCIES];
 };
 
-uint64_t orion_graph_part(uint64_t identity)
-{
-    return orion_mix(identity * UINT64_C(0x9e3779b97f4a7c15) + ORION_WORK_GRAPH);
-}
+uint64_t orion_graph_part(uint64_t identity) { return orion_mix(identity * UINT64_C(0x9e3779b97f4a7c15) + ORION_WORK_GRAPH); }
 
 static uint32_t need_of(struct walker *walker, const void *function, uint64_t blocks, uint32_t threads, uint32_t shared_bytes)
 {
     uint64_t hash = orion_mix((uint64_t)(uintptr_t)function + blocks * UINT64_C(0x9e3779b97f4a7c15) + threads);
     struct occupancy *known = &walker->occupancy[(hash >> 20) % OCCUPANCIES];
     if (known->function != function || known->blocks != blocks || known->threads != threads || known->shared_bytes != shared_bytes)
-        *known = (struct occupancy){function, threads, shared_bytes, blocks, orion_kernel_need(function, blocks, threads, shared_bytes)};
+        *known =
+            (struct occupancy){function, threads, shared_bytes, blocks, orion_kernel_need(function, blocks, threads, shared_bytes)};
     return known->need;
 }
 
@@ -49,8 +52,8 @@ static bool add_kernel(struct walker *walker, CUgraphNode node)
     if (orion_driver.cuGraphKernelNodeGetParams_v2(node, &kernel) != CUDA_SUCCESS) return false;
     const void *function = kernel.func != NULL ? (const void *)kernel.func : (const void *)kernel.kern;
     struct orion_kernel_key key = orion_kernel_key(orion_kernels(walker->process), function);
-    uint64_t identity = orion_identity_shape(key.name, key.mark, kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ, kernel.blockDimX,
-                                             kernel.blockDimY, kernel.blockDimZ, kernel.sharedMemBytes);
+    uint64_t identity = orion_identity_shape(key.name, key.mark, kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ,
+                                             kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ, kernel.sharedMemBytes);
     uint64_t blocks = (uint64_t)kernel.gridDimX * kernel.gridDimY * kernel.gridDimZ;
     uint32_t threads = kernel.blockDimX * kernel.blockDimY * kernel.blockDimZ;
     walk->sum += orion_graph_part(identity);
@@ -76,15 +79,18 @@ static bool add_node(struct walker *walker, CUgraphNode node, unsigned depth)
     switch ((int)type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: return add_kernel(walker, node);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        if (orion_driver.cuGraphMemcpyNodeGetParams == NULL || orion_driver.cuGraphMemcpyNodeGetParams(node, &box) != CUDA_SUCCESS) break;
+        if (orion_driver.cuGraphMemcpyNodeGetParams == NULL || orion_driver.cuGraphMemcpyNodeGetParams(node, &box) != CUDA_SUCCESS)
+            break;
         walker->walk->sum += orion_graph_part(orion_copy_3d(&box));
         return true;
     case CU_GRAPH_NODE_TYPE_MEMSET:
-        if (orion_driver.cuGraphMemsetNodeGetParams == NULL || orion_driver.cuGraphMemsetNodeGetParams(node, &set) != CUDA_SUCCESS) break;
+        if (orion_driver.cuGraphMemsetNodeGetParams == NULL || orion_driver.cuGraphMemsetNodeGetParams(node, &set) != CUDA_SUCCESS)
+            break;
         walker->walk->sum += orion_graph_part(orion_identity_memset_node(&set));
         return true;
     case CU_GRAPH_NODE_TYPE_GRAPH:
-        if (orion_driver.cuGraphChildGraphNodeGetGraph == NULL || orion_driver.cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS)
+        if (orion_driver.cuGraphChildGraphNodeGetGraph == NULL ||
+            orion_driver.cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS)
             return false;
         add_graph(walker, child, depth + 1);
         return true;
@@ -104,7 +110,8 @@ static void add_graph(struct walker *walker, CUgraph graph, unsigned depth)
         return;
     }
     CUgraphNode *nodes = count > 0 ? malloc(count * sizeof *nodes) : NULL;
-    if (count > 0 && (nodes == NULL || orion_driver.cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS)) walk->whole = false, count = 0;
+    if (count > 0 && (nodes == NULL || orion_driver.cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS))
+        walk->whole = false, count = 0;
     for (size_t i = 0; i < count && walk->whole; i++)
         if (!add_node(walker, nodes[i], depth)) walk->whole = false;
     free(nodes);

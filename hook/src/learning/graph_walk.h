@@ -10,13 +10,13 @@
 struct orion_process;
 
 struct orion_graph_walk {
-    uint64_t sum;             /* of the nodes' parts */
-    bool whole;               /* every node says what will run */
-    bool local;               /* some kernel has no name */
-    bool collective;          /* some kernel is one: see collective.h */
-    uint64_t kernels, needs;  /* needs: the sum of the SMs that each kernel fills */
-    uint64_t of_class[3];     /* kernels by enum orion_kernel_class */
-    uint64_t largest, name;   /* threads of the largest kernel, and its name's hash */
+    uint64_t sum;            /* of the nodes' parts */
+    bool whole;              /* every node says what will run */
+    bool local;              /* some kernel has no name */
+    bool collective;         /* some kernel is one: see collective.h */
+    uint64_t kernels, needs; /* needs: the sum of the SMs that each kernel fills */
+    uint64_t of_class[3];    /* kernels by enum orion_kernel_class */
+    uint64_t largest, name;  /* threads of the largest kernel, and its name's hash */
 };
 
 void orion_graph_walk(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk);

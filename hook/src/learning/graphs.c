@@ -164,7 +164,8 @@ static struct orion_graph_node *record_of(struct orion_graphs *graphs, uint64_t 
 }
 
 /* `part`: what the node adds from now on, where it was set; else it is enabled or disabled. */
-static void change_node(struct orion_process *process, CUgraphExec exec, CUgraphNode node, const uint64_t *part, bool enabled, bool local)
+static void change_node(struct orion_process *process, CUgraphExec exec, CUgraphNode node, const uint64_t *part, bool enabled,
+                        bool local)
 {
     struct orion_graphs *graphs = orion_graphs(process);
     struct orion_graph_walk walk;

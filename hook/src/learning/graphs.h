@@ -22,27 +22,30 @@
 #include "learning/identity.h"
 #include "process/process.h"
 
-#define ORION_GRAPHS 2048u       /* executable graphs; a power of two */
-#define ORION_GRAPH_NODES 1024u  /* nodes that differ from the graph that they were instantiated from; a power of two */
+#define ORION_GRAPHS 2048u      /* executable graphs; a power of two */
+#define ORION_GRAPH_NODES 1024u /* nodes that differ from the graph that they were instantiated from; a power of two */
 
 struct orion_graph {
-    _Atomic uint64_t exec;       /* 0: free */
-    _Atomic uint64_t identity;   /* read on the launch path; the rest by those that hold the lock */
-    uint64_t sum;                /* over the nodes */
-    uint64_t name;               /* of its largest kernel; see orion_kernel_text */
-    uint32_t sms;                /* mean over its kernels of what each fills */
-    uint32_t kernel_class;       /* of most of its kernels */
-    uint32_t made;               /* the clock then */
-    bool local, whole;           /* made of handles; all nodes are known */
-    _Atomic bool collective;     /* some kernel was one when it was made; read on the launch path */
+    _Atomic uint64_t exec;     /* 0: free */
+    _Atomic uint64_t identity; /* read on the launch path; the rest by those that hold the lock */
+    uint64_t sum;              /* over the nodes */
+    uint64_t name;             /* of its largest kernel; see orion_kernel_text */
+    uint32_t sms;              /* mean over its kernels of what each fills */
+    uint32_t kernel_class;     /* of most of its kernels */
+    uint32_t made;             /* the clock then */
+    bool local, whole;         /* made of handles; all nodes are known */
+    _Atomic bool collective;   /* some kernel was one when it was made; read on the launch path */
 };
 
-struct orion_graph_node { uint64_t exec, node, part; bool enabled; }; /* exec 0: free; what the node adds to the sum now */
+struct orion_graph_node {
+    uint64_t exec, node, part;
+    bool enabled;
+}; /* exec 0: free; what the node adds to the sum now */
 
 struct orion_graphs {
-    _Atomic uint32_t lock;       /* changes are rare and short; a launch does not take it */
+    _Atomic uint32_t lock; /* changes are rare and short; a launch does not take it */
     uint32_t clock;
-    bool nodes_changed;          /* of any graph, ever */
+    bool nodes_changed; /* of any graph, ever */
     struct orion_graph entry[ORION_GRAPHS];
     struct orion_graph_node changed[ORION_GRAPH_NODES];
 };
@@ -55,11 +58,14 @@ uint64_t orion_graph_identity(struct orion_graphs *graphs, const void *exec);
 bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec);
 
 /* What a graph is made of, for orion_kernel_note. False: it is not known. */
-struct orion_graph_facts { uint64_t name; uint32_t sms, kernel_class; };
+struct orion_graph_facts {
+    uint64_t name;
+    uint32_t sms, kernel_class;
+};
 bool orion_graph_facts(struct orion_graphs *graphs, const void *exec, struct orion_graph_facts *facts);
 
 /* What they are made of; after the driver's call, but for the last. */
-void orion_graph_made(CUgraphExec exec, CUgraph graph); /* instantiated from it, or updated by it */
+void orion_graph_made(CUgraphExec exec, CUgraph graph);                           /* instantiated from it, or updated by it */
 void orion_graph_node_set(CUgraphExec exec, CUgraphNode node, uint64_t identity); /* NONE: nothing that matters */
 void orion_graph_child_set(CUgraphExec exec, CUgraphNode node, CUgraph child);
 void orion_graph_node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);

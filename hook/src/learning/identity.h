@@ -22,15 +22,21 @@
 #include "system/mix.h"
 
 enum orion_work_kind { /* the seed of the hash */
-    ORION_WORK_KERNEL = 1, ORION_WORK_GRAPH = 2, ORION_WORK_COPY_IN = 3, ORION_WORK_COPY_OUT = 4,
-    ORION_WORK_COPY_DEVICE = 5, ORION_WORK_MEMSET = 6, ORION_WORK_PREFETCH = 7, ORION_WORK_STREAM_OPERATION = 8,
+                       ORION_WORK_KERNEL = 1,
+                       ORION_WORK_GRAPH = 2,
+                       ORION_WORK_COPY_IN = 3,
+                       ORION_WORK_COPY_OUT = 4,
+                       ORION_WORK_COPY_DEVICE = 5,
+                       ORION_WORK_MEMSET = 6,
+                       ORION_WORK_PREFETCH = 7,
+                       ORION_WORK_STREAM_OPERATION = 8,
 };
 
 #define ORION_IDENTITY_NONE UINT64_C(0)
 #define ORION_IDENTITY_UNREAD UINT64_C(2) /* of a launch, not computed yet: see launch.h. Identities are odd or 0 */
-#define ORION_IDENTITY_LOCAL UINT64_C(2) /* of this process alone: made of a handle */
-#define ORION_IDENTITY_BITS UINT64_C(3)  /* bit 0: not NONE; bit 1: local; the hash above them */
-#define ORION_NAME_MAX 4096u             /* bytes of a kernel's name that count */
+#define ORION_IDENTITY_LOCAL UINT64_C(2)  /* of this process alone: made of a handle */
+#define ORION_IDENTITY_BITS UINT64_C(3)   /* bit 0: not NONE; bit 1: local; the hash above them */
+#define ORION_NAME_MAX 4096u              /* bytes of a kernel's name that count */
 
 /* Makes an identity of a hash. */
 static inline uint64_t orion_identity_of_hash(uint64_t hash, bool local)
@@ -60,7 +66,8 @@ static inline uint64_t orion_identity_shape(uint64_t name, uint64_t mark, unsign
 {
     uint64_t grid = grid_x + ((uint64_t)grid_y << 32) + ((uint64_t)grid_z << 48);
     uint64_t block = block_x + ((uint64_t)block_y << 11) + ((uint64_t)block_z << 22) + ((uint64_t)shared_bytes << 32);
-    uint64_t hash = orion_mix(name + grid * UINT64_C(0xc2b2ae3d27d4eb4f) + block * UINT64_C(0x165667b19e3779f9) + ORION_WORK_KERNEL);
+    uint64_t hash =
+        orion_mix(name + grid * UINT64_C(0xc2b2ae3d27d4eb4f) + block * UINT64_C(0x165667b19e3779f9) + ORION_WORK_KERNEL);
     return orion_identity_of_hash(hash, false) ^ mark;
 }
 

@@ -20,7 +20,8 @@ static const char *name_of(const void *handle, CUfunction *function)
     if (orion_driver.cuFuncGetName != NULL && orion_driver.cuFuncGetName(&name, *function) == CUDA_SUCCESS) return name;
     CUkernel kernel = (CUkernel)(uintptr_t)handle;
     if (orion_driver.cuKernelGetName == NULL || orion_driver.cuKernelGetName(&name, kernel) != CUDA_SUCCESS) return NULL;
-    if (orion_driver.cuKernelGetFunction == NULL || orion_driver.cuKernelGetFunction(function, kernel) != CUDA_SUCCESS) *function = NULL;
+    if (orion_driver.cuKernelGetFunction == NULL || orion_driver.cuKernelGetFunction(function, kernel) != CUDA_SUCCESS)
+        *function = NULL;
     return name;
 }
 
@@ -29,7 +30,7 @@ static const char *name_of(const void *handle, CUfunction *function)
 static uint64_t mark_of(CUfunction function)
 {
     static const CUfunction_attribute attributes[] = {
-        CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+        CU_FUNC_ATTRIBUTE_NUM_REGS,         CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,     CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
         CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
     };
     uint64_t hash = 0;
@@ -73,7 +74,8 @@ static struct orion_kernel *victim(struct orion_kernels *kernels, const void *fu
     return found;
 }
 
-static void remember(struct orion_kernels *kernels, const void *function, uint64_t word, struct orion_kernel_key key, const char *text)
+static void remember(struct orion_kernels *kernels, const void *function, uint64_t word, struct orion_kernel_key key,
+                     const char *text)
 {
     struct orion_kernel *entry = victim(kernels, function);
     if (entry == NULL) return;
@@ -167,7 +169,8 @@ uint32_t orion_kernel_need(const void *function, uint64_t blocks, uint32_t threa
         orion_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor == NULL)
         return 0;
     /* Takes either kind of handle. */
-    CUresult result = orion_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&each, (CUfunction)(uintptr_t)function, (int)threads, shared_bytes);
+    CUresult result = orion_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&each, (CUfunction)(uintptr_t)function, (int)threads,
+                                                                               shared_bytes);
     if (result != CUDA_SUCCESS || each <= 0) return 0;
     uint64_t need = (blocks + (uint64_t)each - 1) / (uint64_t)each;
     return need > most ? most : (uint32_t)need;

@@ -18,20 +18,20 @@
 #include "learning/identity.h"
 #include "process/process.h"
 
-#define ORION_KERNELS 4096u        /* remembered at a time; a power of two */
-#define ORION_KERNEL_NAME 120u     /* bytes of a name that are kept for people, with the NUL; whole words */
+#define ORION_KERNELS 4096u    /* remembered at a time; a power of two */
+#define ORION_KERNEL_NAME 120u /* bytes of a name that are kept for people, with the NUL; whole words */
 
 struct orion_kernel {
-    _Atomic uint64_t word;         /* handle and epoch; 0: free; 1: being written */
-    _Atomic uint64_t name, mark;   /* see orion_identity_shape */
-    _Atomic uint32_t used;         /* the clock when it was last launched */
-    _Atomic uint32_t collective;   /* 1: its name is a collective's */
+    _Atomic uint64_t word;       /* handle and epoch; 0: free; 1: being written */
+    _Atomic uint64_t name, mark; /* see orion_identity_shape */
+    _Atomic uint32_t used;       /* the clock when it was last launched */
+    _Atomic uint32_t collective; /* 1: its name is a collective's */
 };
 
 struct orion_kernels {
-    _Atomic uint32_t epoch;        /* of the code loaded now */
-    _Atomic uint32_t clock;        /* grows with every kernel that is newly remembered */
-    _Atomic uint32_t collectives;  /* 1: a collective has been met; until then no launch asks whether it is one */
+    _Atomic uint32_t epoch;       /* of the code loaded now */
+    _Atomic uint32_t clock;       /* grows with every kernel that is newly remembered */
+    _Atomic uint32_t collectives; /* 1: a collective has been met; until then no launch asks whether it is one */
     struct orion_kernel entry[ORION_KERNELS];
     _Atomic uint64_t text[ORION_KERNELS][ORION_KERNEL_NAME / 8]; /* by entry: how the name begins; whole while its hash stays */
 };
@@ -55,7 +55,8 @@ static inline uint32_t orion_kernel_home(const void *function)
 }
 
 /* True: *key is the entry's, if it is of `word`. An entry that passes to another kernel meanwhile shows in the second look. */
-static inline bool orion_kernel_read(struct orion_kernels *kernels, struct orion_kernel *entry, uint64_t word, struct orion_kernel_key *key)
+static inline bool orion_kernel_read(struct orion_kernels *kernels, struct orion_kernel *entry, uint64_t word,
+                                     struct orion_kernel_key *key)
 {
     if (atomic_load_explicit(&entry->word, memory_order_acquire) != word) return false;
     key->name = atomic_load_explicit(&entry->name, memory_order_acquire);

@@ -28,9 +28,9 @@ struct orion_process;
 
 void orion_memory_publish(struct orion_process *process); /* into the record; the program's own calls do so, too */
 
-bool orion_memory_reserve(uint64_t bytes);                      /* false: over the limit; answer OUT_OF_MEMORY */
+bool orion_memory_reserve(uint64_t bytes);                                 /* false: over the limit; answer OUT_OF_MEMORY */
 void orion_memory_reserved(uint64_t bytes, uint64_t key, CUresult result); /* after the driver's; key: address or handle */
-void orion_memory_released(uint64_t key, CUresult result);      /* after a free; the size is remembered by key */
-void orion_memory_info(size_t *free_bytes, size_t *total_bytes);/* after a successful cuMemGetInfo: the slot's view */
+void orion_memory_released(uint64_t key, CUresult result);                 /* after a free; the size is remembered by key */
+void orion_memory_info(size_t *free_bytes, size_t *total_bytes);           /* after a successful cuMemGetInfo: the slot's view */
 
 #endif

@@ -9,7 +9,10 @@
 
 /* The list has one entry, which lies in this thread's memory; the kernel finds the futex by an offset from it, so the
  * shared page holds no pointer. It replaces the C library's list, which this thread has no use for. */
-static _Thread_local struct { struct robust_list_head head; struct robust_list entry; } robust;
+static _Thread_local struct {
+    struct robust_list_head head;
+    struct robust_list entry;
+} robust;
 
 void orion_alive_hold(struct orion_gpu *gpu)
 {

@@ -11,10 +11,7 @@
 
 #ifdef ORION_BASELINES
 
-static inline bool orion_baseline_is(uint32_t kind)
-{
-    return kind >= ORION_POLICY_STREAMS && kind <= ORION_POLICY_ORION_2024;
-}
+static inline bool orion_baseline_is(uint32_t kind) { return kind >= ORION_POLICY_STREAMS && kind <= ORION_POLICY_ORION_2024; }
 
 /* Whether be launches are held back by it. */
 static inline bool orion_baseline_holds(uint32_t kind) { return kind != ORION_POLICY_STREAMS && orion_baseline_is(kind); }
@@ -27,10 +24,26 @@ static inline bool orion_baseline_orders(uint32_t kind) { return kind == ORION_P
 
 #else
 
-static inline bool orion_baseline_is(uint32_t kind) { (void)kind; return false; }
-static inline bool orion_baseline_holds(uint32_t kind) { (void)kind; return false; }
-static inline bool orion_baseline_asks(uint32_t kind) { (void)kind; return false; }
-static inline bool orion_baseline_orders(uint32_t kind) { (void)kind; return false; }
+static inline bool orion_baseline_is(uint32_t kind)
+{
+    (void)kind;
+    return false;
+}
+static inline bool orion_baseline_holds(uint32_t kind)
+{
+    (void)kind;
+    return false;
+}
+static inline bool orion_baseline_asks(uint32_t kind)
+{
+    (void)kind;
+    return false;
+}
+static inline bool orion_baseline_orders(uint32_t kind)
+{
+    (void)kind;
+    return false;
+}
 
 #endif
 

@@ -14,7 +14,7 @@
 #include "process/process.h"
 #include "system/system.h"
 
-#define OWN_PAGES 4u /* policy, grant, busy, record; the neighbours come behind */
+#define OWN_PAGES 4u                            /* policy, grant, busy, record; the neighbours come behind */
 #define AWAIT_JOIN_NS (250 * ORION_MILLISECOND) /* from the GPU's first context; creating one takes as long itself */
 
 #ifndef F_GET_SEALS
@@ -22,10 +22,7 @@
 #define F_SEAL_SHRINK 2
 #endif
 
-static void *page_at(struct orion_gpu *gpu, size_t index)
-{
-    return (uint8_t *)(uintptr_t)gpu->policy + index * ORION_PAGE_SIZE;
-}
+static void *page_at(struct orion_gpu *gpu, size_t index) { return (uint8_t *)(uintptr_t)gpu->policy + index * ORION_PAGE_SIZE; }
 
 static int reserve(struct orion_gpu *gpu)
 {
@@ -49,9 +46,8 @@ static int name_device(struct orion_gpu *gpu)
     CUuuid uuid;
     if (orion_driver.cuDeviceGetUuid_v2(&uuid, gpu->device) != CUDA_SUCCESS) return -1;
     const unsigned char *b = (const unsigned char *)uuid.bytes;
-    snprintf(gpu->uuid, sizeof gpu->uuid,
-             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4], b[5],
-             b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    snprintf(gpu->uuid, sizeof gpu->uuid, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
     return 0;
 }
 

@@ -23,16 +23,16 @@
 enum orion_join_state { ORION_JOIN_NEW = 0, ORION_JOIN_TRYING = 1, ORION_JOIN_MANAGED = 2, ORION_JOIN_UNMANAGED = 3 };
 
 struct orion_gpu {
-    uint32_t client;                   /* of a client that is threads of this process, + 1: see virtual_board.h; 0: of a GPU */
+    uint32_t client; /* of a client that is threads of this process, + 1: see virtual_board.h; 0: of a GPU */
     CUdevice device;
-    char uuid[48];                     /* "GPU-..." */
-    _Atomic uint32_t role;             /* enum orion_role; NONE until joined */
-    _Atomic uint32_t join;             /* enum orion_join_state; a private futex */
-    _Atomic uint64_t made_ns;          /* when the process first used the GPU */
+    char uuid[48];            /* "GPU-..." */
+    _Atomic uint32_t role;    /* enum orion_role; NONE until joined */
+    _Atomic uint32_t join;    /* enum orion_join_state; a private futex */
+    _Atomic uint64_t made_ns; /* when the process first used the GPU */
 
     /* The GPU's thread: see thread.c */
-    _Atomic uint32_t notifier;             /* a private futex: grows to wake the thread */
-    _Atomic uint64_t wake_at_ns;       /* when it will look by itself */
+    _Atomic uint32_t notifier;   /* a private futex: grows to wake the thread */
+    _Atomic uint64_t wake_at_ns; /* when it will look by itself */
     _Atomic uint32_t thread_runs;
     void *(*_Atomic thread_body)(void *); /* see notifier.h */
 
@@ -49,13 +49,13 @@ struct orion_gpu {
     /* For be: see gate.c. The thread writes the list: places first, then the count. */
     _Atomic uint32_t hp_count;
     _Atomic uint16_t hp_client_index[ORION_PLACES];
-    _Atomic uint32_t hp_generation[ORION_PLACES];   /* by place; 0: nobody */
-    _Atomic uint64_t given_up_on[ORION_PLACES];     /* by place: progress + 1 at which waiting was given up; 0: waited for */
-    _Atomic uint64_t seen_progress[ORION_PLACES];   /* by place: progress + 1 when last waited for */
-    _Atomic uint64_t progressed_ns[ORION_PLACES];   /* by place: since when it has been that */
-    _Atomic uint64_t suspected_ns[ORION_PLACES];    /* by place: when the agent was last asked to look */
+    _Atomic uint32_t hp_generation[ORION_PLACES]; /* by place; 0: nobody */
+    _Atomic uint64_t given_up_on[ORION_PLACES];   /* by place: progress + 1 at which waiting was given up; 0: waited for */
+    _Atomic uint64_t seen_progress[ORION_PLACES]; /* by place: progress + 1 when last waited for */
+    _Atomic uint64_t progressed_ns[ORION_PLACES]; /* by place: since when it has been that */
+    _Atomic uint64_t suspected_ns[ORION_PLACES];  /* by place: when the agent was last asked to look */
 
-    _Atomic uint32_t sharing;          /* enum orion_sharing of policy.h */
+    _Atomic uint32_t sharing; /* enum orion_sharing of policy.h */
 };
 
 struct orion_process;

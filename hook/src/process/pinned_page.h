@@ -10,9 +10,9 @@
 struct orion_process;
 
 struct orion_pinned_page {
-    _Atomic uint32_t *words;  /* NULL: not made yet */
-    CUdeviceptr address;      /* of the first word, for the GPUs */
-    uint32_t context_epoch;   /* the process's when the page was pinned, + 1; 0: never */
+    _Atomic uint32_t *words; /* NULL: not made yet */
+    CUdeviceptr address;     /* of the first word, for the GPUs */
+    uint32_t context_epoch;  /* the process's when the page was pinned, + 1; 0: never */
 };
 
 /* Both under a lock of the caller's; the second makes driver calls, in the current context. */

@@ -34,10 +34,7 @@ static inline bool orion_policy_admits(const struct orion_policy *policy)
 }
 
 /* Whether this library has the policy by that number. */
-static inline bool orion_policy_is_known(uint32_t kind)
-{
-    return kind <= ORION_POLICY_ORION || orion_baseline_is(kind);
-}
+static inline bool orion_policy_is_known(uint32_t kind) { return kind <= ORION_POLICY_ORION || orion_baseline_is(kind); }
 
 static inline bool orion_runs_together(const struct orion_gpu *gpu)
 {

@@ -12,7 +12,8 @@ static struct orion_process *mapped(void)
 {
     struct orion_process *process = __atomic_load_n(&orion_the_process, __ATOMIC_ACQUIRE);
     if (process != NULL) return process;
-    void *memory = mmap(NULL, sizeof(struct orion_mapping), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory =
+        mmap(NULL, sizeof(struct orion_mapping), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return NULL;
     if (madvise(memory, sizeof(struct orion_mapping), MADV_WIPEONFORK) != 0) { /* a kernel before 4.14: do without the hook */
         munmap(memory, sizeof(struct orion_mapping));

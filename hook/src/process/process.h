@@ -17,19 +17,19 @@
 typedef struct orion_gpu *orion_owner(struct orion_process *process, CUstream stream, CUdevice device);
 
 struct orion_process {
-    _Atomic uint32_t started;        /* 0: not, or a forked child; 1: by some thread right now; 2: yes */
-    _Atomic uint32_t managed;        /* GPUs with a role; 0 lets every call pass at once */
-    _Atomic uint32_t joining;        /* GPUs whose first join is not decided */
-    _Atomic uint32_t scheduler;      /* the generation of the scheduler of threads that runs; 0: none runs */
-    orion_owner *_Atomic owner;      /* set before the first GPU has a role */
-    _Atomic uint32_t stream_record_epoch;     /* grows when a stream or a context ends: cached stream records are looked up again */
+    _Atomic uint32_t started;             /* 0: not, or a forked child; 1: by some thread right now; 2: yes */
+    _Atomic uint32_t managed;             /* GPUs with a role; 0 lets every call pass at once */
+    _Atomic uint32_t joining;             /* GPUs whose first join is not decided */
+    _Atomic uint32_t scheduler;           /* the generation of the scheduler of threads that runs; 0: none runs */
+    orion_owner *_Atomic owner;           /* set before the first GPU has a role */
+    _Atomic uint32_t stream_record_epoch; /* grows when a stream or a context ends: cached stream records are looked up again */
     _Atomic uint32_t gpu_count, gpu_making;
-    _Atomic uint32_t sees_exit;      /* a handler at exit is registered */
+    _Atomic uint32_t sees_exit; /* a handler at exit is registered */
 
     /* Contexts that the drain threads may not touch, and how many of them do: see capture.c */
     _Atomic int32_t captures, untouchable;
     _Atomic uint32_t touching;
-    _Atomic uint32_t context_epoch;  /* grows when a context ends */
+    _Atomic uint32_t context_epoch; /* grows when a context ends */
 
     _Atomic uint32_t blocked_proofs; /* threads inside a synchronising call */
     _Atomic uint32_t said;           /* one bit a sentence: each is said once */
@@ -59,11 +59,11 @@ struct orion_mapping {
     _Alignas(128) unsigned char inprocess[512];
 };
 
-#define ORION_PART(name)                                                                                               \
-    _Static_assert(sizeof(struct orion_##name) <= sizeof ((struct orion_mapping *)0)->name, "struct orion_mapping: " #name); \
-    static inline struct orion_##name *orion_##name(const struct orion_process *process)                               \
-    {                                                                                                                  \
-        return (struct orion_##name *)((uintptr_t)process + offsetof(struct orion_mapping, name));                     \
+#define ORION_PART(name) \
+    _Static_assert(sizeof(struct orion_##name) <= sizeof((struct orion_mapping *)0)->name, "struct orion_mapping: " #name); \
+    static inline struct orion_##name *orion_##name(const struct orion_process *process) \
+    { \
+        return (struct orion_##name *)((uintptr_t)process + offsetof(struct orion_mapping, name)); \
     }
 
 extern struct orion_process *orion_the_process; /* NULL until something was started */

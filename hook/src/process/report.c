@@ -74,7 +74,4 @@ void orion_say_once_about(struct orion_process *process, enum orion_sentence sen
     errno = kept;
 }
 
-void orion_say_once(struct orion_process *process, enum orion_sentence sentence)
-{
-    orion_say_once_about(process, sentence, "");
-}
+void orion_say_once(struct orion_process *process, enum orion_sentence sentence) { orion_say_once_about(process, sentence, ""); }

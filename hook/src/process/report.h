@@ -7,12 +7,12 @@
 struct orion_process;
 
 enum orion_sentence {
-    ORION_SAY_NO_AGENT = 0,  /* this process runs unmanaged */
-    ORION_SAY_REFUSED,       /* the agent refused; its own words */
-    ORION_SAY_GIVEN_UP,      /* an hp client is busy without completing anything */
-    ORION_SAY_UNKNOWN,       /* a version of a driver function that this hook does not know */
-    ORION_SAY_PAGES,         /* what the agent handed over is not a GPU's page */
-    ORION_SAY_POLICY,        /* the policy is one that this library does not know */
+    ORION_SAY_NO_AGENT = 0, /* this process runs unmanaged */
+    ORION_SAY_REFUSED,      /* the agent refused; its own words */
+    ORION_SAY_GIVEN_UP,     /* an hp client is busy without completing anything */
+    ORION_SAY_UNKNOWN,      /* a version of a driver function that this hook does not know */
+    ORION_SAY_PAGES,        /* what the agent handed over is not a GPU's page */
+    ORION_SAY_POLICY,       /* the policy is one that this library does not know */
     ORION_SENTENCES,
 };
 

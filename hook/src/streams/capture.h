@@ -17,7 +17,7 @@ struct orion_process;
 
 /* Between changing and changed no thread of the hook touches a context (a record would spoil a capture). An EndCapture that
  * fails with a status other than an unbegun capture has ended it too: this file sorts that out. */
-void orion_capture_changing(void);                        /* before cuStreamBeginCapture*, cuStreamEndCapture */
+void orion_capture_changing(void); /* before cuStreamBeginCapture*, cuStreamEndCapture */
 enum orion_capture_change { ORION_CAPTURE_BEGUN, ORION_CAPTURE_ENDED };
 void orion_capture_changed(enum orion_capture_change change, CUresult result);
 
@@ -26,7 +26,10 @@ bool orion_capture_records(struct orion_process *process, struct orion_stream_na
 /* A stream that is destroyed while it captures ends its capture. */
 void orion_capture_stream_ending(struct orion_process *process, struct orion_stream_name stream);
 
-struct orion_relaxed { CUstreamCaptureMode before; bool changed; };
+struct orion_relaxed {
+    CUstreamCaptureMode before;
+    bool changed;
+};
 struct orion_relaxed orion_capture_relax(void);
 void orion_capture_unrelax(struct orion_relaxed *relaxed);
 

@@ -4,7 +4,6 @@
 
 #include "system/mix.h"
 
-
 #define NEIGHBOURHOOD 16u
 #define GIVEN_UP 1u
 #define COUNT_BITS 48u

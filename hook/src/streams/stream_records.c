@@ -57,7 +57,7 @@ uint32_t orion_stream_records_begin(const struct orion_process *process)
 }
 
 static struct orion_stream_record *claimed(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t key,
-                                  struct orion_stream_name stream, CUcontext context, struct orion_gpu *gpu)
+                                           struct orion_stream_name stream, CUcontext context, struct orion_gpu *gpu)
 {
     struct orion_gpu *before = stream_record->gpu;
     uint64_t begun = atomic_load(&stream_record->begun);
@@ -68,7 +68,8 @@ static struct orion_stream_record *claimed(struct orion_process *process, struct
     stream_record->context = context;
     stream_record->gpu = gpu;
     if (orion_stream_record_index(process, stream_record) < ORION_GPUS) atomic_store(&orion_stream_records(process)->overflowed, 1);
-    uint32_t index = orion_stream_record_index(process, stream_record), used = atomic_load(&orion_stream_records(process)->high_water);
+    uint32_t index = orion_stream_record_index(process, stream_record),
+             used = atomic_load(&orion_stream_records(process)->high_water);
     while (used <= index && !atomic_compare_exchange_weak(&orion_stream_records(process)->high_water, &used, index + 1)) {}
     atomic_store_explicit(&stream_record->state, ORION_STREAM_RECORD_READY, memory_order_release);
     return stream_record;
@@ -92,7 +93,7 @@ static uint32_t settled_state(struct orion_stream_record *stream_record)
 }
 
 static struct orion_stream_record *look_up(struct orion_process *process, uint64_t key, struct orion_stream_name stream,
-                                  CUcontext context, struct orion_gpu *gpu)
+                                           CUcontext context, struct orion_gpu *gpu)
 {
     /* Stream record i of the first ORION_BOARDS is GPU i's overflow stream record; hashed stream records come after, packed from the front so
      * that a walk over all stream records is short. */
@@ -132,8 +133,8 @@ static struct orion_gpu *owner_of(struct orion_process *process, struct orion_st
 
 /* Between clients that are threads of this process: a stream stays its first client's whoever uses it later (a backward
  * pass runs in a thread of its own), and is nobody's until a client uses it. */
-static struct orion_stream_record *stream_record_of_client(struct orion_process *process, struct orion_stream_name stream, CUcontext context,
-                                         CUdevice device)
+static struct orion_stream_record *stream_record_of_client(struct orion_process *process, struct orion_stream_name stream,
+                                                           CUcontext context, CUdevice device)
 {
     uint64_t key = key_of(stream, context);
     struct orion_stream_record *stream_record = known_stream_record(process, key);
@@ -146,7 +147,8 @@ static struct orion_stream_record *stream_record_of_client(struct orion_process 
     return stream_record;
 }
 
-static struct orion_stream_record *stream_record_slowly(struct orion_process *process, struct orion_stream_name stream, CUcontext context)
+static struct orion_stream_record *stream_record_slowly(struct orion_process *process, struct orion_stream_name stream,
+                                                        CUcontext context)
 {
     CUdevice device;
     struct orion_stream_record *stream_record;
@@ -161,7 +163,8 @@ static struct orion_stream_record *stream_record_slowly(struct orion_process *pr
         if (gpu == NULL) return NULL;
         stream_record = look_up(process, key_of(stream, context), stream, context, gpu);
     }
-    *remembered_of(stream.handle) = (struct remembered){stream.handle, context, epoch, stream.per_thread, stream_record == NULL, stream_record};
+    *remembered_of(stream.handle) =
+        (struct remembered){stream.handle, context, epoch, stream.per_thread, stream_record == NULL, stream_record};
     return stream_record;
 }
 
@@ -169,7 +172,8 @@ struct orion_stream_record *orion_stream_record_of(struct orion_process *process
 {
     CUcontext context = NULL;
     const struct remembered *last = remembered_of(stream.handle);
-    bool same = (last->stream_record != NULL || last->nobodys) && last->handle == stream.handle && last->per_thread == stream.per_thread &&
+    bool same = (last->stream_record != NULL || last->nobodys) && last->handle == stream.handle &&
+                last->per_thread == stream.per_thread &&
                 last->epoch == atomic_load_explicit(&process->stream_record_epoch, memory_order_acquire);
     if (is_default(stream.handle)) {
         if (orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL) return NULL;

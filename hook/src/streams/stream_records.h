@@ -21,7 +21,12 @@
 #define ORION_STREAM_RECORDS 1024u
 #define ORION_STREAM_RECORD_BE 864u /* bytes */
 
-enum orion_stream_record_state { ORION_STREAM_RECORD_FREE = 0, ORION_STREAM_RECORD_CLAIMED = 1, ORION_STREAM_RECORD_READY = 2, ORION_STREAM_RECORD_ENDED = 3 };
+enum orion_stream_record_state {
+    ORION_STREAM_RECORD_FREE = 0,
+    ORION_STREAM_RECORD_CLAIMED = 1,
+    ORION_STREAM_RECORD_READY = 2,
+    ORION_STREAM_RECORD_ENDED = 3
+};
 
 struct orion_gpu;
 
@@ -32,9 +37,9 @@ struct orion_stream_record {
     CUcontext context;
     _Atomic(struct orion_gpu *) gpu; /* NULL until claimed */
     struct orion_stream_name stream;
-    uint64_t begun_before;                        /* a threads' client: `begun` when it had the stream record first */
-    _Atomic(CUevent) last;                        /* a threads' client: behind the work of a stream that was destroyed */
-    _Alignas(8) unsigned char be[ORION_STREAM_RECORD_BE];  /* what be keeps for the stream record: see be/state.h */
+    uint64_t begun_before;                                /* a threads' client: `begun` when it had the stream record first */
+    _Atomic(CUevent) last;                                /* a threads' client: behind the work of a stream that was destroyed */
+    _Alignas(8) unsigned char be[ORION_STREAM_RECORD_BE]; /* what be keeps for the stream record: see be/state.h */
 } __attribute__((aligned(128)));
 
 struct orion_stream_records {

@@ -133,7 +133,8 @@ static void forget_figures(struct orion_record_page *record)
 static int start(struct orion_process *process, int clients, int hp)
 {
     struct orion_inprocess *scheduler = orion_inprocess(process);
-    if (orion_process_has_scheduler(process)) return orion_inprocess_fail("a scheduler runs already; orion_stop_scheduler() ends it");
+    if (orion_process_has_scheduler(process))
+        return orion_inprocess_fail("a scheduler runs already; orion_stop_scheduler() ends it");
     if (is_managed_by_an_agent(process))
         return orion_inprocess_fail("this process is a node agent's client; start it without ORION_ROOT to schedule its threads");
     if (orion_virtual_gpus_make(process, (uint32_t)clients) != 0)

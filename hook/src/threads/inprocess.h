@@ -21,8 +21,8 @@ struct orion_inprocess { /* in the process's mapping, which a forked child finds
     _Atomic uint32_t lock;
     uint32_t starts;
     _Atomic uint32_t clients;
-    _Atomic int32_t device;              /* CUdevice + 1 of the first context that a client used; 0: none yet */
-    uint32_t roles[ORION_CLIENTS_MOST];  /* guarded by the lock */
+    _Atomic int32_t device;             /* CUdevice + 1 of the first context that a client used; 0: none yet */
+    uint32_t roles[ORION_CLIENTS_MOST]; /* guarded by the lock */
     struct orion_client_pages *pages;
     struct orion_gpu *gpus[ORION_CLIENTS_MOST];
 };
@@ -30,7 +30,7 @@ ORION_PART(inprocess)
 
 /* The calling thread's binding. One of an earlier scheduler, or of a forked parent's, has another generation. */
 struct orion_binding {
-    uint32_t client;     /* + 1; 0: none */
+    uint32_t client; /* + 1; 0: none */
     uint32_t generation;
     /* The own stream that was fetched last: see redirect.c */
     CUcontext context;

@@ -15,7 +15,9 @@ static bool has_begun(struct orion_process *process, int client)
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (stream_record->gpu == orion_inprocess(process)->gpus[client] && atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY) return true;
+        if (stream_record->gpu == orion_inprocess(process)->gpus[client] &&
+            atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY)
+            return true;
     }
     return false;
 }
@@ -30,7 +32,8 @@ EXPORTED int orion_set_client_role(int client, int role)
     else if (!known) result = orion_inprocess_fail("a role is hp (1) or be (2), not %d", role);
     else if (has_begun(process, client)) result = orion_inprocess_fail("client %d has begun to work; its role stays", client);
     else orion_inprocess(process)->roles[client] = (uint32_t)role;
-    if (result == 0) orion_virtual_gpus_join(process, orion_inprocess(process)->roles, atomic_load(&orion_inprocess(process)->clients));
+    if (result == 0)
+        orion_virtual_gpus_join(process, orion_inprocess(process)->roles, atomic_load(&orion_inprocess(process)->clients));
     orion_inprocess_unlock(process);
     return result;
 }
@@ -54,7 +57,8 @@ static uint64_t launches_of(struct orion_process *process, const struct orion_gp
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (stream_record->gpu == gpu) launches += atomic_load_explicit(&stream_record->begun, memory_order_relaxed) - stream_record->begun_before;
+        if (stream_record->gpu == gpu)
+            launches += atomic_load_explicit(&stream_record->begun, memory_order_relaxed) - stream_record->begun_before;
     }
     return launches;
 }

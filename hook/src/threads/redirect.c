@@ -18,7 +18,8 @@ static CUstream create(uint32_t role)
     if (orion_driver.cuCtxGetStreamPriorityRange == NULL || orion_driver.cuStreamCreateWithPriority == NULL) return NULL;
     orion_driver.cuCtxGetStreamPriorityRange(&least, &greatest);
     struct orion_relaxed relaxed = orion_capture_relax();
-    CUresult result = orion_driver.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, role == ORION_ROLE_HP ? greatest : least);
+    CUresult result =
+        orion_driver.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, role == ORION_ROLE_HP ? greatest : least);
     orion_capture_unrelax(&relaxed);
     return result == CUDA_SUCCESS ? stream : NULL;
 }
@@ -133,9 +134,13 @@ bool orion_synchronised_client(CUcontext context, CUresult *result)
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used && *result == CUDA_SUCCESS; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY || stream_record->gpu != gpu || stream_record->context != context) continue;
-        if (orion_stream_record_is_shared(process, stream_record)) return false; /* streams beyond counting: the whole context, then */
-        if (orion_stream_record_handle(stream_record) != own) *result = synchronise(process, orion_stream_record_handle(stream_record));
+        if (atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY || stream_record->gpu != gpu ||
+            stream_record->context != context)
+            continue;
+        if (orion_stream_record_is_shared(process, stream_record))
+            return false; /* streams beyond counting: the whole context, then */
+        if (orion_stream_record_handle(stream_record) != own)
+            *result = synchronise(process, orion_stream_record_handle(stream_record));
     }
     return true;
 }

@@ -35,7 +35,10 @@ static CUresult as_array(size_t bytes)
 static CUresult as_levels(size_t bytes)
 {
     CUmipmappedArray array;
-    const CUDA_ARRAY3D_DESCRIPTOR flat = {.Width = 1 << 10, .Height = bytes >> 10, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1};
+    const CUDA_ARRAY3D_DESCRIPTOR flat = {.Width = 1 << 10,
+                                          .Height = bytes >> 10,
+                                          .Format = CU_AD_FORMAT_UNSIGNED_INT8,
+                                          .NumChannels = 1};
     return cuMipmappedArrayCreate(&array, &flat, 1);
 }
 

@@ -21,7 +21,8 @@ static CUresult open_device(const struct arguments *at)
     used = &devices[(unsigned)at->a % DEVICES];
     used->streams[3] = CU_STREAM_PER_THREAD;
     if ((result = cuInit(0)) || (result = cuDeviceGet(&device, (int)at->a)) ||
-        (result = cuDevicePrimaryCtxRetain(&used->context, device))) return result;
+        (result = cuDevicePrimaryCtxRetain(&used->context, device)))
+        return result;
     return cuCtxSetCurrent(used->context);
 }
 
@@ -30,7 +31,8 @@ double open_only(const struct arguments *at) { return at->a < 0 ? cuInit(0) : op
 double initialise(const struct arguments *at)
 {
     CUresult result;
-    if ((result = open_device(at)) || (result = load(&used->timed)) || (result = cuEventCreate(&used->event, CU_EVENT_DISABLE_TIMING)) ||
+    if ((result = open_device(at)) || (result = load(&used->timed)) ||
+        (result = cuEventCreate(&used->event, CU_EVENT_DISABLE_TIMING)) ||
         (result = cuStreamCreate(&used->streams[1], CU_STREAM_NON_BLOCKING)))
         return result;
     return cuStreamCreate(&used->streams[2], CU_STREAM_NON_BLOCKING);
@@ -89,7 +91,11 @@ double run(const struct arguments *at)
     double result = launches(at);
     return result != CUDA_SUCCESS ? result : synchronise(&stream);
 }
-double synchronise_context(const struct arguments *at) { (void)at; return cuCtxSynchronize(); }
+double synchronise_context(const struct arguments *at)
+{
+    (void)at;
+    return cuCtxSynchronize();
+}
 
 double synchronise_event(const struct arguments *at)
 {

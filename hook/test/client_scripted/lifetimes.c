@@ -34,7 +34,11 @@ double reset(const struct arguments *at)
     return initialise(&same);
 }
 
-struct launcher { uint64_t end, microseconds; long launches; CUresult result; };
+struct launcher {
+    uint64_t end, microseconds;
+    long launches;
+    CUresult result;
+};
 
 static void *keep_launching(void *argument)
 {

@@ -57,7 +57,13 @@ double serve(const struct arguments *at)
     return shown_so_far();
 }
 
-struct worker { pthread_t thread; unsigned seed; uint64_t end, microseconds; long launches; CUresult result; };
+struct worker {
+    pthread_t thread;
+    unsigned seed;
+    uint64_t end, microseconds;
+    long launches;
+    CUresult result;
+};
 
 static void *work(void *argument)
 {

@@ -61,17 +61,49 @@ void sleep_until(uint64_t when)
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) != 0) {}
 }
 
-void show(uint64_t number) { if (shown_count < SHOWN) shown[shown_count++] = number; }
+void show(uint64_t number)
+{
+    if (shown_count < SHOWN) shown[shown_count++] = number;
+}
 unsigned shown_so_far(void) { return shown_count; }
 void show_cpu(double seconds) { shown_cpu = seconds; }
 
-static const struct { const char *name; command *obey; } commands[] = {
-    {"open", open_only}, {"init", initialise}, {"use", use}, {"launch", launches}, {"cooperate", cooperate}, {"run", run}, {"sync", synchronise}, {"ctxsync", synchronise_context},
-    {"event", synchronise_event}, {"query", query}, {"equery", query_event}, {"loop", loop}, {"stamps", stamps},
-    {"flood", flood}, {"serve", serve}, {"threads", threads}, {"streams", streams}, {"crowd", crowd}, {"reset", reset}, {"retain", retain},
-    {"context", another_context}, {"touch", touch}, {"alloc", allocate}, {"info", information}, {"fork", forks},
-    {"forklaunch", fork_and_launch}, {"spawn", spawn}, {"exec", replace}, {"dlclose", open_and_close},
-    {"closefds", close_descriptors}, {"exit", leave}, {"_exit", leave_at_once},
+static const struct {
+    const char *name;
+    command *obey;
+} commands[] = {
+    {"open", open_only},
+    {"init", initialise},
+    {"use", use},
+    {"launch", launches},
+    {"cooperate", cooperate},
+    {"run", run},
+    {"sync", synchronise},
+    {"ctxsync", synchronise_context},
+    {"event", synchronise_event},
+    {"query", query},
+    {"equery", query_event},
+    {"loop", loop},
+    {"stamps", stamps},
+    {"flood", flood},
+    {"serve", serve},
+    {"threads", threads},
+    {"streams", streams},
+    {"crowd", crowd},
+    {"reset", reset},
+    {"retain", retain},
+    {"context", another_context},
+    {"touch", touch},
+    {"alloc", allocate},
+    {"info", information},
+    {"fork", forks},
+    {"forklaunch", fork_and_launch},
+    {"spawn", spawn},
+    {"exec", replace},
+    {"dlclose", open_and_close},
+    {"closefds", close_descriptors},
+    {"exit", leave},
+    {"_exit", leave_at_once},
 };
 
 static double obey(const char *name, const struct arguments *at)

@@ -84,5 +84,13 @@ double close_descriptors(const struct arguments *at)
     return 0;
 }
 
-double leave(const struct arguments *at) { (void)at; exit(0); }
-double leave_at_once(const struct arguments *at) { (void)at; _exit(0); }
+double leave(const struct arguments *at)
+{
+    (void)at;
+    exit(0);
+}
+double leave_at_once(const struct arguments *at)
+{
+    (void)at;
+    _exit(0);
+}

@@ -14,13 +14,19 @@ typedef double command(const struct arguments *at);
 
 /* -- device.c: the device that commands use, launches, and ways to wait for them ----------------------------------------- */
 
-struct used_device { CUcontext context; CUfunction timed; CUevent event; CUstream streams[STREAMS]; };
+struct used_device {
+    CUcontext context;
+    CUfunction timed;
+    CUevent event;
+    CUstream streams[STREAMS];
+};
 extern struct used_device *used;
 
 CUresult load(CUfunction *function); /* loads the kernel into the current context */
 CUresult launch_on(CUfunction function, CUstream stream, uint64_t microseconds);
 CUresult launch(uint64_t microseconds, double stream);
-command open_only, initialise, use, launches, cooperate, run, synchronise, synchronise_context, synchronise_event, query, query_event;
+command open_only, initialise, use, launches, cooperate, run, synchronise, synchronise_context, synchronise_event, query,
+    query_event;
 
 /* -- loops.c: work for a while; lifetimes.c: streams and contexts; allocations.c: device memory; processes.c: what a process
  *    does around CUDA ----------------------------------------------------------------------------------------------------- */
@@ -32,10 +38,10 @@ command touch, forks, fork_and_launch, spawn, replace, open_and_close, close_des
 
 /* -- main.c: the answers --------------------------------------------------------------------------------------------- */
 
-uint64_t now(void);                /* CLOCK_MONOTONIC, nanoseconds */
+uint64_t now(void); /* CLOCK_MONOTONIC, nanoseconds */
 void sleep_until(uint64_t when);
-void show(uint64_t number);        /* adds to MORE */
+void show(uint64_t number); /* adds to MORE */
 unsigned shown_so_far(void);
-void show_cpu(double seconds);     /* before MORE */
+void show_cpu(double seconds); /* before MORE */
 
 #endif

@@ -25,7 +25,10 @@ static void at_random(void)
         switch (rand_r(&seed) % 8) {
         case 0: DONE(cuStreamSynchronize(stream)); break;
         case 1: DONE(cuCtxSynchronize()); break;
-        case 2: DONE(cuEventRecord(mark, stream)); DONE(cuEventSynchronize(mark)); break;
+        case 2:
+            DONE(cuEventRecord(mark, stream));
+            DONE(cuEventSynchronize(mark));
+            break;
         case 3: DONE(cuMemcpyDtoH(&word, memory, 4)); break;
         default: break;
         }

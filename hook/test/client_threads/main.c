@@ -8,7 +8,10 @@
 
 #define SCENARIO(name) {#name, name},
 #define BASELINE(name) {#name, name},
-static const struct { const char *name; void (*body)(void); } scenarios[] = {SCENARIOS BASELINE_SCENARIOS};
+static const struct {
+    const char *name;
+    void (*body)(void);
+} scenarios[] = {SCENARIOS BASELINE_SCENARIOS};
 #define SCENARIOS_COUNT (sizeof scenarios / sizeof scenarios[0])
 
 /* For a count of instructions: 0 without a scheduler, 1 on a client's default stream, 2 on a stream that a client

@@ -3,6 +3,7 @@
 #define CLIENT_THREADS_SCENARIOS_H
 
 /* SCENARIO(name) of each: tests read this list, and main.c makes its table from it. */
+/* clang-format off */
 #define SCENARIOS \
     SCENARIO(be_waits_for_hp) SCENARIO(without_a_policy_nobody_waits) SCENARIO(a_policy_changes_under_a_waiter) \
     SCENARIO(unknown_policies_are_refused) SCENARIO(unbound_threads_pass) SCENARIO(a_stream_keeps_its_client) \
@@ -17,6 +18,7 @@
 #define BASELINE_SCENARIOS \
     BASELINE(reef_pairs_once_with_hps_launch) BASELINE(ticktock_alternates_iterations) \
     BASELINE(orion_2024_lets_be_run_beside_hp) BASELINE(streams_hold_nobody_back)
+/* clang-format on */
 
 #define SCENARIO(name) void name(void);
 SCENARIOS

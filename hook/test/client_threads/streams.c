@@ -25,7 +25,11 @@ static void make_and_use(void)
     launch(made, 1);
     DONE(cuStreamSynchronize(made));
 }
-static void make(void) { DONE(cuStreamCreate(&made, CU_STREAM_NON_BLOCKING)); launch(made, 1); }
+static void make(void)
+{
+    DONE(cuStreamCreate(&made, CU_STREAM_NON_BLOCKING));
+    launch(made, 1);
+}
 void a_stream_keeps_its_client(void)
 {
     CHECK(start(2) == 0);

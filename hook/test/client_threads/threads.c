@@ -70,7 +70,10 @@ void launch(CUstream stream, uint64_t milliseconds)
     DONE(cuLaunchKernel(timed, 132, 1 + (unsigned)milliseconds, 1, 256, 1, 1, 0, stream, parameters, NULL));
 }
 
-struct task { void (*body)(void); int client; };
+struct task {
+    void (*body)(void);
+    int client;
+};
 
 static void *run_task(void *argument)
 {
