@@ -1,29 +1,30 @@
-# Orion's image: every component is a command of `orion`, its entrypoint (`args: [agent]`, `args: [operator]`, ...).
+# Orion's image. Its entrypoint is `orion`; each component is a command of it (`args: [agent]`, ...).
 #
 #     docker build --tag orion-gpu/orion:0.1.0 .
-#     python -m tools.image build                 # the same file by buildah, on bases made of Debian's packages
+#     python -m tools.image build                 # the same file with buildah, on bases made of Debian's packages
 #
-# Three stages: what Orion depends on, Orion's own wheel, and an image that has both and no compiler. Everything that is
-# downloaded is pinned by a hash. BUILDER and RUNTIME need the same Python (3.11 or later) at the same path, BUILDER pip
-# as well; neither needs a compiler, which comes from PyPI (zig, for glibc 2.17 and later).
-# Settings for pip, and certificates of your own, come as secrets and stay out of the image:
+# Three stages: Orion's dependencies, Orion's own wheel, and an image with both but without a compiler. Every download
+# is pinned by a hash. BUILDER and RUNTIME need the same Python (3.11 or later) at the same path; BUILDER also needs
+# pip. Neither needs a compiler: it comes from PyPI (zig, for glibc 2.17 and later).
+# Pass settings for pip and your own certificates as secrets, which stay out of the image:
 #
 #     docker build --secret id=pip,src=$HOME/.config/pip/pip.conf --secret id=certificates,src=/etc/ssl/cert.pem .
 #
-# Refused: `pip install orion-gpu` in one stage (pip, a compiler and caches ship), a distroless base (no Python of the
-# right version; the base is an argument for whoever has one), an image for each component (nine tenths are shared).
+# Rejected: `pip install orion-gpu` in one stage (the image would contain pip, a compiler and caches), a distroless base
+# (it has no Python of the right version; pass your own as an argument), an image for each component (nine tenths are
+# shared).
 
-# The tag says what it is, the digest which: of all platforms. `make image-locks` renews both digests.
+# The tag is for readers; the digest, which covers all platforms, decides. `make image-locks` renews both digests.
 ARG BUILDER=python:3.12-slim-bookworm@sha256:34386ef0cb081344d7ec1c103ba398e6e9f64e9ab3a1509accc92a4e24a07258
 ARG RUNTIME=python:3.12-slim-bookworm@sha256:34386ef0cb081344d7ec1c103ba398e6e9f64e9ab3a1509accc92a4e24a07258
 
-# -- What Orion depends on: a layer that changes with requirements.lock alone --------------------------------------------
+# -- Orion's dependencies: this layer changes only with requirements.lock ------------------------------------------------
 FROM ${BUILDER} AS dependencies
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore SOURCE_DATE_EPOCH=0
 RUN python3 -m venv --without-pip /opt/orion
 COPY tools/image/requirements.lock /build/
-# No programs but Orion's own, no tests, no sources in C. Compiled once, without time stamps: the same sources give the
-# same files, and nothing is looked at again on a start.
+# Remove the dependencies' programs, tests and C sources. Compile once, without time stamps: the same sources give the
+# same files, and Python does not check them at each start.
 RUN --mount=type=cache,target=/root/.cache/pip \
     --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=certificates,target=/run/certificates.pem \
@@ -44,7 +45,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     python3 -m venv --without-pip /tools \
  && python3 -m pip --python /tools install --quiet --require-hashes --no-deps --only-binary :all: --no-compile \
       --requirement /build/build-requirements.lock
-# The environment that it will be in; here, so that it is copied once and not for every change.
+# The environment into which the wheel is installed. This layer comes before the sources, so a change of code reuses it.
 COPY --from=dependencies /opt/orion /opt/orion
 COPY . /source
 WORKDIR /source
@@ -52,21 +53,21 @@ RUN --mount=type=cache,target=/root/.cache/zig \
     PATH=/tools/bin:$PATH CC=/source/tools/cc-glibc-2.17 LDFLAGS=-Wl,-s \
     SKBUILD_BUILD_TARGETS="orion_hook;orion_hook_bench;orion_profiler;sim" \
     python3 -c 'from scikit_build_core.build import build_wheel; build_wheel("/wheels")'
-# Below a root of its own: a layer with Orion alone.
+# Install below a separate root, so that the image gets a layer with Orion alone.
 RUN python3 -m pip --python /opt/orion install --quiet --no-warn-script-location --root /installed --no-deps --no-index \
       --no-compile --find-links /wheels orion-gpu \
  && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash -s /installed -p / /installed/opt/orion/lib
 
 # -- The image -----------------------------------------------------------------------------------------------------------
 FROM ${RUNTIME}
-# No program in it makes anybody root; and no pip, if the base has one.
+# Remove setuid and setgid bits, and pip if the base has it.
 RUN find / -xdev -type f -perm /6000 -exec chmod a-s {} + \
  && rm -rf /usr/local/lib/python3*/site-packages/pip* /usr/local/bin/pip* \
  && echo 'orion:x:65532:65532:Orion:/tmp:/usr/sbin/nologin' >> /etc/passwd \
  && echo 'orion:x:65532:' >> /etc/group
 COPY --from=dependencies /opt/orion /opt/orion
 COPY --from=wheel /installed /
-# With a read-only root file system: what is compiled is there, and nothing else is written.
+# These settings suit a read-only root file system: Python code is compiled already, and nothing else is written.
 ENV PATH=/opt/orion/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 ARG VERSION=0
@@ -76,8 +77,8 @@ LABEL org.opencontainers.image.title="Orion" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-# Nobody in particular. The agent and the device plugin mount devices and write below the host's /run and /var/lib: their
-# DaemonSet runs them as root, and says which capabilities that takes.
+# An unprivileged user. The agent and the device plugin mount devices and write below the host's /run and /var/lib:
+# their DaemonSet runs them as root and lists the capabilities that they need.
 USER 65532:65532
 WORKDIR /
 ENTRYPOINT ["orion"]

@@ -1,7 +1,7 @@
-"""Where the API server is, and who we are to it, in every request of every session.
+"""The URL of the API server and the credentials for each request.
 
-A token in a file is read again as it is renewed, and a program that logs us in is run again when what it gave expires
-or is refused, so nothing that asks the API server has to think of it.
+A middleware renews credentials, so that the callers need not. It rereads a token file, which the kubelet renews. It
+runs a credential plugin again if the plugin's credential expires or the API server rejects it.
 """
 
 import ssl
@@ -16,21 +16,21 @@ from orion.api_server.credential_programs import CredentialProgram
 from orion.api_server.exec_credentials import Credential, LogInFailed
 
 _TOKEN_AGE_S = 30.0
-""" How long a token that was read is used; the kubelet renews it long before it expires. """
+""" How long a token is used before the file is read again; the kubelet renews it long before it expires. """
 
 
 @dataclass
 class Access:
-    """Where the API server is, and who we are to it.
+    """The URL of the API server and the credentials for it.
 
     Args:
         url: without a slash at the end.
-        tls: how it is trusted, our certificate included if that is who we are; None: as the system trusts others.
-        token: a token that stays; empty: none.
-        token_file: a file with a token that is renewed; None: none.
-        proxy: a URL through which it is reached; None: directly.
-        log_in: a program that gives a token or a certificate; None: there is none.
-        namespace: of the pod that this runs in, or of the current context.
+        tls: the trusted authorities and, if there is one, the client certificate; None: the system's authorities.
+        token: a token that never changes; empty: none.
+        token_file: a file with a token that the kubelet renews; None: none.
+        proxy: the URL of a proxy; None: connect directly.
+        log_in: a credential plugin, which returns a token or a certificate; None: none.
+        namespace: of the pod that this process runs in, or of the kubeconfig's current context.
     """
 
     url: str
@@ -42,28 +42,28 @@ class Access:
     namespace: str = "default"
     _read_at: float = field(default=float("-inf"), repr=False)
     logged_in: bool = False
-    """ Whether what that program gave was ever taken; until then a failure means that something is not set up. """
-    _shown: Credential | None = field(default=None, repr=False)
+    """ Whether the API server ever accepted a credential of the plugin; until then a failure is a set-up error. """
+    _loaded: Credential | None = field(default=None, repr=False)
 
     def session(self, program: str) -> aiohttp.ClientSession:
-        """Return a new session, to be made within the event loop that uses it, and closed by who asked for it.
+        """Return a new session. Call this in the event loop that uses the session; the caller closes the session.
 
         Args:
-            program: what the API server's audit log calls us.
+            program: the user agent, which the API server's audit log shows.
         """
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=self.tls or True, limit=0),
             headers={"User-Agent": program},
-            middlewares=(self._say_who,),
+            middlewares=(self._send_with_token,),
             proxy=self.proxy,
         )
 
-    async def _say_who(
+    async def _send_with_token(
         self, request: aiohttp.ClientRequest, handle: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Send a request with the token as it is now; once more if that is refused and there is a newer one."""
+        """Send a request with the present token; retry once if the API server rejects it and there is a newer token."""
         if self.log_in is not None:
-            return await self._say_who_by(self.log_in, request, handle)
+            return await self._send_with_plugin(self.log_in, request, handle)
         before = self._authorize(request)
         response = await handle(request)
         if response.status == 401 and self.token_file is not None:
@@ -80,22 +80,22 @@ class Access:
             request.headers["Authorization"] = f"Bearer {self.token}"
         return self.token
 
-    async def _say_who_by(
+    async def _send_with_plugin(
         self, program: CredentialProgram, request: aiohttp.ClientRequest, handle: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Send a request as whom a program logs in; once more if that is refused and another run gives something else.
+        """Send a request with the plugin's credential; if it is rejected, run the plugin and retry with a new one.
 
         Raises:
-            LogInFailed: the program did not log us in.
+            LogInFailed: the plugin returned no credential.
         """
         used = await program.credential()
-        self._show(used, request)
+        self._use(used, request)
         response = await handle(request)
         if response.status == 401:
             try:
                 newer = await program.credential(refused=used)
                 if newer != used:
-                    self._show(newer, request)
+                    self._use(newer, request)
             except BaseException:
                 response.close()
                 raise
@@ -105,28 +105,28 @@ class Access:
         self.logged_in |= response.status != 401
         return response
 
-    def _show(self, credential: Credential, request: aiohttp.ClientRequest) -> None:
+    def _use(self, credential: Credential, request: aiohttp.ClientRequest) -> None:
         if credential.token:
             request.headers["Authorization"] = f"Bearer {credential.token}"
         if credential.certificate and self.tls is not None:
-            request.headers["Connection"] = "close"  # a connection that is kept would go on with its old certificate
-            if credential != self._shown:
+            request.headers["Connection"] = "close"  # a kept connection would continue with its old certificate
+            if credential != self._loaded:
                 try:
                     load_pair(self.tls, credential.certificate.encode(), credential.key.encode())
                 except ssl.SSLError as error:
                     raise LogInFailed(
-                        f"{self.log_in} gave a certificate and a key that are no pair in PEM: is it up to date?"
+                        f"{self.log_in} gave a certificate and a key that are not a pair in PEM: is it up to date?"
                     ) from error
-                self._shown = credential
+                self._loaded = credential
 
 
 def load_pair(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Show a certificate, PEM as its key is, in connections that begin from now on.
+    """Use a client certificate and its key, both PEM, for all later connections of the context.
 
     Raises:
-        ssl.SSLError: they are no pair, or the key asks for a password.
+        ssl.SSLError: they are not a pair, or the key has a password.
     """
-    with tempfile.NamedTemporaryFile(prefix="orion-") as both:  # OpenSSL reads files; this one is gone at once
+    with tempfile.NamedTemporaryFile(prefix="orion-") as both:  # OpenSSL reads only files; this one is deleted at once
         both.write(certificate + b"\n" + key)
         both.flush()
-        tls.load_cert_chain(both.name, password="")  # none: OpenSSL would ask for one at the terminal
+        tls.load_cert_chain(both.name, password="")  # without it OpenSSL would ask for a password at the terminal

@@ -1,15 +1,16 @@
-"""Runs the program that logs a user in, as kubeconfigs of EKS, GKE and AKS ask for: client-go's credential plugins.
+"""Runs client-go's credential plugins: programs that log a user in, as kubeconfigs of EKS, GKE and AKS require.
 
-It runs when a credential is first needed, shortly before the last one expires, and when that was refused; one run
-serves all who wait, and its failure too.
+A plugin runs when a credential is first needed, shortly before the last one expires, and when the API server rejected
+it. All requests that wait get the result of the same run, also its failure.
 
-Own code, since `kubernetes.config` runs such a program without a limit of time in the caller's thread, ends neither it
-nor its children when the request or the loop ends, does not run it again when the API server refuses its token, and
-runs it for each request where a token lasts less than five minutes. `kubernetes.aio.config` reads its two outputs one
-after the other, so a program that complains at length never ends; and it uses asyncio's own subprocess: see _Running.
+Why not a library: `kubernetes.config` runs a plugin without a time limit in the caller's thread. It does not end the
+plugin and its children when the request or the loop ends. It does not run the plugin again when the API server rejects
+its token, and runs it for each request if a token lasts less than five minutes. `kubernetes.aio.config` reads the
+plugin's two outputs one after the other, so a plugin with long error messages never ends; it also uses asyncio's
+subprocess (see _Running).
 
-Refused: a run in a thread (a request that waits could not be cancelled), and memory of credentials on disk: programs
-that want it have their own.
+Rejected: a run in a thread (a waiting request could not be cancelled), and a cache of credentials on disk: plugins that
+need one have their own.
 """
 
 import asyncio
@@ -27,70 +28,70 @@ from typing import IO, Any
 from orion.api_server.exec_credentials import Credential, LogInFailed, ProgramEntry, read_answer
 
 RUN_S = 30.0
-""" How long a program may run where nobody can answer it. """
+""" How long a plugin may run without a terminal. """
 INTERACTIVE_RUN_S = 120.0
-""" Where it has a terminal: somebody may have to type a code, or find a telephone. """
-_COMPLAINT = 300
-""" Characters of its last line in a sentence. """
+""" How long a plugin may run with a terminal: the user may have to type a code, or find a telephone. """
+_LINE_MAX = 300
+""" Characters of the plugin's last line in an error. """
 _OUTPUT_MAX = 1 << 20
-""" Bytes of its output, and of what it complains of, that are kept. """
-_KILLED_S = 2.0
-""" How long a program that was killed is waited for. """
-_LOOK_S = 0.01
-""" Between two looks whether one that has nothing more to say has ended. """
+""" Bytes of stdout, and of stderr, that are kept. """
+_KILL_WAIT_S = 2.0
+""" How long to wait for a killed plugin. """
+_POLL_S = 0.01
+""" Time between two checks whether a plugin that closed its outputs has ended. """
 _READ = 1 << 16
-""" Bytes at a time. """
+""" Bytes of one read. """
 
 
 class CredentialProgram:
-    """A program that logs a user in, and what it gave last; used within one event loop.
+    """A credential plugin and its last credential; used within one event loop.
 
     Args:
-        entry: how it is run.
-        user: whom it logs in, and where that is written, for people.
-        folder: of the kubeconfig, where a command with a slash in it begins.
-        cluster: what it is told of the cluster; None: nothing.
-        terminal: whether somebody is there to answer it, at our standard input.
+        entry: the plugin's entry in the kubeconfig.
+        user: the kubeconfig's user and file, for error messages.
+        folder: of the kubeconfig; a command with a slash in it is relative to it.
+        cluster: the description of the cluster that the plugin gets; None: none.
+        terminal: whether standard input is a terminal, so that a user can answer the plugin.
     """
 
     def __init__(
         self, entry: ProgramEntry, user: str, folder: Path, cluster: Mapping[str, Any] | None, terminal: bool
     ) -> None:
-        self._entry, self._said = entry, f"{entry.command}, which logs in {user},"
+        self._entry, self._description = entry, f"{entry.command}, which logs in {user},"
         self._command = str((folder / entry.command).absolute()) if "/" in entry.command else entry.command
         self._interactive = terminal and entry.interactive_mode != "Never"
         self._spec = {"interactive": self._interactive} | ({} if cluster is None else {"cluster": cluster})
         self._kept: Credential | None = None
         self._run: asyncio.Task[Credential] | None = None
         self.limit_s = INTERACTIVE_RUN_S if self._interactive else RUN_S
-        """ How long it may run. """
+        """ How long the plugin may run. """
 
     def __str__(self) -> str:
-        return self._said
+        return self._description
 
     async def credential(self, refused: Credential | None = None) -> Credential:
-        """Return a credential that is good for now; the program is run where that takes another one.
+        """Return a valid credential; run the plugin if the last one is about to expire or was rejected.
 
         Args:
-            refused: what the API server does not take any more; None: there is no word of it.
+            refused: the credential that the API server rejected; None: it rejected none.
 
         Raises:
-            LogInFailed: the program did not give one.
+            LogInFailed: the plugin returned no credential.
         """
         if self._run is None:
             if self._kept is not None and self._kept is not refused and not _is_due(self._kept):
                 return self._kept
             self._run = asyncio.create_task(self._renew())
             self._run.add_done_callback(self._forget)
-        return await asyncio.shield(self._run)  # who stops waiting does not end it for the others
+        return await asyncio.shield(self._run)  # a cancelled request must not end the run for the other requests
 
     def _forget(self, run: asyncio.Task[Credential]) -> None:
         self._run = None
         if not run.cancelled():
-            run.exception()  # has been looked at, also where nobody waits any more
+            run.exception()  # retrieved, so that asyncio does not warn if no request waits any more
 
     async def _renew(self) -> Credential:
-        self._kept = read_answer(await self._output(), self._entry.api_version, self._said)
+        self._kept = read_answer(await self._output(), self._entry.api_version, self._description)
         return self._kept
 
     # -- Running it ----------------------------------------------------------------------------------------------------
@@ -102,19 +103,19 @@ class CredentialProgram:
                 await running.end()
         except TimeoutError:
             raise LogInFailed(
-                f"{self} did not end within {self.limit_s:g} s and was ended: see with kubectl and the same kubeconfig "
-                "what it waits for"
+                f"{self} did not end within {self.limit_s:g} s and was killed: run kubectl with the same kubeconfig to "
+                "see what it waits for"
             ) from None
         finally:
-            await running.kill(with_what_it_started=not self._interactive)
+            await running.kill(with_children=not self._interactive)
         if status := running.process.returncode:
             how = f"with status {status}" if status > 0 else f"by signal {-status}"
-            raise LogInFailed(f"{self} ended {how}: {_last_line(running.complaints)}; fix that, and try again")
+            raise LogInFailed(f"{self} ended {how}: {_last_line(running.errors)}; fix that, and try again")
         return running.output
 
     def _start(self) -> "_Running":
         entry = self._entry
-        reported = {"apiVersion": entry.api_version, "kind": "ExecCredential", "spec": self._spec}
+        info = {"apiVersion": entry.api_version, "kind": "ExecCredential", "spec": self._spec}
         try:
             process = subprocess.Popen(
                 [self._command, *(entry.args or ())],
@@ -124,66 +125,66 @@ class CredentialProgram:
                 bufsize=0,
                 env=os.environ
                 | {each.name: each.value for each in entry.env or ()}
-                | {"KUBERNETES_EXEC_INFO": json.dumps(reported, default=str)},
-                start_new_session=not self._interactive,  # what it starts ends with it; a session has one terminal
+                | {"KUBERNETES_EXEC_INFO": json.dumps(info, default=str)},
+                start_new_session=not self._interactive,  # kill() then reaches its children, too
             )
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             hint = _one_line(entry.install_hint or "") or "install it, or put it where $PATH finds it"
             raise LogInFailed(f"{self} cannot be started ({reason}): {hint}") from error
-        return _Running(process, aloud=self._interactive)
+        return _Running(process, echo=self._interactive)
 
 
 class _Running:
-    """A program that runs, and what it has said.
+    """A running plugin and its output so far.
 
-    Not asyncio's own subprocess: where its start is cancelled, as at the end of a loop, that one waits for pipes that
-    nobody connects any more (`_wait` in asyncio/base_subprocess.py of Python 3.11).
+    This class replaces asyncio's subprocess. If the start of that one is cancelled, as at the end of a loop, it waits
+    for ever for pipes that are never connected (`_wait` in asyncio/base_subprocess.py of Python 3.11).
 
     Args:
-        process: just started, both outputs pipes.
-        aloud: whether whoever sits at the terminal reads at once what it says beside its answer: it may be a question.
+        process: just started; both of its outputs are pipes.
+        echo: whether to copy its stderr to ours at once: it may contain a question to the user at the terminal.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], aloud: bool) -> None:
-        self.process, self._aloud = process, aloud
-        self.output = self.complaints = b""
+    def __init__(self, process: subprocess.Popen[bytes], echo: bool) -> None:
+        self.process, self._echo = process, echo
+        self.output = self.errors = b""
         self._loop = asyncio.get_running_loop()
-        self._silent = asyncio.Event()
+        self._closed = asyncio.Event()
         self._pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
         for pipe in self._pipes:
             os.set_blocking(pipe.fileno(), False)
-            self._loop.add_reader(pipe.fileno(), self._hear, pipe)
+            self._loop.add_reader(pipe.fileno(), self._read_pipe, pipe)
 
     async def end(self) -> None:
-        """Wait until the program has ended, and all that it started and gave its pipes has closed them."""
-        await self._silent.wait()
+        """Wait until the plugin has ended, and until all of its children that inherited the pipes have closed them."""
+        await self._closed.wait()
         while self.process.poll() is None:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
-    async def kill(self, with_what_it_started: bool) -> None:
-        """Kill it unless it has ended, and close its pipes, which what it started may hold."""
+    async def kill(self, with_children: bool) -> None:
+        """Kill the plugin unless it has ended, and close its pipes, which its children may still hold."""
         if self._pipes or self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL) if with_what_it_started else self.process.kill()
+                os.killpg(self.process.pid, signal.SIGKILL) if with_children else self.process.kill()
         for pipe in list(self._pipes):
             self._close(pipe)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_KILLED_S):
+            async with asyncio.timeout(_KILL_WAIT_S):
                 await self.end()
 
-    def _hear(self, pipe: IO[bytes]) -> None:
-        said: bytes | None = pipe.read(_READ)
-        if said is None:  # nothing after all
+    def _read_pipe(self, pipe: IO[bytes]) -> None:
+        data: bytes | None = pipe.read(_READ)
+        if data is None:  # nothing to read after all
             return
-        if not said:
+        if not data:
             self._close(pipe)
         elif pipe is self.process.stdout:
-            self.output = (self.output + said)[-_OUTPUT_MAX:]
+            self.output = (self.output + data)[-_OUTPUT_MAX:]
         else:
-            self.complaints = (self.complaints + said)[-_OUTPUT_MAX:]
-            if self._aloud:
-                sys.stderr.write(said.decode(errors="replace"))
+            self.errors = (self.errors + data)[-_OUTPUT_MAX:]
+            if self._echo:
+                sys.stderr.write(data.decode(errors="replace"))
                 sys.stderr.flush()
 
     def _close(self, pipe: IO[bytes]) -> None:
@@ -191,7 +192,7 @@ class _Running:
         pipe.close()
         self._pipes.remove(pipe)
         if not self._pipes:
-            self._silent.set()
+            self._closed.set()
 
 
 def _is_due(credential: Credential) -> bool:
@@ -200,8 +201,8 @@ def _is_due(credential: Credential) -> bool:
 
 def _last_line(text: bytes) -> str:
     lines = [line for line in map(_one_line, text.decode(errors="replace").splitlines()) if line]
-    return lines[-1] if lines else "it did not say why"
+    return lines[-1] if lines else "it printed no reason"
 
 
 def _one_line(text: str) -> str:
-    return "".join(sign for sign in " ".join(text.split()) if sign.isprintable())[:_COMPLAINT].rstrip(".")
+    return "".join(sign for sign in " ".join(text.split()) if sign.isprintable())[:_LINE_MAX].rstrip(".")

@@ -1,13 +1,13 @@
-"""Finds the way to the API server: a kubeconfig that is named, else the pod's service account, else $KUBECONFIG.
+"""Finds the API server: by the kubeconfig in an option, otherwise the pod's service account, otherwise $KUBECONFIG.
 
-Users of a kubeconfig log in by a token, a certificate, or a program that gives them one. Their `auth-provider` is
-refused: Kubernetes itself has given it up.
+Users of a kubeconfig authenticate with a token, a certificate, or a credential plugin. An `auth-provider` is rejected,
+because Kubernetes itself has removed it.
 
-Own code, since `kubernetes.config` (37.0.2, tried) fails tests of ours. Of several files it takes the last current
-context and kubectl the first, so `orion cleanup` would clean another cluster than kubectl shows. A log-in that fails is
-logged, and requests go out as nobody. Entries that are wrong end in AttributeError, TypeError, or a token that is the
-text of a Python object. It reads a `tokenFile` once, and leaves private keys in files until the process ends. With what
-it requires it adds 131 MB to an install.
+Why not a library: `kubernetes.config` (37.0.2, tried) fails our tests. Of several files it takes the last current
+context, but kubectl takes the first, so `orion cleanup` would clean another cluster than kubectl shows. If a log-in
+fails, it logs that and sends anonymous requests. Invalid entries cause an AttributeError, a TypeError, or a token that
+is the text of a Python object. It reads a `tokenFile` only once, and leaves private keys in files until the process
+ends. With its dependencies it adds 131 MB to an install.
 """
 
 import base64
@@ -23,22 +23,18 @@ from pydantic import ValidationError
 from orion.api_server.access import Access, load_pair
 from orion.api_server.credential_programs import CredentialProgram
 from orion.api_server.exec_credentials import ProgramEntry
-from orion.api_server.kubeconfigs import Entry, Kubeconfigs, Unusable
+from orion.api_server.kubeconfigs import Entry, Kubeconfigs, NoCluster
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_FOR_PROGRAMS = "client.authentication.k8s.io/exec"
-""" The extension of a cluster that is there for its users' programs. """
-
-
-class NoCluster(Exception):
-    """No API server is configured, or not in a way that can be used; the text is a sentence."""
+_EXEC_EXTENSION = "client.authentication.k8s.io/exec"
+""" The name of the cluster's extension for credential plugins. """
 
 
 def find_access(kubeconfig: Path | None = None) -> Access:
-    """Return the access that is configured: a kubeconfig if one is named, else the pod's, else $KUBECONFIG.
+    """Return the configured access: by `kubeconfig`, otherwise the pod's service account, otherwise $KUBECONFIG.
 
     Raises:
-        NoCluster: there is none, or it cannot be used.
+        NoCluster: none is configured, or it is unusable.
     """
     if kubeconfig is not None:
         return _read_kubeconfig([kubeconfig])
@@ -64,13 +60,7 @@ def _in_cluster() -> Access:
 
 
 def _read_kubeconfig(files: Sequence[Path]) -> Access:
-    try:
-        return _of_context(Kubeconfigs(files))
-    except Unusable as error:
-        raise NoCluster(str(error)) from error
-
-
-def _of_context(configs: Kubeconfigs) -> Access:
+    configs = Kubeconfigs(files)
     context = configs.current()
     cluster = configs.named("cluster", context.needed("cluster"), context)
     user = configs.named("user", context.needed("user"), context)
@@ -91,25 +81,25 @@ def _tls(cluster: Entry, user: Entry) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cadata=authority.decode() if authority else None)
     except (ssl.SSLError, ValueError) as error:
-        raise Unusable(f"certificate-authority of {cluster} is no certificate in PEM") from error
+        raise NoCluster(f"certificate-authority of {cluster} is not a certificate in PEM") from error
     if cluster.fields.get("insecure-skip-tls-verify"):
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     certificate, key = user.content("client-certificate"), user.content("client-key")
     if bool(certificate) != bool(key):
-        raise Unusable(f"{user} has only one of client-certificate and client-key")
+        raise NoCluster(f"{user} has only one of client-certificate and client-key")
     if certificate:
         try:
             load_pair(context, certificate, key)
         except ssl.SSLError as error:
-            raise Unusable(f"client-certificate and client-key of {user} are no pair in PEM") from error
+            raise NoCluster(f"client-certificate and client-key of {user} are not a pair in PEM") from error
     return context
 
 
 def _program(cluster: Entry, user: Entry) -> CredentialProgram | None:
     if "auth-provider" in user.fields:
-        raise Unusable(
-            f"{user} logs in by an auth-provider, which Kubernetes does not know any more: write the kubeconfig "
-            "again by the command that made it"
+        raise NoCluster(
+            f"{user} logs in by an auth-provider, which Kubernetes no longer supports: generate the kubeconfig again "
+            "with the command that created it"
         )
     if not user.fields.get("exec"):
         return None
@@ -117,23 +107,25 @@ def _program(cluster: Entry, user: Entry) -> CredentialProgram | None:
         entry = ProgramEntry.model_validate(user.fields["exec"])
     except ValidationError as error:
         place = ".".join(map(str, ("exec", *error.errors()[0]["loc"])))
-        raise Unusable(
-            f"{place} of {user} cannot be used here: write the kubeconfig again by the command that made it"
+        raise NoCluster(
+            f"{place} of {user} is unusable: generate the kubeconfig again with the command that created it"
         ) from error
     terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
     if entry.interactive_mode == "Always" and not terminal:
-        raise Unusable(f"{entry.command}, which logs in {user}, asks for a terminal (interactiveMode): run this in one")
-    reported = _cluster_info(cluster) if entry.provide_cluster_info else None
-    return CredentialProgram(entry, str(user), user.file.parent, reported, terminal)
+        raise NoCluster(
+            f"{entry.command}, which logs in {user}, asks for a terminal (interactiveMode): run this in one"
+        )
+    info = _cluster_info(cluster) if entry.provide_cluster_info else None
+    return CredentialProgram(entry, str(user), user.file.parent, info, terminal)
 
 
 def _cluster_info(cluster: Entry) -> dict[str, Any]:
-    """Return what a program is told of its cluster: the kubeconfig's fields, the authority always in place."""
+    """Return the description of the cluster for a plugin: the kubeconfig's fields, with the authority inline."""
     copied = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression")
     info = {field: cluster.fields[field] for field in copied if cluster.fields.get(field)}
     if authority := cluster.content("certificate-authority"):
         info["certificate-authority-data"] = base64.b64encode(authority).decode()
     for each in cluster.fields.get("extensions") or ():
-        if isinstance(each, dict) and each.get("name") == _FOR_PROGRAMS:
+        if isinstance(each, dict) and each.get("name") == _EXEC_EXTENSION:
             info["config"] = each.get("extension")
     return info

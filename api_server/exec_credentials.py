@@ -1,7 +1,7 @@
-"""What is said between us and a program that logs us in: client.authentication.k8s.io, v1 and v1beta1.
+"""The data of a credential plugin: client.authentication.k8s.io, v1 and v1beta1.
 
-The kubeconfig says how it is run; it prints an ExecCredential: a token, or a certificate with its key. That is a
-secret, so no sentence quotes more of it than its kind and version.
+The kubeconfig says how to run the plugin. The plugin prints an ExecCredential: a token, or a certificate with its key.
+This is a secret, so error messages quote only its kind and version.
 """
 
 from dataclasses import dataclass, field
@@ -12,14 +12,16 @@ import aiohttp
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from orion.errors import Unavailable
+
 _EARLY = timedelta(seconds=30)
-""" How long before its end a credential is renewed; a tenth of its life where that is less. """
+""" How long before its expiry a credential is renewed; a tenth of its lifetime if that is less. """
 _QUOTED = 60
-""" Characters of a kind or a version in a sentence. """
+""" Characters of a kind or a version in an error. """
 
 
-class LogInFailed(aiohttp.ClientConnectionError):
-    """A program did not log us in; the text is a sentence.
+class LogInFailed(Unavailable, aiohttp.ClientConnectionError):
+    """A program did not log us in.
 
     A kind of aiohttp's errors, so that whatever asks the API server takes it for a server that was not reached.
     """
@@ -27,13 +29,13 @@ class LogInFailed(aiohttp.ClientConnectionError):
 
 @dataclass(frozen=True)
 class Credential:
-    """What a program gave: a token, or a certificate and its key as PEM, or both.
+    """A plugin's credential: a token, or a certificate and its key as PEM, or both.
 
     Args:
         token: empty: none.
         certificate: empty: none.
         key: of the certificate.
-        renew_at: when it is time for another; None: once it is refused.
+        renew_at: the time at which to run the plugin again; None: only when the API server rejects the credential.
     """
 
     token: str = field(repr=False)
@@ -77,15 +79,15 @@ class _ExecCredential(_Read):
 
 
 def read_answer(output: bytes, version: str, program: str) -> Credential:
-    """Return what a program gave.
+    """Return the credential that a plugin printed.
 
     Args:
-        output: what it printed.
-        version: that the kubeconfig asks for.
-        program: which it is, for people.
+        output: of the plugin.
+        version: the API version that the kubeconfig requires.
+        program: the plugin's description, for error messages.
 
     Raises:
-        LogInFailed: that is no credential.
+        LogInFailed: the output is not a credential.
     """
     try:
         answer = _ExecCredential.model_validate_json(output)
@@ -98,8 +100,8 @@ def read_answer(output: bytes, version: str, program: str) -> Credential:
         raise LogInFailed(f"{program} printed kind {kind!r}, not ExecCredential: is it a credential plugin?")
     if answer.api_version != version:
         raise LogInFailed(
-            f"{program} answered in apiVersion {answer.api_version[:_QUOTED]!r}, and the kubeconfig asks for "
-            f"{version!r}: update the program, or write the kubeconfig again by the command that made it"
+            f"{program} answered in apiVersion {answer.api_version[:_QUOTED]!r}, but the kubeconfig requires "
+            f"{version!r}: update the program, or generate the kubeconfig again with the command that created it"
         )
     return _credential(answer.status or _Status(), program)
 
@@ -110,7 +112,7 @@ def _credential(status: _Status, program: str) -> Credential:
         given, absent = ("certificate", "key") if certificate else ("key", "certificate")
         raise LogInFailed(f"{program} gave a {given} without its {absent}: is it up to date?")
     if not token and not certificate:
-        raise LogInFailed(f"{program} gave neither a token nor a certificate: log in by its own command, and try again")
+        raise LogInFailed(f"{program} gave neither a token nor a certificate: log in with its own command, then retry")
     return Credential(token, certificate or "", key or "", _renew_at(status.expiration_timestamp))
 
 

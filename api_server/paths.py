@@ -1,4 +1,4 @@
-"""Where the API server has its lists of objects."""
+"""URL paths of lists of objects on the API server."""
 
 from orion.crds import device as device_kind
 from orion.crds import share as share_kind
@@ -10,7 +10,7 @@ NODES = "/api/v1/nodes"
 
 
 def resource_path(kind: Kind, namespace: str = "") -> str:
-    """Return the path of the objects of one of our kinds: of one namespace, or of all."""
+    """Return the path of the list of a kind of this API, in one namespace or in all."""
     place = f"/namespaces/{namespace}" if namespace else ""
     return f"/apis/{API_VERSION}{place}/{kind.plural}"
 

@@ -1,8 +1,8 @@
-"""Requests to the API server, and which answers mean trying again.
+"""Requests to the API server, and their retries.
 
-An answer 429 or 5xx is tried again, after as long as the server says (Retry-After); all else is the caller's. One gate
-bounds how many requests are under way; watches, which last, are outside of it. A program that never logged us in raises
-NoCluster from any request: there is nothing to be tried again, or to go on with.
+A request with status 429 or 5xx is retried after the time in Retry-After; the caller handles all other statuses. A
+semaphore bounds the number of requests under way. It excludes watches, because they last. If the credential plugin has
+never succeeded, each request raises NoCluster: a retry would not help.
 """
 
 import asyncio
@@ -13,9 +13,10 @@ from typing import Any
 import aiohttp
 
 from orion.api_server.access import Access
-from orion.api_server.credentials import NoCluster
 from orion.api_server.exec_credentials import LogInFailed
+from orion.api_server.kubeconfigs import NoCluster
 from orion.api_server.metrics import RequestMetrics
+from orion.errors import OrionError
 
 JSON = "application/json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -23,14 +24,14 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 PAGE = 500
-""" Objects in one answer of a list. """
+""" Objects in one page of a list. """
 _ATTEMPTS = 5
 _RETRY_AFTER_MAX_S = 30.0
 _CONNECT_S = 10.0
 
 
-class ApiError(Exception):
-    """The API server said no, or nothing answered.
+class ApiError(OrionError):
+    """The API server refused a request or did not answer.
 
     Args:
         status: HTTP's; 0 where nothing answered.
@@ -45,14 +46,14 @@ class ApiError(Exception):
 
 
 class ApiServer:
-    """Requests to one API server; used within one event loop, and closed at the end.
+    """Sends requests to one API server. Use it within one event loop, and close it at the end.
 
     Args:
-        access: where it is, and who we are.
-        program: what its audit log calls us.
-        metrics: where requests are counted; None: nowhere.
-        concurrency: requests under way at most.
-        attempt_s: for how long one attempt may take.
+        access: the URL and the credentials.
+        program: the user agent, which the API server's audit log shows.
+        metrics: count the requests; None: they are not counted.
+        concurrency: the highest number of requests under way.
+        attempt_s: the time limit of one attempt, in seconds.
     """
 
     def __init__(
@@ -66,69 +67,71 @@ class ApiServer:
     ) -> None:
         self._access, self._program = access, program
         self._metrics = metrics or RequestMetrics()
-        self._gate = asyncio.Semaphore(concurrency)
+        self._semaphore = asyncio.Semaphore(concurrency)
         self._timeout = aiohttp.ClientTimeout(total=attempt_s)
-        if access.log_in is not None:  # which runs within a request, and more slowly than any answer comes
+        if access.log_in is not None:  # the plugin runs within a request and needs longer than any answer
             total = attempt_s + access.log_in.limit_s
             self._timeout = aiohttp.ClientTimeout(total=total, connect=attempt_s, sock_read=attempt_s)
         self._session: aiohttp.ClientSession | None = None
 
     async def get(self, path: str, accept: str = JSON, **query: str) -> dict[str, Any]:
-        """Return what a GET answers.
+        """Return the answer to a GET.
 
         Raises:
-            ApiError: it was refused, or nothing answered.
+            ApiError: the API server rejected the request or did not answer.
         """
         return await self._request("GET", path, None, {"Accept": accept}, query)
 
     async def pages(self, path: str, accept: str = JSON, **query: str) -> AsyncIterator[dict[str, Any]]:
-        """Yield a list page by page, all as of one version of the store; each has its `items`, which may be none.
+        """Yield the pages of a list, all of the same resource version. Each page has `items`, which may be empty.
 
         Raises:
-            ApiError: it was refused, or nothing answered; 410: this list is too old to be gone on with.
+            ApiError: the API server rejected the request or did not answer; 410: the list's version has expired.
         """
         more: dict[str, str] = {}
         while True:
             page = await self.get(path, accept, limit=str(PAGE), **query, **more)
-            page["items"] = page.get("items") or []  # null where there are none and only metadata were asked for
+            page["items"] = page.get("items") or []  # the API server sends null for an empty list of metadata
             yield page
             if not page["metadata"].get("continue"):
                 return
             more = {"continue": page["metadata"]["continue"]}
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create something, and return it as it is then.
+        """Create an object and return it as created.
 
         Raises:
-            ApiError: it was refused, or nothing answered.
+            ApiError: the API server rejected the request or did not answer.
         """
         return await self._request("POST", path, body, {"Content-Type": JSON}, {})
 
     async def put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace something, and return it as it is then.
+        """Replace an object and return the new one.
 
         Raises:
-            ApiError: it was refused, or nothing answered.
+            ApiError: the API server rejected the request or did not answer.
         """
         return await self._request("PUT", path, body, {"Content-Type": JSON}, {})
 
     async def patch(self, path: str, body: Mapping[str, Any], kind: str = MERGE_PATCH) -> dict[str, Any]:
-        """Patch something, and return it as it is then.
+        """Patch an object and return it as patched.
 
         Raises:
-            ApiError: it was refused, or nothing answered.
+            ApiError: the API server rejected the request or did not answer.
         """
         return await self._request("PATCH", path, body, {"Content-Type": kind}, {})
 
     async def delete(self, path: str, as_seen: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Begin to delete something, and return what the server says of it.
+        """Start the deletion of an object and return the server's answer.
 
         Args:
             path: of the object.
-            as_seen: the object's metadata as they were read; None: the object is deleted however it is now.
+            as_seen: the metadata that the caller has read: the object is deleted only if it has not changed since;
+                None: it is deleted in any case.
 
         Raises:
-            ApiError: it was refused, or nothing answered; 404: it is not there; 409: it has changed since.
+            ApiError: the API server rejected the request or did not answer; 404: there is no such object; 409: it has
+                changed since.
         """
         if as_seen is None:
             return await self._request("DELETE", path, None, {}, {})
@@ -139,12 +142,12 @@ class ApiServer:
         """Yield the events of a watch until the server ends it.
 
         Args:
-            path: of the list that is watched.
-            silence_s: after so long without a word the connection counts as dead.
-            query: of the watch.
+            path: of the watched list.
+            silence_s: seconds without data after which the connection counts as dead.
+            query: parameters of the watch.
 
         Raises:
-            ApiError: it was refused, or the connection broke (status 0).
+            ApiError: the API server rejected the watch, or the connection broke (status 0).
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=silence_s)
         url, what = self._access.url + path, f"watch of {path}"
@@ -153,13 +156,13 @@ class ApiServer:
                 if response.status >= 400:
                     raise ApiError(response.status, f"{what}: {_message(await response.text())}", _wait(response))
                 rest = b""
-                async for chunk in response.content.iter_any():  # lines can be longer than a reader's buffer
+                async for chunk in response.content.iter_any():  # a line can be longer than the reader's buffer
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
                         if line:
                             yield json.loads(line)
         except LogInFailed as error:
-            raise self._without(error) from error
+            raise self._log_in_error(error) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ApiError(0, f"{what}: {str(error) or type(error).__name__}") from error
 
@@ -173,8 +176,8 @@ class ApiServer:
             self._session = self._access.session(self._program)
         return self._session
 
-    def _without(self, error: LogInFailed) -> Exception:
-        """Return what a failed log-in is: an API server out of reach for now, or one that there never was a way to."""
+    def _log_in_error(self, error: LogInFailed) -> Exception:
+        """Return the exception for a failed log-in: ApiError if an earlier log-in succeeded, otherwise NoCluster."""
         return ApiError(0, str(error)) if self._access.logged_in else NoCluster(str(error))
 
     async def _request(
@@ -197,18 +200,18 @@ class ApiServer:
     async def _attempt(
         self, method: str, path: str, data: bytes | None, headers: dict[str, str], query: dict[str, str]
     ) -> tuple[int, float | None, str]:
-        """Return the answer's status, how long it asks to wait, and its text."""
+        """Return the answer's status, its Retry-After in seconds, and its text."""
         url = self._access.url + path
         try:
             async with (
-                self._gate,
+                self._semaphore,
                 self._opened().request(
                     method, url, data=data, headers=headers, params=query, timeout=self._timeout
                 ) as response,
             ):
                 return response.status, _wait(response), await response.text()
         except LogInFailed as error:
-            raise self._without(error) from error
+            raise self._log_in_error(error) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ApiError(0, f"{method} {path}: {str(error) or type(error).__name__}") from error
 
@@ -219,7 +222,7 @@ def _wait(response: aiohttp.ClientResponse) -> float | None:
 
 
 def _message(text: str) -> str:
-    """Return the sentence of a metav1.Status, or what there is."""
+    """Return the message of a metav1.Status; for another text, its first 200 characters."""
     try:
         return str(json.loads(text)["message"])
     except (ValueError, KeyError, TypeError):

@@ -1,11 +1,13 @@
-"""Objects of one kind, kept current in memory by list and watch.
+"""Keeps the objects of one kind current in memory, by list and watch.
 
-The list comes in pages and replaces everything at once; then a watch brings changes from its resource version on, over
-ends, broken connections and restarts of the server, until the server has forgotten that version (410 Gone) and the list
-is taken again. Bookmarks keep the version young where nothing happens, and prove that the connection lives.
+The list comes in pages and replaces all objects at once. Then watches deliver the changes since the list's resource
+version. The next watch continues where the last one ended, also after a broken connection or a restart of the server.
+If the server no longer has that version (410 Gone), the list is read again. Bookmarks keep the version recent while
+there are no changes, and show that the connection works.
 
-A change of a status only is passed over before anything is parsed: with a thousand shares most events are such. An
-object that cannot be read is left out and said once; the API server has validated it, so it is a newer version's.
+Events that change only a status are skipped before they are parsed: with a thousand shares they are the majority. An
+object that cannot be parsed is left out, with a warning in the log. The API server has validated it, so it belongs to a
+newer version of the API.
 """
 
 import asyncio
@@ -17,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from orion.api_server.requests import ApiError, ApiServer
-from orion.crds.errors import Unreadable
+from orion.errors import Unreadable
 
 T = TypeVar("T")
 G = TypeVar("G")
@@ -25,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 _WATCH_S = 240
 _SILENCE_S = 150.0
-""" Bookmarks come every minute; two that are missing mean a dead connection. """
+""" Bookmarks come every minute; the connection counts as dead after two missing ones. """
 _BACKOFF_S = (0.1, 30.0)
 
 
@@ -33,13 +35,13 @@ class Watched(Generic[T, G]):
     """The objects of a kind, by namespace and name.
 
     Args:
-        server: where they are.
+        server: the API server.
         path: of the list, such as /apis/orion.gpu/v1alpha1/gpushares.
-        read: makes of a plain object what is kept; may raise Unreadable.
-        gather: makes of a namespace's objects what is asked for; done once after each change, when it is needed.
-        by_generation: whether only a new generation, labels or annotations matter, not the status.
-        query: of list and watch, such as a field selector.
-        on_change: called on the event loop after each list and each event that changed something.
+        read: converts parsed JSON into the object to keep; may raise Unreadable.
+        gather: combines the objects of a namespace into the result of `of`; called on demand, once after each change.
+        by_generation: whether to skip events that do not change metadata.generation, such as those of a status.
+        query: parameters of list and watch, such as a field selector.
+        on_change: called on the event loop after each list and each event except bookmarks.
     """
 
     def __init__(
@@ -66,15 +68,15 @@ class Watched(Generic[T, G]):
         self._version = ""
         self._alive_at = 0.0
         self.synced = asyncio.Event()
-        """ Set once the first list is here. """
+        """ Set when the first list has arrived. """
         self.lists = 0
         self.events = 0
         self.errors = 0
 
     def of(self, namespace: str) -> G:
-        """Return what the objects of a namespace amount to; of the empty one: those of a kind without namespaces."""
+        """Return `gather` of a namespace's objects; the namespace of a cluster-scoped kind is the empty text."""
         if namespace not in self._objects:
-            return self._gather(())  # not kept: any namespace may be asked for
+            return self._gather(())  # not cached: callers may ask for any number of namespaces
         if namespace not in self._gathered:
             self._gathered[namespace] = self._gather(self._objects[namespace].values())
         return self._gathered[namespace]
@@ -85,16 +87,16 @@ class Watched(Generic[T, G]):
 
     @property
     def count(self) -> int:
-        """How many objects there are."""
+        """The number of objects."""
         return sum(len(each) for each in self._objects.values())
 
     @property
     def silent_s(self) -> float:
-        """How long ago the server said something."""
+        """The seconds since the last data from the server."""
         return time.monotonic() - self._alive_at
 
     async def run(self) -> None:
-        """Keep the objects current until cancelled; whatever goes wrong, it tries again, ever more slowly."""
+        """Keep the objects current until cancelled; after an error, retry with exponential backoff."""
         delay = _BACKOFF_S[0]
         while True:
             heard = (self.lists, self.events)
@@ -102,7 +104,7 @@ class Watched(Generic[T, G]):
                 if not self._version:
                     await self._list()
                 await self._watch()
-                wanted = random.uniform(0, _BACKOFF_S[0])  # a server that ends every watch at once is not flooded
+                wanted = random.uniform(0, _BACKOFF_S[0])  # limits requests to a server that ends every watch at once
             except Exception as error:
                 self.errors += 1
                 wanted = max(delay * random.uniform(0.5, 1), self._after(error))
@@ -112,10 +114,10 @@ class Watched(Generic[T, G]):
             await asyncio.sleep(wanted)
 
     def _after(self, error: Exception) -> float:
-        """Decide where to go on after an error; return for how long the server wants to be left alone, in seconds."""
+        """Decide whether the next step is a list or a watch; return the server's Retry-After in seconds, or 0."""
         gone = isinstance(error, ApiError) and error.status == 410
         if gone or not isinstance(error, ApiError):
-            self._version = ""  # forgotten there, or misunderstood here: nothing less than all of it is certain
+            self._version = ""  # expired, or the event was not understood: read the whole list again
         _log.log(logging.INFO if gone else logging.WARNING, "watch of %s: %r", self._path, error)
         return (error.retry_after_s or 0.0) if isinstance(error, ApiError) else 0.0
 
@@ -139,7 +141,7 @@ class Watched(Generic[T, G]):
             **self._query,
             "resourceVersion": self._version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(round(_WATCH_S * random.uniform(0.8, 1.2))),  # replicas do not return together
+            "timeoutSeconds": str(round(_WATCH_S * random.uniform(0.8, 1.2))),  # replicas reconnect at different times
         }
         async for event in self._server.events(self._path, _SILENCE_S, **query):
             self._alive_at = time.monotonic()

@@ -1,7 +1,8 @@
-"""When requests arrive: a Poisson process, made once and replayed under every system that is compared.
+"""Arrival times of requests: a Poisson process, drawn once and replayed under every system that is compared.
 
-Open loop: a request is due at its time whether or not the one before it has been answered, and its latency counts
-from then. A closed loop (the next request after the last answer) hides every stall behind a single slow request.
+The load is an open loop: each request has a scheduled arrival, even if the previous request is still being served.
+Latency counts from the scheduled arrival. A closed loop (the next request starts after the last answer) was rejected:
+a stall then delays one request only, and the percentiles hide it.
 """
 
 import random
@@ -16,7 +17,7 @@ def poisson_arrivals(rate: float, seconds: float, seed: int) -> list[float]:
         seed: Equal seeds give equal times, on every machine.
 
     Returns:
-        Ascending times in seconds from the window's begin, all under `seconds`.
+        Ascending times in seconds from the start of the window, all below `seconds`.
     """
     if rate <= 0 or seconds <= 0:
         raise ValueError(f"rate and seconds must be positive, not {rate} and {seconds}")
@@ -30,16 +31,16 @@ def poisson_arrivals(rate: float, seconds: float, seed: int) -> list[float]:
 
 
 def arrivals_with_lead(rate: float, requests: int, lead: float, seed: int) -> tuple[list[float], float]:
-    """Draw a lead-in that settles caches and clocks, and then exactly so many requests that count.
+    """Draw a lead-in, in which caches and clocks settle, and then exactly `requests` measured requests.
 
     Args:
         rate: Mean requests a second.
-        requests: How many count.
-        lead: Length of the lead-in in seconds; its requests do not count.
-        seed: Of the draw.
+        requests: Number of measured requests.
+        lead: Length of the lead-in in seconds; its requests are not measured.
+        seed: Seed of the draw.
 
     Returns:
-        The arrivals, those of the lead-in included, and the time of the last one.
+        All arrivals, including those of the lead-in, and the time of the last one.
     """
     seconds = lead + 2 * requests / rate + 10
     drawn = poisson_arrivals(rate, seconds, seed)
@@ -48,16 +49,16 @@ def arrivals_with_lead(rate: float, requests: int, lead: float, seed: int) -> tu
 
 
 def busiest_window(arrivals: list[float], length: float, after: float = 0.0) -> tuple[float, float]:
-    """Find the window with the most typical look for a picture: as many arrivals as its mean, rounded up, or more.
+    """Choose a window for a picture: one with slightly more arrivals than the mean.
 
     Args:
         arrivals: Ascending times in seconds.
         length: The window's length in seconds.
-        after: Nothing earlier than this is looked at (the first moments are warm-up).
+        after: Earlier arrivals are ignored (they are warm-up).
 
     Returns:
-        (begin, end) in seconds. The first window that begins 5 ms before an arrival and holds at least one arrival
-        more than the mean; else the fullest one.
+        (begin, end) in seconds: the first window that begins 5 ms before an arrival and holds at least one arrival
+        more than the mean; if there is none, the window with the most arrivals.
     """
     late = [time for time in arrivals if time >= after]
     if not late:

@@ -1,13 +1,13 @@
-"""What happens at the head of hp's busy periods: `python -m orion.bench.busy_periods FOLDER`, FOLDER of a colocation.
+"""Explains hp's latency beside be, from raw data: `python -m orion.bench.busy_periods FOLDER`, FOLDER of a colocation.
 
-Six Markdown tables from the raw data, for docs/results/colocation.md. By turns: requests that held everybody up for
-longer than any be kernel runs (stalls: the host's doing, they come alone as well); hp's tail with and without them, and
-what queueing alone makes of late heads; what requests that found the GPU idle took longer beside be, against those that
-queued; the time that be lost a busy period. Where contexts run together a request is slower all along: what the queue
-makes of that. And for both, how the slowdown goes on as a busy period grows old: what is left of it long after be's
-last kernel is not be's doing.
+It prints six Markdown tables for docs/results/colocation.md. The "head" is the first request of a busy period.
+Time-sliced runs: (1) stalls, which are requests that took longer than any be kernel runs; the host causes them, since
+runs of hp alone have them too; (2) hp's tail with and without stalls, and the tail that queueing alone predicts from
+late heads; (3) the extra service time of heads and of queued requests; (4) the time that be loses for each busy period.
+Runs in which contexts run together: (5) the tail that queueing predicts from slower requests.
+Both: (6) the slowdown by position in the busy period. A slowdown long after be's last kernel is not caused by be.
 
-Refused: to put this into `orion bench report`, which says whether targets hold by all that was measured. This says why.
+Rejected: to add these tables to `orion bench report`. The report says whether targets hold; these tables say why.
 """
 
 import statistics
@@ -27,13 +27,13 @@ from orion.bench.estimates import Samples
 from orion.bench.late_heads import queued_p99
 from orion.bench.samples import percentile
 
-STALL = 4e-3  # seconds longer than a run's median service time; hp waits for no be work that long beside these loads
-SWITCH = 0.14e-3  # seconds until a GPU that another process has used is hp's; docs/results/context-switch.md
-LONGEST_KERNEL = 10e-3  # seconds; beside longer ones a stall cannot be told from waiting for a kernel
+STALL = 4e-3  # seconds above a run's median service time; no be kernel of these loads makes hp wait that long
+SWITCH = 0.14e-3  # seconds that a context switch to hp takes; docs/results/context-switch.md
+LONGEST_KERNEL = 10e-3  # seconds; beside longer kernels, a stall looks the same as a wait for a kernel
 RANKS = (10, 50, 90, 99)
 SLOWDOWNS = (1.05, 1.1, 1.15, 1.2, 1.3, 1.5)
-PLACES = {"head": (0, 0), "2nd": (1, 1), "3rd": (2, 2), "4th": (3, 3), "6th to 8th": (5, 7), "later": (8, 10**9)}
-"""In a busy period: first and last index."""
+POSITIONS = {"head": (0, 0), "2nd": (1, 1), "3rd": (2, 2), "4th": (3, 3), "6th to 8th": (5, 7), "later": (8, 10**9)}
+"""Ranges of positions in a busy period: first and last index."""
 
 Mask = NDArray[np.bool_]
 
@@ -46,18 +46,18 @@ class Round:
     run: Run
     alone: Run
     capacity: float
-    """hp's closed-loop rate alone, a second."""
+    """hp's closed-loop rate when it runs alone, requests a second."""
     be: float
-    """be's throughput over that of be alone."""
+    """be's throughput, as a share of be's throughput alone."""
 
     @property
     def quiet(self) -> Mask:
-        """Return which requests that count stood in a busy period without a stall, on both sides."""
-        return ~(_held_up(self.run) | _held_up(self.alone))
+        """Return which measured requests were in a busy period without a stall, both beside be and alone."""
+        return ~(_in_stalled_period(self.run) | _in_stalled_period(self.alone))
 
 
 def found(folder: RunFolder) -> Iterator[tuple[str, list[Round]]]:
-    """Yield each pair's name and rounds under policy orion, time-sliced, beside kernels that are not very long."""
+    """Yield each pair's name and rounds: policy orion, time-sliced, be kernels of at most `LONGEST_KERNEL`."""
     for hp in folder.hp_ids():
         solos = rates.be_solos(folder, hp)
         for be in folder.be_ids(hp):
@@ -79,21 +79,21 @@ def _round(folder: RunFolder, path: Path, be: str, solos: rates.Solos) -> Round 
 
 
 def heads(run: Run) -> Mask:
-    """Return which of the requests that count found hp idle."""
+    """Return which of the measured requests arrived while hp was idle."""
     gaps = np.asarray(run.starts[1:]) - np.asarray(run.ends[:-1])
     return np.asarray(np.concatenate(([True], gaps > SHORTEST_GAP))[run.first :])
 
 
-def _held_up(run: Run) -> Mask:
-    """Return which requests that count stood in a busy period that a stall touched."""
+def _in_stalled_period(run: Run) -> Mask:
+    """Return which measured requests were in a busy period that had a stall."""
     period = np.cumsum(heads(run))
     return np.isin(period, period[_excess(run) > STALL])
 
 
 def _excess(run: Run) -> Samples:
-    """Return what each request that counts took longer than the median, from when hp was free to begin it; seconds.
+    """Return the time of each measured request above the median, from when hp could begin the request; seconds.
 
-    A server that slept too long begins late: that counts, queueing behind others does not.
+    The time includes a late wake-up of the server, but not the wait behind earlier requests.
     """
     ends = np.asarray(run.ends)
     free = np.maximum(run.arrivals, np.concatenate(([0.0], ends[:-1])))
@@ -101,7 +101,7 @@ def _excess(run: Run) -> Samples:
 
 
 def stalls(folder: RunFolder) -> list[str]:
-    """List runs of an open loop time-sliced, alone ones included, with requests that stalled."""
+    """List time-sliced open-loop runs, and the runs of hp alone, that had stalled requests."""
     lines = ["| run | requests | longest, ms above the median | seconds into the run |", "|---|---|---|---|"]
     seen: dict[str, Run] = {}
     for name, rounds in found(folder):
@@ -118,22 +118,22 @@ def stalls(folder: RunFolder) -> list[str]:
 
 
 def tails(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
-    """Compare hp's p99 with alone: as measured, without stalls, and what queueing makes of alone with late heads."""
+    """Compare hp's p99 with alone: as measured, without stalls, and as queueing predicts from late heads."""
     lines = [
         f"| pair | as measured | without busy periods of a stall > {1e3 * STALL:g} ms | "
-        f"alone, were its heads {1e3 * SWITCH:g} ms late | late as these were on average |",
+        f"alone, if its heads were {1e3 * SWITCH:g} ms late | alone, if its heads were as late as measured |",
         "|---|---|---|---|---|",
     ]
     for name, rounds in pairs:
-        measured = [_reported(_of_kept(each, _ratio, quiet) for each in rounds) for quiet in (False, True)]
+        measured = [_cell(_of_kept(each, _ratio, quiet) for each in rounds) for quiet in (False, True)]
         modelled = [
-            _reported(queued_p99(each.alone, late=SWITCH) for each in rounds),
-            _reported(queued_p99(each.alone, late=_late(each)) for each in rounds),
+            _cell(queued_p99(each.alone, late=SWITCH) for each in rounds),
+            _cell(queued_p99(each.alone, late=_late(each)) for each in rounds),
         ]
         lines.append(f"| {name}, p99 / alone | {' | '.join(measured + modelled)} |")
     for name, rounds in pairs:
         if "gemm" in name:
-            measured = [_reported(_of_kept(each, _over, quiet) for each in rounds) for quiet in (False, True)]
+            measured = [_cell(_of_kept(each, _over, quiet) for each in rounds) for quiet in (False, True)]
             lines.append(f"| {name}, p99 - 1.05 x alone, ms | {' | '.join(measured)} | | |")
     return lines
 
@@ -154,12 +154,12 @@ def _of_kept(each: Round, figure: Callable[[Samples, Samples], float], quiet: bo
 
 
 def _late(each: Round) -> float:
-    """Return how much longer heads took beside be than alone, on average; seconds."""
+    """Return the mean extra time of heads beside be, over heads alone; seconds."""
     own, alone = (_of(run, each.quiet, head=True) for run in (each.run, each.alone))
     return float(own.mean() - alone.mean()) if len(own) and len(alone) else float("nan")
 
 
-def _reported(rounds: Iterable[float]) -> str:
+def _cell(rounds: Iterable[float]) -> str:
     values = [value for value in rounds if not np.isnan(value)]
     if not values:
         return "no round left"
@@ -167,7 +167,7 @@ def _reported(rounds: Iterable[float]) -> str:
 
 
 def waits(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
-    """Compare service times beside be with alone, by percentile: requests that found hp idle, and the others."""
+    """Compare service times beside be with alone, by percentile: heads of busy periods, and queued requests."""
     titles = [f"{kind} p{rank}" for kind in ("head", "queued") for rank in RANKS]
     lines = [f"| pair, ms more than alone | {' | '.join(titles)} |", f"|{'---|' * (len(titles) + 1)}"]
     for name, rounds in pairs:
@@ -185,9 +185,9 @@ def _of(run: Run, quiet: Mask, head: bool) -> Samples:
 
 
 def losses(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
-    """Divide the time that neither side used among hp's busy periods; medians over rounds."""
+    """Show the GPU time that neither side used, per busy period of hp; medians over rounds."""
     lines = [
-        "| pair | hp share | be / alone | busy periods/s | nobody's, ms a busy period | of it hp took longer | rest |",
+        "| pair | hp share | be / alone | busy periods/s | unused, ms a busy period | of it hp took longer | rest |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, rounds in pairs:
@@ -198,7 +198,7 @@ def losses(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
 
 
 def _loss(each: Round) -> tuple[float, ...]:
-    """Return hp's share, be's share, busy periods a second, and the loss a period with its two parts, ms."""
+    """Return hp's share, be's share, busy periods a second, the loss per busy period and its two parts, ms."""
     rate = len(each.alone.latencies) / each.alone.seconds
     share, periods = rate / each.capacity, busy_periods_per_second(each.alone)
     lost = 1e3 * (1 - share - each.be) / periods
@@ -208,8 +208,8 @@ def _loss(each: Round) -> tuple[float, ...]:
 
 
 def queueing(folder: RunFolder) -> list[str]:
-    """Compare hp's p99 where contexts run together with what queueing makes of alone, all or only heads slowed."""
-    titles = ["hp, round", "system", "hp GPU time / alone", "p99 / alone", "by queueing", "were heads alone late"]
+    """Compare hp's p99 where contexts run together with two predictions from alone: all requests slower, heads late."""
+    titles = ["hp, round", "system", "hp GPU time / alone", "p99 / alone", "by queueing", "if only heads were late"]
     lines = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
     for title, alone, systems in _overlaps(folder):
         for name, run in systems.items():
@@ -223,7 +223,7 @@ def queueing(folder: RunFolder) -> list[str]:
 
 
 def _overlaps(folder: RunFolder) -> Iterator[tuple[str, Run, dict[str, Run]]]:
-    """Yield a title, hp alone, and the systems in which contexts run together, of each round that has both."""
+    """Yield a title, the run of hp alone, and the runs in which contexts run together, for each round with both."""
     for hp in folder.hp_ids():
         for path in folder.rounds(hp):
             alone = folder.load(path / f"alone{SUFFIX}")
@@ -234,7 +234,7 @@ def _overlaps(folder: RunFolder) -> Iterator[tuple[str, Run, dict[str, Run]]]:
 
 
 def _together(folder: RunFolder, path: Path) -> Run | None:
-    """Return a run where contexts run together under the gate, or with an overlap within a budget."""
+    """Return the run if contexts run together in it, under policy gate or with an overlap budget; else None."""
     run = folder.load(path) if path.parent.name != BE_ALONE else None
     if run is None or not run.open_loop or not run.system_spec.overlap_mode:
         return None
@@ -242,30 +242,30 @@ def _together(folder: RunFolder, path: Path) -> Run | None:
 
 
 def ages(folder: RunFolder, pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
-    """Show service times above alone's median by the request's place in its busy period, medians, and be's steps."""
-    lines = [f"| ms above alone | {' | '.join(PLACES)} | be steps a request from the 2nd |"]
-    lines.append(f"|{'---|' * (len(PLACES) + 2)}")
+    """Show medians of service time above alone's median, by position in the busy period, and be's steps a request."""
+    lines = [f"| ms above alone | {' | '.join(POSITIONS)} | be steps a request from the 2nd |"]
+    lines.append(f"|{'---|' * (len(POSITIONS) + 2)}")
     rows = [(name, [(each.run, each.alone) for each in rounds]) for name, rounds in pairs]
     for title, alone, systems in _overlaps(folder):
         rows += [(f"{title}, {name}", [(run, alone)]) for name, run in systems.items()]
     for name, runs in rows:
         above = np.concatenate([run.services - np.median(alone.services) for run, alone in runs])
-        places = np.concatenate([_places(run) for run, _ in runs])
-        chosen = [above[(places >= first) & (places <= last)] for first, last in PLACES.values()]
+        positions = np.concatenate([_positions(run) for run, _ in runs])
+        chosen = [above[(positions >= first) & (positions <= last)] for first, last in POSITIONS.values()]
         cells = [f"{1e3 * np.median(one):+.2f}" if len(one) else "-" for one in chosen]
-        steps = np.concatenate([_be_steps(run) for run, _ in runs])[places > 0]
+        steps = np.concatenate([_be_steps(run) for run, _ in runs])[positions > 0]
         lines.append(f"| {name} | {' | '.join(cells)} | {steps.mean() if len(steps) else 0:.2f} |")
     return lines
 
 
-def _places(run: Run) -> NDArray[np.int_]:
-    """Return each counting request's index in its busy period; the head's is 0."""
+def _positions(run: Run) -> NDArray[np.int_]:
+    """Return the index of each measured request in its busy period; the head has index 0."""
     numbers = np.arange(len(run.services))
     return np.asarray(numbers - np.maximum.accumulate(np.where(heads(run), numbers, 0)))
 
 
 def _be_steps(run: Run) -> Samples:
-    """Return how many steps of be ended while each request that counts was served."""
+    """Return how many steps of be ended while each measured request was served."""
     ends = np.sort(np.concatenate([client.ends for client in run.be])) if run.be else np.empty(0)
     begun, done = (np.searchsorted(ends, times[run.first :]) for times in (run.starts, run.ends))
     return np.asarray(done - begun, dtype=np.float64)
@@ -273,12 +273,20 @@ def _be_steps(run: Run) -> Samples:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the tables."""
-    parser = OneSentenceParser(prog="orion.bench.busy_periods", description="The head of hp's busy periods.")
-    parser.add_argument("folder", type=Path, help="of a colocation; `orion bench report FILE.tgz --output` unpacks one")
+    parser = OneSentenceParser(
+        prog="orion.bench.busy_periods", description="Explains hp's latency by its busy periods."
+    )
+    parser.add_argument(
+        "folder", type=Path, help="folder of a colocation; `orion bench report FILE.tgz --output` unpacks one"
+    )
     root = parser.parse_args(arguments).folder
     folder = RunFolder(root)
     if not (pairs := list(found(folder))):
-        print(f"{parser.prog}: {root} holds no runs of policy orion by turns with hp alone beside", file=sys.stderr)
+        print(
+            f"{parser.prog}: {root} has no time-sliced runs of policy orion together with runs of hp alone; "
+            "give a colocation's folder that has both",
+            file=sys.stderr,
+        )
         return 1
     for title, lines in (
         ("Stalls", stalls(folder)),

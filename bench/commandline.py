@@ -1,4 +1,4 @@
-"""How the benchmarks speak: a wrong word is refused in one sentence; progress has the time before it."""
+"""What the benchmarks' command lines share: errors of one sentence, parsers of numbers, progress lines with a time."""
 
 import argparse
 import sys
@@ -7,10 +7,10 @@ from typing import NoReturn
 
 
 class OneSentenceParser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors name the word and what is allowed; exit status 2."""
+    """An ArgumentParser that reports an error in one sentence with the allowed options; exit status 2."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and end."""
+        """Print what is wrong and exit."""
         allowed = ", ".join(action.option_strings[-1] for action in self._actions if action.option_strings)
         hint = f" (the options are {allowed})" if "unrecognized" in message else ""
         print(f"{self.prog}: {message}{hint}", file=sys.stderr)
@@ -36,5 +36,5 @@ def counted(text: str) -> int:
 
 
 def say(text: str) -> None:
-    """Print a line of progress now."""
+    """Print a line of progress, with the time of day, and flush it."""
     print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)

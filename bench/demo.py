@@ -1,8 +1,8 @@
-"""`orion demo`: what Orion is for, in half a minute on any machine.
+"""`orion demo`: shows what Orion does, in half a minute on any machine.
 
-Three phases: a latency-critical process (hp) alone; the same requests with a training process (be) beside it; and
-again under Orion. A machine with an NVIDIA GPU and torch runs real models on it, any other the simulated GPU. The
-simulated figures show how it works; what it gives on a GPU stands in docs/results.
+It has three phases: a latency-critical process (hp) alone; the same requests beside a training process (be); and the
+same two processes under Orion. A machine with an NVIDIA GPU and torch runs real models. Any other machine uses the
+simulated GPU, whose figures show how Orion works; docs/results has figures from GPUs.
 """
 
 import importlib.util
@@ -24,42 +24,37 @@ from rich.table import Table
 from orion.bench import demo_phases
 from orion.bench.commandline import OneSentenceParser
 from orion.bench.demo_phases import Experiment, Outcome, Phase
-from orion.bench.managed import AgentError
 from orion.bench.samples import percentile
-from orion.bench.workers.crew import WorkerError
+from orion.errors import Invalid, OrionError
 
-SIMULATED_RATE = 85.0  # of 4 ms requests: 34 % of the GPU
-FEWEST_REQUESTS = 100  # below, a 99th percentile is one request's luck
+SIMULATED_RATE = 85.0  # requests a second of 4 ms each: 34 % of the GPU
+FEWEST_REQUESTS = 100  # with fewer, one request decides the 99th percentile
 TITLES = {"alone": "hp alone", "unmanaged": "unmanaged", "orion": "under Orion"}
-
-
-class DemoError(RuntimeError):
-    """The demo cannot run as asked; one sentence that says why and what would work."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may choose."""
+    """The user's options."""
 
     seconds: float = 6.0
-    """Length of each phase that counts."""
+    """Measured length of each phase."""
     rate: float | None = None
     """hp requests a second; None: 34 % of the GPU."""
     seed: int = 1
-    """Of the arrivals."""
+    """Seed of the arrival times."""
     output: Path = Path("orion-demo.png")
-    """The picture."""
+    """File of the picture."""
     simulated: bool | None = None
-    """None: a GPU with torch if there is one, else the simulated GPU."""
+    """None: a real GPU if torch finds one, else the simulated GPU."""
     as_json: bool = False
-    """One object on standard output instead of the table."""
+    """Print one JSON object on standard output instead of the table."""
 
 
 def run_demo(options: Options) -> int:
-    """Run the demo and show it: progress on standard error, results on standard output, the picture in a file.
+    """Run the demo: progress goes to standard error, results to standard output, the picture to a file.
 
     Returns:
-        An exit status: 0, or 1 with the reason on standard error, or 2 for an option that cannot be.
+        The exit status: 0; 1 for a failure; 2 for an invalid option; 130 if interrupted. Errors are on standard error.
     """
     errors = Console(stderr=True)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -67,12 +62,9 @@ def run_demo(options: Options) -> int:
     try:
         experiment = make_experiment(options)
         outcome = _run_with_progress(experiment, errors)
-    except DemoError as error:
+    except (OrionError, FileNotFoundError) as error:
         errors.print(f"orion demo: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-        return 2
-    except (WorkerError, AgentError, FileNotFoundError) as error:
-        errors.print(f"orion demo: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-        return 1
+        return error.exit_status if isinstance(error, OrionError) else 1
     except KeyboardInterrupt:
         errors.print("orion demo: interrupted; everything it started has ended")
         return 130
@@ -81,25 +73,25 @@ def run_demo(options: Options) -> int:
 
 
 def make_experiment(options: Options) -> Experiment:
-    """Decide what runs on what.
+    """Choose the GPU and the workloads.
 
     Raises:
-        DemoError: An option that cannot be.
+        Invalid: An option is invalid.
     """
     simulated = _choose_simulated(options.simulated)
     rate = options.rate if options.rate is not None else (SIMULATED_RATE if simulated else None)
     for name, value in (("--seconds", options.seconds), ("--rate", rate)):
         if value is not None and not 0 < value < math.inf:
-            raise DemoError(f"{name} {value:g}: it has to be a positive number")
+            raise Invalid(f"{name} {value:g}: it must be a positive number")
     if rate is not None and rate * options.seconds < FEWEST_REQUESTS * 1.2:
-        raise DemoError(
+        raise Invalid(
             f"--rate {rate:g} for --seconds {options.seconds:g} gives too few requests for a 99th percentile; "
             f"rate x seconds must be at least {FEWEST_REQUESTS * 1.2:.0f}"
         )
     if not options.output.absolute().parent.is_dir():
-        raise DemoError(f"--output {options.output}: there is no such folder")
+        raise Invalid(f"--output {options.output}: its folder does not exist; create it or name another")
     if options.output.suffix.lower() != ".png":
-        raise DemoError(f"--output {options.output}: the picture is a PNG, so its name must end with .png")
+        raise Invalid(f"--output {options.output}: the picture is a PNG, so its name must end with .png")
     kinds: tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]]
     if simulated:
         kinds = ("simulated-inference", {}), ("simulated-training", {})
@@ -109,7 +101,7 @@ def make_experiment(options: Options) -> Experiment:
 
 
 def to_json(outcome: Outcome) -> dict[str, Any]:
-    """Return the results as `--json` prints them; ratios are to phase alone (hp) and to phase unmanaged (be)."""
+    """Return the results as `--json` prints them; hp's ratio is to phase alone, be's ratio to phase unmanaged."""
     p99_alone = percentile(outcome.phases[0].latencies_ms, 99)
     be_unmanaged = outcome.phases[1].be_per_second
     return {
@@ -140,12 +132,12 @@ def _choose_simulated(wanted: bool | None) -> bool:
         return True
     missing = _why_no_gpu()
     if wanted is False and missing:
-        raise DemoError(f"--gpu: {missing}; --simulated runs without")
+        raise Invalid(f"--gpu: {missing}; --simulated needs neither torch nor a GPU")
     return bool(missing)
 
 
 def _why_no_gpu() -> str:
-    """Say why real models cannot run here; empty if they can. Asked in a process of its own: CUDA stays out of ours."""
+    """Return why real models cannot run here; empty if they can. A child process asks torch, to load no CUDA here."""
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed (`pip install torch`)"
     question = "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)"
@@ -189,14 +181,16 @@ def _show(outcome: Outcome, options: Options) -> None:
     console.print(_table(outcome, results))
     console.print(f"Timeline: {picture}", highlight=False, soft_wrap=True)
     if outcome.simulated:
-        console.print("The GPU is simulated: this shows how Orion works, not what a GPU gives.", highlight=False)
+        console.print(
+            "The GPU is simulated: the figures show how Orion works, not how fast a real GPU is.", highlight=False
+        )
 
 
 def _draw(outcome: Outcome, path: Path) -> str:
-    """Draw the picture where matplotlib is installed; return where it is, or how to get one."""
+    """Draw the picture if matplotlib is installed; return its path, or how to get a picture."""
     if importlib.util.find_spec("matplotlib") is None:
         return "not drawn, because matplotlib is not installed (`pip install matplotlib`)"
-    from orion.bench import demo_picture  # matplotlib takes a second to import, which no phase should share
+    from orion.bench import demo_picture  # imported late: matplotlib takes a second, which would disturb a phase
 
     demo_picture.draw(outcome, path)
     return str(path)
@@ -228,20 +222,22 @@ def _table(outcome: Outcome, results: dict[str, Any]) -> Table:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the demo as a program of its own; `orion demo` has the same options."""
+    """Run the demo as a separate program; `orion demo` has the same options."""
     parser = OneSentenceParser(prog="orion demo", description="Two processes share a GPU, without and with Orion.")
     parser.add_argument("--seconds", type=float, default=Options.seconds, help="length of a phase")
     parser.add_argument("--rate", type=float, help="hp requests a second; default: 34 %% of the GPU")
-    parser.add_argument("--seed", type=int, default=Options.seed, help="of the arrival times")
-    parser.add_argument("--output", type=Path, default=Options.output, help="where the picture goes, a .png")
-    parser.add_argument("--simulated", action="store_true", default=None, help="the simulated GPU even if there is one")
-    parser.add_argument("--gpu", dest="simulated", action="store_false", help="a real GPU or nothing")
-    parser.add_argument("--json", dest="as_json", action="store_true", help="one JSON object on standard output")
+    parser.add_argument("--seed", type=int, default=Options.seed, help="seed of the arrival times")
+    parser.add_argument("--output", type=Path, default=Options.output, help="file of the picture, a .png")
+    parser.add_argument(
+        "--simulated", action="store_true", default=None, help="use the simulated GPU even if there is a real one"
+    )
+    parser.add_argument("--gpu", dest="simulated", action="store_false", help="use a real GPU, and fail without one")
+    parser.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object on standard output")
     return run_demo(Options(**vars(parser.parse_args(arguments))))
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """End as by Ctrl-C: everything that was started is ended on the way out."""
+    """Handle a signal like Ctrl-C: the exception ends everything that the demo started."""
     raise KeyboardInterrupt
 
 

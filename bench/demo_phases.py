@@ -1,4 +1,4 @@
-"""The three phases of the demo: the same requests alone, beside an unmanaged trainer, beside one under Orion."""
+"""The three phases of the demo: the same requests alone, beside an unmanaged trainer, and beside it under Orion."""
 
 import time
 from collections.abc import Callable
@@ -13,27 +13,27 @@ from orion.bench.workers.crew import Crew, Worker
 from orion.bench.workload import Span
 from orion.bench.workloads import Load
 
-LEAD_SECONDS = 1.0  # both run this long before anything counts: caches, clocks and learnt durations settle
+LEAD_SECONDS = 1.0  # warm-up of each phase, not measured: caches, clocks and learnt durations settle
 PICTURE_SECONDS = 0.1
-LOAD = 0.34  # of the GPU by hp, where no rate is given
+LOAD = 0.34  # hp's share of the GPU if no rate is given
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What runs, and on what."""
+    """The workloads, the GPU and the load."""
 
     simulated: bool
     hp: Load
     be: Load
     seconds: float
     rate: float | None
-    """Requests a second; None: what loads the GPU to LOAD."""
+    """Requests a second; None: the rate that loads the GPU to LOAD."""
     seed: int
 
 
 @dataclass
 class Phase:
-    """What one phase gave. Times are seconds from the begin of its lead-in."""
+    """The results of one phase. Times are seconds from the start of its warm-up."""
 
     name: str
     latencies_ms: list[float]
@@ -45,7 +45,7 @@ class Phase:
 
 @dataclass
 class Outcome:
-    """All phases and what a reader has to know of them."""
+    """All phases, and the facts that a reader needs to judge them."""
 
     gpu: str
     simulated: bool
@@ -56,11 +56,11 @@ class Outcome:
 
 
 Progress = Callable[[str, float], None]
-"""Called often with the phase's name and how much of it is done, 0 to 1."""
+"""Called often with the phase's name and the completed part of the phase, 0 to 1."""
 
 
 class _Run:
-    """The workers and what they share; one method a phase."""
+    """The workers of the three phases and the state that they share."""
 
     def __init__(self, experiment: Experiment, progress: Progress) -> None:
         self._experiment = experiment
@@ -79,30 +79,30 @@ class _Run:
             plain = stack.enter_context(machine(experiment.simulated))
             self._timelines = Path(plain["ORION_SIM_STATE"]) if experiment.simulated else None
             stack.enter_context(self._crew)
-            hp = self._hire("hp", experiment.hp, plain)
+            hp = self._start("hp", experiment.hp, plain)
             self._prepare("alone", hp)
             self._draw_arrivals(hp)
             phases = [self._measure(hp, None)]
             self._phase = "unmanaged"
-            be = self._hire("be", experiment.be, plain)
+            be = self._start("be", experiment.be, plain)
             self._prepare("unmanaged", be)
             phases.append(self._measure(hp, be))
-            self._crew.dismiss([hp, be])
+            self._crew.end([hp, be])
             self._phase = "orion"
             managed = stack.enter_context(ManagedGPU(plain, experiment.simulated))
-            hp = self._hire("hp", experiment.hp, managed.client_environment("hp"))
-            be = self._hire("be", experiment.be, managed.client_environment("be"))
+            hp = self._start("hp", experiment.hp, managed.client_environment("hp"))
+            be = self._start("be", experiment.be, managed.client_environment("be"))
             self._prepare("orion", hp, be)
             managed.wait_for_clients(2)
             phases.append(self._measure(hp, be))
-            self._crew.dismiss([hp, be])  # before their agent
+            self._crew.end([hp, be])  # before their agent
         return Outcome(self._gpu, experiment.simulated, self._rate, self._counted(), self._window, phases)
 
-    def _hire(self, role: str, load: Load, environment: dict[str, str]) -> Worker:
+    def _start(self, role: str, load: Load, environment: dict[str, str]) -> Worker:
         kind, options = load
-        if self._timelines:  # the simulated GPU writes down itself who had it when
+        if self._timelines:  # the simulated GPU itself records when which process ran
             options = {**options, "timeline": str(self._timelines / f"{self._phase}.{role}")}
-        return self._crew.hire(f"{role} of phase {self._phase}", kind, options, environment)
+        return self._crew.start(f"{role} of phase {self._phase}", kind, options, environment)
 
     def _prepare(self, phase: str, *workers: Worker) -> None:
         self._phase, self._begin = phase, float("inf")
@@ -119,7 +119,7 @@ class _Run:
         return [arrival for arrival in self._arrivals if arrival >= LEAD_SECONDS]
 
     def _measure(self, hp: Worker, be: Worker | None) -> Phase:
-        """Run the requests, beside a training loop where there is one."""
+        """Run the requests, beside a training loop if `be` is given."""
         length = LEAD_SECONDS + self._experiment.seconds
         self._begin = time.monotonic() + 0.2
         self._end = self._begin + length
@@ -144,9 +144,9 @@ class _Run:
 
 
 def run_phases(experiment: Experiment, progress: Progress) -> Outcome:
-    """Run all three phases; leaves no process and no file behind, whatever happens.
+    """Run all three phases. No process and no file remains, even after an error.
 
     Raises:
-        WorkerError, AgentError: With what the process said.
+        Unavailable: A worker or the agent failed; the text has its standard error.
     """
     return _Run(experiment, progress).all_phases()

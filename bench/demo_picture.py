@@ -1,4 +1,4 @@
-"""The demo's picture: who had the GPU when, in 100 ms without and with Orion, and what that does to latency."""
+"""The demo's picture: which process used the GPU during 100 ms, without and with Orion, and hp's latencies."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from orion.bench.workload import Span
 
 HP, BE, INK, PALE = "#1f5fbf", "#f0a23a", "#22262b", "#9aa1a9"
 ALONE = "#2f9e6e"
-BREATH = 60e-6  # seconds; shorter pauses between kernels are no gap that the eye could see
-STREAM_RECORDS = {"hp": (1.1, 0.8), "be": (0.1, 0.8)}  # bottom and height
+SHORTEST_GAP = 60e-6  # seconds; shorter pauses between kernels would be invisible in the picture
+ROWS = {"hp": (1.1, 0.8), "be": (0.1, 0.8)}  # bottom and height of each row
 
 
 def draw(outcome: Outcome, path: Path) -> None:
@@ -40,14 +40,14 @@ def draw(outcome: Outcome, path: Path) -> None:
     figure.savefig(path, format="png")
 
 
-def merged(spans: list[Span], window: Span, breath: float = BREATH) -> list[Span]:
-    """Return the spans inside a window, those closer than `breath` seconds joined."""
+def merged(spans: list[Span], window: Span, shortest_gap: float = SHORTEST_GAP) -> list[Span]:
+    """Return the spans inside a window; spans that are less than `shortest_gap` seconds apart become one."""
     joined: list[Span] = []
     for begin, end in sorted(spans):
         begin, end = max(begin, window[0]), min(end, window[1])
         if begin >= end:
             continue
-        if joined and begin - joined[-1][1] < breath:
+        if joined and begin - joined[-1][1] < shortest_gap:
             joined[-1] = (joined[-1][0], max(joined[-1][1], end))
         else:
             joined.append((begin, end))
@@ -56,9 +56,9 @@ def merged(spans: list[Span], window: Span, breath: float = BREATH) -> list[Span
 
 def _timeline(axes: Axes, phase: Phase, outcome: Outcome, title: str) -> None:
     window = outcome.window
-    for stream_record, spans, colour in (("hp", phase.hp_spans, HP), ("be", phase.be_spans, BE)):
+    for role, spans, colour in (("hp", phase.hp_spans, HP), ("be", phase.be_spans, BE)):
         bars = [(1e3 * (begin - window[0]), 1e3 * (end - begin)) for begin, end in merged(spans, window)]
-        axes.broken_barh(bars, STREAM_RECORDS[stream_record], facecolors=colour, edgecolor="none")
+        axes.broken_barh(bars, ROWS[role], facecolors=colour, edgecolor="none")
     arrivals = [1e3 * (arrival - window[0]) for arrival in outcome.arrivals if window[0] <= arrival < window[1]]
     axes.plot(arrivals, [2.12] * len(arrivals), linestyle="none", marker="v", color=INK, markersize=6, clip_on=False)
     axes.set_title(title, loc="left", fontsize=11, color=INK)
@@ -79,7 +79,7 @@ def _timeline(axes: Axes, phase: Phase, outcome: Outcome, title: str) -> None:
 
 
 def _distribution(axes: Axes, alone: Phase, unmanaged: Phase, orion: Phase) -> None:
-    """Draw the share of requests that took longer: on a logarithmic scale the tail is the picture, not its rim."""
+    """Draw the share of requests that took longer than each latency; logarithmic axes show the tail in detail."""
     reference = percentile(alone.latencies_ms, 99)
     for phase, colour, width, dashes in (
         (alone, ALONE, 4.0, "-"),

@@ -1,9 +1,9 @@
-"""Figures from samples: percentiles, paired ratios, and intervals that say how far to trust them.
+"""Ratios of percentiles, means and rates between two systems, with bootstrap intervals.
 
-Systems are compared inside a round, where they replay the same arrivals within the same minutes, and the ratios of
-the rounds are summed up by their median: drift of clocks and temperature between rounds then cancels. Intervals come
-from a bootstrap over rounds and, inside a round, over blocks of consecutive requests, the same blocks on both sides:
-a queue makes neighbouring requests alike, so single requests drawn at random would promise too narrow an interval.
+Two systems are compared inside a round: they replay the same arrivals within the same minutes. The result is the
+median of the rounds' ratios, so a drift of clocks or temperature between rounds cancels. The bootstrap resamples rounds
+and, inside a round, blocks of consecutive requests, the same blocks for both systems. Resampling single requests was
+rejected: latencies of neighbouring requests depend on each other through the queue, so intervals would be too narrow.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 Samples = NDArray[np.float64]
 Pair = tuple[Sequence[float] | Samples, Sequence[float] | Samples]
-"""One round of a comparison: the system's samples and the reference's."""
-BLOCK = 25  # requests that are resampled together: longer than a busy period at 40 % load
+"""One round of a comparison: the samples of the system, and those of the reference."""
+BLOCK = 25  # requests that are resampled together; a busy period at 40 % load is shorter
 RESAMPLES = 1000
 
 
@@ -40,13 +40,13 @@ def paired_percentile_ratios(
     """Compare latency percentiles of two systems.
 
     Args:
-        pairs: One (system, reference) a round: latencies of the same requests in the same order.
-        ranks: The percentiles, 0 to 100; all of them are taken from the same resamples.
+        pairs: One (system, reference) for each round: latencies of the same requests in the same order.
+        ranks: The percentiles, 0 to 100; all of them use the same resamples.
         resamples: Bootstrap repetitions.
-        seed: Of the bootstrap, so that a report can be made again.
+        seed: Seed of the bootstrap, which makes a report reproducible.
 
     Returns:
-        One estimate a rank.
+        One estimate for each rank.
     """
     return _ratios(_matched(pairs), _percentiles(ranks), paired=True, resamples=resamples, seed=seed)
 
@@ -54,12 +54,12 @@ def paired_percentile_ratios(
 def unpaired_percentile_ratios(
     pairs: Sequence[Pair], ranks: Sequence[float], resamples: int = RESAMPLES, seed: int = 0
 ) -> list[Estimate]:
-    """Compare percentiles where a round's two sides are no pairs: iteration times of closed loops, unlike in number."""
+    """Compare percentiles of samples that do not form pairs, such as iteration times of two closed loops."""
     return _ratios(_arrays(pairs), _percentiles(ranks), paired=False, resamples=resamples, seed=seed)
 
 
 def paired_mean_ratio(pairs: Sequence[Pair], resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
-    """Compare means, and so totals, over the same requests: the GPU time that they took, for instance."""
+    """Compare means over the same requests, and so also totals, such as GPU time."""
 
     def mean(samples: Samples) -> Samples:
         return np.asarray(samples.mean(axis=-1))[None]
@@ -71,10 +71,10 @@ def paired_rate_ratio(pairs: Sequence[Pair], resamples: int = RESAMPLES, seed: i
     """Compare the throughput of two systems.
 
     Args:
-        pairs: One (system, reference) a round: the rate in each of a window's equal bins. The sides may differ in
-            length.
+        pairs: One (system, reference) for each round: the rate in each of a window's equal bins. The two may differ
+            in length.
         resamples: Bootstrap repetitions.
-        seed: Of the bootstrap.
+        seed: Seed of the bootstrap.
     """
     rounds = _arrays(pairs)
 
@@ -87,7 +87,7 @@ def paired_rate_ratio(pairs: Sequence[Pair], resamples: int = RESAMPLES, seed: i
 
 
 def median_of_rounds(values: Sequence[float], resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
-    """Sum up one figure a round; the interval knows the rounds alone, nothing of the spread inside them."""
+    """Return the median of one figure per round; the interval ignores the spread inside a round."""
 
     def resampled(_: np.random.Generator, number: int, count: int) -> Samples:
         return np.full((1, count), values[number])
@@ -102,7 +102,7 @@ def _arrays(pairs: Sequence[Pair]) -> list[tuple[Samples, Samples]]:
 def _matched(pairs: Sequence[Pair]) -> list[tuple[Samples, Samples]]:
     rounds = _arrays(pairs)
     if any(one.shape != other.shape for one, other in rounds):
-        raise ValueError("a round's two sides must hold the same requests")
+        raise ValueError("the two systems of a round must have the same requests")
     return rounds
 
 
@@ -130,7 +130,7 @@ def _ratios(
 
 
 def _blocks(generator: np.random.Generator, samples: int, count: int) -> NDArray[np.int64]:
-    """Draw `count` resamples, one a row: indices of samples in blocks of consecutive ones around a circle."""
+    """Draw `count` resamples, one per row: indices of samples, in blocks of consecutive indices that wrap around."""
     starts = generator.integers(0, samples, size=(count, -(-samples // BLOCK)))
     indices = (starts[:, :, None] + np.arange(BLOCK)) % samples
     return np.asarray(indices.reshape(count, -1)[:, :samples], dtype=np.int64)
@@ -142,13 +142,13 @@ def _bootstrap(
     resamples: int,
     seed: int,
 ) -> list[Estimate]:
-    """Resample rounds, and inside a round whatever `resampled` does.
+    """Resample rounds; `resampled` resamples inside a round.
 
     Args:
         exact: For each figure, its value in each round.
-        resampled: (generator, round, how many) -> figures of that many resamples of the round, shape (figures, count).
-        resamples: How many times.
-        seed: Of the generator.
+        resampled: (generator, round, count) -> the figures of `count` resamples of the round, shape (figures, count).
+        resamples: Number of resamples.
+        seed: Seed of the generator.
     """
     if not exact or not exact[0]:
         raise ValueError("no round to compare")

@@ -1,8 +1,8 @@
-"""Orion's job files: a JSON list of clients, the last one with priority, as the system of that name reads them.
+"""Reads job files in the format of the published Orion system: a JSON list of clients, of which the last one is hp.
 
-Names of networks become workloads of ours; what a file says of profiles (`kernel_file`, `num_kernels` and their
-`additional_` forms) is accepted and not used: durations are learnt by kernel while the job runs, and a profile by
-position in a sequence is wrong as soon as a batch size changes.
+Names of networks select our workloads. Fields about profiles (`kernel_file`, `num_kernels` and their `additional_`
+forms) are accepted and ignored: the hook learns durations by kernel while the job runs. A profile by position in a
+sequence of kernels, as the published system uses it, is wrong as soon as a batch size changes.
 """
 
 import itertools
@@ -14,13 +14,14 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from orion.bench.workloads import KINDS, WorkloadError, check
+from orion.bench.workloads import KINDS, check
+from orion.errors import Invalid, Unreadable
 
 DROPPED = 10
-"""Iterations of each client that do not count, as in Orion."""
+"""First iterations of each client that are not measured, as in the published system."""
 
 _LEAST_RPS = 1e-6
-"""One in eleven days; no clock sleeps for as long as the least number says."""
+"""One request in eleven days. The gap of a much smaller rate would overflow `time.sleep`."""
 
 _NETWORKS = {
     "resnet50": "resnet50",
@@ -31,22 +32,18 @@ _NETWORKS = {
     "transformer": "gpt",
     "gpt": "gpt",
 }
-_SERVED = {"gpt": "gpt-prefill"}  # else NAME-inference
-
-
-class JobFileError(ValueError):
-    """A job file that cannot be run; the text is a sentence."""
+_SERVED = {"gpt": "gpt-prefill"}  # other networks: NAME-inference
 
 
 class Arguments(BaseModel):
-    """What Orion hands to a client's own function."""
+    """The arguments that the published system passes to a client's function."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
 
     model_name: str = ""
     batchsize: int = Field(default=1, ge=1)
     rps: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """ Requests a second; 0: one after the other. """
+    """ Requests a second; 0: a closed loop. """
     uniform: bool = False
     dummy_data: bool = True
     train: bool = False
@@ -69,15 +66,15 @@ _Entries = TypeAdapter(Annotated[list[Entry], Field(min_length=1, max_length=12)
 
 @dataclass(frozen=True)
 class Job:
-    """One client, ready to be run.
+    """One client, ready to run.
 
     Attributes:
-        name: as the file calls it.
+        name: the name in the file.
         role: "hp" or "be".
-        kind: of workload.
-        options: of the workload.
-        iterations: how many, those that do not count included.
-        gaps: seconds between arrivals, one an iteration; empty: a closed loop.
+        kind: kind of workload.
+        options: options of the workload.
+        iterations: number of iterations, including the first ones that are not measured.
+        gaps: seconds between arrivals, one for each iteration; empty: a closed loop.
     """
 
     name: str
@@ -89,7 +86,7 @@ class Job:
 
     @property
     def arrivals(self) -> list[float]:
-        """When each request is due, seconds from the begin; empty: a closed loop."""
+        """Scheduled arrival of each request, seconds from the start; empty: a closed loop."""
         return list(itertools.accumulate(self.gaps))
 
 
@@ -97,20 +94,20 @@ def read_jobs(path: Path, seed: int = 0) -> list[Job]:
     """Read a job file.
 
     Args:
-        path: of the file; a relative `input_file` in it is looked for beside it.
-        seed: of Poisson arrivals.
+        path: path of the file; a relative `input_file` is relative to the file's folder.
+        seed: seed of Poisson arrivals.
 
     Raises:
-        JobFileError: it cannot be read, or names what there is not.
+        Unreadable: The file cannot be read, or names an unknown network.
     """
     try:
         entries = _Entries.validate_json(path.read_bytes())
     except OSError as error:
-        raise JobFileError(f"{path} cannot be read: {error.strerror}") from error
+        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise JobFileError(f"{path}: {f'client {place}: ' if place else ''}{first['msg']}") from error
+        raise Unreadable(f"{path}: {f'client {place}: ' if place else ''}{first['msg']}") from error
     return [_job(path, entry, number, len(entries), seed) for number, entry in enumerate(entries)]
 
 
@@ -118,15 +115,15 @@ def _job(path: Path, entry: Entry, number: int, clients: int, seed: int) -> Job:
     kind, options = _workload(path, entry)
     try:
         check(kind, options)
-    except WorkloadError as error:
-        raise JobFileError(f"{path}: client {number}: {error}") from error
+    except Invalid as error:
+        raise Unreadable(f"{path}: client {number}: {error}") from error
     gaps = tuple(_gaps(path, entry, random.Random(seed * 1000 + number)))
     role = "hp" if number == clients - 1 else "be"
     return Job(entry.args.model_name or entry.arch, role, kind, options, entry.num_iters, gaps)
 
 
 def _workload(path: Path, entry: Entry) -> tuple[str, dict[str, Any]]:
-    """Find what a client runs: by Orion's names of networks, or by one of our workloads' own."""
+    """Return a client's workload: by the published system's names of networks, or by the name of our workload."""
     for name in (entry.args.model_name, entry.arch):
         if name in KINDS:
             takes_batch = "batch" in KINDS[name].options.model_fields
@@ -137,10 +134,10 @@ def _workload(path: Path, entry: Entry) -> tuple[str, dict[str, Any]]:
         kind = f"{network}-training" if entry.args.train else _SERVED.get(network, f"{network}-inference")
         if kind not in KINDS:
             trained = sorted(network for network in set(_NETWORKS.values()) if f"{network}-training" in KINDS)
-            raise JobFileError(f"{path}: {name} cannot be trained here; {', '.join(trained)} can")
+            raise Unreadable(f"{path}: {name} cannot be trained here; {', '.join(trained)} can")
         return kind, {"batch": entry.args.batchsize}
     known = ", ".join([*_NETWORKS, *KINDS])
-    raise JobFileError(f"{path}: there is no network {entry.args.model_name or entry.arch!r}; there are {known}")
+    raise Unreadable(f"{path}: there is no network {entry.args.model_name or entry.arch!r}; there are {known}")
 
 
 def _gaps(path: Path, entry: Entry, draw: random.Random) -> list[float]:
@@ -149,7 +146,9 @@ def _gaps(path: Path, entry: Entry, draw: random.Random) -> list[float]:
     if entry.args.rps == 0:
         return []
     if entry.args.rps < _LEAST_RPS:
-        raise JobFileError(f"{path}: rps {entry.args.rps:g} is none: give {_LEAST_RPS:g} or more, or 0 for no pauses")
+        raise Unreadable(
+            f"{path}: rps {entry.args.rps:g} is too small: give {_LEAST_RPS:g} or more, or 0 for no pauses"
+        )
     if entry.args.uniform:
         return [1 / entry.args.rps] * entry.num_iters
     return [draw.expovariate(entry.args.rps) for _ in range(entry.num_iters)]
@@ -160,9 +159,9 @@ def _trace(path: Path, iterations: int) -> list[float]:
     try:
         gaps = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise JobFileError(f"the trace {path} cannot be read: {error}") from error
+        raise Unreadable(f"the trace {path} cannot be read: {error}") from error
     if not isinstance(gaps, list) or not all(type(gap) in (int, float) and 0 <= gap < 1e6 for gap in gaps):
-        raise JobFileError(f"the trace {path} must be a JSON list of seconds between arrivals")
+        raise Unreadable(f"the trace {path} must be a JSON list of seconds between arrivals")
     if len(gaps) < iterations:
-        raise JobFileError(f"the trace {path} has {len(gaps)} arrivals, and num_iters is {iterations}")
+        raise Unreadable(f"the trace {path} has {len(gaps)} arrivals, but num_iters is {iterations}")
     return [float(gap) for gap in gaps[:iterations]]

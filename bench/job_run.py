@@ -1,8 +1,8 @@
-"""Runs a job file in this process, a thread a client: `python -m orion.bench.job_run FILE`, under the hook.
+"""Runs a job file in this process, one thread for each client: `python -m orion.bench.job_run FILE`, under the hook.
 
-`orion launch` starts it so. Set-ups follow each other, then all clients begin at one moment. An hp client does its
-iterations; a be client does its own, and ends early when every hp client has ended: what comes after is no sharing.
-Latency counts from the scheduled arrival, in a closed loop from the end of the iteration before.
+`orion launch` starts this module. Clients set up one after another, then all begin at the same time. Each client does
+its iterations, but a be client ends as soon as every hp client has ended, since the GPU is no longer shared then.
+Latency counts from the scheduled arrival; in a closed loop it counts from the end of the previous iteration.
 """
 
 import json
@@ -17,19 +17,20 @@ from rich.console import Console
 from rich.table import Table
 
 from orion.bench.commandline import OneSentenceParser
-from orion.bench.job_file import DROPPED, Job, JobFileError, read_jobs
+from orion.bench.job_file import DROPPED, Job, read_jobs
 from orion.bench.samples import percentile
 from orion.bench.workload import Place, Workload
 from orion.bench.workloads import load, make
+from orion.errors import OrionError
 from orion.hook.policy_table import TABLE
-from orion.inprocess import Figures, Scheduler, SchedulerError
+from orion.inprocess import Figures, Scheduler
 
-SWITCH_SECONDS = 50e-6  # how long a thread may keep Python's lock from another
-PIPED_WIDTH = 140  # where no terminal says how wide it is
+SWITCH_SECONDS = 50e-6  # how long a thread may hold Python's lock while another thread waits for the lock
+PIPED_WIDTH = 140  # columns, if standard output is not a terminal
 
 
-class ClientError(RuntimeError):
-    """A client failed; the text is a sentence that names it, the cause is what it failed with."""
+class ClientFailed(OrionError):
+    """A client failed; the text names the client, and the cause is its exception."""
 
 
 class _Thread(threading.Thread):
@@ -46,7 +47,7 @@ class _Thread(threading.Thread):
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Set up, wait for the begin, do the iterations."""
+        """Set up, wait for the common start, do the iterations."""
         try:
             with self._scheduler.client(self._index) as client:
                 workload = make(self._kind, self._options, Place(one_of_several=True, stream=lambda: client.stream))
@@ -75,7 +76,7 @@ class _Thread(threading.Thread):
         workload.finish()
 
     def figures(self, did: Figures) -> dict[str, Any]:
-        """Return what the client's iterations took, without the first ones."""
+        """Return the client's row of results; its first iterations are left out."""
         latencies = [1e3 * (end - start) for start, end in list(zip(self.starts, self.ends, strict=True))[DROPPED:]]
         span = self.ends[-1] - self.ends[DROPPED - 1] if len(self.ends) > DROPPED else 0.0
         row: dict[str, Any] = {"name": self.job.name, "role": self.job.role, "workload": self.job.kind}
@@ -87,7 +88,7 @@ class _Thread(threading.Thread):
 
 
 class _Crew:
-    """What the clients of a run have in common."""
+    """The state that all clients of a run share."""
 
     def __init__(self, jobs: list[Job]) -> None:
         self.begun, self.failed = threading.Event(), threading.Event()
@@ -104,15 +105,15 @@ class _Crew:
 
 
 def run_jobs(jobs: list[Job], policy: str, max_slowdown: float, simulated: bool) -> list[dict[str, Any]]:
-    """Run clients to their ends.
+    """Run all clients until they end.
 
     Returns:
-        One row a client: name, role, workload, iterations that counted, throughput (a second), p50_ms, p95_ms, p99_ms
-        (None without iterations), and what the scheduler counted.
+        One row per client: name, role, workload, measured iterations, throughput (a second), p50_ms, p95_ms, p99_ms
+        (None without iterations), and the scheduler's counts.
 
     Raises:
-        SchedulerError: the hook is not there, or refuses.
-        ClientError: a client failed.
+        SchedulerError: The hook is not loaded, or rejects the settings.
+        ClientFailed: A client failed.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
     with Scheduler([job.role for job in jobs], policy, max_slowdown) as scheduler:
@@ -127,7 +128,7 @@ def run_jobs(jobs: list[Job], policy: str, max_slowdown: float, simulated: bool)
             thread.join()
         for index, thread in enumerate(threads):
             if thread.error is not None:
-                raise ClientError(_failure(index, thread.job, thread.error)) from thread.error
+                raise ClientFailed(_failure(index, thread.job, thread.error)) from thread.error
         return [thread.figures(did) for thread, did in zip(threads, scheduler.snapshot(), strict=True)]
 
 
@@ -149,7 +150,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Read, run, print; return the exit status."""
+    """Run a job file and print its results; return the exit status."""
     parser = OneSentenceParser(prog="orion launch", description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--policy", choices=TABLE.names, default=TABLE.names[0])
@@ -160,8 +161,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         rows = run_jobs(read_jobs(options.file, options.seed), options.policy, options.max_slowdown, options.simulated)
-    except (JobFileError, SchedulerError, ClientError, ValueError) as error:
-        if isinstance(error, ClientError) and error.__cause__ is not None:
+    except (OrionError, ValueError) as error:
+        if isinstance(error, ClientFailed) and error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         print(f"orion: {error}", file=sys.stderr)
         return 1

@@ -1,7 +1,8 @@
-"""What a queue makes of requests that take longer: hp's p99 over alone's, by alone's own arrivals and service times.
+"""Predicts how hp's p99 grows, by queueing alone, if requests take longer than they do alone.
 
-One server, first come first served. It says how much of a tail is nothing but queueing, for `orion.bench.busy_periods`;
-the model with a policy in it, which says what a perfect one would reach, is `orion.bench.colocation.ceiling`.
+The model is one first-come-first-served server with the arrivals and service times of hp alone.
+`orion.bench.busy_periods` uses it to find the part of a tail that queueing explains. The model of a perfect scheduling
+policy is `orion.bench.colocation.ceiling`.
 """
 
 import numpy as np
@@ -11,12 +12,13 @@ from orion.bench.samples import percentile
 
 
 def queued_p99(alone: Run, slowdown: float = 1.0, late: float = 0.0) -> float:
-    """Return p99 over what it is with neither a slowdown nor a wait.
+    """Return the modelled p99, divided by the modelled p99 without slowdown and delay.
 
     Args:
         alone: Arrivals and service times.
-        slowdown: Of each request's service.
-        late: Seconds more for each request that finds the server idle, however shortly: be comes in after 0.05 ms.
+        slowdown: Factor on each request's service time.
+        late: Seconds added to each request that finds the server idle, even if the idle time was short: be starts to
+            run after 0.05 ms.
     """
     return _p99(alone, slowdown, late) / _p99(alone, 1.0, 0.0)
 

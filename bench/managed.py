@@ -1,7 +1,7 @@
-"""Orion on a root of its own, for the length of an experiment: an agent, its slots, and clients' environments.
+"""A private Orion for one experiment: an agent, its slots, and the clients' environments.
 
-The agent is started on a temporary folder, so an experiment neither needs nor disturbs the agent that a machine
-already runs. What a client sees there is what a container sees: `$ORION_ROOT/slots/<GPU uuid>`, its one slot.
+The agent uses a temporary folder as its root, so an experiment neither needs nor disturbs an agent that the machine
+already runs. A client finds its one slot where a container finds it: `$ORION_ROOT/slots/<GPU uuid>`.
 """
 
 import contextlib
@@ -19,11 +19,12 @@ from typing import IO, Any, Self
 import grpc
 
 from orion import hook
+from orion.errors import Unavailable
 from orion.hook import policy_table
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
 
 START_SECONDS = 20.0
-# `python -m orion.node_agent`, which ends with this process, even if this one is killed.
+# Runs `python -m orion.node_agent`. The kernel ends the agent when this process ends, even if this process is killed.
 AGENT = """
 import ctypes, runpy, signal
 ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
@@ -33,35 +34,31 @@ CALL_SECONDS = 5.0
 JOIN_SECONDS = 10.0
 
 
-class AgentError(RuntimeError):
-    """The agent did not start, or a client did not join it; the text says what was seen."""
-
-
 @contextlib.contextmanager
 def machine(simulated: bool, mode: str = "timeslice", seed: str = "") -> Iterator[dict[str, str]]:
-    """Offer an environment in which unhooked clients find a GPU.
+    """Yield an environment in which processes without the hook find a GPU.
 
     Args:
-        simulated: A simulated GPU that nobody else uses and that is gone afterwards; else the machine's own.
-        mode: Of a simulated GPU: timeslice or mps.
-        seed: Tells simulated GPUs apart: equal seeds have equal UUIDs; empty: the machine's usual ones.
+        simulated: Create a private simulated GPU, which ends with the context; else use the machine's GPU.
+        mode: Mode of a simulated GPU: timeslice or mps.
+        seed: Seed of a simulated GPU's UUID: equal seeds give equal UUIDs; empty: the usual UUID.
     """
     if not simulated:
         yield dict(os.environ)
         return
     libraries = [str(hook.simulated_driver().parent), os.environ.get("LD_LIBRARY_PATH", "")]
-    shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp"  # memory: a disk's write-back would be felt
+    shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp"  # in memory: a disk's write-back adds delays
     with tempfile.TemporaryDirectory(prefix="orion-", dir=shared, ignore_cleanup_errors=True) as state:
-        reported = {"ORION_SIM_STATE": state, "ORION_SIM_MODE": mode, **({"ORION_SIM_SEED": seed} if seed else {})}
-        yield {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, libraries)), **reported}
+        settings = {"ORION_SIM_STATE": state, "ORION_SIM_MODE": mode, **({"ORION_SIM_SEED": seed} if seed else {})}
+        yield {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, libraries)), **settings}
 
 
 def hooked(environment: Mapping[str, str], baselines: bool) -> dict[str, str]:
-    """Return the variables that put a process under the hook.
+    """Return the variables that preload the hook into a process.
 
     Args:
         environment: The process's other variables.
-        baselines: Whether it is the hook that knows published schedulers.
+        baselines: Use the library of the hook that has the published schedulers.
     """
     preloads = [str(hook.library(baselines)), environment.get("LD_PRELOAD", "")]
     return {"LD_PRELOAD": ":".join(filter(None, preloads)), **_table(baselines)}
@@ -72,16 +69,16 @@ def _table(baselines: bool) -> dict[str, str]:
 
 
 class ManagedGPU:
-    """One GPU of a machine under a private agent; a context manager that leaves nothing behind."""
+    """One GPU of a machine under a private agent; a context manager that removes its process and files at the end."""
 
     def __init__(self, environment: dict[str, str], simulated: bool, uuid: str = "", baselines: bool = False) -> None:
-        """Prepare; entering the context starts the agent.
+        """Store the settings; entering the context starts the agent.
 
         Args:
-            environment: Of `machine`.
-            simulated: As there.
-            uuid: Which GPU; empty: the first.
-            baselines: Whether the agent and its clients know published schedulers.
+            environment: The environment that `machine` yielded.
+            simulated: As given to `machine`.
+            uuid: UUID of the GPU; empty: the first GPU.
+            baselines: Whether the agent and its clients have the published schedulers.
         """
         self._baselines = baselines
         self._uuid = uuid
@@ -111,7 +108,7 @@ class ManagedGPU:
 
         Args:
             role: "hp" or "be".
-            weight: Of a be slot, its part of what be gets; 0: the agent's default.
+            weight: Weight of a be slot among the be slots; 0: the agent's default.
         """
         request = agent_pb2.OpenSlotRequest(
             gpu=self.gpu.uuid, role=role.upper(), owner_process_id=os.getpid(), weight=weight
@@ -123,31 +120,31 @@ class ManagedGPU:
         return {**self._base, **hooked(self._base, self._baselines), "ORION_ROOT": str(seen)}
 
     def wait_for_clients(self, count: int) -> None:
-        """Wait until so many clients have joined: a hook without its agent gates nothing."""
+        """Wait until `count` clients have joined the agent: a hook that has not joined gates nothing."""
         deadline = time.monotonic() + JOIN_SECONDS
         while (joined := sum(len(slot.clients) for slot in self.snapshot().slots)) < count:
             if time.monotonic() > deadline:
-                raise AgentError(f"{joined} of {count} clients joined the agent; it said:\n{self._said()}")
+                raise Unavailable(f"{joined} of {count} clients joined the agent; the agent's output:\n{self._said()}")
             time.sleep(0.02)
 
     def wait_for_process(self, process_id: int) -> None:
-        """Wait until that process has joined."""
+        """Wait until the process has joined the agent."""
         deadline = time.monotonic() + JOIN_SECONDS
         while all(client.process_id != process_id for slot in self.snapshot().slots for client in slot.clients):
             if time.monotonic() > deadline:
-                raise AgentError(f"process {process_id} did not join the agent; it said:\n{self._said()}")
+                raise Unavailable(f"process {process_id} did not join the agent; the agent's output:\n{self._said()}")
             time.sleep(0.02)
 
     def set_policy(self, *, policy: str = "", **fields: float) -> None:
-        """Change how the GPU is shared; fields are those of `hook/policy_table.py`, and what is not named stays.
+        """Change the GPU's policy. The fields are those of `hook/policy_table.py`; other fields keep their values.
 
         Raises:
-            AgentError: The agent refuses; its own sentence.
+            Unavailable: The agent refuses the change; the text has the agent's reason.
         """
         self._ask(self._stub.SetPolicy, agent_pb2.SetPolicyRequest(gpu=self.gpu.uuid, policy=policy, fields=fields))
 
     def snapshot(self) -> agent_pb2.Gpu:
-        """Return the GPU with its slots and clients as the agent sees them now."""
+        """Return the agent's current view of the GPU, its slots and clients."""
         gpus = self._ask(self._stub.GetSnapshot, agent_pb2.SnapshotRequest()).gpus
         current: agent_pb2.Gpu = next(gpu for gpu in gpus if gpu.uuid == self.gpu.uuid)
         return current
@@ -167,24 +164,24 @@ class ManagedGPU:
         deadline = time.monotonic() + START_SECONDS
         while not (self._root / "agent.sock").exists():
             if self._agent.poll() is not None or time.monotonic() > deadline:
-                raise AgentError(f"the node agent did not start; it said:\n{self._said()}")
+                raise Unavailable(f"the node agent did not start; its output:\n{self._said()}")
             time.sleep(0.02)
         try:
             answer = self._stub.GetSnapshot(agent_pb2.SnapshotRequest(), timeout=CALL_SECONDS, wait_for_ready=True)
         except grpc.RpcError as error:
-            why = f"the node agent does not answer ({error.code().name}); it said:\n{self._said()}"
-            raise AgentError(why) from error
+            why = f"the node agent does not answer ({error.code().name}); its output:\n{self._said()}"
+            raise Unavailable(why) from error
         gpus = answer.gpus
         chosen = [gpu for gpu in gpus if self._uuid in ("", gpu.uuid)]
         if not chosen:
-            raise AgentError(f"the node agent found no GPU {self._uuid}; it said:\n{self._said()}")
+            raise Unavailable(f"the node agent found no GPU {self._uuid}; its output:\n{self._said()}")
         self.gpu = chosen[0]
 
     def _ask(self, method: Callable[..., Any], request: Any) -> Any:
         try:
             return method(request, timeout=CALL_SECONDS)
         except grpc.RpcError as error:
-            raise AgentError(f"the node agent refuses: {error.details() or error.code().name}") from error
+            raise Unavailable(f"the node agent refuses: {error.details() or error.code().name}") from error
 
     def _said(self) -> str:
         self._errors.seek(0)

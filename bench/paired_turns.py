@@ -1,8 +1,8 @@
-"""Systems measured time-sliced: medians, their spread, and what each cost over the first in the same turn.
+"""Compares systems that are measured one after another, in many turns: medians, quartiles, and costs over a reference.
 
-Clocks, temperature and the machine's other work drift from second to second and meet all systems of a turn alike, so
-what a system costs is a figure of each turn, which has a median and quartiles over turns. A cost whose quartiles lie on
-both sides of none is none.
+Clocks, temperature and other load drift from second to second, but are about the same for all systems of one turn. So
+a system's cost is computed in each turn, and reported as the median and quartiles over turns. If the quartiles
+enclose "no cost", the measurement shows no cost.
 """
 
 import statistics
@@ -15,7 +15,7 @@ Turn = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True)
 class Spread:
-    """A median between the quartiles of what it is the median of."""
+    """A median with its quartiles."""
 
     median: float
     low: float
@@ -27,7 +27,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Return median and quartiles of one value or more."""
+    """Return the median and quartiles of at least one value."""
     if len(values) == 1:
         return Spread(values[0], values[0], values[0])
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -41,13 +41,13 @@ def by_system(turns: Sequence[Turn]) -> dict[str, Spread]:
 
 
 def over(turns: Sequence[Turn], name: str, reference: str, compare: Callable[[float, float], float]) -> Spread:
-    """Return what a system costs over another: the spread over the turns that have both.
+    """Return the cost of a system over a reference: the spread over the turns that have both.
 
     Args:
         turns: Samples by turn.
-        name: Of the system.
-        reference: Of what it is held to.
-        compare: Makes a turn's figure of both medians, the system's first.
+        name: Name of the system.
+        reference: Name of the reference system.
+        compare: Computes a turn's cost from two medians: of the system, and of the reference.
     """
     return spread([
         compare(statistics.median(turn[name]), statistics.median(turn[reference]))

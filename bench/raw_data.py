@@ -1,4 +1,4 @@
-"""Raw data of a measurement: JSON that says what made it, when, and on what machine."""
+"""Files of raw data: JSON that records the command, the time and the machine of a measurement."""
 
 import gzip
 import json
@@ -10,10 +10,10 @@ from typing import Any
 
 
 def header(experiment: str) -> dict[str, Any]:
-    """Return what every file of raw data begins with.
+    """Return the first fields of every file of raw data.
 
     Args:
-        experiment: The module that makes it, in full, such as orion.bench.threads_cost.
+        experiment: Full name of the module that measures, such as orion.bench.threads_cost.
     """
     return {
         "experiment": experiment.rpartition(".")[2],
@@ -24,7 +24,7 @@ def header(experiment: str) -> dict[str, Any]:
 
 
 def write(path: Path, raw: dict[str, Any]) -> None:
-    """Write a file, whole or not at all; compressed if its name ends with .gz."""
+    """Write a file atomically; compressed if its name ends with .gz."""
     data = json.dumps(raw).encode() + b"\n"
     fresh = path.with_name(path.name + ".new")
     fresh.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
@@ -32,19 +32,19 @@ def write(path: Path, raw: dict[str, Any]) -> None:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read what `write` wrote."""
+    """Read a file that `write` wrote."""
     data = path.read_bytes()
     raw: dict[str, Any] = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
     return raw
 
 
 def rounded(seconds: list[float]) -> list[float]:
-    """Round to a microsecond: what a clock read by Python is good for, and half the size of the file."""
+    """Round to a microsecond: Python reads clocks no more exactly, and the file becomes half as large."""
     return [round(second, 6) for second in seconds]
 
 
 def describe_machine() -> str:
-    """Return GPU, driver and memory as nvidia-smi names them."""
+    """Return the GPU's name, driver version and memory, from nvidia-smi."""
     command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

@@ -1,7 +1,7 @@
-"""What one run's samples say: percentiles, latencies, completed steps.
+"""Computes figures of one run: percentiles, latencies, completed steps.
 
-Plain Python, because `orion demo` and `orion launch` belong to the plain install, which has no numpy. Comparisons of
-runs, with their intervals, are in `estimates`.
+This module does not use numpy: `orion demo` and `orion launch` use it in the plain install, which has no numpy.
+`estimates` compares runs, with confidence intervals.
 """
 
 import bisect
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 
 def percentile(samples: Iterable[float], rank: float) -> float:
-    """Return the percentile `rank` (0 to 100), linearly interpolated; NaN where there is no sample."""
+    """Return the percentile `rank` (0 to 100), linearly interpolated; NaN if there is no sample."""
     ordered = sorted(samples)
     if not ordered:
         return float("nan")
@@ -21,27 +21,26 @@ def percentile(samples: Iterable[float], rank: float) -> float:
 
 
 def latencies_ms(arrivals: Sequence[float], ends: Sequence[float]) -> list[float]:
-    """Latency of each request in milliseconds, from its scheduled arrival; both arguments in seconds."""
+    """Return each request's latency in milliseconds, from its scheduled arrival; both arguments are in seconds."""
     return [1e3 * (end - arrival) for arrival, end in zip(arrivals, ends, strict=True)]
 
 
 def completed_between(ends: Sequence[float], begin: float, end: float) -> float:
-    """Count steps of a closed loop in a window, the steps across its edges by their part inside.
+    """Count the steps of a closed loop in a window; of a step that crosses an edge, count the fraction in the window.
 
     Args:
         ends: Ascending completion times of consecutive steps, seconds.
-        begin: The window's begin; a step is taken to begin when the one before it ends.
-        end: The window's end.
+        begin: Start of the window. A step starts when the previous step ends.
+        end: End of the window.
 
     Returns:
-        Steps in [begin, end], a fraction allowed. Outside the first and last completion nothing is known, and nothing
-        counted.
+        Steps in [begin, end], with fractions. Time before the first completion and after the last one adds nothing.
     """
     return _position(ends, end) - _position(ends, begin)
 
 
 def binned_rates(ends: Sequence[float], begin: float, end: float, bins: int) -> list[float]:
-    """Steps a second in each of `bins` equal parts of a window; arguments in seconds as for `completed_between`."""
+    """Return steps a second in each of `bins` equal parts of a window; arguments as for `completed_between`."""
     width = (end - begin) / bins
     edges = [begin + width * number for number in range(bins + 1)]
     return [completed_between(ends, low, high) / width for low, high in itertools.pairwise(edges)]

@@ -1,12 +1,13 @@
-"""What clients as threads of one process cost: `orion bench threads`, which runs this module under the hook, on a GPU.
+"""Measures the cost of clients that are threads of one process: `orion bench threads` runs this module under the hook.
 
-Two figures. The time of one launch call (a scale by a scalar of one element, queue never full) on a plain stream of
-torch's and as a client: most of it is Python's and torch's own, which the difference leaves out. And two threads, each
-launching 100 matrix products of 2048 and waiting for them, on plain streams and as clients under several policies: from
-the first one's begin until both have ended, by their own clocks.
+It measures two things on a GPU:
+- The time of one launch call (an element times a scalar; the driver's queue is never full), on a plain torch stream and
+  as a client. Most of the time is Python's and torch's own; the difference shows Orion's part.
+- The time in which two threads each launch 100 matrix products of size 2048 and wait for them, on plain streams and as
+  clients under several policies. The time counts from the first thread's start until both threads have finished.
 
-A round has several turns, each with all settings in random order; what a setting costs is compared within a turn.
-Before the products that count come some that do not, in which a scheduler learns what they are.
+A round has several turns. Each turn measures all settings in random order, and costs are compared within a turn.
+Products are not measured until the scheduler has learnt their durations.
 """
 
 # mypy: disable-error-code="import-not-found"
@@ -30,14 +31,14 @@ from orion.bench.commandline import OneSentenceParser, counted
 from orion.bench.paired_turns import Spread
 from orion.inprocess import Scheduler
 
-TURNS = 2  # of a round
-BURSTS = 40  # of a turn
-LAUNCHES = 400  # of a burst, behind one another: fewer than the driver queues
-REPETITIONS = 8  # of a turn
+TURNS = 2  # in a round
+BURSTS = 40  # in a turn
+LAUNCHES = 400  # in a burst, without waits; the driver's queue holds more
+REPETITIONS = 8  # in a turn
 PRODUCTS = 100
 SIZE = 2048
-WARM_UP = 2  # bursts that do not count: the allocator and the libraries meet a new stream
-LEARNING = 32  # repetitions that do not count: meanwhile a scheduler learns the products' duration and hp's gaps
+WARM_UP = 2  # bursts that are not measured: the allocator and the libraries set up a new stream
+LEARNING = 32  # repetitions that are not measured: the scheduler learns the products' durations and hp's gaps
 
 Binding = Callable[[int], AbstractContextManager[Any]]
 Samples = dict[str, list[float]]
@@ -52,12 +53,12 @@ SETTINGS: dict[str, dict[str, Any] | None] = {
     "be and hp, streams": {"clients": ["be", "hp"], "policy": "streams"},
 }
 LAUNCHING = {PLAIN: ("plain",), "be and hp, gate": ("be", "hp")}
-"""Settings whose launches are timed, with the names of the clients that launch."""
+"""Settings whose launch calls are timed, with a name for each client."""
 
 
 @contextlib.contextmanager
 def setting(name: str) -> Any:
-    """Yield what binds the calling thread to one of two clients, or to one of two plain streams."""
+    """Yield a function that binds the calling thread to one of two clients, or to one of two plain streams."""
     options = SETTINGS[name]
     if options is None:
         streams = [torch.cuda.Stream() for _ in range(2)]
@@ -68,7 +69,7 @@ def setting(name: str) -> Any:
 
 
 def launch_ns(binding: Binding, index: int) -> list[float]:
-    """Return nanoseconds of a launch call, one figure a burst."""
+    """Return the mean time of a launch call in nanoseconds, one figure for each burst."""
     with binding(index):
         element = torch.ones(1, device="cuda")
         times = []
@@ -83,7 +84,7 @@ def launch_ns(binding: Binding, index: int) -> list[float]:
 
 
 def products_ms(binding: Binding, dtype: Any) -> list[float]:
-    """Return milliseconds from the first thread's begin until both have waited, one figure a repetition."""
+    """Return milliseconds from the first thread's start until both have finished, one figure for each repetition."""
     together = threading.Barrier(2)
     spans: list[list[tuple[float, float]]] = [[], []]
     errors: list[BaseException] = []
@@ -117,11 +118,11 @@ def products_ms(binding: Binding, dtype: Any) -> list[float]:
 
 
 def measure(rounds: int, dtypes: Sequence[str]) -> dict[str, Any]:
-    """Return figures, and the samples of every turn.
+    """Measure; return the figures and the samples of every turn.
 
     Args:
-        rounds: Each has `TURNS` turns.
-        dtypes: torch's names, of the matrix products.
+        rounds: Number of rounds; each has `TURNS` turns.
+        dtypes: Data types of the matrix products, by torch's names.
     """
     launches: list[Samples] = []
     products: list[Samples] = []
@@ -134,12 +135,12 @@ def measure(rounds: int, dtypes: Sequence[str]) -> dict[str, Any]:
                     launches[-1][client] = launch_ns(binding, index)
                 for kind in dtypes:
                     products[-1][f"{name}, {kind}"] = products_ms(binding, getattr(torch, kind))
-        gc.collect()  # here, since `main` keeps it from happening elsewhere
+        gc.collect()  # `main` disables automatic collection
     return {"figures": figures(launches, products), "turns": {"launch_ns": launches, "products_ms": products}}
 
 
 def figures(launches: Sequence[Samples], products: Sequence[Samples]) -> dict[str, dict[str, Any]]:
-    """Return medians with quartiles, of samples and of what turns cost over plain streams, as JSON types."""
+    """Return medians with quartiles, of samples and of costs over plain streams, as JSON types."""
     launch, product = paired_turns.by_system(launches), paired_turns.by_system(products)
     costs = {name: paired_turns.over(launches, name, "plain", operator.sub) for name in launch if name != "plain"}
     slower = {
@@ -151,17 +152,17 @@ def figures(launches: Sequence[Samples], products: Sequence[Samples]) -> dict[st
 
 
 def table(found: dict[str, dict[str, dict[str, float]]]) -> str:
-    """Lay the figures out for people: medians, quartiles in brackets."""
+    """Format the figures as a text table: medians, with quartiles in brackets."""
     lines = [f"{'one launch':32}{'ns':>26}{'over plain streams':>30}"]
     for name, took in found["launch_ns"].items():
-        lines.append(f"{name:32}{_told(took, '.0f'):>26}{_told(found['launch_over_plain_ns'].get(name), '+.0f'):>30}")
+        lines.append(f"{name:32}{_cell(took, '.0f'):>26}{_cell(found['launch_over_plain_ns'].get(name), '+.0f'):>30}")
     lines += ["", f"{'two clients of 100 products':32}{'ms':>26}{'over plain streams':>30}"]
     for name, took in found["products_ms"].items():
-        lines.append(f"{name:32}{_told(took, '.2f'):>26}{_told(found['products_over_plain'].get(name), '.3f'):>30}")
-    return "\n".join([*lines, "", "Medians; in brackets the quartiles, of all samples and over turns."])
+        lines.append(f"{name:32}{_cell(took, '.2f'):>26}{_cell(found['products_over_plain'].get(name), '.3f'):>30}")
+    return "\n".join([*lines, "", "Medians; in brackets the quartiles, of all samples (times) and over turns (costs)."])
 
 
-def _told(found: dict[str, float] | None, digits: str) -> str:
+def _cell(found: dict[str, float] | None, digits: str) -> str:
     if found is None:
         return ""
     value = Spread(**found)
@@ -170,16 +171,18 @@ def _told(found: dict[str, float] | None, digits: str) -> str:
 
 def main() -> int:
     """Measure; print a table, or one JSON object."""
-    parser = OneSentenceParser(prog="orion bench threads", description="What clients as threads of one process cost.")
-    parser.add_argument("--rounds", type=counted, default=5)
-    parser.add_argument("--dtypes", default="bfloat16,float32", help="of the matrix products")
-    parser.add_argument("--output", type=Path, help="a file for the raw data")
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser = OneSentenceParser(
+        prog="orion bench threads", description="Measures the cost of clients that are threads of one process."
+    )
+    parser.add_argument("--rounds", type=counted, default=5, help=f"number of rounds; each has {TURNS} turns")
+    parser.add_argument("--dtypes", default="bfloat16,float32", help="data types of the matrix products")
+    parser.add_argument("--output", type=Path, help="file for the raw data")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     options = parser.parse_args()
-    sys.setswitchinterval(50e-6)  # a thread waits so long for Python's lock; the default is most of a repetition
+    sys.setswitchinterval(50e-6)  # seconds a thread waits for Python's lock; the default, 5 ms, is most of a repetition
     gc.disable()
     raw = raw_data.header("orion.bench.threads_cost")
-    raw["command"] = " ".join(["orion bench threads", *sys.argv[1:]])  # which puts this module under the hook
+    raw["command"] = " ".join(["orion bench threads", *sys.argv[1:]])  # the command that preloads the hook
     raw |= {"gpu": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
     raw |= measure(options.rounds, options.dtypes.split(","))
     if options.output:

@@ -1,6 +1,6 @@
-"""What one process runs on the GPU, step by step, and how it remembers when the GPU worked for it.
+"""The interface of a workload, which runs steps on the GPU, and of its trace, which records when the GPU ran them.
 
-A workload knows nothing of roles, hooks or other processes: the same code runs in every system that is compared.
+A workload does not know its role, the hook or other processes: the same code runs in every system that is compared.
 """
 
 import time
@@ -14,33 +14,33 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a workload's work goes: a process of its own, as a rule."""
+    """Which stream a workload uses. The default: the workload is alone in its process."""
 
     one_of_several: bool = False
-    """Other threads of the process use the GPU too: work goes to one stream, and that is waited for, not the GPU."""
+    """Other threads of the process use the GPU, too: the workload uses one stream, and waits for this stream only."""
     stream: Callable[[], int] | None = None
-    """Returns the CUstream to use, in a thread with a current context; None: one that the workload makes."""
+    """Returns the CUstream to use, in a thread with a current context; None: the workload chooses its stream."""
 
 
 class Trace(Protocol):
-    """Spans in which the GPU worked for this process."""
+    """Records the spans in which the GPU worked for this process."""
 
     on: bool
     """Whether launches are recorded now."""
 
     def anchor(self, finish: Callable[[], None]) -> None:
-        """Tie the GPU's clock to CLOCK_MONOTONIC on an idle stream, whose `finish` waits for it."""
+        """Relate the GPU's clock to CLOCK_MONOTONIC; the stream is idle, and `finish` waits for the stream."""
 
     def mark(self) -> None:
-        """Remember that the launch before this call returned now."""
+        """Record that the previous launch call returned now."""
 
     def spans(self) -> list[Span]:
-        """Return (begin, end) of each piece in CLOCK_MONOTONIC seconds, once all of them have completed."""
+        """Return (begin, end) of each piece of work in CLOCK_MONOTONIC seconds; all work has to be complete."""
         ...
 
 
 class NoTrace:
-    """Nothing is recorded."""
+    """A trace that records nothing."""
 
     on = False
 
@@ -51,24 +51,24 @@ class NoTrace:
         """Do nothing."""
 
     def spans(self) -> list[Span]:
-        """Return none."""
+        """Return an empty list."""
         return []
 
 
 class EventTrace:
-    """A trace made with events; nothing is recorded while it is off.
+    """A trace that uses CUDA events; it records nothing while `on` is false.
 
-    Call `mark` after each launch. Piece i of the work ends at its event. It begins at the end of the piece before it
-    or, where the GPU was idle in between, when the launch call returned: a launch that waits at the gate returns
-    late, so that wait is no part of the span.
+    Call `mark` after each launch. A piece of work ends at its event. It begins when the previous piece ends or, if the
+    GPU was idle in between, when the launch call returned. The gate delays the launch call, so a span does not include
+    the wait at the gate.
     """
 
     def __init__(self, record: Callable[[], Any], seconds_between: Callable[[Any, Any], float]) -> None:
-        """Make a trace that is off.
+        """Create a trace that is off.
 
         Args:
-            record: Records an event on the stream of the work and returns it.
-            seconds_between: Seconds from one completed event to another.
+            record: Records an event on the workload's stream and returns the event.
+            seconds_between: Returns the seconds from one completed event to another.
         """
         self._record = record
         self._seconds_between = seconds_between
@@ -77,7 +77,7 @@ class EventTrace:
         self.on = False
 
     def anchor(self, finish: Callable[[], None]) -> None:
-        """Tie the GPU's clock to CLOCK_MONOTONIC on an idle stream, whose `finish` waits for it."""
+        """Relate the GPU's clock to CLOCK_MONOTONIC; the stream is idle, and `finish` waits for the stream."""
         best: tuple[float, float, Any] | None = None
         for _ in range(5):
             finish()
@@ -91,13 +91,13 @@ class EventTrace:
         self._anchor = (best[1], best[2])
 
     def mark(self) -> None:
-        """Remember that the launch before this call returned now."""
+        """Record that the previous launch call returned now."""
         if self.on:
             launched = time.monotonic()
             self._marks.append((launched, self._record()))
 
     def spans(self) -> list[Span]:
-        """Return (begin, end) of each piece in CLOCK_MONOTONIC seconds, once all of them have completed."""
+        """Return (begin, end) of each piece of work in CLOCK_MONOTONIC seconds; all work has to be complete."""
         if self._anchor is None:
             return []
         zero, origin = self._anchor
@@ -112,24 +112,24 @@ class EventTrace:
 
 
 class Workload(Protocol):
-    """One kind of work, set up and warm once it is constructed."""
+    """One kind of work; the constructor sets it up and warms it up."""
 
     unit: str
     """What a step processes: "requests", "images", ..."""
     amount: float
-    """How many of them a step processes."""
+    """How many units a step processes."""
     gpu: str
     """The device's name."""
     details: dict[str, Any]
-    """What a reader of the raw data should know: precision, batch, calibration."""
+    """Facts for a reader of the raw data: precision, batch, calibration."""
     trace: Trace
 
     def step(self) -> None:
-        """Serve one request to its end, or queue one training step and wait for an earlier one."""
+        """Serve one request and wait for it, or queue one training step and wait for an earlier step."""
 
     def finish(self) -> None:
-        """Wait until everything queued has completed."""
+        """Wait until all queued work has completed."""
 
     def throughout(self) -> AbstractContextManager[Any]:
-        """Return a context in which a run of steps goes on; a null context by default."""
+        """Return the context in which the steps of a run are called; a null context by default."""
         return nullcontext()

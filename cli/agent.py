@@ -8,7 +8,7 @@ import typer
 
 from orion.cli import policy_options as options
 from orion.cli import roots
-from orion.cli.errors import Refused, wrong_value
+from orion.cli.errors import wrong_value
 
 
 class Gpus(StrEnum):
@@ -92,18 +92,14 @@ def agent(
     })  # fmt: skip
 
 
-def _run(reported: dict[str, Any]) -> None:
+def _run(values: dict[str, Any]) -> None:
     from pydantic import ValidationError
 
-    from orion.node_agent.errors import AgentError
     from orion.node_agent.serving import run
     from orion.node_agent.settings import AgentSettings
 
     try:
-        settings = AgentSettings.model_validate(reported)
+        settings = AgentSettings.model_validate(values)
     except ValidationError as error:
         raise wrong_value(error) from error
-    try:
-        run(settings)
-    except (AgentError, OSError) as error:
-        raise Refused(str(error)) from error
+    run(settings)

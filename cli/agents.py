@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orion.cli import roots
-from orion.cli.errors import NoAgent, Refused
+from orion.errors import Conflict, Unavailable
 from orion.node_agent.api import agent_pb2, client
+from orion.node_agent.api.client import NoAgent
 
 START_SECONDS = 20.0
 LOOK_SECONDS = 0.02
@@ -29,15 +30,13 @@ def asking(root: Path) -> Iterator[client.AgentClient]:
 
     Raises:
         NoAgent: none answers there.
-        Refused: the agent refused a request.
+        RequestRefused: the agent refused a request.
     """
     try:
         with client.AgentClient(root) as agent:
             yield agent
-    except client.NoAgent as error:
-        raise NoAgent(str(error)) from error
     except client.RequestRefused as error:
-        raise Refused(f"the agent refused the request: {error}") from error
+        raise client.RequestRefused(error.code, f"the agent refused the request: {error}") from error
 
 
 def ask(root: Path) -> agent_pb2.Snapshot:
@@ -63,7 +62,7 @@ def find_or_start(root: Path, simulated: bool) -> agent_pb2.Snapshot:
         root.mkdir(mode=0o755, parents=True, exist_ok=True)
         lock = open(root / "start.lock", "w")  # noqa: SIM115 - closed by the with below
     except OSError as error:
-        raise Refused(f"{root} cannot be the agent's folder ({error.strerror}): give another --root") from error
+        raise Conflict(f"{root} cannot be the agent's folder ({error.strerror}): give another --root") from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with contextlib.suppress(NoAgent):
@@ -89,4 +88,4 @@ def _start(root: Path, simulated: bool) -> agent_pb2.Snapshot:
             break
         time.sleep(LOOK_SECONDS)
     last = log.read_text(errors="replace").strip().rpartition("\n")[2] or "it printed nothing"
-    raise Refused(f"the agent did not start: {last.removeprefix('orion: ')} (the whole log is in {log})")
+    raise Unavailable(f"the agent did not start: {last.removeprefix('orion: ')} (the whole log is in {log})")

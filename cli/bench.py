@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from orion.cli import extras
-from orion.cli.errors import Refused
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -74,16 +73,13 @@ def report(
     ] = None,
 ) -> int:
     """Make report.md, summary.json and the plots of a measurement again."""
-    try:
-        from orion.bench.colocation import packing
-        from orion.bench.colocation import report as reports
+    from orion.bench.colocation import packing
+    from orion.bench.colocation import report as reports
 
-        if folder.is_file():
-            packed, folder = folder, output or Path(folder.name.partition(".t")[0])
-            packing.unpack(packed, folder)
-        reports.write(folder)
-    except (ValueError, OSError) as error:
-        raise Refused(str(error)) from error
+    if folder.is_file():
+        packed, folder = folder, output or Path(folder.name.partition(".t")[0])
+        packing.unpack(packed, folder)
+    reports.write(folder)
     typer.echo(f"Report: {folder / 'report.md'}")
     return 0
 
@@ -96,10 +92,7 @@ def pack(
     """Put the raw data of a measurement into one file; `orion bench report FILE.tgz` makes the report from it."""
     from orion.bench.colocation import packing
 
-    try:
-        size = packing.pack(folder, file)
-    except (ValueError, OSError) as error:
-        raise Refused(str(error)) from error
+    size = packing.pack(folder, file)
     typer.echo(f"{file}: {size / 2**20:.2f} MiB")
     return 0
 
@@ -112,11 +105,11 @@ def workloads(
     from orion.bench.workloads import KINDS, options_of
 
     if as_json:
-        reported = {
+        found = {
             name: {"summary": kind.summary, "options": [asdict(row) for row in options_of(name)]}
             for name, kind in KINDS.items()
         }
-        typer.echo(json.dumps({"workloads": reported}, indent=2))
+        typer.echo(json.dumps({"workloads": found}, indent=2))
         return 0
     for name, kind in KINDS.items():
         typer.secho(f"{name}", bold=True, nl=False)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orion.cli.errors import Refused, wrong_value
+from orion.cli.errors import wrong_value
+from orion.errors import Invalid
 
 if TYPE_CHECKING:
     from orion.operator.certificates.api import Api
@@ -91,14 +92,14 @@ def show(
     The defaults are the names of a release orion in orion-system; [bold]orion certificates rotate --help[/bold] says
     the names of other releases. The last lines need access to the pods' network: run this on a node or in a pod.
     """
+    from orion.operator.certificates.issuing import utc_now
+    from orion.operator.certificates.showing import show
+
     settings = _settings(
         namespace=namespace, secret=secret, service=service, configurations=configuration, replicas=replica
     )
 
     async def work(api: "Api") -> None:
-        from orion.operator.certificates.issuing import utc_now
-        from orion.operator.certificates.showing import show
-
         for line in await show(api, settings, utc_now()):
             typer.echo(line)
 
@@ -118,11 +119,11 @@ def rotate(
     The defaults are the names of a release orion in orion-system. For another release, whose objects begin with NAME:
     --secret NAME-webhook-certificate --service NAME-webhook --configuration MutatingWebhookConfiguration/NAME.
     """
+    from orion.operator.certificates.rotating import Rotation
+
     settings = _settings(namespace=namespace, secret=secret, service=service, configurations=configuration)
 
     async def work(api: "Api") -> None:
-        from orion.operator.certificates.rotating import Rotation
-
         typer.echo(await Rotation(api, settings).rotate("a person asked for it"))
 
     _run(kubeconfig, work)
@@ -142,6 +143,8 @@ def run(
     look_every: LookEvery = None,
 ) -> None:
     """Manage the certificates in the foreground, as the operator does. It may be killed at any time, and run twice."""
+    from orion.operator.certificates.rotating import Rotation
+
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = _settings(
         namespace=namespace,
@@ -157,8 +160,6 @@ def run(
     )
 
     async def work(api: "Api") -> None:
-        from orion.operator.certificates.rotating import Rotation
-
         await Rotation(api, settings).run()
 
     _run(kubeconfig, work)
@@ -168,33 +169,27 @@ def _duration(seconds: float | None) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=seconds)
 
 
-def _settings(**reported: Any) -> "CertificateSettings":
+def _settings(**options: Any) -> "CertificateSettings":
     from pydantic import ValidationError
 
     from orion.operator.certificates.settings import CertificateSettings
 
     try:
         return CertificateSettings.model_validate(
-            {name: value for name, value in reported.items() if value not in (None, [])}
+            {name: value for name, value in options.items() if value not in (None, [])}
         )
     except ValidationError as error:
         raise wrong_value(error) from error
 
 
 def _run(kubeconfig: Path | None, work: "Callable[[Api], Awaitable[None]]") -> None:
-    from orion.api_server.credentials import NoCluster
-    from orion.operator.certificates.api import ApiError
     from orion.operator.certificates.connecting import connected
-    from orion.operator.certificates.rotating import NothingToRotate
 
     if kubeconfig is not None and not kubeconfig.is_file():
-        raise Refused(f"--kubeconfig: there is no file {kubeconfig}; give the path of a kubeconfig", status=2)
+        raise Invalid(f"--kubeconfig: there is no file {kubeconfig}; give the path of a kubeconfig")
 
     async def main() -> None:
         async with connected(kubeconfig) as api:
             await work(api)
 
-    try:
-        asyncio.run(main())
-    except (ApiError, NoCluster, NothingToRotate, OSError) as error:
-        raise Refused(str(error)) from error
+    asyncio.run(main())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orion.cli.errors import Refused
+from orion.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
     from orion.operator.cleanup.cleaning import Cleaned
@@ -58,7 +58,7 @@ def cleanup(
             typer.echo(line)
     if cleaned.failed:
         more = f"; and {len(cleaned.failed) - 1} more" if len(cleaned.failed) > 1 else ""
-        raise Refused(f"not everything could be cleaned: {cleaned.failed[0]}{more}")
+        raise Unavailable(f"not everything could be cleaned: {cleaned.failed[0]}{more}")
 
 
 def _named(test: str) -> "Named | None":
@@ -66,12 +66,12 @@ def _named(test: str) -> "Named | None":
 
     namespace, slash, name = test.partition("/")
     if test and not (namespace and slash and name):
-        raise Refused(f"--test must be NAMESPACE/NAME, not {test!r}", status=2)
+        raise Invalid(f"--test must be NAMESPACE/NAME, not {test!r}")
     return Named(namespace, name) if test else None
 
 
 def _clean(kubeconfig: Path | None, *, test: "Named | None", capacity: bool, dry_run: bool) -> "Cleaned":
-    from orion.api_server.credentials import NoCluster, find_access
+    from orion.api_server.credentials import find_access
     from orion.api_server.requests import ApiServer
     from orion.operator.cleanup.cleaning import Cleaning
 
@@ -82,10 +82,7 @@ def _clean(kubeconfig: Path | None, *, test: "Named | None", capacity: bool, dry
         finally:
             await server.close()
 
-    try:
-        return asyncio.run(work())
-    except (NoCluster, OSError) as error:
-        raise Refused(str(error)) from error
+    return asyncio.run(work())
 
 
 def _lines(cleaned: "Cleaned", dry_run: bool) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orion.cli.errors import Refused, wrong_value
+from orion.cli.errors import wrong_value
 
 
 def device_plugin(
@@ -56,7 +56,7 @@ def device_plugin(
 
     The device plugin does not use the API server.
     """
-    reported: dict[str, Any] = {
+    options: dict[str, Any] = {
         "root": root,
         "kubelet_folder": kubelet_folder,
         "hook_folder": hook_folder,
@@ -65,22 +65,17 @@ def device_plugin(
         "configuration": configuration,
         "metrics_address": metrics_address,
     }
-    _run(reported | ({"node": node_name} if node_name else {}))
+    _run(options | ({"node": node_name} if node_name else {}))
 
 
-def _run(reported: dict[str, Any]) -> None:
+def _run(options: dict[str, Any]) -> None:
     from pydantic import ValidationError
 
-    from orion.crds.errors import Unreadable
-    from orion.device_plugin.errors import HostRefused, VersionMismatch
     from orion.device_plugin.serving import run
     from orion.device_plugin.settings import PluginSettings
 
     try:
-        settings = PluginSettings.model_validate(reported)
+        settings = PluginSettings.model_validate(options)
     except ValidationError as error:
         raise wrong_value(error) from error
-    try:
-        run(settings)
-    except (HostRefused, OSError, Unreadable, VersionMismatch) as error:
-        raise Refused(str(error)) from error
+    run(settings)

@@ -41,10 +41,10 @@ def _show(checks: "list[Check]", works: bool) -> None:
     styles = {"ok": "green", "note": "yellow", "fail": "bold red"}
     table = Table(box=None, show_header=False, pad_edge=False)
     for check in checks:
-        reported = Text(check.reason)
+        text = Text(check.reason)
         if check.fix:
-            reported.append(f"\n-> {check.fix}", style="italic")
-        table.add_row(Text(check.status, style=styles[check.status]), Text(check.name), reported)
+            text.append(f"\n-> {check.fix}", style="italic")
+        table.add_row(Text(check.status, style=styles[check.status]), Text(check.name), text)
     console.print(table)
     console.print(
         "Sharing works here." if works else "Sharing does not work here: fix the checks that fail.", style="bold"

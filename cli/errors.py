@@ -1,34 +1,30 @@
-"""The commands' errors: each is one sentence that a person can act on.
+"""The errors of the command line: `main` prints each as one sentence, and exits with the status of its class.
 
-Refused           the command cannot do what the user asked; exit 1, or a shell's status for errors of a program
-    NoAgent       no agent answers at the root
-(A wrong flag or value raises typer's exception; exit 2. `wrong_value` is for values that only the settings can check.)
+Typer reports a wrong option or value itself, with status 2. `wrong_value` is for values that only the settings check.
 """
 
 from typing import TYPE_CHECKING
+
+from orion.errors import Invalid, OrionError
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
-class Refused(Exception):
-    """The command cannot do what the user asked; the text is the sentence for the user.
+class ProgramFailed(OrionError):
+    """The program that the command runs does not start or does not do its part.
 
     Args:
         sentence: for the user.
-        status: the command's exit status.
+        exit_status: the command's, as a shell gives it: 127 for a missing program, 126 for one that it cannot run.
     """
 
-    def __init__(self, sentence: str, status: int = 1) -> None:
+    def __init__(self, sentence: str, exit_status: int) -> None:
         super().__init__(sentence)
-        self.status = status
+        self.exit_status = exit_status
 
 
-class NoAgent(Refused):
-    """No node agent answers at the root."""
-
-
-def wrong_value(error: "ValidationError", flags: str = "--") -> Refused:
+def wrong_value(error: "ValidationError", flags: str = "--") -> Invalid:
     """Return the refusal of a flag's value that the settings reject.
 
     Args:
@@ -41,4 +37,4 @@ def wrong_value(error: "ValidationError", flags: str = "--") -> Refused:
     flag = flags + (field.removesuffix("s") if repeated else field).replace("_", "-")
     why = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
     why = why.replace("String should match pattern", "it must match")
-    return Refused(f"{flag if first['loc'] else field} cannot be {first['input']!r}: {why}", status=2)
+    return Invalid(f"{flag if first['loc'] else field} cannot be {first['input']!r}: {why}")

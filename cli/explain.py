@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orion.cli.errors import Refused
 from orion.cli.webhook import installation
+from orion.errors import Unreadable
 
 if TYPE_CHECKING:
     from orion.cli.pod_sources import Source
@@ -66,7 +66,7 @@ def pod(
         decision = admit(source.pod, source.cluster, defaults)
     except ValidationError as error:
         first = error.errors()[0]
-        raise Refused(f"{source.what} is no pod: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise Unreadable(f"{source.what} is no pod: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     if as_json:
         print(json.dumps(_plain(source, decision)))
     else:

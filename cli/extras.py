@@ -10,7 +10,7 @@ import shlex
 import sys
 from importlib import metadata
 
-from orion.cli.errors import Refused
+from orion.errors import NotFound
 
 _REQUIREMENT = re.compile(r"""([\w.-]+)[^;]*?\s*;.*extra == ["']([\w-]+)["']""")
 
@@ -19,12 +19,12 @@ def require(module: str, purpose: str) -> None:
     """Refuse if a module is missing that another process will import.
 
     Raises:
-        Refused: the module is not installed.
+        NotFound: the module is not installed.
     """
     import importlib.util
 
     if importlib.util.find_spec(module) is None:
-        raise Refused(f"{sentence(module) or f'{module} is not installed'} ({purpose})")
+        raise NotFound(f"{sentence(module) or f'{module} is not installed'} ({purpose})")
 
 
 def sentence(module: str) -> str:

@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 
 from orion.cli import extras
-from orion.cli.errors import Refused
 from orion.cli.policy_options import DEFAULT_POLICY, PolicyName
 
 
@@ -35,13 +34,10 @@ def launch(
     client's throughput and latencies, without its first ten iterations.
     """
     from orion import hook
-    from orion.bench.job_file import JobFileError, read_jobs
+    from orion.bench.job_file import read_jobs
     from orion.cli import launching
 
-    try:
-        jobs = read_jobs(file, seed)
-    except JobFileError as error:
-        raise Refused(str(error)) from error
+    jobs = read_jobs(file, seed)
     on_a_gpu = not simulated and any(not job.kind.startswith("simulated-") for job in jobs)
     if on_a_gpu:
         extras.require("torch", "--simulated runs stand-ins without it")

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from orion.cli.errors import Refused
+from orion.errors import Conflict
 
 # ld.so splits LD_PRELOAD at these, LD_LIBRARY_PATH at ':' and ';'; neither can be escaped.
 _SEPARATORS = frozenset(" :;\t\n")
@@ -40,7 +40,7 @@ def sweep(root: Path) -> None:
 
 def _prepended(path: Path, old: str | None, separators: str) -> str:
     if _SEPARATORS & set(str(path)):
-        raise Refused(
+        raise Conflict(
             f"the dynamic linker cannot load {path}, which has a space, colon or semicolon: install Orion elsewhere"
         )
     rest = [part for part in (old or "").replace(separators[1], separators[0]).split(separators[0]) if part]

@@ -29,8 +29,8 @@ from orion.cli import (
     top,
     webhook,
 )
-from orion.cli.errors import Refused
 from orion.cli.extras import sentence as sentence_of_missing
+from orion.errors import OrionError
 
 app = typer.Typer(
     name="orion",
@@ -100,17 +100,16 @@ def _allowed(error: typer.TyperException) -> str:
     if hasattr(error, "option_name"):
         names = [n for p in context.command.params for n in (*p.opts, *p.secondary_opts) if n.startswith("--")]
         return f"; {context.command_path} takes {', '.join([*names, '--help'])}"
-    if "No such command" in error.format_message():
-        return f"; the commands are {', '.join(context.command.commands)}"
-    return ""
+    commands = getattr(context.command, "commands", ())
+    return f"; the commands are {', '.join(commands)}" if commands else ""
 
 
 def _sentence(error: typer.TyperException) -> str:
     """Return the error on one line, without the library's standard phrases."""
-    reported = (
+    sentence = (
         " ".join(error.format_message().split()).replace("Value error, ", "").replace("Input should be", "it must be")
     )
-    return reported.rstrip(".") + _allowed(error)
+    return sentence and sentence.rstrip(".") + _allowed(error)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -122,9 +121,9 @@ def main(arguments: list[str] | None = None) -> int:
         if sentence := _sentence(error):  # empty if a group of commands has shown its help
             print(f"orion: {sentence}", file=sys.stderr)
         return error.exit_code
-    except Refused as refusal:
-        print(f"orion: {refusal}", file=sys.stderr)
-        return refusal.status
+    except (OrionError, OSError) as error:
+        print(f"orion: {error}", file=sys.stderr)
+        return error.exit_status if isinstance(error, OrionError) else 1
     except ModuleNotFoundError as error:
         if missing := sentence_of_missing(error.name or ""):
             print(f"orion: {missing}", file=sys.stderr)

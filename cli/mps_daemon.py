@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from orion.cli.errors import Refused
-
 REFRESH_LEAST_MS = 5.0
 """ A shorter period costs more GPU time than it can save. """
 
@@ -44,9 +42,6 @@ def mps_daemon(
 
     When this process ends, the contexts of all clients of these GPUs end too: do not restart it while clients run.
     """
-    from orion.node_agent.mps.supervising import AlreadyRuns, Options, run
+    from orion.node_agent.mps.supervising import Options, run
 
-    try:
-        run(root, Options(driver_root=driver_root, refresh_ms=refresh_ms))
-    except (AlreadyRuns, OSError) as error:
-        raise Refused(str(error)) from error
+    run(root, Options(driver_root=driver_root, refresh_ms=refresh_ms))

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from orion.cli.errors import Refused, wrong_value
+from orion.cli.errors import wrong_value
+from orion.errors import Invalid
 
 
 def operator(
@@ -73,10 +74,10 @@ def operator(
     options --webhook-... need --certificates.
     """
     if kubeconfig is not None and not kubeconfig.is_file():
-        raise Refused(f"--kubeconfig: there is no file {kubeconfig}; give the path of a kubeconfig", status=2)
+        raise Invalid(f"--kubeconfig: there is no file {kubeconfig}; give the path of a kubeconfig")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kopf").setLevel(logging.DEBUG if verbose else logging.WARNING)
-    reported: dict[str, object] = {
+    options: dict[str, object] = {
         "kubeconfig": kubeconfig,
         "namespaces": tuple(namespace or ()),
         "address": address,
@@ -95,22 +96,21 @@ def operator(
         "source": certificates,
     }
     named = {name: value for name, value in webhook.items() if value is not None}
-    reported |= {"lease_namespace": lease_namespace} if lease_namespace else {}
-    _run(reported, named if certificates else None, mps_daemons)
+    options |= {"lease_namespace": lease_namespace} if lease_namespace else {}
+    _run(options, named if certificates else None, mps_daemons)
 
 
-def _run(reported: dict[str, object], webhook: dict[str, object] | None, daemon_set: str | None) -> None:
+def _run(options: dict[str, object], webhook: dict[str, object] | None, daemon_set: str | None) -> None:
     from pydantic import ValidationError
 
-    from orion.api_server.credentials import NoCluster
     from orion.operator.certificates import rotating
     from orion.operator.certificates.settings import CertificateSettings
     from orion.operator.reconciler import mps_daemons
-    from orion.operator.reconciler.serving import Part, Stopped, run
+    from orion.operator.reconciler.serving import Part, run
     from orion.operator.reconciler.settings import ReconcilerSettings
 
     try:
-        settings = ReconcilerSettings.model_validate(reported)
+        settings = ReconcilerSettings.model_validate(options)
     except ValidationError as error:
         raise wrong_value(error) from error
     beside: list[Part] = []
@@ -122,7 +122,4 @@ def _run(reported: dict[str, object], webhook: dict[str, object] | None, daemon_
             beside.append(rotating.part(CertificateSettings.model_validate(own)))
         except ValidationError as error:
             raise wrong_value(error, "--webhook-") from error
-    try:
-        run(settings, beside)
-    except (NoCluster, Stopped, OSError) as error:
-        raise Refused(str(error)) from error
+    run(settings, beside)

@@ -13,14 +13,13 @@ from urllib.parse import quote
 
 import yaml
 
-from orion.cli.errors import Refused
 from orion.crds import device as device_kind
 from orion.crds import share as share_kind
 from orion.crds.annotations import PREFIX
-from orion.crds.errors import Unreadable
 from orion.crds.governing import Shares
 from orion.crds.model import API_VERSION, GROUP
 from orion.crds.share import GPUShare
+from orion.errors import Invalid, NotFound, Unavailable, Unreadable
 from orion.operator.webhook.admitting import Cluster
 from orion.operator.webhook.cluster_facts import device_memory, largest, readable_shares
 
@@ -54,13 +53,13 @@ def find(name: str | None, namespace: str | None, files: Iterable[Path], offline
         offline: do not ask the cluster.
 
     Raises:
-        Refused: there is no such pod, or it is unreadable.
+        OrionError: there is no such pod, or it is unreadable.
     """
     documents = [document for each in files for file in _in_folder(each) for document in _documents(file)]
     connection = None if offline else _Connection()
     if not documents:
         if connection is None or name is None:
-            raise Refused("there is no pod to explain: name a pod of the cluster, or give a file with -f", status=2)
+            raise Invalid("there is no pod to explain: name a pod of the cluster, or give a file with -f")
         where = namespace or connection.namespace
         pod = connection.pod(name, where)
         return Source(pod, f"Pod {name}", where, connection.facts(where))
@@ -82,7 +81,7 @@ def _in_folder(path: Path) -> list[Path]:
         return [path]
     files = sorted(file for file in path.iterdir() if file.suffix in (".yaml", ".yml", ".json") and file.is_file())
     if not files:
-        raise Refused(f"{path} has no .yaml, .yml or .json file: name a file with -f")
+        raise NotFound(f"{path} has no .yaml, .yml or .json file: name a file with -f")
     return files
 
 
@@ -90,9 +89,9 @@ def _documents(file: Path) -> list[dict[str, Any]]:
     try:
         found = list(yaml.safe_load_all(file.read_text()))
     except OSError as error:
-        raise Refused(f"{file} cannot be read: {error.strerror}") from error
+        raise Unreadable(f"{file} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Refused(f"{file} is not valid YAML: {' '.join(str(error).split())}") from error
+        raise Unreadable(f"{file} is not valid YAML: {' '.join(str(error).split())}") from error
     flat = [item for each in found if isinstance(each, dict) for item in (each.get("items") or [each])]
     return [each for each in flat if isinstance(each, dict)]
 
@@ -132,7 +131,7 @@ def _misplaced(document: Mapping[str, Any], pod: Mapping[str, Any]) -> tuple[str
 
 
 def _names(document: Mapping[str, Any], field: str) -> list[str]:
-    """Return the names of the labels or annotations of a document, which nobody has checked."""
+    """Return the names of the labels or annotations of a document, which may be invalid."""
     metadata = document.get("metadata")
     found = metadata.get(field) if isinstance(metadata, dict) else None
     return [str(name) for name in found] if isinstance(found, dict) else []
@@ -151,17 +150,14 @@ def _choose(documents: Iterable[Mapping[str, Any]], name: str | None) -> tuple[s
         return meant[0]
     names = ", ".join(what for _, what, *_ in found) or "none"
     wanted = f"{name!r}" if name else "one pod, so give its name as well"
-    raise Refused(f"the files do not contain exactly {wanted} (or an object that makes it); they contain: {names}")
+    raise NotFound(f"the files do not contain exactly {wanted} (or an object that makes it); they contain: {names}")
 
 
 def _shares(documents: Iterable[Mapping[str, Any]], namespace: str) -> list[GPUShare]:
     found = []
     for document in documents:
         if document.get("kind") == share_kind.KIND.name and str(document.get("apiVersion", "")).startswith(GROUP):
-            try:
-                share = GPUShare.read_strictly(document, "GPUShare")
-            except Unreadable as error:
-                raise Refused(str(error)) from error
+            share = GPUShare.read_strictly(document, "GPUShare")
             if share.metadata.namespace in (None, namespace):
                 found.append(share)
     return found
@@ -174,12 +170,13 @@ class _Connection:
     """The cluster of the current context, or the one that this pod is in."""
 
     def __init__(self) -> None:
-        from orion.api_server.credentials import NoCluster, find_access
+        from orion.api_server.credentials import find_access
+        from orion.api_server.kubeconfigs import NoCluster
 
         try:
             self._access = find_access()
         except NoCluster as error:
-            raise Refused(f"no cluster is configured ({error}): configure one, or give --offline") from error
+            raise NotFound(f"no cluster is configured ({error}): configure one, or give --offline") from error
         self.namespace = self._access.namespace
 
     def pod(self, name: str, namespace: str) -> dict[str, Any]:
@@ -195,7 +192,6 @@ class _Connection:
         return Cluster(Shares(readable_shares(shares["items"])), memory)
 
     def _ask(self, paths: Mapping[str, str]) -> list[dict[str, Any]]:
-        from orion.api_server.credentials import NoCluster
         from orion.api_server.requests import ApiError, ApiServer
 
         async def work() -> list[dict[str, Any]]:
@@ -205,12 +201,9 @@ class _Connection:
                     try:
                         found.append(await server.get(path))
                     except (ApiError, ValueError) as error:  # a proxy instead of the API server may answer in any form
-                        raise Refused(f"{what} cannot be read: {' '.join(str(error).split())[:300]}") from error
+                        raise Unavailable(f"{what} cannot be read: {' '.join(str(error).split())[:300]}") from error
             finally:
                 await server.close()
             return found
 
-        try:
-            return asyncio.run(work())
-        except NoCluster as error:
-            raise Refused(str(error)) from error
+        return asyncio.run(work())

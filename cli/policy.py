@@ -8,7 +8,7 @@ import typer
 
 from orion.cli import policy_options as options
 from orion.cli import roots
-from orion.cli.errors import Refused
+from orion.errors import Invalid
 
 if TYPE_CHECKING:
     from orion.node_agent.api import agent_pb2
@@ -26,9 +26,9 @@ def show(
     root: Root = None,
 ) -> None:
     """Show the policy of each GPU and its warnings."""
-    from orion.cli import agents, seating
+    from orion.cli import agents, slot_choice
 
-    gpus = seating.choose_gpus(agents.ask((root or roots.default_root()).absolute()), gpu, "GPU")
+    gpus = slot_choice.choose_gpus(agents.ask((root or roots.default_root()).absolute()), gpu, "GPU")
     _print(gpus, as_json)
 
 
@@ -45,12 +45,14 @@ def set_(
 
     [bold]orion policy set 0 --max-slowdown 1.2[/bold]
     """
-    from orion.cli import agents, seating
+    from orion.cli import agents, slot_choice
 
     if not changes:
-        raise Refused("there is nothing to change: give an option that `orion policy set --help` lists", status=2)
+        raise Invalid("there is nothing to change: give an option that `orion policy set --help` lists")
     with agents.asking((root or roots.default_root()).absolute()) as agent:
-        gpus = [agent.set_policy(each.uuid, **changes) for each in seating.choose_gpus(agent.snapshot(), gpu, "GPU")]
+        gpus = [
+            agent.set_policy(each.uuid, **changes) for each in slot_choice.choose_gpus(agent.snapshot(), gpu, "GPU")
+        ]
     _print(gpus, as_json)
 
 

@@ -17,25 +17,25 @@ PolicyName = StrEnum("PolicyName", {name.upper(): name for name in RELEASE.names
 DEFAULT_POLICY = PolicyName(RELEASE.names[0])
 ROWS = RELEASE.rows
 BY_HP = tuple(row for row in ROWS if row.by_hp)
-""" What goes with `orion run --priority hp`. """
+""" The fields that `orion run --priority hp` can set. """
 
 _CHANGES = "changes"
 
 
 def takes_policy(rows: Iterable[Row]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator for a command with a parameter `changes`: it gets --policy and the rows' options in its place.
+    """Return a decorator that replaces a command's parameter `changes` by --policy and the rows' options.
 
-    The command is called with those that were given, by name.
+    The command gets in `changes` the options that the user gave, by name.
     """
     options = {"policy": Annotated[PolicyName | None, _policy_option()]}
     options |= {row.name: Annotated[row.kind | None, _option(row)] for row in rows}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def run(**said: Any) -> None:
-            values = {name: said.pop(name) for name in options}
+        def run(**given: Any) -> None:
+            values = {name: given.pop(name) for name in options}
             plain = {name: str(value) if name == "policy" else value for name, value in values.items()}
-            command(**said, changes={name: plain[name] for name, value in values.items() if value is not None})
+            command(**given, changes={name: plain[name] for name, value in values.items() if value is not None})
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         own = [each.replace(kind=keyword) for each in inspect.signature(command).parameters.values()]

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orion.cli.errors import Refused
+from orion.cli.errors import ProgramFailed
 from orion.cli.profiling.units import Unit
+from orion.errors import Conflict, Invalid
 
 if TYPE_CHECKING:
     from orion.cli.profiling import nsight_compute
@@ -79,12 +80,9 @@ def kernels(
     from orion import hook
     from orion.cli.profiling import building, collected, running
 
-    try:
-        library = hook.profiler()
-    except FileNotFoundError as error:
-        raise Refused(str(error)) from error
+    library = hook.profiler()
     if counters and ncu:
-        raise Refused("--counters makes the report that --ncu reads: give one of them", status=2)
+        raise Invalid("--counters makes the report that --ncu reads: give one of them")
     report = _read_report(ncu)
     launches = csv_launches if csv and not csv_per_kernel else 0
     with tempfile.TemporaryDirectory(prefix="orion-profile-") as folder:
@@ -92,7 +90,7 @@ def kernels(
         found = collected.read_folder(Path(folder))
     profile = building.build_profile(found, command, name or (output.stem if output else None))
     if not profile.spec.kernels:
-        raise Refused(_why_none(found, status), status=status or NO_KERNEL)
+        raise ProgramFailed(_why_none(found, status), status or NO_KERNEL)
     profile = _classified(profile, _count(command) if counters else report)
     _put(profile, output)
     if csv:
@@ -169,11 +167,11 @@ def unload(gpu: Gpu = "all", slot: Slot = None, root: Root = None) -> None:
 
 
 def _give(rows: "list[agent_pb2.ProfileRow]", gpu: str, slot: str | None, root: Path | None) -> "list[agent_pb2.Slot]":
-    from orion.cli import agents, roots, seating
+    from orion.cli import agents, roots, slot_choice
     from orion.cli.profiling import loading
 
     with agents.asking((root or roots.default_root()).absolute()) as agent:
-        return loading.give(agent, seating.choose_gpus(agent.snapshot(), gpu), slot, rows)
+        return loading.give(agent, slot_choice.choose_gpus(agent.snapshot(), gpu), slot, rows)
 
 
 def _tell(slots: "list[agent_pb2.Slot]") -> None:
@@ -222,7 +220,7 @@ def _put(profile: "GPUProfile", path: Path | None) -> None:
     try:
         path.write_text(format_profile(profile))
     except OSError as error:
-        raise Refused(f"{path} cannot be written: {error.strerror}") from error
+        raise Conflict(f"{path} cannot be written: {error.strerror}") from error
     for warning in profile.spec.source.warnings:
         typer.echo(f"orion: note: {warning}", err=True)
     typer.echo(f"orion: {len(profile.spec.kernels)} kernels written to {path}", err=True)

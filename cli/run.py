@@ -18,7 +18,8 @@ import typer
 
 from orion.cli import policy_options as options
 from orion.cli import roots, sizes
-from orion.cli.errors import Refused
+from orion.cli.errors import ProgramFailed
+from orion.errors import Conflict, Invalid
 
 if TYPE_CHECKING:
     from orion.node_agent.api import agent_pb2
@@ -91,19 +92,19 @@ def run(
     from orion import hook
 
     with _silent_grpc():
-        from orion.cli import agents, launching, seating
+        from orion.cli import agents, launching, slot_choice
 
     _belongs(priority, weight, changes)
     program = shutil.which(command[0])
     if program is None:
-        raise Refused(f"{command[0]}: there is no such program; check its name and PATH", status=127)  # as a shell does
+        raise ProgramFailed(f"{command[0]}: there is no such program; check its name and PATH", 127)  # as a shell does
     rows = _rows(profile)
     place = (root or roots.default_root()).absolute()
     library = hook.library()
     snapshot = agents.find_or_start(place, simulated)
-    gpus = seating.choose_gpus(snapshot, gpu)
+    gpus = slot_choice.choose_gpus(snapshot, gpu)
     on_simulated = _kind(gpus, simulated, place)
-    client_root = seating.take_seats(place, gpus, priority.value, memory or 0, weight or 0.0, changes, rows)
+    client_root = slot_choice.take_slots(place, gpus, priority.value, memory or 0, weight or 0.0, changes, rows)
     driver = hook.simulated_driver() if on_simulated else None
     environment = launching.client_environment(os.environ, client_root, library, driver)
     if gpu != "all":
@@ -122,16 +123,16 @@ def _rows(profile: Path | None) -> "list[agent_pb2.ProfileRow]":
 def _belongs(priority: Priority, weight: float | None, changes: dict[str, Any]) -> None:
     """Refuse options that need the other priority."""
     if priority is Priority.HP and weight is not None:
-        raise Refused("--weight divides the time that be gets: give it with --priority be", status=2)
+        raise Invalid("--weight divides the time that be gets: give it with --priority be")
     if priority is Priority.BE and changes:
         flag = f"--{next(iter(changes)).replace('_', '-')}"
-        raise Refused(f"{flag} is a decision of hp: give it with --priority hp, or to `orion policy set`", status=2)
+        raise Invalid(f"{flag} is a decision of hp: give it with --priority hp, or to `orion policy set`")
 
 
 def _kind(gpus: "list[agent_pb2.Gpu]", simulated: bool, root: Path) -> bool:
     """Return whether these GPUs are simulated; refuse a real agent for a simulated client."""
     if simulated and not all(gpu.simulated for gpu in gpus):
-        raise Refused(f"the agent at {root} manages real GPUs: with --simulated, give another --root")
+        raise Conflict(f"the agent at {root} manages real GPUs: with --simulated, give another --root")
     return any(gpu.simulated for gpu in gpus)
 
 
@@ -158,4 +159,4 @@ def _become(program: str, command: list[str], environment: dict[str, str]) -> No
     try:
         os.execve(program, command, environment)
     except OSError as error:
-        raise Refused(f"{program} cannot be run: {error.strerror}", status=126) from error
+        raise ProgramFailed(f"{program} cannot be run: {error.strerror}", 126) from error

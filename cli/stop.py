@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from orion.cli import roots
-from orion.cli.errors import NoAgent, Refused
+from orion.errors import Conflict, NotFound, Unavailable
 
 END_SECONDS = 20.0
 
@@ -24,14 +24,15 @@ def stop(
     The next [bold]orion run[/bold] starts a new agent, which takes running programs over.
     """
     from orion.cli import agents
+    from orion.node_agent.api.client import NoAgent
 
     place = (root or roots.default_root()).absolute()
     try:
         snapshot = agents.ask(place)
     except NoAgent as error:
-        if (place / roots.AGENT_SOCKET).exists() and "may not" in str(error):
+        if error.forbidden:
             raise
-        raise Refused(f"no agent runs at {place}, so nothing was stopped") from error
+        raise NotFound(f"no agent runs at {place}, so nothing was stopped") from error
     clients = [each for gpu in snapshot.gpus for slot in gpu.slots for each in slot.clients]
     process_id = _listener(place)
     _end(process_id, place)
@@ -53,7 +54,7 @@ def _listener(root: Path) -> int:
             asking.connect(address.target.removeprefix("unix:"))
             credentials = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     except OSError as error:
-        raise Refused(f"the agent at {root} does not answer ({error.strerror}): look at its log") from error
+        raise Unavailable(f"the agent at {root} does not answer ({error.strerror}): look at its log") from error
     finally:
         address.close()
     process_id: int = struct.unpack("3i", credentials)[0]
@@ -64,19 +65,19 @@ def _end(process_id: int, root: Path) -> None:
     try:
         handle = os.pidfd_open(process_id)
     except OSError as error:
-        raise Refused(
+        raise Conflict(
             f"the agent at {root} cannot be ended from here ({error.strerror}): end it in its own container"
         ) from error
     try:
         signal.pidfd_send_signal(handle, signal.SIGTERM)
         ended, _, _ = select.select([handle], [], [], END_SECONDS)
     except PermissionError as error:
-        raise Refused(
+        raise Conflict(
             f"the agent at {root} (process {process_id}) belongs to another user: run this as that user or as root"
         ) from error
     finally:
         os.close(handle)
     if not ended:
-        raise Refused(
+        raise Unavailable(
             f"the agent at {root} (process {process_id}) ignores SIGTERM for {END_SECONDS:g} s: look at its log"
         )

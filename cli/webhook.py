@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orion.cli.errors import Refused, wrong_value
+from orion.cli.errors import wrong_value
+from orion.errors import Invalid
 
 if TYPE_CHECKING:
     from orion.operator.webhook.defaults import Defaults
@@ -54,24 +55,24 @@ def webhook(
     """
     level = logging.getLevelNamesMapping().get(log_level.upper())
     if level is None:
-        raise Refused(f"--log-level must be debug, info, warning or error, not {log_level!r}", status=2)
+        raise Invalid(f"--log-level must be debug, info, warning or error, not {log_level!r}")
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     defaults = installation(require_share=require_share, runtime_class=runtime_class, kubelet_root=kubelet_root)
     _run(certificates, _address("--listen", listen), health, defaults, leave_seconds, kubeconfig)
 
 
-def installation(**reported: object) -> "Defaults":
+def installation(**options: object) -> "Defaults":
     """Return the webhook's defaults from options.
 
     Raises:
-        Refused: one of them is invalid.
+        Invalid: one of them is invalid.
     """
     from pydantic import ValidationError
 
     from orion.operator.webhook.defaults import Defaults
 
     try:
-        return Defaults.model_validate(reported)
+        return Defaults.model_validate(options)
     except ValidationError as error:
         raise wrong_value(error) from error
 
@@ -84,9 +85,9 @@ def _run(
     leave_s: float,
     kubeconfig: Path | None,
 ) -> None:
-    from orion.api_server.credentials import NoCluster, find_access
+    from orion.api_server.credentials import find_access
     from orion.operator.webhook.serving import Listening, Webhook
-    from orion.operator.webhook.tls import CERTIFICATE, KEY, BadCertificate
+    from orion.operator.webhook.tls import CERTIFICATE, KEY
 
     if health:
         _address("--health", health)
@@ -97,11 +98,8 @@ def _run(
         exposition=health,
         leave_s=leave_s,
     )
-    try:
-        server = Webhook(find_access(kubeconfig), defaults, listening)
-        asyncio.run(server.run(started=_say))
-    except (NoCluster, BadCertificate, OSError) as error:
-        raise Refused(str(error)) from error
+    server = Webhook(find_access(kubeconfig), defaults, listening)
+    asyncio.run(server.run(started=_say))
 
 
 def _say(server: "Webhook") -> None:
@@ -111,5 +109,5 @@ def _say(server: "Webhook") -> None:
 def _address(option: str, text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-        raise Refused(f"{option} must be HOST:PORT, such as 0.0.0.0:9443, not {text!r}", status=2)
+        raise Invalid(f"{option} must be HOST:PORT, such as 0.0.0.0:9443, not {text!r}")
     return host.strip("[]"), int(port)

@@ -1,7 +1,7 @@
-"""Names of annotations, labels and resources, all in one place, and what a pod's annotations say.
+"""Names of annotations, labels and resources, and the parser of a pod's annotations.
 
-People write names that begin with `orion/`; Orion writes names that begin with `orion.gpu/`, its API group. So nobody
-has to ask whether a name may be written by hand, and policies need no list.
+People write names that begin with `orion/`. Orion writes names that begin with `orion.gpu/`, its API group. The prefix
+alone says who may write a name, so admission policies need no list of names.
 """
 
 from collections.abc import Mapping
@@ -9,67 +9,68 @@ from typing import Annotated
 
 from pydantic import Field
 
-from orion.crds.errors import Unreadable
 from orion.crds.grant import PodGrant
 from orion.crds.metadata import ObjectName
 from orion.crds.model import GROUP, Model
 from orion.crds.policy import Priority
+from orion.errors import Unreadable
 
 PREFIX = "orion/"
-""" Of what people write: annotations of pods, only when the pod is made, and the label of nodes that opt in. """
+""" Prefix of names that people write: annotations of pods (only at the pod's creation), the opt-in label of nodes. """
 
 WRITTEN = f"{GROUP}/"
-""" Of what Orion writes: annotations of pods, labels of nodes, and the resources that it advertises. """
+""" Prefix of names that Orion writes: annotations of pods, labels of nodes, and the resources that it advertises. """
 
 PRIORITY = "orion/priority"
-""" On a pod, by its owner: hp or be. """
+""" On a pod, written by its owner: hp or be. """
 
 SHARE = "orion/share"
-""" On a pod, by its owner: the name of the GPUShare that governs it, in its namespace. """
+""" On a pod, written by its owner: the name of the GPUShare that governs the pod, in the pod's namespace. """
 
 CONTAINERS = "orion/containers"
-""" On a pod, by its owner: the containers that get slots, separated by commas; absent: all that ask for a GPU. """
+""" On a pod, written by its owner: the containers that get slots, separated by commas; absent: all that request a GPU.
+"""
 
 OF_PEOPLE = (PRIORITY, SHARE, CONTAINERS)
 """ All annotations that people may write. """
 
 GRANT = "orion.gpu/grant"
-""" On a pod, by webhook and reconciler alone: what its containers may do, as JSON (`PodGrant`). """
+""" On a pod: what its containers may do, as JSON (`PodGrant`). Only the webhook and the reconciler write it. """
 
 SIMULATED = "orion.gpu/simulated"
-""" On a node, by the operator: "true" where its GPUs are simulated. """
+""" On a node, written by the operator: "true" if its GPUs are simulated. """
 
 GPUS = "orion.gpu/gpus"
-""" On a node, by the operator: how many GPUs it offers. """
+""" On a node, written by the operator: the number of GPUs that Orion manages there. """
 
 MODEL = "orion.gpu/gpu-model"
-""" On a node, by the operator: the model of its GPUs, in the form of a label. """
+""" On a node, written by the operator: the model of its GPUs, in the form of a label value. """
 
 MODE = "orion.gpu/mode"
-""" On a node, by the operator: timeslice or mps where all of its GPUs are in that mode, else mixed. """
+""" On a node, written by the operator: timeslice or mps if all of its GPUs are in that mode, otherwise mixed. """
 
 RESOURCES = {priority: f"{WRITTEN}{priority}" for priority in Priority}
-""" What a container asks for: slots. """
+""" The resources that a container requests: one unit is one slot. """
 
 
 class PodMarks(Model):
-    """What a pod's owner says of it in annotations."""
+    """What the pod's owner wrote in the pod's annotations."""
 
     priority: Annotated[Priority | None, Field(alias=PRIORITY)] = None
-    """ None: not said. """
+    """ None: the annotation is absent. """
 
     share: Annotated[ObjectName | None, Field(alias=SHARE)] = None
     """ None: the share whose selector matches. """
 
     containers: Annotated[tuple[str, ...] | None, Field(alias=CONTAINERS)] = None
-    """ None: all that ask for a GPU. """
+    """ None: all that request a GPU. """
 
 
 def read_marks(annotations: Mapping[str, str]) -> PodMarks:
-    """Return what a pod's owner said.
+    """Return what the pod's owner wrote in the annotations.
 
     Raises:
-        Unreadable: an annotation of ours has no meaning; the sentence names it.
+        Unreadable: an `orion/` annotation is invalid; the sentence names it.
     """
     priority = annotations.get(PRIORITY)
     if priority is not None and priority not in list(Priority):
@@ -88,7 +89,7 @@ def read_grant(annotations: Mapping[str, str]) -> PodGrant | None:
     """Return the grant that a pod carries, or None.
 
     Raises:
-        Unreadable: there is one, and it is no grant.
+        Unreadable: the annotation exists and is not a valid grant.
     """
     text = annotations.get(GRANT)
     return None if text is None else PodGrant.from_json(text, f"annotation {GRANT}")

@@ -1,4 +1,4 @@
-"""Bounds of durations, numbers and quantities: one sentence for a wrong form or size, in CEL as in Python."""
+"""Bounds of durations, numbers and quantities: CEL and Python report a wrong form or size in the same sentence."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,13 +17,13 @@ Bound = Duration | Number | Quantity
 
 @dataclass(frozen=True)
 class Between:
-    """Bounds, both allowed, of a `Duration`, a `Number` or a `Quantity`, for ``Annotated``.
+    """Inclusive bounds of a `Duration`, a `Number` or a `Quantity`, for ``Annotated``.
 
     Args:
-        least: such as ``Duration("50us")``.
-        most: of the same type.
-        what: what the value is called in the sentence.
-        example: what a good one looks like; part of the sentence.
+        least: the lowest value, such as ``Duration("50us")``.
+        most: the highest value, of the same type.
+        what: the noun for the value in the error sentence.
+        example: a valid value, for the error sentence.
     """
 
     least: Bound
@@ -51,7 +51,7 @@ class Between:
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = dict(handler(core))
-        schema.pop("pattern", None)  # the rule's sentence says it better, and the API server would give both
+        schema.pop("pattern", None)  # the API server would report it beside the rule, which is clearer
         kind = type(self.least)
         least = kind.cel_compare(kind.cel("self"), ">=", self.least.cel_literal)
         most = kind.cel_compare(kind.cel("self"), "<=", self.most.cel_literal)

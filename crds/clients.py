@@ -1,7 +1,6 @@
-"""One process on a GPU, as a row of a status.
+"""One process on a GPU, as a row in the status of a GPUDevice or a GPUShare.
 
-Figures are rounded where they are written, so that a status at rest does not change;
-two decimals of a ratio are enough.
+The writer of a status rounds the figures (ratios to two decimals), so that an idle client causes no status update.
 """
 
 from typing import Annotated
@@ -42,10 +41,10 @@ class ClientRow(Model):
     """A process that the hook has joined to a slot."""
 
     pod: PodReference | None = None
-    """ Where it runs; absent where no pod holds the slot. """
+    """ The pod and container of the process; absent if no pod holds the slot. """
 
     node: Annotated[str | None, Field(max_length=253)] = None
-    """ The node. """
+    """ The node on which the process runs. """
 
     gpu: Uuid | None = None
     """ The GPU's UUID, as the driver writes it. """
@@ -54,28 +53,30 @@ class ClientRow(Model):
     """ The slot on that GPU, such as hp-0 or be-3. """
 
     priority: Priority
-    """ The slot's kind. """
+    """ The priority of the slot. """
 
     process_id: Annotated[int, Field(ge=0)]
-    """ The process, as the node sees it. """
+    """ The process ID in the PID namespace of the node. """
 
     command: Annotated[str, Field(max_length=16)] = ""
-    """ Its short name, as the process itself says it. """
+    """ The short command name, as the process itself reports it. """
 
     state: Annotated[str, Field(max_length=16)] = ""
-    """ hp: idle, busy, closing, linger; be: idle, running, gated; any: stopped. """
+    """ An hp process is idle, busy, closing or linger; a be process is idle, running or gated. A process that a signal
+    has stopped is stopped. """
 
     memory: Memory | None = None
-    """ Device memory that it has allocated. Unit: bytes. """
+    """ Device memory that the process has allocated. Unit: bytes. """
 
     busy_ratio: Number | None = None
-    """ hp: part of the time in which it had work on the GPU; be: part of the time that its work took there. 0 to 1. """
+    """ hp: the fraction of the time during which the process had work on the GPU. be: the fraction of the time that its
+    work took on the GPU. 0 to 1. """
 
     gated_ratio: Number | None = None
-    """ be: part of the time in which it waited for hp. 0 to 1. """
+    """ be: the fraction of the time during which the process waited for hp. 0 to 1. """
 
     slowdown: Number | None = None
-    """ hp: its work's time with overlap over that without. """
+    """ hp: the time that its work takes with overlap, divided by the time without overlap. """
 
     message: Sentence | None = None
-    """ What people should know of it; absent when all is well. """
+    """ What is wrong with the process, in a sentence; absent if nothing is. """

@@ -1,4 +1,4 @@
-"""Conditions as Kubernetes writes them (metav1.Condition), and changing one without touching its time needlessly."""
+"""Conditions of Kubernetes (metav1.Condition). Setting one changes its transition time only if its status changes."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ MESSAGE_MAX = 1_024
 
 
 class ConditionType(StrEnum):
-    """What is said of shares and GPUs; each kind uses some of them."""
+    """The types of conditions of GPUShares and GPUDevices; each kind uses some of them."""
 
     READY = "Ready"
     HOOK_INJECTED = "HookInjected"
@@ -23,25 +23,26 @@ class ConditionType(StrEnum):
 
 
 class Condition(Model):
-    """One thing that is so, is not so, or is not known."""
+    """A statement about the object that is true, false or unknown."""
 
     type: Annotated[str, Field(min_length=1, max_length=316, pattern="^[A-Za-z]([-A-Za-z0-9_./]*[A-Za-z0-9])?$")]
-    """ What the condition is about, such as Ready. """
+    """ The type of the condition, such as Ready. """
 
     status: Literal["True", "False", "Unknown"]
-    """ Whether it is so. """
+    """ Whether the condition is true. """
 
     observed_generation: Annotated[int | None, Field(ge=0)] = None
-    """ The metadata.generation that the condition was found for; an older one may be out of date. """
+    """ The metadata.generation that the condition was computed from. If it is lower than the object's, the condition
+    may be out of date. """
 
     last_transition_time: Annotated[str, Field(max_length=40, json_schema_extra={"format": "date-time"})]
-    """ When the status last changed, as RFC 3339. """
+    """ The time at which the condition's status last changed, in RFC 3339 format. """
 
     reason: Annotated[str, Field(min_length=1, max_length=256, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
-    """ Why, in one CamelCase word for programs. """
+    """ The reason for the status, as one CamelCase word for programs. """
 
     message: Annotated[str, Field(max_length=MESSAGE_MAX)] = ""
-    """ Why, in a sentence for people. """
+    """ The reason for the status, as a sentence for people. """
 
 
 Conditions = Annotated[
@@ -62,16 +63,16 @@ def with_condition(
     generation: int | None = None,
     now: datetime | None = None,
 ) -> list[Condition]:
-    """Return conditions with one of them set; the others, and the order, stay.
+    """Return the conditions with one of them set; the others and the order do not change.
 
     Args:
         before: the conditions so far.
-        kind: which to set.
-        status: None: not known.
+        kind: the type of the condition to set.
+        status: None: unknown.
         reason: one CamelCase word.
-        message: cut where it is longer than the API takes.
-        generation: of the object that was looked at.
-        now: the time, for tests; it is used only where the status changes.
+        message: cut at the API's limit, `MESSAGE_MAX` characters.
+        generation: the metadata.generation of the object that the condition was computed from.
+        now: the time, for tests; it is used only if the status changes.
     """
     word: Literal["True", "False", "Unknown"] = "Unknown" if status is None else "True" if status else "False"
     old = next((each for each in before if each.type == kind), None)
@@ -89,5 +90,5 @@ def with_condition(
 
 
 def timestamp(moment: datetime) -> str:
-    """Return a time as the API server writes it: RFC 3339, UTC, whole seconds."""
+    """Return a time in the API server's format: RFC 3339, UTC, whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

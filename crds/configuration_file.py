@@ -1,48 +1,48 @@
-"""The node's configuration file as agent and device plugin follow it: looked at again and again, and never watched.
+"""The node's configuration file. The agent and the device plugin reread it periodically instead of watching it.
 
-It is a ConfigMap's, which the kubelet changes by symbolic links; whoever writes it by hand may do so in place. So the
-text itself is compared: a file's time and size can stay the same when it changes. One that cannot be read, or has no
-meaning, changes nothing and is said once: what was read last stands.
+The kubelet updates a mounted ConfigMap by replacing symbolic links, and a person may edit the file in place. So the
+whole text is compared: a file's time and size can stay the same when its text changes. If the file is missing or
+invalid, the last valid settings stay in force, and the problem is logged once.
 """
 
 import logging
 from enum import Enum
 from pathlib import Path
 
-from orion.crds.errors import Unreadable
 from orion.crds.node_configuration import NodeSettings, parse
+from orion.errors import Unreadable
 
 _log = logging.getLogger(__name__)
 
 
 class Change(Enum):
-    """What a look at the file found to be new."""
+    """What changed since the file was last read."""
 
     TAKEN = "taken"
-    """ It says something else of this node. """
+    """ The settings of this node changed. """
     REFUSED = "refused"
-    """ It cannot be read, or has no meaning, and did not say so before. """
+    """ The file is missing or invalid, and this problem was not reported before. """
 
 
 class ConfigurationFile:
-    """What a file says of this node.
+    """The settings of this node in the file.
 
     Args:
-        path: of the file; it may come later.
-        node: the node's name; empty: only what the file says of all nodes counts.
+        path: of the file; it need not exist yet.
+        node: the node's name; empty: only the settings for all nodes apply.
     """
 
     def __init__(self, path: Path, node: str) -> None:
         self._path, self._node = path, node
         self._text: str | None = None  # None: it could not be read
         self.settings: NodeSettings | None = None
-        """ As last read; None: it could never be. """
+        """ The last valid settings; None: the file was never valid. """
         self.problem = ""
-        """ Why the file as it is cannot be read; empty where it can. """
+        """ Why the present file cannot be read; empty: it can. """
         self.look()
 
     def look(self) -> Change | None:
-        """Read the file; return what is new, if anything."""
+        """Read the file; return what changed, or None."""
         before, problem = self.settings, self.problem
         try:
             text = self._path.read_text()
@@ -56,10 +56,10 @@ class ConfigurationFile:
             self._text = None
             self.problem = f"{self._path} cannot be read: {error}"
         if self.problem and self.problem != problem:
-            stands = "nothing is advertised yet" if before is None else "what was read last stands"
-            _log.error("configuration: %s; %s", self.problem, stands)
+            effect = "nothing is advertised yet" if before is None else "the last valid settings stay in force"
+            _log.error("configuration: %s; %s", self.problem, effect)
             return Change.REFUSED
         if self.settings == before:
             return None
-        _log.info("configuration: %s is taken in", self._path)
+        _log.info("configuration: %s is applied", self._path)
         return Change.TAKEN

@@ -1,12 +1,12 @@
 """Numbers of the API that may have a fraction: factors and shares, such as 1.3 of a slowdown and 0.5 of a GPU.
 
-They are `type: number`, so that nobody needs quotes: `maxSlowdown: 1.3`. Kubernetes' API conventions advise against
-floating-point numbers in a spec, because their last binary digit may differ between readers. That digit never counts
-here: whoever computes with such a number first rounds it to a thousandth, the unit of the shared pages (`milli`).
+They are `type: number`, so users write them without quotes: `maxSlowdown: 1.3`. Kubernetes' API conventions advise
+against floating-point numbers in a spec, because their last binary digit may differ between readers. That digit does
+not matter here: all code first rounds such a number to a thousandth, the unit of the shared pages (`milli`).
 
-Refused:
-  * quantities ("1.3", 500m): a value without quotes is then refused, with a sentence about types;
-  * whole percentages: each field's name would have to say its unit, and 99.9 % and 0.1 % cannot be written.
+Rejected alternatives:
+  * quantities ("1.3", 500m): the API server would reject a value without quotes, with a message about types;
+  * whole percentages: each field's name would have to contain the unit, and 99.9 % and 0.1 % could not be written.
 """
 
 import math
@@ -18,16 +18,16 @@ from pydantic_core import CoreSchema, core_schema
 
 
 class Number(float):
-    """A number, in steps of a thousandth."""
+    """A number in steps of a thousandth."""
 
     __slots__ = ()
 
     @classmethod
     def read(cls, value: object) -> Self:
-        """Return what JSON holds as a number.
+        """Return a value from JSON as a number.
 
         Raises:
-            ValueError: it is none, or it is text.
+            ValueError: the value is not a finite number; a number as text is an error, too.
         """
         if isinstance(value, str):
             raise ValueError(f"must be a number without quotes, such as 1.3; not {value[:32]!r}")
@@ -37,22 +37,22 @@ class Number(float):
 
     @classmethod
     def of_milli(cls, thousandths: int) -> Self:
-        """Return a number of thousandths."""
+        """Return the number that has so many thousandths."""
         return cls(thousandths / 1000)
 
     @property
     def milli(self) -> int:
-        """Thousandths, rounded to the nearest."""
+        """The number in thousandths, rounded to the nearest."""
         return round(self * 1000)
 
     @property
     def value(self) -> float:
-        """For comparison with bounds, as the API server compares."""
+        """The unrounded number, for comparison with bounds: the API server compares the same."""
         return float(self)
 
     @property
     def plain(self) -> int | float:
-        """As JSON has it: 2 rather than 2.0."""
+        """The number for JSON: 2 rather than 2.0."""
         return int(self) if self.is_integer() else float(self)
 
     def __str__(self) -> str:
@@ -60,17 +60,17 @@ class Number(float):
 
     @staticmethod
     def cel_valid(name: str) -> str:
-        """Return no expression: what has the schema's type is well-formed."""
+        """Return an empty expression: the schema's type already guarantees a well-formed number."""
         return ""
 
     @staticmethod
     def cel(name: str) -> str:
-        """Return the CEL expression of a value for comparison."""
+        """Return the CEL expression that yields a field's value for comparison."""
         return name
 
     @property
     def cel_literal(self) -> str:
-        """The same of this one."""
+        """The CEL expression of this number."""
         return repr(float(self))
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinition of a kind, from its `Kind` and its model."""
+"""Builds the CustomResourceDefinition of a kind from its `Kind` and its model."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from orion.crds.schema import structural
 
 
 def definition(kind: Kind) -> dict[str, Any]:
-    """Return the object that is given to the API server."""
+    """Return the CustomResourceDefinition, ready for the API server."""
     version: dict[str, Any] = {
         "name": VERSION,
         "served": True,

@@ -1,7 +1,7 @@
-"""GPUDevice: one physical GPU, made by its node's agent; people and the operator say in `spec` what it shall be.
+"""GPUDevice: one physical GPU. The agent of its node creates the object; people and the operator write its `spec`.
 
-Named by the GPU's UUID in lower case, so that an agent finds its objects without a look-up, two agents can never mean
-the same one, and a GPU that moves to another node keeps its settings. Status is the agent's alone.
+The object's name is the GPU's UUID in lower case. So an agent finds its objects without a look-up, two agents never
+write the same object, and a GPU that moves to another node keeps its settings. Only the agent writes the status.
 """
 
 import re
@@ -26,150 +26,151 @@ UNMANAGED_MAX = 16
 
 
 def device_name(uuid: str) -> str:
-    """Return the name of a GPU's object."""
+    """Return the name of the GPUDevice of a GPU."""
     return uuid.lower()
 
 
 class GPUDeviceSpec(Model):
-    """What people and the operator want of this GPU; its node's agent carries it out."""
+    """The wanted settings of this GPU. People and the operator write them; the agent of the node applies them."""
 
     cordon: StrictBool = False
-    """ Whether no further pods shall come to this GPU; those that are there stay. Default: false. """
+    """ If true, no new pods get slots of this GPU; running pods keep theirs. Default: false. """
 
     mode: Mode = Mode.TIMESLICE
-    """ timeslice: processes use the GPU in time slices, fully isolated. mps: processes run together, so that be may
-    overlap hp, and share the fate of the MPS server. A change takes effect when the GPU has no clients; until then the
-    condition ModePending says so. Default: timeslice. """
+    """ timeslice: the GPU runs one process at a time, in time slices, and isolates the processes fully. mps: processes
+    run at the same time through the MPS server. Then be may overlap hp, but a fatal fault of one process or of the
+    server ends the work of all. A change takes effect when the GPU has no clients; until then the condition ModePending
+    is True. Default: timeslice. """
 
 
 class DeviceMemory(Model):
     """The memory of the GPU."""
 
     total: Memory
-    """ All of it. Unit: bytes. """
+    """ The total memory of the GPU. Unit: bytes. """
 
     used: Memory | None = None
-    """ In use, as the device reports it. Unit: bytes. """
+    """ The memory in use, as the device reports it. Unit: bytes. """
 
     reserved: Memory | None = None
-    """ Asked for by the grants of the slots that are held. Unit: bytes. """
+    """ The sum of the memory requests of all held slots. Unit: bytes. """
 
 
 class SlotCount(Model):
-    """Slots of one kind."""
+    """The number of slots of one priority."""
 
     total: Count = 0
-    """ How many there are. """
+    """ The number of slots. """
 
     held: Count = 0
-    """ How many of them a container holds. """
+    """ The number of slots that containers hold. """
 
 
 class SlotCounts(Model):
-    """The GPU's slots, counted."""
+    """The number of the GPU's slots, by priority."""
 
     hp: SlotCount = SlotCount()
-    """ For high-priority pods. """
+    """ The slots for high-priority pods. """
 
     be: SlotCount = SlotCount()
-    """ For best-effort pods. """
+    """ The slots for best-effort pods. """
 
 
 class SlotRow(Model):
     """A slot that a container holds."""
 
     name: SlotName
-    """ Such as hp-0 or be-3. """
+    """ The name of the slot, such as hp-0 or be-3. """
 
     priority: Priority
-    """ Its kind. """
+    """ The priority of the slot. """
 
     pod: PodReference | None = None
-    """ Who holds it; absent where it is held by a program outside the cluster. """
+    """ The pod and container that hold the slot; absent if a program outside the cluster holds it. """
 
     share: Annotated[str | None, Field(max_length=253)] = None
-    """ The GPUShare that its grant comes from, in the pod's namespace; absent: the defaults. """
+    """ The GPUShare of the pod's namespace that the grant comes from; absent: the grant has the defaults. """
 
     generation: Annotated[int | None, Field(ge=0)] = None
-    """ The generation of that share, as applied. """
+    """ The generation of that GPUShare which the agent has applied. """
 
     memory_limit: Memory | None = None
-    """ What each of its processes may allocate. Unit: bytes. """
+    """ The device memory that each process of the slot may allocate. Unit: bytes. """
 
     weight: Number | None = None
-    """ be: its part of the time that hp leaves, in proportion to this. """
+    """ be: the slot's weight. The be slots of a GPU divide the time that hp leaves in proportion to their weights. """
 
     clients: Count = 0
-    """ Processes that have joined it. """
+    """ The number of processes that have joined the slot. """
 
 
 class AppliedPolicy(Model):
-    """How the GPU is shared now."""
+    """The policy by which the GPU is shared now."""
 
     name: PolicyName
-    """ The policy. """
+    """ The name of the policy. """
 
     share: Annotated[str | None, Field(max_length=507)] = None
-    """ The share that decided it, as NAMESPACE/NAME; absent: the agent's default. """
+    """ The GPUShare that sets the policy, as NAMESPACE/NAME; absent: the agent's default applies. """
 
     max_slowdown: Number | None = None
-    """ How much longer hp's work may take than alone. """
+    """ The accepted slowdown of hp's work, as a factor of the time that the work takes alone. """
 
     minimum_share: Number | None = None
-    """ The share of the time for which be runs, however busy hp is. """
+    """ The fraction of the time for which be runs, however busy hp is. """
 
     window: Duration | None = None
-    """ be work in flight. """
+    """ The be work that may be in flight, in expected time. """
 
 
 class UnmanagedProcess(Model):
-    """A process on the GPU that is not under the hook."""
+    """A process on the GPU that does not use the hook."""
 
     process_id: Annotated[int, Field(ge=0)]
-    """ The process, as the node sees it. """
+    """ The process ID in the PID namespace of the node. """
 
     command: Annotated[str, Field(max_length=64)] = ""
-    """ Its short name. """
+    """ The short command name of the process. """
 
     pod: PodReference | None = None
-    """ The pod that it belongs to, where that is known. """
+    """ The pod of the process; absent if it is unknown. """
 
 
 class GPUDeviceStatus(Model):
-    """What is true of the GPU, as its node's agent sees it."""
+    """The observed state of the GPU, as the agent of its node reports it."""
 
     observed_generation: Annotated[int | None, Field(ge=0)] = None
-    """ The metadata.generation whose spec the agent has carried out or is carrying out. """
+    """ The metadata.generation of the spec that the agent has applied or is applying. """
 
     node: Annotated[str | None, Field(max_length=253)] = None
-    """ The node that the GPU is in. """
+    """ The node that has the GPU. """
 
     uuid: Uuid | None = None
     """ The GPU's UUID, as the driver writes it. """
 
     index: Count | None = None
-    """ Its number on the node. """
+    """ The index of the GPU on the node. """
 
     model: Annotated[str | None, Field(max_length=128)] = None
-    """ As the driver names it. """
+    """ The GPU model, as the driver names it. """
 
     simulated: bool | None = None
-    """ Whether it is a simulated GPU, for trying things out. """
+    """ Whether this is a simulated GPU, for trials without a GPU. """
 
     health: Literal["Healthy", "Unhealthy", "Unknown"] | None = None
-    """ Whether pods may come to it. """
+    """ The health of the GPU. An unhealthy GPU gets no new pods. """
 
     mode: Mode | None = None
-    """ The mode that it is in now. """
+    """ The mode that the GPU is in now. """
 
     memory: DeviceMemory | None = None
-    """ Its memory. """
+    """ The memory of the GPU. """
 
     policy: AppliedPolicy | None = None
-    """ How it is shared now. """
+    """ The policy by which the GPU is shared now. """
 
     slots: SlotCounts | None = None
-    """ Its slots. """
+    """ The number of slots of the GPU. """
 
     held_slots: Annotated[
         list[SlotRow] | None,
@@ -181,30 +182,30 @@ class GPUDeviceStatus(Model):
     """ The slots that containers hold. """
 
     hp_busy_ratio: Number | None = None
-    """ Part of the time in which an hp process had work on it. 0 to 1. """
+    """ The fraction of the time during which an hp process had work on the GPU. 0 to 1. """
 
     client_count: Count | None = None
-    """ Processes that have joined it. """
+    """ The number of processes that have joined slots of the GPU. """
 
     clients: Annotated[list[ClientRow] | None, Field(max_length=ROWS_MAX)] = None
-    """ At most 64 of them, those that fare worst first. """
+    """ The processes that have joined slots of the GPU, the worst affected first. At most 64. """
 
     unmanaged_process_count: Count | None = None
-    """ Processes on it that are not under the hook. """
+    """ The number of processes on the GPU that do not use the hook. """
 
     unmanaged: Annotated[list[UnmanagedProcess] | None, Field(max_length=UNMANAGED_MAX)] = None
-    """ At most 16 of them. """
+    """ Processes on the GPU that do not use the hook. At most 16. """
 
     agent_version: Annotated[str | None, Field(max_length=64)] = None
     """ The version of the node agent. """
 
     message: Sentence | None = None
-    """ What people should know of the GPU beside its conditions. """
+    """ A sentence about the GPU, in addition to the conditions. """
 
     conditions: Conditions | None = None
-    """ Ready: pods may come to it. HookInjected: every process on it is under the hook. ModePending: the mode changes
-    when its last client has gone. PolicyConflict: its hp pods' shares ask for different policies. Degraded: something
-    keeps less than was promised. """
+    """ Ready: new pods may use the GPU. HookInjected: every process on the GPU uses the hook. ModePending: the mode
+    changes when the GPU has no clients. PolicyConflict: the shares of the GPU's hp pods ask for different policies.
+    Degraded: a problem affects the GPU, its pods or their processes. """
 
 
 class GPUDevice(Model):
@@ -236,19 +237,20 @@ KIND = Kind(
     short=("gpu", "gpus"),
     scope="Cluster",
     columns=(
-        Column("Node", ".status.node", "string", "The node that the GPU is in."),
-        Column("Model", ".status.model", "string", "As the driver names it."),
-        Column("Memory", ".status.memory.total", "string", "All of its memory.", wide=True),
-        Column("Mode", ".status.mode", "string", "The mode that it is in now."),
-        Column("Policy", ".status.policy.name", "string", "How it is shared now."),
-        Column("HP", ".status.slots.hp.held", "integer", "hp slots that containers hold."),
-        Column("BE", ".status.slots.be.held", "integer", "be slots that containers hold."),
-        Column("Clients", ".status.clientCount", "integer", "Processes that have joined it.", wide=True),
-        Column("Cordoned", ".spec.cordon", "boolean", "Whether no further pods come to it."),
-        Column("Health", ".status.health", "string", "Whether pods may come to it."),
-        condition_column("Ready", "Whether pods may come to it."),
+        Column("Node", ".status.node", "string", "The node that has the GPU."),
+        Column("Model", ".status.model", "string", "The GPU model, as the driver names it."),
+        Column("Memory", ".status.memory.total", "string", "The total memory of the GPU.", wide=True),
+        Column("Mode", ".status.mode", "string", "The mode that the GPU is in now."),
+        Column("Policy", ".status.policy.name", "string", "The policy by which the GPU is shared now."),
+        Column("HP", ".status.slots.hp.held", "integer", "The number of hp slots that containers hold."),
+        Column("BE", ".status.slots.be.held", "integer", "The number of be slots that containers hold."),
+        Column("Clients", ".status.clientCount", "integer", "The number of processes that use slots.", wide=True),
+        Column("Cordoned", ".spec.cordon", "boolean", "Whether the GPU is cordoned: new pods get no slots of it."),
+        Column("Health", ".status.health", "string", "The health of the GPU."),
+        condition_column("Ready", "Whether new pods may use the GPU."),
         AGE,
     ),
-    # A node's agent watches its own GPUs by this, in one watch; all agents watching all GPUs would be a flood.
+    # Each node's agent watches only its own GPUs through this field. If every agent watched every GPU, each status
+    # update would go to all nodes.
     selectable=(".status.node",),
 )

@@ -1,7 +1,7 @@
-"""Durations as Kubernetes and Go write them: "400us", "2ms", "1m30s".
+"""Durations in the format of Kubernetes and Go: "400us", "2ms", "1m30s".
 
-Strings, since a number would hide its unit; the text that a person wrote is kept. Refused: pydantic's timedelta, which
-writes ISO 8601 and stops at microseconds.
+They are strings, because a number would hide its unit. The class keeps the user's text. Rejected: pydantic's timedelta,
+because it writes ISO 8601 and has no nanoseconds.
 """
 
 import re
@@ -21,10 +21,10 @@ _WHOLE = re.compile(PATTERN)
 
 
 class Duration(str):
-    """A length of time, as text; never negative.
+    """A length of time as text; never negative.
 
     Raises:
-        ValueError: the text is no duration.
+        ValueError: the text is not a duration.
     """
 
     __slots__ = ("nanoseconds",)
@@ -41,10 +41,10 @@ class Duration(str):
 
     @classmethod
     def read(cls, value: object) -> Self:
-        """Return what JSON holds as a duration.
+        """Return a value from JSON as a duration.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the value is not a duration.
         """
         if not isinstance(value, str):
             raise ValueError(f"must be a duration such as 400us, 2ms or 1m30s; not {value!r}")
@@ -52,34 +52,34 @@ class Duration(str):
 
     @classmethod
     def of(cls, nanoseconds: int) -> Self:
-        """Return a number of nanoseconds, at least 0, in the largest unit up to seconds that is at most it."""
+        """Return nanoseconds (at least 0) as a duration, in the largest of s, ms, us and ns that does not exceed it."""
         unit = next((unit for unit in ("s", "ms", "us") if nanoseconds >= _NANOSECONDS[unit]), "ns")
         amount = Decimal(nanoseconds) / _NANOSECONDS[unit]
         return cls(f"{amount.normalize():f}{unit}")
 
     @property
     def value(self) -> int:
-        """For comparison: nanoseconds."""
+        """The nanoseconds, for comparison."""
         return self.nanoseconds
 
     @property
     def microseconds(self) -> int:
-        """Rounded up, so that what is not nothing does not become nothing."""
+        """The microseconds, rounded up, so that only 0 becomes 0."""
         return -(-self.nanoseconds // 1_000)
 
     @staticmethod
     def cel_valid(name: str) -> str:
-        """Return the CEL expression that says whether a string is a duration."""
+        """Return the CEL expression that is true if a string is a duration."""
         return f"{name}.matches('{PATTERN}')"
 
     @staticmethod
     def cel(name: str) -> str:
-        """Return the CEL expression of the value that a string names."""
+        """Return the CEL expression that parses a string as a duration."""
         return f"duration({name})"
 
     @property
     def cel_literal(self) -> str:
-        """The same of this one."""
+        """The CEL expression of this duration."""
         return f"duration('{self}')"
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""Whether a figure of a status has moved far enough to be worth a write.
+"""Decides whether a figure in a status has changed enough to update the status.
 
-Operator and node agent write the same rows of clients, and both by these steps: figures move all the time, and the API
-server would otherwise write nothing but figures.
+The figures change all the time, and writing each change would flood the API server. The operator and the node agent
+use the same thresholds, because they write the same rows of clients.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,13 +18,16 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 def clients_moved(old: Rows, new: Rows) -> bool:
-    """Return whether rows of clients differ by a client, by what is said of one, or by a figure that has moved."""
+    """Return whether the rows differ by a client, by a text about a client, or by a figure that moved far enough."""
     before, after = _by_process(old), _by_process(new)
     return before.keys() != after.keys() or any(_row_moved(before[key], row) for key, row in after.items())
 
 
 def memory_moved(old: Any, new: Any) -> bool:
-    """Return whether an amount of memory has moved by a tenth, and by 64 MiB at least; no amount is far from any."""
+    """Return whether memory has changed by at least a tenth and at least 64 MiB.
+
+    An amount that appears or disappears counts as changed.
+    """
     if old is None and new is None:
         return False
     try:
@@ -35,7 +38,7 @@ def memory_moved(old: Any, new: Any) -> bool:
 
 
 def ratio_moved(old: Any, new: Any) -> bool:
-    """Return whether a ratio has moved by a twentieth; no ratio is far from any."""
+    """Return whether a ratio has changed by at least 0.05; a ratio that appears or disappears counts as changed."""
     if old is None and new is None:
         return False
     try:

@@ -1,8 +1,8 @@
-"""Writes the definitions of all kinds as YAML where the chart ships them, or checks that they are what the models say.
+"""Writes the CustomResourceDefinitions into the chart, or checks that those in the chart match the models.
 
     python -m orion.crds.generate [--check]
 
-Run by `make crds` and, with --check, by `make check`.
+`make crds` runs it; `make check` runs it with --check.
 """
 
 import argparse
@@ -15,24 +15,24 @@ from orion.crds import device, profile, share
 from orion.crds.definition import definition
 
 KINDS = (share.KIND, device.KIND, profile.KIND)
-""" Every kind of the API; a new one joins here. """
+""" Every kind of the API; add a new kind here. """
 
 FOLDER = Path(__file__).resolve().parent.parent / "charts" / "orion" / "files" / "crds"
-""" In a checkout; an installed package has no chart beside it. """
+""" It exists in a checkout only; an installed package has no chart beside it. """
 
-_HEAD = "# Made from the models in crds/ by `make crds`; a change belongs there.\n"
+_HEAD = "# Generated from the models in crds/ by `make crds`; edit the models instead.\n"
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML without anchors, since people read it and not every tool of Kubernetes takes them."""
+    """Writes YAML without anchors, because people read it and not every Kubernetes tool accepts anchors."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Write everything in full."""
+        """Return True: repeat a value instead of referring to an anchor."""
         return True
 
 
 def files() -> dict[str, str]:
-    """Return the text of each file by its name."""
+    """Return the text of each file, by file name."""
     return {
         f"{kind.plural}.yaml": _HEAD
         + yaml.dump(definition(kind), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
@@ -41,7 +41,7 @@ def files() -> dict[str, str]:
 
 
 def main() -> int:
-    """Write the files, or with --check say which of them are out of date."""
+    """Write the files; with --check, list those that are out of date."""
     parser = argparse.ArgumentParser(prog="python -m orion.crds.generate", description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is out of date")
     check = parser.parse_args().check

@@ -1,7 +1,7 @@
-"""Which GPUShare governs a pod: the one that it names, else the one that selects it.
+"""Finds the GPUShare that governs a pod: the share that the pod names, otherwise the share whose selector matches.
 
-The one rule, for admission and for the reconciler alike. Shares say nothing about order: where two select a pod, none
-of them governs, and whoever asked says so with both names.
+The webhook and the reconciler both use this rule. Shares have no order. If the selectors of two shares match a pod,
+neither share governs it, and the caller reports both names.
 """
 
 from collections import defaultdict
@@ -13,11 +13,11 @@ from orion.crds.share import GPUShare
 class Shares:
     """The shares of one namespace.
 
-    A selector is looked for under one of its `matchLabels` only, so that a pod is compared with the few shares that
-    may match it: in a namespace with a thousand shares that takes microseconds rather than milliseconds.
+    Each share is indexed by one of its selector's `matchLabels`, so a pod is compared only with the few shares that may
+    match it. In a namespace with a thousand shares that takes microseconds rather than milliseconds.
 
     Args:
-        shares: all of them that can be read.
+        shares: all readable shares of the namespace.
     """
 
     def __init__(self, shares: Iterable[GPUShare] = ()) -> None:
@@ -34,14 +34,14 @@ class Shares:
         return iter(self._named.values())
 
     def claiming(self, name: str | None, labels: Mapping[str, str]) -> list[GPUShare]:
-        """Return the shares that claim a pod, in the order of their names: exactly one where all is well.
+        """Return the shares that claim a pod, sorted by name. Exactly one is the normal case.
 
         Args:
-            name: the share that the pod names in its annotation; None: it names none.
+            name: the share that the pod names in its annotation; None: the pod has no such annotation.
             labels: the pod's.
 
         Returns:
-            Empty: the named one is missing, or none selects the pod.
+            An empty list if the named share does not exist, or if no selector matches the pod.
         """
         if name is not None:
             return [self._named[name]] if name in self._named else []

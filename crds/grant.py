@@ -1,8 +1,8 @@
-"""The grant of a pod: what its containers may do on their GPUs, as the operator writes it and the node agent reads it.
+"""The grant of a pod: what its containers may do on their GPUs. The operator writes it, and the node agent reads it.
 
-Numbers in the units of the shared pages (thousandths, microseconds, bytes) under the node agent's own names, all
-resolved: the agent needs neither the share nor a parser of quantities. What is absent is the agent's default. Written
-in one line with sorted keys, so that equal grants are equal text and an unchanged one is not written again.
+Numbers have the units of the shared pages (thousandths, microseconds, bytes) and the node agent's own field names, so
+the agent needs neither the share nor a parser of quantities. The agent's default applies to an absent field. The JSON
+is one line with sorted keys, so that equal grants are equal text and an unchanged grant is not written again.
 """
 
 import json
@@ -13,15 +13,15 @@ from pydantic import Field, create_model
 
 from orion.crds import policy_fields
 from orion.crds.decimals import Number
-from orion.crds.errors import Unreadable
 from orion.crds.model import Model
 from orion.crds.policy import PolicyName, Priority
 from orion.crds.share import GPUShare, GPUShareSpec
 from orion.crds.share_rules import member
+from orion.errors import Unreadable
 from orion.hook.policy_table import RELEASE
 
 FORMAT = 1
-""" Grows when an older agent would misread a grant; new fields alone do not. """
+""" Increase it if an older agent would misread a grant; a new field alone does not need that. """
 
 _Bytes = Annotated[int, Field(ge=1, le=2**63 - 1)]
 _Milli = Annotated[int, Field(ge=0, le=100_000)]
@@ -31,7 +31,7 @@ _Fields = create_model("_Fields", __base__=Model, **policy_fields.granted())
 
 
 class GrantedPolicy(_Fields):  # type: ignore[misc, valid-type]
-    """How the pod's GPUs are shared; given by hp pods alone. The fields are those of `hook/policy_table.py`."""
+    """How the pod's GPUs are shared; only hp pods have it. The fields are those of `hook/policy_table.py`."""
 
     policy: PolicyName = PolicyName.ORION
 
@@ -40,7 +40,7 @@ class ContainerGrant(Model):
     """What each slot of a container may do."""
 
     slots: Annotated[int, Field(ge=1, le=64)] = 1
-    """ How many it asks for: one for each GPU. """
+    """ The number of slots that the container requests: one for each GPU. """
 
     memory_limit_bytes: _Bytes | None = None
     memory_request_bytes: _Bytes | None = None
@@ -51,36 +51,36 @@ class ContainerGrant(Model):
 
 
 class PodGrant(Model):
-    """All of a pod's grants, and where they come from."""
+    """The grants of all containers of a pod, and the share that they come from."""
 
     format: Annotated[int, Field(ge=1)] = FORMAT
     priority: Priority
-    """ What the pod is meant to be. The role comes from the slot; an agent reports where the two differ. """
+    """ The priority that the pod should have. The slot decides the actual role; an agent reports a difference. """
 
     share: str | None = None
-    """ The GPUShare; None: the defaults. """
+    """ The name of the GPUShare; None: the defaults apply. """
 
     share_uid: str | None = None
-    """ Its uid, so that a share made again under the old name is told from the old one. """
+    """ The uid of the share. It distinguishes a deleted share from a new one of the same name. """
 
     share_generation: int | None = None
-    """ Its metadata.generation. """
+    """ The metadata.generation of the share. """
 
     fail_closed: bool = False
     """ Whether the pod must not use its GPU without the hook. """
 
     policy: GrantedPolicy | None = None
-    """ None: be pods, and hp pods without a share. """
+    """ None for be pods, and for hp pods without a share. """
 
     containers: dict[str, ContainerGrant] = Field(default_factory=dict)
-    """ By the container's name; a container that is not here has no slot. """
+    """ By container name; a container without an entry has no slot. """
 
     @classmethod
     def from_json(cls, text: str, what: str = "grant") -> Self:
-        """Return what an annotation says.
+        """Return the grant in the text of an annotation.
 
         Raises:
-            Unreadable: it is no grant, or one of a later format.
+            Unreadable: the text is not a grant, or its format is newer than `FORMAT`.
         """
         try:
             plain = json.loads(text)
@@ -88,11 +88,11 @@ class PodGrant(Model):
             raise Unreadable(f"{what}: it is not JSON") from None
         grant = cls.read(plain, what)
         if grant.format > FORMAT:
-            raise Unreadable(f"{what}: its format {grant.format} is later than {FORMAT}, the last that is known here")
+            raise Unreadable(f"{what}: its format {grant.format} is later than {FORMAT}, the latest known one")
         return grant
 
     def as_json(self) -> str:
-        """Return it as the annotation has it."""
+        """Return the text of the annotation."""
         return json.dumps(self.plain(), sort_keys=True, separators=(",", ":"))
 
 
@@ -101,8 +101,8 @@ def granted(priority: Priority, share: GPUShare | None, slots: Mapping[str, int]
 
     Args:
         priority: the pod's.
-        share: the one that governs it; None: the defaults.
-        slots: how many slots each of its containers asks for, those that ask for none left out.
+        share: the share that governs the pod; None: the defaults apply.
+        slots: the number of slots by container name; containers without slots are left out.
     """
     if share is None:
         return PodGrant(priority=priority, containers={name: ContainerGrant(slots=n) for name, n in slots.items()})

@@ -1,4 +1,4 @@
-"""What the API server must know of a kind beside its schema: names, scope, columns, subresources."""
+"""The parts of a CustomResourceDefinition beside the schema: names, scope, columns, subresources."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,11 +11,11 @@ class Column:
     """A column of `kubectl get`.
 
     Args:
-        name: its head.
-        path: a JSON path of one value; the API server prints only the first of several.
+        name: the heading.
+        path: a JSON path of one value; if it matches several, the API server prints only the first.
         type: of the value.
-        description: for `kubectl get -o wide` and documentation.
-        wide: shown only with `-o wide`.
+        description: for the CustomResourceDefinition and the documentation.
+        wide: whether `kubectl get` shows the column only with `-o wide`.
     """
 
     name: str
@@ -29,7 +29,7 @@ AGE = Column("Age", ".metadata.creationTimestamp", "date", "How long the object 
 
 
 def condition_column(kind: str, description: str, *, reason: bool = False, wide: bool = False) -> Column:
-    """Return the column of a condition's status, or of its reason."""
+    """Return the column that shows a condition's status or reason."""
     member, name = ("reason", "Reason") if reason else ("status", kind)
     return Column(name, f'.status.conditions[?(@.type=="{kind}")].{member}', "string", description, wide)
 
@@ -39,14 +39,14 @@ class Kind:
     """One kind of the API.
 
     Args:
-        model: the whole object, with `spec` and where there is one `status`.
-        plural: lower-case, as in URLs.
-        singular: the same of one.
-        short: what people type instead.
-        scope: as in the definition.
-        columns: of `kubectl get`, the name not counted.
-        selectable: JSON paths of fields by which a list or a watch may be confined (`--field-selector`).
-        status: whether `status` is a subresource, with rights of its own.
+        model: of the whole object, with `spec` and, if the kind has one, `status`.
+        plural: the plural name in lower case, as in URLs.
+        singular: the singular name in lower case.
+        short: the short names for kubectl.
+        scope: whether objects belong to a namespace.
+        columns: of `kubectl get`, without the name.
+        selectable: JSON paths of fields that a list or a watch may filter by (`--field-selector`).
+        status: whether `status` is a subresource, with its own RBAC rules.
     """
 
     model: type[Model]
@@ -60,10 +60,10 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """Such as GPUShare."""
+        """The kind's name, such as GPUShare."""
         return self.model.__name__
 
     @property
     def full_name(self) -> str:
-        """The definition's own name."""
+        """The name of the CustomResourceDefinition."""
         return f"{self.plural}.{GROUP}"

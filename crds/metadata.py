@@ -11,7 +11,7 @@ ObjectName = Annotated[str, Field(pattern=NAME_PATTERN, max_length=253)]
 
 
 class Metadata(Model):
-    """What Kubernetes asks of every object; other fields are kept as they are."""
+    """The metadata that Orion reads; pydantic keeps all other fields unchanged."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -1,8 +1,8 @@
-"""What all API types have in common: names in camelCase, unknown fields tolerated on reading and refused on writing.
+"""The base of all API types: names in camelCase; unknown fields are ignored on reading and rejected on writing.
 
-Tolerated, because a newer API server, operator or agent may say more than an older reader knows; refused where a
-person or a program of this version writes, because there an unknown field is a misspelt one. A reader never writes back
-a whole object that it read (it patches), so what it did not understand is preserved.
+A reader ignores unknown fields because a newer API server, operator or agent may write fields that an older reader does
+not know. Data that a person or this version writes must not have unknown fields: they are misspelt. A reader never
+writes back a whole object (it patches), so the fields that it ignored are preserved.
 """
 
 from typing import Any, ClassVar, Self
@@ -12,19 +12,21 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from orion.crds.errors import UNKNOWN_FIELD, Unreadable, sentence
+from orion.crds.errors import UNKNOWN_FIELD, sentence
 from orion.crds.rules import Rule, add_rules
+from orion.errors import Unreadable
 
 GROUP = "orion.gpu"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 STRICTLY = "strictly"
-""" Context of a validation that refuses unknown fields; pydantic's own argument for it would reach into metadata. """
+""" Context of a validation that rejects unknown fields. Pydantic's own argument for that would also reject unknown
+fields of metadata. """
 
 
 class Model(BaseModel):
-    """A part of an API object. A string under a field is its description, which people read in `kubectl explain`."""
+    """A part of an API object. The string under a field is its description, which `kubectl explain` shows."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True, use_attribute_docstrings=True
@@ -34,28 +36,28 @@ class Model(BaseModel):
 
     @classmethod
     def read(cls, plain: Any, what: str = "") -> Self:
-        """Return what an API object, or a part of one, says; fields that are not known are passed over.
+        """Return the model of an API object or of a part of one; unknown fields are ignored.
 
         Args:
-            plain: of JSON: dicts, lists, strings, numbers.
+            plain: parsed JSON: dicts, lists, strings, numbers.
             what: the thing's name, for the error.
 
         Raises:
-            Unreadable: it is not of this type.
+            Unreadable: `plain` does not match this model.
         """
         return cls._validate(plain, what, strictly=False)
 
     @classmethod
     def read_strictly(cls, plain: Any, what: str = "") -> Self:
-        """Return the same of what is about to be written: a field that is not known is an error.
+        """Return the same for data that is to be written: an unknown field is an error.
 
         Raises:
-            Unreadable: it is not of this type, or has a field that is not known.
+            Unreadable: `plain` does not match this model, or has an unknown field.
         """
         return cls._validate(plain, what, strictly=True)
 
     def plain(self) -> dict[str, Any]:
-        """Return it as an API object has it; what is None is left out."""
+        """Return the JSON form of an API object, without fields that are None."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     @classmethod
@@ -67,7 +69,7 @@ class Model(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _knows_its_fields(cls, plain: Any, info: ValidationInfo) -> Any:
+    def _reject_unknown_fields(cls, plain: Any, info: ValidationInfo) -> Any:
         if info.context == STRICTLY and isinstance(plain, dict) and cls.model_config.get("extra") != "allow":
             known = {field.alias or name for name, field in cls.model_fields.items()}
             for name in plain.keys() - known:
@@ -75,7 +77,7 @@ class Model(BaseModel):
         return plain
 
     @model_validator(mode="after")
-    def _keeps_its_rules(self) -> Self:
+    def _check_rules(self) -> Self:
         for rule in self.rules:
             rule.check(self)
         return self

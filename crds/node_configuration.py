@@ -1,10 +1,10 @@
-"""The file that says how GPUs are offered on nodes: which of them, in how many slots, and how containers get them.
+"""The configuration file of nodes: which GPUs Orion advertises, how many slots each has, how containers get GPUs.
 
-One file for all nodes (a ConfigMap), with what differs on a node under its name, so that a fleet has one thing to read
-and to change. The node agent reads which GPUs and how many slots, the device plugin how containers get them; both look
-at it again and again and take a change in without a restart. A file that cannot be read changes nothing: what was read
-last stands, and the reason is said. Unlike API objects it refuses fields that it does not know: nobody but its owner
-writes it, and a field that does nothing would be a misspelt one.
+One file (a ConfigMap) serves all nodes, so that a cluster has one place to read and change. A section with a node's
+name overrides settings for that node. The node agent uses the GPUs and slots, the device plugin the rest. Both reread
+the file periodically and apply a change without a restart. If the file is invalid, the last valid settings stay in
+force, and the error is logged. Unlike API objects, the file must not have unknown fields: only its owner writes it, so
+an unknown field is a misspelt one.
 """
 
 from collections.abc import Mapping
@@ -14,87 +14,87 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, StrictBool
 
-from orion.crds.errors import Unreadable
 from orion.crds.model import Model
+from orion.errors import Unreadable
 
 SLOTS_MAX = 64
 
 
 class DeviceListStrategy(StrEnum):
-    """How a container is handed its GPU; the names are those of NVIDIA's device plugin, but for `device-nodes`."""
+    """How a container gets its GPU. The names are those of NVIDIA's device plugin, except `device-nodes`."""
 
     ENVVAR = "envvar"
-    """ NVIDIA_VISIBLE_DEVICES, read by NVIDIA's container runtime. """
+    """ The variable NVIDIA_VISIBLE_DEVICES, which NVIDIA's container runtime reads. """
     CDI_ANNOTATIONS = "cdi-annotations"
-    """ CDI names in an annotation: runtimes that know CDI, kubelets that do not. """
+    """ CDI names in an annotation, for runtimes that support CDI under a kubelet that does not. """
     CDI_CRI = "cdi-cri"
-    """ CDI names in the field of the CRI: containerd 1.7 and later, CRI-O. """
+    """ CDI names in the CRI's own field, for containerd 1.7 and later and for CRI-O. """
     DEVICE_NODES = "device-nodes"
-    """ The device nodes and the driver's libraries, mounted by us: any runtime. """
+    """ The device plugin mounts the device nodes and the driver's libraries itself, for any runtime. """
 
 
 class Preload(StrEnum):
-    """By what a container's processes load the hook."""
+    """How a container's processes load the hook."""
 
     ENVIRONMENT = "environment"
-    """ LD_PRELOAD, which the webhook wrote into the pod. """
+    """ By LD_PRELOAD, which the webhook writes into the pod. """
     FILE = "file"
-    """ /etc/ld.so.preload too, mounted read-only: also processes that drop their environment. """
+    """ By a read-only mount of /etc/ld.so.preload as well, which also covers processes that drop their environment. """
 
 
 class OnNoAgent(StrEnum):
-    """What becomes of a container that starts while no agent answers."""
+    """What happens to a container that starts while no agent answers."""
 
     HOLD = "hold"
-    """ It waits: the kubelet tries again. """
+    """ The container waits: the kubelet retries the start. """
     START = "start"
-    """ It starts, and joins when an agent is there. """
+    """ The container starts, and its processes join when an agent runs. """
 
 
 Slots = Annotated[int, Field(ge=0, le=SLOTS_MAX)]
 
 
 class SlotNumbers(Model):
-    """How many slots a GPU has."""
+    """The number of slots of a GPU."""
 
     hp: Slots = 1
     be: Slots = 8
 
 
 class GPUSlots(Model):
-    """How many slots one GPU has, where that differs from the others."""
+    """The number of slots of one GPU, if it differs from that of the others."""
 
     gpu: Annotated[str, Field(min_length=1, max_length=64)]
-    """ Its UUID, or its number on the node. """
+    """ The GPU's UUID, or its index on the node. """
 
     hp: Slots | None = None
     be: Slots | None = None
 
 
 class NodeSettings(Model):
-    """How the GPUs of one node are offered; what is not said is the default."""
+    """The settings of one node; an absent field has its default."""
 
     gpus: Literal["all"] | list[str] = "all"
-    """ Those that Orion offers: UUIDs, or numbers on the node as text. MIG-enabled ones never are. """
+    """ The GPUs that Orion advertises: UUIDs, or indices on the node as text. It never advertises MIG-enabled GPUs. """
 
     slots: SlotNumbers = SlotNumbers()
-    """ Of each GPU. """
+    """ The slots of each GPU. """
 
     slots_by_gpu: list[GPUSlots] = Field(default_factory=list, alias="slotsByGPU")
-    """ Of those that differ. """
+    """ The slots of GPUs that differ. """
 
     coexist: StrictBool = False
-    """ Whether slots are offered on GPUs that another plugin offers too. """
+    """ Whether to advertise slots of GPUs that another device plugin advertises, too. """
 
     device_list_strategy: DeviceListStrategy = DeviceListStrategy.ENVVAR
     driver_root: Annotated[str, Field(pattern="^/")] = "/"
-    """ Where the driver's files lie, as the node sees them: /run/nvidia/driver with a containerised driver. """
+    """ The path of the driver's files on the node; /run/nvidia/driver with a containerised driver. """
 
     preload: Preload = Preload.ENVIRONMENT
     on_no_agent: OnNoAgent = OnNoAgent.START
 
     def slots_of(self, uuid: str, index: int) -> SlotNumbers:
-        """Return how many slots a GPU has."""
+        """Return the number of slots of a GPU."""
         own = next((each for each in self.slots_by_gpu if each.gpu in (uuid, str(index))), None)
         if own is None:
             return self.slots
@@ -102,7 +102,7 @@ class NodeSettings(Model):
         return SlotNumbers(hp=hp, be=be)
 
     def includes(self, uuid: str, index: int) -> bool:
-        """Return whether Orion offers a GPU."""
+        """Return whether Orion advertises a GPU."""
         return self.gpus == "all" or uuid in self.gpus or str(index) in self.gpus
 
 
@@ -110,16 +110,16 @@ class NodeConfiguration(NodeSettings):
     """The whole file."""
 
     version: Literal["v1"]
-    """ Of the file's format. """
+    """ The version of the file's format. """
 
     nodes: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """ What differs, by the node's name: the same fields, each as a whole. """
+    """ Settings of single nodes, by node name. A field here replaces the whole field of the same name above. """
 
     def for_node(self, name: str) -> NodeSettings:
         """Return the settings of a node.
 
         Raises:
-            Unreadable: what is said of the node has no meaning.
+            Unreadable: the node's section is invalid.
         """
         fields = self.plain()
         del fields["version"], fields["nodes"]
@@ -127,17 +127,17 @@ class NodeConfiguration(NodeSettings):
 
 
 def parse(text: str, what: str) -> NodeConfiguration:
-    """Return what a file says; the settings of every node it names are checked too.
+    """Return the configuration in a file's text, after a check of the settings of every node in it.
 
     Raises:
-        Unreadable: it is not YAML, or says what has no meaning; the sentence names the field.
+        Unreadable: the text is not YAML or is invalid; the sentence names the field.
     """
     try:
         plain = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise Unreadable(f"{what}: it is not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(plain, Mapping):
-        raise Unreadable(f"{what}: it must begin with `version: v1`, and holds {type(plain).__name__}")
+        raise Unreadable(f"{what}: it must begin with `version: v1`, but contains {type(plain).__name__}")
     configuration = NodeConfiguration.read_strictly(dict(plain), what)
     for name in configuration.nodes:
         configuration.for_node(name)

@@ -1,10 +1,10 @@
-"""The names of what a share may choose from: priorities, policies, modes."""
+"""The names of priorities, policies and modes."""
 
 from enum import StrEnum
 
 
 class Priority(StrEnum):
-    """What a pod is to its GPU."""
+    """The priority of a pod on its GPU."""
 
     HP = "hp"
     """ High-priority: latency matters. """
@@ -13,10 +13,10 @@ class Priority(StrEnum):
 
 
 class PolicyName(StrEnum):
-    """How a GPU's clients share it; the names are the node agent's.
+    """How the clients of a GPU share it; the node agent uses the same names.
 
-    Time quotas and SM partitions (`token`, `partition`) are left out until an agent can carry them out: a value can be
-    added to a version of an API, and a name that does nothing would be worse than one that is refused.
+    Time quotas and SM partitions (`token`, `partition`) are absent until an agent implements them. An API version can
+    get new values later, and a value without an effect would be worse than a rejected one.
     """
 
     ORION = "orion"
@@ -25,7 +25,7 @@ class PolicyName(StrEnum):
 
 
 class Mode(StrEnum):
-    """Whether the contexts of several processes run together."""
+    """Whether the contexts of several processes run on the GPU at the same time."""
 
     TIMESLICE = "timeslice"
     MPS = "mps"

@@ -18,11 +18,11 @@ _GRANTED_MOST = {
     Unit.SMS: 65_535,
     Unit.NUMBER: 2**31 - 1,
 }
-""" What a grant may say; the agent brings it into the field's own bounds. """
+""" The highest value in a grant, by unit; the agent clamps the value to the field's own bounds. """
 
 
 def tuning() -> dict[str, Any]:
-    """Return the fields of `spec.tuning` that the table has, each for `create_model`."""
+    """Return the fields of `spec.tuning` from the table, in the form that `create_model` takes."""
     rows = [row for row in RELEASE.rows if row.share.startswith(_TUNING) and row.share.count(".") == 1]
     return {
         row.stem: (
@@ -34,13 +34,13 @@ def tuning() -> dict[str, Any]:
 
 
 def granted() -> dict[str, Any]:
-    """Return the fields of a grant's policy: whole numbers, which the agent brings into their bounds."""
+    """Return the fields of a grant's policy: whole numbers, which the agent clamps to their bounds."""
     rows = [row for row in RELEASE.rows if row.share]
     return {row.granted: (Annotated[int, Field(ge=0, le=_GRANTED_MOST[row.unit])] | None, None) for row in rows}
 
 
 def amount(row: Row, value: Any) -> int:
-    """Return a share's value as a grant has it."""
+    """Return a share's value in the unit of the grant."""
     if isinstance(value, Number):
         return value.milli
     return value.microseconds if isinstance(value, Duration) else int(value)
@@ -52,7 +52,7 @@ def _kind(row: Row) -> Any:
     if row.unit is Unit.RATIO:
         example = "1.3" if row.least >= 1 else "0.1"
         return Annotated[Number, Between(Number(row.least), Number(row.most), "a number", example)]
-    # A share that wants the default leaves the field out.
+    # At least 1: a share gets the default (0) by omitting the field.
     return Annotated[
         StrictInt, Field(ge=max(1, int(row.least)), le=int(row.most), json_schema_extra={"format": "int32"})
     ]

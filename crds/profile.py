@@ -1,7 +1,8 @@
-"""GPUProfile: what was measured of a workload's kernels, as an object of the API and as a file (profile_file.py).
+"""GPUProfile: measurements of a workload's kernels, as an API object and as a file (profile_file.py).
 
-A kernel is known by name, grid, block and dynamic shared memory, never by its position in a sequence (Orion's CSV goes
-by position: a changed batch size makes such a profile lie). Times are nanoseconds, memory is bytes.
+A kernel is identified by its name, grid, block and dynamic shared memory, never by its position in a sequence. The CSV
+files of the published Orion use the position, so a changed batch size makes them wrong. Times are nanoseconds, memory
+is bytes.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ Shape = tuple[Word, Word, Word]
 
 
 class KernelClass(StrEnum):
-    """What a kernel is short of."""
+    """The resource that limits a kernel."""
 
     COMPUTE = "compute"
     MEMORY = "memory"
@@ -36,155 +37,158 @@ class KernelClass(StrEnum):
 
     @property
     def code(self) -> int:
-        """Its number on the GPU (``enum orion_kernel_class`` of the hook's pages)."""
+        """The class's number in the shared pages (``enum orion_kernel_class``)."""
         return {"unknown": 0, "compute": 1, "memory": 2}[self.value]
 
 
 class GPU(Model):
-    """The GPU that was measured on."""
+    """The GPU on which the workload was measured."""
 
     model: Annotated[str | None, Field(max_length=128)] = None
-    """ As the driver names it. """
+    """ The GPU model, as the driver names it. """
 
     sms: Positive | None = None
-    """ Its number of SMs. """
+    """ The number of SMs of the GPU. """
 
     compute_capability: Annotated[str | None, Field(max_length=16)] = None
-    """ Such as "9.0". """
+    """ The compute capability, such as "9.0". """
 
 
 class Source(Model):
-    """Where the figures come from."""
+    """The source of the measurements."""
 
     kind: Literal["cupti", "orionCsv"]
-    """ cupti: traced. orionCsv: read from a CSV file of Orion's. """
+    """ cupti: a trace of the running program. orionCsv: a CSV file of the published Orion (EuroSys'24). """
 
     command: Annotated[list[Line], Field(max_length=1_024)] = Field(default_factory=list)
-    """ The program and its arguments, where it was traced. """
+    """ The traced program and its arguments; empty if there was no trace. """
 
     processes: NotNegative = 0
-    """ How many of its processes ran kernels. """
+    """ The number of the program's processes that ran kernels. """
 
     warnings: Annotated[list[Line], Field(max_length=256)] = Field(default_factory=list)
-    """ Sentences on what may be wrong with the figures. """
+    """ Sentences that say which measurements may be wrong. """
 
 
 class SharedMemory(Model):
-    """Shared memory of one block."""
+    """The shared memory of one block."""
 
     static: NotNegative = 0
-    """ Declared in the kernel. Unit: bytes. """
+    """ Shared memory that the kernel declares. Unit: bytes. """
 
     dynamic: NotNegative = 0
-    """ Asked for by the launch. Unit: bytes. """
+    """ Shared memory that the launch requests. Unit: bytes. """
 
 
 class Duration(Model):
-    """Time of one launch on the GPU."""
+    """The GPU time of one launch."""
 
     median: Nanoseconds
-    """ Unit: nanoseconds. """
+    """ The median. Unit: nanoseconds. """
 
     p95: Nanoseconds
     """ The 95th percentile. Unit: nanoseconds. """
 
 
 class Kernel(Model):
-    """One kernel at one shape."""
+    """One kernel at one launch shape (grid, block and dynamic shared memory)."""
 
     name: Annotated[str, Field(max_length=NAME_MAX)]
-    """ Demangled. """
+    """ The demangled name. """
 
     mangled_name: Annotated[str | None, Field(max_length=NAME_MAX)] = None
-    """ As the driver knows it; absent where it is not known. """
+    """ The mangled name, which the driver uses; absent if it is unknown. """
 
     identity: Annotated[str | None, Field(pattern="^[0-9a-f]{16}$", max_length=16)] = None
-    """ The hook's identity of such a launch, 16 hexadecimal digits; absent where it is not known. """
+    """ The identity that the hook computes for such a launch, as 16 hexadecimal digits; absent if it is unknown. """
 
     grid: Shape | None = None
-    """ Blocks, in three dimensions; absent in a profile from Orion's CSV, as block, sharedMemory and registers. """
+    """ The number of blocks in each of three dimensions. A profile from a CSV file of the published Orion lacks grid,
+    block, sharedMemory and registers. """
 
     block: Shape | None = None
-    """ Threads of a block, in three dimensions. """
+    """ The number of threads of a block in each of three dimensions. """
 
     shared_memory: SharedMemory | None = None
-    """ Of one block. """
+    """ The shared memory of one block. """
 
     registers: NotNegative | None = None
-    """ Of one thread. """
+    """ The number of registers of one thread. """
 
     launches: Positive
-    """ How many were seen. """
+    """ The number of launches that were measured. """
 
     duration_ns: Duration
-    """ Time of one launch on the GPU. Unit: nanoseconds. """
+    """ The GPU time of one launch. Unit: nanoseconds. """
 
     total_share: Share
-    """ Its share of the GPU time of all kernels, 0 to 1. """
+    """ The kernel's fraction of the GPU time of all kernels, 0 to 1. """
 
     sms_needed: Positive | None = None
-    """ SMs that its whole grid fills at once, at most as many as there are; absent where limits are unknown. """
+    """ The number of SMs that the whole grid fills at once, at most the number of SMs of the GPU; absent if the limits
+    of the SMs are unknown. """
 
     sms_needed_uncapped: Positive | None = None
-    """ The same without that bound; above it, the grid runs in several waves. """
+    """ The same number without the limit to the SMs of the GPU. If it is higher than smsNeeded, the grid runs in
+    several waves. """
 
     kernel_class: Annotated[KernelClass, Field(alias="class")] = KernelClass.UNKNOWN
-    """ What it is short of: compute, memory or unknown. """
+    """ The resource that limits the kernel: compute, memory or unknown. """
 
 
 class Latency(Model):
-    """What a request took at one batch size and SM share."""
+    """The latency of a request at one batch size and one share of the SMs."""
 
     batch: Positive
-    """ Requests in one batch. """
+    """ The number of requests in one batch. """
 
     sm_share: Share
-    """ The part of the GPU's SMs that it had, 0 to 1. """
+    """ The fraction of the GPU's SMs that the workload had, 0 to 1. """
 
     median_ns: Nanoseconds
-    """ Unit: nanoseconds. """
+    """ The median. Unit: nanoseconds. """
 
     p99_ns: Nanoseconds
     """ The 99th percentile. Unit: nanoseconds. """
 
 
 class Sensitivity(Model):
-    """What the workload reached with an amount of CPU or memory."""
+    """The throughput of the workload with a limited amount of CPU or memory."""
 
     amount: Quantity
-    """ CPU: cores; memory: bytes. """
+    """ The amount. For CPU in cores, for memory in bytes. """
 
     throughput: Share
-    """ Of what it reaches with as much as it wants, 0 to 1. """
+    """ The throughput as a fraction of that without a limit, 0 to 1. """
 
 
 Sensitivities = Annotated[list[Sensitivity] | None, Field(max_length=64)]
 
 
 class ProfileSpec(Model):
-    """What was measured, on which GPU and how."""
+    """The measurements, their source and the GPU."""
 
     gpu: GPU
-    """ The GPU that was measured on. """
+    """ The GPU on which the workload was measured. """
 
     source: Source
-    """ Where the figures come from. """
+    """ The source of the measurements. """
 
     kernels: Annotated[list[Kernel], Field(max_length=KERNELS_MAX)]
-    """ The kernels, those with the most GPU time first. """
+    """ The kernels, sorted by GPU time, the longest first. """
 
     latency: Annotated[list[Latency] | None, Field(max_length=1_024)] = None
-    """ What a request took, by batch size and SM share; absent: not measured. """
+    """ The latency of a request by batch size and share of the SMs; absent: not measured. """
 
     cpu: Sensitivities = None
-    """ Throughput by CPU cores; absent: not measured. """
+    """ The throughput by the number of CPU cores; absent: not measured. """
 
     memory: Sensitivities = None
-    """ Throughput by the host's memory; absent: not measured. """
+    """ The throughput by the amount of host memory; absent: not measured. """
 
 
 class GPUProfile(Model):
-    """What was measured of a workload."""
+    """Measurements of a workload's kernels."""
 
     api_version: Literal["orion.gpu/v1alpha1"] = "orion.gpu/v1alpha1"
     kind: Literal["GPUProfile"] = "GPUProfile"
@@ -199,8 +203,8 @@ KIND = Kind(
     short=("gprof",),
     scope="Namespaced",
     columns=(
-        Column("GPU", ".spec.gpu.model", "string", "The GPU that was measured on."),
-        Column("Source", ".spec.source.kind", "string", "Where the figures come from."),
+        Column("GPU", ".spec.gpu.model", "string", "The GPU on which the workload was measured."),
+        Column("Source", ".spec.source.kind", "string", "The source of the measurements."),
         Column("Kernel", ".spec.kernels[0].name", "string", "The kernel with the most GPU time.", wide=True),
         AGE,
     ),
@@ -210,15 +214,17 @@ KIND = Kind(
 
 @dataclass(frozen=True)
 class SharedGpuRow:
-    """What the hook can use of one kernel; whoever makes the table that clients map hashes the first four.
+    """The data of one kernel that the hook uses.
+
+    The writer of the table that clients map hashes the first four fields into the kernel's identity.
 
     Args:
-        name: mangled, as the driver tells it.
-        grid: blocks.
-        block: threads.
-        shared_bytes: dynamic.
+        name: the mangled name, as the driver reports it.
+        grid: blocks in each dimension.
+        block: threads in each dimension.
+        shared_bytes: dynamic shared memory.
         duration_ns: the median.
-        sms: 0 where it is not known.
+        sms: the number of SMs that the grid fills; 0: unknown.
         kernel_class: `KernelClass.code`.
     """
 
@@ -232,9 +238,9 @@ class SharedGpuRow:
 
 
 def shared_gpu_rows(profile: GPUProfile) -> list[SharedGpuRow]:
-    """Return what of a profile the policy can use, the kernels with the most GPU time first.
+    """Return the rows that the policy can use, sorted by the kernels' GPU time, the longest first.
 
-    Kernels without a shape (from Orion's CSV) are left out: no launch could be told to be theirs.
+    Kernels without a shape (from CSV files of the published Orion) are left out: no launch could be matched to them.
     """
     return [
         SharedGpuRow(

@@ -1,6 +1,6 @@
-"""GPUProfiles as files: YAML that people read, and errors that name the line.
+"""Reads and writes GPUProfiles as YAML files; errors name the line.
 
-A profile is read by ``parse_profile(path.read_text(), str(path))``; `profile.board_rows` is what the policy uses.
+``parse_profile(path.read_text(), str(path))`` reads a file. `profile.shared_gpu_rows` returns the rows for the policy.
 """
 
 from collections.abc import Sequence
@@ -12,28 +12,25 @@ from pydantic import ValidationError
 from orion.crds.errors import UNKNOWN_FIELD, location
 from orion.crds.model import STRICTLY
 from orion.crds.profile import GPUProfile
-
-
-class ProfileError(ValueError):
-    """A file is no GPUProfile; the text is a sentence with the file, the line and what is expected."""
+from orion.errors import Unreadable
 
 
 def format_profile(profile: GPUProfile) -> str:
-    """Return a profile as YAML; what is not known is left out."""
+    """Return a profile as YAML, without fields that are None."""
     plain = profile.model_dump(mode="json", by_alias=True, exclude_none=True)
     text: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, width=4096, allow_unicode=True)
     return text
 
 
 def parse_profile(text: str, place: str) -> GPUProfile:
-    """Return the profile that YAML says.
+    """Return the profile in a YAML text.
 
     Args:
         text: the YAML.
         place: the file's name, for errors.
 
     Raises:
-        ProfileError: it is no GPUProfile.
+        Unreadable: the text is not a GPUProfile.
     """
     try:
         plain = yaml.load(text, Loader=_LOADER)
@@ -41,17 +38,17 @@ def parse_profile(text: str, place: str) -> GPUProfile:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "it cannot be read"
-        raise ProfileError(f"{place}:{mark.line + 1 if mark else 1}: expected YAML: {problem}") from None
+        raise Unreadable(f"{place}:{mark.line + 1 if mark else 1}: expected YAML: {problem}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = [part for part in location(first) if not (isinstance(part, str) and part.startswith("constrained-"))]
         field = ".".join(str(part) for part in path) or "the document"
         was = f", is {first['input']!r}"[:80] if first["type"] not in ("missing", "model_type", UNKNOWN_FIELD) else ""
-        raise ProfileError(f"{place}:{_line(text, path)}: {field}: {first['msg']}{was}") from None
+        raise Unreadable(f"{place}:{_line(text, path)}: {field}: {first['msg']}{was}") from None
 
 
 def _line(text: str, path: Sequence[int | str]) -> int:
-    """Return the line, from 1, on which the deepest part of a path begins that is there."""
+    """Return the line (from 1) of the deepest part of the path that exists."""
     node: Any = yaml.compose(text, Loader=_LOADER)
     line = 1
     for part in path:
@@ -72,7 +69,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Lists of numbers on one line: a grid is read as one thing."""
+    """Writes a list of numbers, such as a grid, on one line."""
 
     def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:
         numbers = bool(sequence) and all(isinstance(item, int | float) for item in sequence)

@@ -1,7 +1,7 @@
-"""Amounts with a unit, as Kubernetes writes them: "8Gi" of memory, "500m" of a CPU; of memory also "8GiB".
+"""Amounts with a unit, in Kubernetes' format: "8Gi" of memory, "500m" of a CPU; for memory also "8GiB".
 
 A quantity is exact, and the API server compares it in CEL. Factors and shares have no unit and are numbers
-(numbers.py).
+(decimals.py).
 """
 
 import re
@@ -23,19 +23,19 @@ _BINARY = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 
 
 class Quantity(str):
-    """An amount, as text.
+    """An amount as text.
 
     Raises:
-        ValueError: the text is no quantity.
+        ValueError: the text is not a quantity.
     """
 
     __slots__ = ("value",)
 
     value: Decimal
-    """ Exact. """
+    """ The exact amount, in the base unit. """
 
     must: ClassVar = "must be a quantity such as 8Gi or 500m"
-    """ Begins the sentence of a refusal. """
+    """ The beginning of the error sentence. """
 
     def __new__(cls, text: str) -> Self:  # noqa: D102 - the class says it
         match = _WHOLE.fullmatch(cls.unit_of_kubernetes(text)) if len(text) <= MAX_LENGTH else None
@@ -48,10 +48,10 @@ class Quantity(str):
 
     @classmethod
     def read(cls, value: object) -> Self:
-        """Return what JSON holds as a quantity: text, or a whole number.
+        """Return a value from JSON as a quantity: text, or a whole number.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the value is not a quantity.
         """
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise ValueError(f"{cls.must}; not {value!r}")
@@ -59,12 +59,12 @@ class Quantity(str):
 
     @staticmethod
     def unit_of_kubernetes(text: str) -> str:
-        """Return an amount with its unit as Kubernetes writes it."""
+        """Return an amount with its unit in Kubernetes' format."""
         return text
 
     @classmethod
     def of_bytes(cls, amount: int) -> Self:
-        """Return a number of bytes in the largest binary unit that leaves it whole."""
+        """Return a number of bytes in the largest binary unit that gives a whole number."""
         for power, unit in zip(range(6, 0, -1), _BINARY, strict=True):
             if amount and amount % 1024**power == 0:
                 return cls(f"{amount // 1024**power}{unit}")
@@ -72,22 +72,22 @@ class Quantity(str):
 
     @property
     def bytes(self) -> int:
-        """A whole number, rounded up as Kubernetes does."""
+        """The amount as a whole number, rounded up as Kubernetes does."""
         return int(self.value.to_integral_value(ROUND_CEILING))
 
     @staticmethod
     def cel_valid(name: str) -> str:
-        """Return the CEL expression that says whether a string or integer is a quantity."""
+        """Return the CEL expression that is true if a string or integer is a quantity."""
         return f"isQuantity(string({name}))"
 
     @staticmethod
     def cel(name: str) -> str:
-        """Return the CEL expression of the value that a string or an integer names."""
+        """Return the CEL expression that parses a string or an integer as a quantity."""
         return f"quantity(string({name}))"
 
     @property
     def cel_literal(self) -> str:
-        """The same of this one."""
+        """The CEL expression of this quantity."""
         return f"quantity('{self}')"
 
     @staticmethod
@@ -108,12 +108,12 @@ class Quantity(str):
 
 
 class Memory(Quantity):
-    """An amount of memory, as text: a quantity, or one with a B at its end: 8GiB is 8Gi, 8GB is 8G.
+    """An amount of memory as text: a quantity, optionally with a B at its end. 8GiB is 8Gi, 8GB is 8G.
 
-    The command line and the API read memory by this class alone, so that the same text means the same in both.
+    The command line and the API both parse memory with this class, so the same text means the same in both.
 
     Raises:
-        ValueError: the text is no amount of memory.
+        ValueError: the text is not an amount of memory.
     """
 
     __slots__ = ()
@@ -127,12 +127,12 @@ class Memory(Quantity):
 
     @staticmethod
     def cel_valid(name: str) -> str:
-        """Return the CEL expression that says whether a string or integer is an amount of memory."""
+        """Return the CEL expression that is true if a string or integer is an amount of memory."""
         return f"string({name}).matches('^[^B]+B?$') && isQuantity({Memory._without_b(name)})"
 
     @staticmethod
     def cel(name: str) -> str:
-        """Return the CEL expression of the value that a string or an integer names."""
+        """Return the CEL expression that parses a string or an integer as an amount of memory."""
         return f"quantity({Memory._without_b(name)})"
 
     @staticmethod

@@ -1,10 +1,10 @@
-"""Writes the tables of fields in the pages of docs/ about each kind, or checks that they are what the models say.
+"""Writes the tables of fields in the docs/ page of each kind, or checks that the tables match the models.
 
     python -m orion.crds.reference [--check]
 
-Run by `make generate` and, with --check, by `make check`. A page is written by people around two marks, and what is
-between them by this file: so an example stands beside the field that it shows, and no table can lag behind a model.
-Fields are told by reading the models, not their schema: in a schema a bound is a sentence of CEL.
+`make generate` runs it; `make check` runs it with --check. People write each page, and this file writes the text
+between two marks in it. So examples stand beside the fields, and no table is older than its model. The tables come from
+the models and not from their schemas, because a schema contains a bound only as a CEL expression.
 """
 
 import argparse
@@ -49,7 +49,7 @@ _SAID = re.compile(r"\b(?:(Unit|Default): (.+?)|(Required)([^.]*))\.(?=\s|$)", r
 
 @dataclass(frozen=True)
 class Shape:
-    """What a field holds: in words, and the model whose own table says more."""
+    """The type of a field: in words, and the model that has its own table."""
 
     words: str
     model: type[Model] | None = None
@@ -57,18 +57,18 @@ class Shape:
 
 @dataclass
 class Reference:
-    """The tables of one kind; a model that occurs twice has one."""
+    """The tables of one kind; a model that occurs twice has one table."""
 
     kind: Kind
     lines: list[str] = field(default_factory=list)
     headings: dict[type[Model], str] = field(default_factory=dict)
 
     def text(self) -> str:
-        """Return what is between the marks."""
+        """Return the text between the marks."""
         kind = self.kind
-        scope = "one of a namespace" if kind.scope == "Namespaced" else "of the whole cluster"
+        scope = "namespaced" if kind.scope == "Namespaced" else "cluster-scoped"
         names = ", ".join(f"`{name}`" for name in (kind.plural, *kind.short))
-        self.lines += [f"`apiVersion: {API_VERSION}`, `kind: {kind.name}`, {scope}. On the command line: {names}.", ""]
+        self.lines += [f"`apiVersion: {API_VERSION}`, `kind: {kind.name}`, {scope}. Names for kubectl: {names}.", ""]
         parts = [name for name in ("spec", "status") if name in kind.model.model_fields]
         for part in parts:
             shape = shape_of(kind.model.model_fields[part])
@@ -78,7 +78,7 @@ class Reference:
         return "\n".join(self.lines).strip()
 
     def _table(self, model: type[Model], path: str) -> None:
-        """Write the table of a model, and then of those that it holds and that have none yet."""
+        """Write the table of a model, and then those of the models of its fields that have no table yet."""
         self.headings[model] = path
         self.lines += [f"### {path}", "", _plain(model.__doc__ or ""), ""]
         self.lines += ["| field | value | default | meaning |", "|---|---|---|---|"]
@@ -93,7 +93,12 @@ class Reference:
             self.lines.append(self._row(shown, info, shape))
         rules = [_plain(rule.message.replace(FIELD, path)) for rule in model.rules]
         if rules:
-            self.lines += ["", "What is refused beyond that, and in which words:", "", *(f"- {rule}" for rule in rules)]
+            self.lines += [
+                "",
+                "The API server also rejects an object with these messages:",
+                "",
+                *(f"- {rule}" for rule in rules),
+            ]
         self.lines.append("")
         for deeper_model, deeper in below:
             self._table(deeper_model, deeper)
@@ -117,26 +122,26 @@ class Reference:
             self.lines.append(f"| {column.name} | {_plain(column.description)}{wide} |")
 
 
-# -- What a field holds ------------------------------------------------------------------------------------------------
+# -- Types of fields ---------------------------------------------------------------------------------------------------
 
 
 def shape_of(info: FieldInfo) -> Shape:
-    """Return what a field of a model holds."""
+    """Return the type of a model's field."""
     return _shape(info.annotation, [*info.metadata])
 
 
-def _shape(kind: Any, reported: list[Any]) -> Shape:
-    """Return what a type means, given what `Annotated` and `Field` tell of it."""
+def _shape(kind: Any, metadata: list[Any]) -> Shape:
+    """Return the shape of a type; `metadata` is the metadata of `Annotated` and `Field`."""
     if get_origin(kind) is Annotated:
         inner, *more = get_args(kind)
-        return _shape(inner, [*(each for part in more for each in _flat(part)), *reported])
+        return _shape(inner, [*(each for part in more for each in _flat(part)), *metadata])
     if get_origin(kind) in (Union, UnionType):
         (only,) = (each for each in get_args(kind) if each is not NoneType)
-        return _shape(only, reported)
+        return _shape(only, metadata)
     if get_origin(kind) in (list, dict):
         inner = _shape(get_args(kind)[-1], [])
         word = "list" if get_origin(kind) is list else "map"
-        most = _bound(reported, "max_length")
+        most = _bound(metadata, "max_length")
         return Shape(f"{word} of {inner.words}" + (f", at most {most}" if most else ""), inner.model)
     if get_origin(kind) is tuple:
         return Shape(f"list of {len(get_args(kind))} integers")
@@ -146,30 +151,30 @@ def _shape(kind: Any, reported: list[Any]) -> Shape:
         return Shape(_choice([str(each) for each in kind]))
     if isinstance(kind, type) and issubclass(kind, Model):
         return Shape("object", kind)
-    return Shape(_scalar(kind, reported))
+    return Shape(_scalar(kind, metadata))
 
 
 def _flat(part: Any) -> list[Any]:
     return [*part.metadata] if isinstance(part, FieldInfo) else [part]
 
 
-def _scalar(kind: Any, reported: list[Any]) -> str:
-    between = next((each for each in reported if isinstance(each, Between)), None)
+def _scalar(kind: Any, metadata: list[Any]) -> str:
+    between = next((each for each in metadata if isinstance(each, Between)), None)
     if between is not None:
         what = between.what.removeprefix("a ").removeprefix("an ")
         return f"{what}, {between.least} to {between.most}, such as `{between.example.replace(' or ', '` or `')}`"
-    words = _PATTERNS.get(str(_bound(reported, "pattern")), _WORDS[kind])
-    least, most = _bound(reported, "ge"), _bound(reported, "le")
+    words = _PATTERNS.get(str(_bound(metadata, "pattern")), _WORDS[kind])
+    least, most = _bound(metadata, "ge"), _bound(metadata, "le")
     if least is not None and most is not None:
         return f"{words}, {least} to {most}"
     if least is not None:
         return f"{words}, at least {least}" if least else words
-    longest = _bound(reported, "max_length")
+    longest = _bound(metadata, "max_length")
     return f"{words}, at most {longest} characters" if longest and words == "text" else words
 
 
-def _bound(reported: list[Any], name: str) -> Any:
-    return next((value for each in reported if (value := getattr(each, name, None)) is not None), None)
+def _bound(metadata: list[Any], name: str) -> Any:
+    return next((value for each in metadata if (value := getattr(each, name, None)) is not None), None)
 
 
 def _choice(values: Any) -> str:
@@ -180,7 +185,7 @@ def _choice(values: Any) -> str:
 
 
 def _parts(description: str) -> tuple[str, str, str]:
-    """Return what a description says of the meaning, the unit and the default."""
+    """Return the meaning, the unit and the default in a description."""
     unit = default = ""
     for said, value, required, more in _SAID.findall(description):
         if said == "Unit":
@@ -192,7 +197,7 @@ def _parts(description: str) -> tuple[str, str, str]:
 
 
 def _plain(text: str) -> str:
-    """Return text on one line, as a cell of a table may hold it."""
+    """Return text on one line, escaped for a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
@@ -204,10 +209,10 @@ def _anchor(heading: str) -> str:
 
 
 def pages() -> Iterator[tuple[Path, str, str]]:
-    """Yield each page's path, its text and what it ought to be.
+    """Yield each page's path, its present text and its correct text.
 
     Raises:
-        SystemExit: a page, or its place for the tables, is not there.
+        SystemExit: a page, or the marks in it, do not exist.
     """
     for kind in KINDS:
         path = FOLDER / f"{kind.singular}.md"
@@ -220,7 +225,7 @@ def pages() -> Iterator[tuple[Path, str, str]]:
 
 
 def main() -> int:
-    """Write the tables, or with --check say which pages are out of date."""
+    """Write the tables; with --check, list the pages that are out of date."""
     parser = argparse.ArgumentParser(prog="python -m orion.crds.reference", description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is out of date")
     check = parser.parse_args().check

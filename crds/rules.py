@@ -1,10 +1,10 @@
-"""Rules between fields: each once in CEL, for the API server, and once in Python, for whoever reads an object.
+"""Rules between fields: each in CEL, for the API server, and in Python, for programs that read an object.
 
-Both stand side by side, so that neither is forgotten when the other changes; the table of invalid shares in tests/crds
-is put to both. A rule about a change (`oldSelf`) has no Python side: only the API server knows the object before.
+Both forms stand side by side, so that a change of one includes the other. Tests check both against the table of invalid
+shares in tests/crds. A rule about a change (`oldSelf`) has no Python form: only the API server knows the old object.
 
-Refused: running CEL in Python. It would be one more implementation of the language, and its differences from the API
-server's would be met only in a cluster.
+Rejected: running CEL in Python. That needs another implementation of CEL, and its differences from the API server's
+would show only in a cluster.
 """
 
 from collections.abc import Callable
@@ -18,21 +18,22 @@ from pydantic_core import CoreSchema, PydanticCustomError
 KEY = "x-kubernetes-validations"
 
 FIELD = "{field}"
-""" Stands in a message for the path of the value that carries the rule, such as spec.maxSlowdown. """
+""" Placeholder in a message for the path of the value that has the rule, such as spec.maxSlowdown. """
 
 BROKEN_RULE = "broken_rule"
-""" The type of pydantic's error; its context holds the member that the rule is about. """
+""" The type of the pydantic error for a broken rule; the error's context contains the member that the rule is about.
+"""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Something that must hold.
+    """A condition that an object must meet.
 
     Args:
-        cel: the expression; `self` is the value that carries the rule.
-        message: a sentence that names the field and says what to do; `FIELD` stands for the path.
-        field: the member of `self` that an error is put to, such as "maxSlowdown"; empty: the value itself.
-        holds: the same in Python, given the model; None for a rule about a change.
+        cel: the expression; `self` is the value that has the rule.
+        message: a sentence that names the field and says what to do; `FIELD` is replaced by the path.
+        field: the member of `self` that the error names, such as "maxSlowdown"; empty: the value itself.
+        holds: the same condition in Python, on the model; None for a rule about a change.
     """
 
     cel: str
@@ -46,13 +47,13 @@ class Rule:
             raise PydanticCustomError(BROKEN_RULE, "{message}", {"message": self.message, "member": self.field})
 
     def as_schema(self) -> dict[str, str]:
-        """Return it as the API server wants it."""
+        """Return the rule in the form of the CustomResourceDefinition."""
         plain = {"rule": self.cel, "message": self.message}
         return plain | ({"fieldPath": f".{self.field}"} if self.field else {})
 
 
 def add_rules(schema: JsonSchemaValue, *rules: Rule) -> JsonSchemaValue:
-    """Put rules into a JSON schema, behind those that are there."""
+    """Append rules to those of a JSON schema."""
     if rules:
         schema[KEY] = [*schema.get(KEY, ()), *(rule.as_schema() for rule in rules)]
     return schema
@@ -60,10 +61,10 @@ def add_rules(schema: JsonSchemaValue, *rules: Rule) -> JsonSchemaValue:
 
 @dataclass(frozen=True)
 class Immutable:
-    """Marks a field (in ``Annotated``) that may be set once.
+    """Marks a field (in ``Annotated``) that cannot change once it is set.
 
     Args:
-        why: what to do instead; ends the sentence.
+        why: the reason and what to do instead; the end of the error sentence.
     """
 
     why: str

@@ -1,8 +1,8 @@
-"""From a pydantic model to the structural schema that the API server takes.
+"""Converts a pydantic model into the structural schema that the API server accepts.
 
-pydantic writes JSON Schema of 2020: definitions with references, `anyOf` with null for what may be absent, `const`,
-titles. A structural schema has none of these; in it every value has one type at its place, lists and maps are bounded,
-and a field that may be absent is simply not required (the API server drops a null that nothing allows).
+Pydantic writes JSON Schema 2020: definitions with references, `anyOf` with null for optional fields, `const`, titles.
+A structural schema has none of these. Each value in it has its type in place, and lists and maps are bounded. An
+optional field is just not required (the API server drops a null unless the field is nullable).
 """
 
 import copy
@@ -23,7 +23,7 @@ _ROOT = {
 
 
 def structural(model: type[Model]) -> Schema:
-    """Return the schema of a whole object: `spec` and `status` as the model says, `metadata` left to the API server."""
+    """Return the schema of a whole object: `spec` and `status` from the model; the API server defines `metadata`."""
     plain = model.model_json_schema(by_alias=True, mode="validation")
     definitions = plain.get("$defs", {})
     parts = {
@@ -46,12 +46,12 @@ def structural(model: type[Model]) -> Schema:
 
 
 def _converted(node: Schema, definitions: Schema, path: str) -> Schema:
-    """Return one node, and all below it, in structural form.
+    """Return a node and all nodes below it in structural form.
 
     Args:
-        node: as pydantic wrote it.
-        definitions: what its references mean.
-        path: of the value in an object, such as spec.maxSlowdown; a list's items are ``[*]``.
+        node: in pydantic's form.
+        definitions: the targets of references.
+        path: of the value in an object, such as spec.maxSlowdown; ``[*]`` is a list's items.
     """
     node = _resolved(copy.deepcopy(node), definitions)
     schema = {key: value for key, value in node.items() if key not in _DROPPED}
@@ -65,7 +65,7 @@ def _converted(node: Schema, definitions: Schema, path: str) -> Schema:
         if word in node:
             schema |= {bound: node[word], word: True}
     if _INT_OR_STRING in node:
-        del schema["anyOf"]  # the word alone says it, and the API server complains once instead of three times
+        del schema["anyOf"]  # _INT_OR_STRING implies it; with both, the API server reports an error three times
     else:
         _convert_members(node, schema, definitions, path)
     for rule in schema.get(KEY, ()):
@@ -76,7 +76,7 @@ def _converted(node: Schema, definitions: Schema, path: str) -> Schema:
 
 
 def _convert_members(node: Schema, schema: Schema, definitions: Schema, path: str) -> None:
-    """Convert what an object, a list or a map holds, and say of integers and lists what the API server wants said."""
+    """Convert the members of an object, a list or a map; add the format of integers and the list type."""
     if "properties" in node:
         schema["properties"] = {
             name: _converted(part, definitions, f"{path}.{name}") for name, part in node["properties"].items()
@@ -92,7 +92,7 @@ def _convert_members(node: Schema, schema: Schema, definitions: Schema, path: st
 
 
 def _resolved(node: Schema, definitions: Schema) -> Schema:
-    """Return a node without its reference, and without the null of what may be absent."""
+    """Return a node with its reference resolved and without the null of an optional field."""
     while True:
         if "$ref" in node:
             target = definitions[node["$ref"].rsplit("/", 1)[1]]

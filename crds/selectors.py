@@ -1,4 +1,4 @@
-"""Label selectors as Kubernetes writes them, and whether one matches."""
+"""Kubernetes' label selectors, and a function that matches labels."""
 
 import re
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ class Requirement(Model):
     """ The label's key. """
 
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    """ How the label is compared with the values. """
+    """ The comparison of the label with the values. """
 
     values: Annotated[list[LabelValue] | None, Field(max_length=64)] = None
-    """ For In and NotIn: at least one; for Exists and DoesNotExist: none. """
+    """ The values of the comparison. In and NotIn need at least one value; Exists and DoesNotExist take none. """
 
     rules = (
         Rule(
@@ -38,7 +38,7 @@ class Requirement(Model):
     )
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels meet it; a label that is missing is not in any list."""
+        """Return whether labels meet the condition; a missing label is in no list of values."""
         if self.operator in ("Exists", "DoesNotExist"):
             return (self.key in labels) == (self.operator == "Exists")
         found = self.key in labels and labels[self.key] in (self.values or ())
@@ -46,7 +46,7 @@ class Requirement(Model):
 
 
 class LabelSelector(Model):
-    """A selector of pods by their labels: everything in it must hold, and an empty one matches every pod."""
+    """A selector of pods by labels. A pod must meet all of its conditions; an empty selector matches every pod."""
 
     match_labels: Annotated[dict[str, LabelValue] | None, Field(max_length=32)] = None
     """ Labels that the pod must have, with these values. """
@@ -57,13 +57,13 @@ class LabelSelector(Model):
     rules = (
         Rule(
             "!has(self.matchLabels) || self.matchLabels.all(key, !format.qualifiedName().validate(key).hasValue())",
-            f"{FIELD}.matchLabels must have keys of labels, such as app or example.com/team",
+            f"{FIELD}.matchLabels must have valid label keys, such as app or example.com/team",
             "matchLabels",
             lambda self: all(re.fullmatch(_LABEL_KEY, key) for key in self.match_labels or ()),
         ),
     )
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether a pod with these labels is meant."""
+        """Return whether the selector matches a pod with these labels."""
         same = all(labels.get(key) == value for key, value in (self.match_labels or {}).items())
         return same and all(each.matches(labels) for each in self.match_expressions or ())

@@ -1,11 +1,11 @@
-"""GPUShare: how a set of pods shares GPUs, as people write it (share_status.py: what is said of it).
+"""GPUShare: how a set of pods shares GPUs. People write the spec; share_status.py defines the status.
 
-Flat where every user looks (priority, maxSlowdown, memory), nested in `tuning` where few do. What only one priority
-can use has no default in the schema: a default that appears on every object could not be told from a wish, and rules
-such as "weight is for be" could not be stated. Each such description says what holds where nothing is set.
+Common fields (priority, maxSlowdown, memory) are at the top level, rarely used ones in `tuning`. A field that only one
+priority can use has no default in the schema: the API server would add the default to every object, so a rule such as
+"weight is for be" would reject objects that did not set the field. The field's description gives the default instead.
 
-Refused: a policy on best-effort shares. The hp pod's share decides how its GPU is shared, and a wish that nobody
-carries out is worse than a refusal.
+Rejected: a policy on best-effort shares. The share of the hp pod decides how its GPU is shared, and an error is better
+than a setting without an effect.
 """
 
 from typing import Annotated, Literal
@@ -41,50 +41,56 @@ MemoryAmount = Annotated[Memory, Between(Memory("1Mi"), Memory("16Ti"), "an amou
 
 
 class Compute(Model):
-    """GPU time of a slot, as a part of the GPU's time: 1 is a whole GPU, 0.5 half of one."""
+    """The GPU time of a slot, as a fraction of the GPU's time: 1 is a whole GPU, 0.5 is half of one."""
 
     request: PartOfGPU | None = None
-    """ What the slot is to get where it asks for it. Unit: GPUs. Default: nothing is promised.
-    Recorded in the grant; no policy of this version promises time. """
+    """ The GPU time that the slot should get at least. Unit: GPUs. Default: no guarantee.
+    The grant records the value, but no policy of this version guarantees time. """
 
     limit: PartOfGPU | None = None
-    """ What the slot gets at most. Unit: GPUs. Default: no limit.
-    Recorded in the grant; no policy of this version limits time. """
+    """ The GPU time that the slot should get at most. Unit: GPUs. Default: no limit.
+    The grant records the value, but no policy of this version limits time. """
 
     rules = COMPUTE
 
 
 class DeviceMemory(Model):
-    """Device memory of a slot."""
+    """The device memory of a slot."""
 
     request: MemoryAmount | None = None
-    """ What is counted as taken on the GPU when pods are placed. Unit: bytes. Default: the limit. """
+    """ The device memory that counts as reserved on the GPU when pods are placed. Unit: bytes. Default: the limit. """
 
     limit: MemoryAmount | None = None
-    """ What each process of the slot may allocate; an allocation beyond it fails as on a full GPU. Unit: bytes.
-    Default: no limit. A limit that is lowered frees nothing that is already allocated. """
+    """ The device memory that each process of the slot may allocate. An allocation beyond the limit fails with the
+    error of a full GPU. A lower limit does not free memory that is already allocated. Unit: bytes. Default: no limit.
+    """
 
     rules = MEMORY
 
 
 class Objective(Model):
-    """What the owner of hp pods promises to others. Recorded; this version neither reports nor enforces it."""
+    """A latency objective of the hp pods, for documentation only: this version neither reports nor enforces it."""
 
     latency: Annotated[Duration, _time("10us", "1h", "20ms")]
-    """ What a request, iteration or token of the pod may take on the GPU. Unit: a duration such as 20ms. Required. """
+    """ The time that a request, iteration or token of the pod may take on the GPU. Unit: a duration such as 20ms.
+    Required. """
 
     percentile: Annotated[Number, _number(50, 99.999, "99.9")] = Number(99)
-    """ The share of requests for which that holds, in percent. Default: 99. """
+    """ The percentage of requests that must meet the latency. Default: 99. """
 
 
 class Linger(Model):
-    """How long a drained hp still counts as busy; learnt from its own gaps, between these two."""
+    """Bounds of the time for which hp still counts as busy after its work has completed.
+
+    The hook learns the time from the gaps between hp's launches and keeps it between these bounds.
+    """
 
     floor: Annotated[Duration, _time("1us", "1s", "50us")] = Duration("50us")
-    """ At least so long. Unit: a duration. Default: 50us. """
+    """ The lower bound. Unit: a duration. Default: 50us. """
 
     ceiling: Annotated[Duration, _time("1us", "1s", "2ms")] = Duration("2ms")
-    """ And at most so long; the longer, the rather be waits for the next request. Unit: a duration. Default: 2ms. """
+    """ The upper bound. With a higher bound, be stays stopped through longer gaps between hp's launches. Unit: a
+    duration. Default: 2ms. """
 
     rules = LINGER
 
@@ -93,62 +99,67 @@ _Tuning = create_model("_Tuning", __base__=Model, **policy_fields.tuning())
 
 
 class Tuning(_Tuning):  # type: ignore[misc, valid-type]
-    """What few people need to set. Where a field is absent, the default of the GPU's node agent holds."""
+    """Settings of the policy that few users need. The default of the GPU's node agent applies to an absent field."""
 
     linger: Linger | None = None
-    """ How long a drained hp still counts as busy. Policies orion, gate. Default: 50us to 2ms. """
+    """ The time for which hp still counts as busy after its work has completed. Policies orion, gate. Default: 50us to
+    2ms. """
 
 
 class GPUShareSpec(Model):
     """How the pods that this share governs use their GPUs."""
 
     priority: Annotated[
-        Priority, Immutable("pods hold slots of that kind; make another GPUShare and start the pods again")
+        Priority, Immutable("pods hold slots of that priority; create another GPUShare and start the pods again")
     ]
-    """ hp: latency matters; the pod finds a GPU that feels its own. be: throughput matters; the pod gets the time that
-    hp leaves. Pods say the same in their annotation orion/priority. Required; it cannot be changed. """
+    """ hp (high priority): the latency of the pods matters, and their work goes first. be (best effort): their
+    throughput matters, and they get the GPU time that hp leaves. The annotation orion/priority of the pods must have
+    the same value. Required; it cannot be changed. """
 
     selector: LabelSelector | None = None
-    """ Which pods of the namespace this share governs, by their labels; an empty selector means all of them. A pod that
-    two shares select is refused. Default: only pods that name the share in their annotation orion/share. """
+    """ Selects the pods of the namespace that this share governs, by their labels. An empty selector selects all pods.
+    The webhook rejects a pod that two shares select. Default: the share governs only pods that name it in their
+    annotation orion/share. """
 
     policy: PolicyName | None = None
-    """ How the GPUs of these pods are shared; priority hp only. orion: be waits while hp is busy, but for what
-    maxSlowdown allows. gate: be always waits for hp. none: nobody waits. Default: orion. """
+    """ The policy by which the GPUs of these pods are shared; priority hp only. orion: be waits while hp is busy,
+    except for the overlap that maxSlowdown allows. gate: be always waits while hp is busy. none: no process waits.
+    Default: orion. """
 
     max_slowdown: Slowdown | None = None
-    """ How much longer hp's work may take than on a GPU of its own, so that be may run beside it; priority hp and
-    policy orion only; it takes effect in mode mps. Unit: a factor such as 1.3, in steps of a thousandth. Default: 1,
-    no overlap. """
+    """ The slowdown of hp's work that the owner accepts so that be may run at the same time, relative to a GPU that
+    only hp uses. Priority hp and policy orion only; it takes effect in mode mps only. Unit: a factor such as 1.3, in
+    steps of a thousandth. Default: 1, no overlap. """
 
     minimum_share: Annotated[Number, _number(0, 0.5, "0.1")] | None = None
-    """ The share of the time for which be runs, however busy hp is; priority hp and policies orion and gate only.
+    """ The fraction of the time for which be runs, however busy hp is; priority hp and policies orion and gate only.
     Unit: a part of the time such as 0.1, in steps of a thousandth. Default: 0, no floor. """
 
     compute: Compute | None = None
-    """ GPU time of each slot. Default: neither promised nor limited. """
+    """ The GPU time of each slot. Default: neither guaranteed nor limited. """
 
     memory: DeviceMemory | None = None
-    """ Device memory of each slot. Default: not limited. """
+    """ The device memory of each slot. Default: not limited. """
 
     sm_share: PartOfGPU | None = None
-    """ The part of the GPU's SMs that a slot may use; mode mps only. Unit: a part such as 0.5, in steps of a
-    thousandth. Default: all. Recorded in the grant; no policy of this version partitions by slot. """
+    """ The fraction of the GPU's SMs that a slot may use; mode mps only. The grant records the value, but no policy of
+    this version limits the SMs of a slot. Unit: a part such as 0.5, in steps of a thousandth. Default: all. """
 
     weight: Annotated[Number, _number(0.01, 100, "2")] | None = None
-    """ What a slot gets of the time that hp leaves, in proportion to the other be slots of the GPU; priority be only.
-    Unit: none; twice the weight is twice the time. Default: 1. """
+    """ The weight of each slot. The be slots of a GPU divide the time that hp leaves in proportion to their weights.
+    Priority be only. Unit: none; twice the weight is twice the time. Default: 1. """
 
     slo: Objective | None = None
-    """ The latency that hp promises to its own users; priority hp only. Default: none. """
+    """ A latency objective, for documentation only; priority hp only. Default: none. """
 
     fail_closed: StrictBool = False
-    """ Whether a pod must not use its GPU without the hook: it does not start until hook and node agent are there,
-    and is evicted where it is seen on a GPU without. Default: false: such a pod runs unmanaged, and a condition says
-    so. """
+    """ If true, a pod must not use its GPU without the hook: the pod does not start until the hook and the node agent
+    are available, and the operator evicts a pod that has a process on a GPU without the hook. At a pod's first start on
+    a node without an agent, onNoAgent of the node's configuration decides instead. If false, such a pod runs unmanaged,
+    and the condition HookInjected reports it. Default: false. """
 
     tuning: Tuning | None = None
-    """ How the policy works in detail; priority hp only. Default: as the node agents are set. """
+    """ Detailed settings of the policy; priority hp only. Default: the settings of the node agents. """
 
     rules = SPEC
 
@@ -170,15 +181,15 @@ KIND = Kind(
     short=("gs", "gshare"),
     scope="Namespaced",
     columns=(
-        Column("Priority", ".spec.priority", "string", "hp or be."),
-        Column("Policy", ".spec.policy", "string", "How the GPUs of hp pods are shared; empty: orion.", wide=True),
-        Column("Slowdown", ".spec.maxSlowdown", "number", "How much longer hp's work may take than alone.", wide=True),
-        Column("Memory", ".spec.memory.limit", "string", "Device memory that each process may allocate."),
-        Column("Pods", ".status.pods.governed", "integer", "Pods that this share governs."),
-        Column("Clients", ".status.clientCounts.total", "integer", "Processes of them that the hook has joined."),
-        condition_column("Ready", "Whether the pods have what the share says."),
-        condition_column("Ready", "Why it is ready or not.", reason=True),
-        condition_column("HookInjected", "Whether all processes are under the hook.", wide=True),
+        Column("Priority", ".spec.priority", "string", "The priority of the pods: hp or be."),
+        Column("Policy", ".spec.policy", "string", "The policy of the GPUs of hp pods; empty: orion.", wide=True),
+        Column("Slowdown", ".spec.maxSlowdown", "number", "The accepted slowdown of hp's work, a factor.", wide=True),
+        Column("Memory", ".spec.memory.limit", "string", "The device memory that each process may allocate."),
+        Column("Pods", ".status.pods.governed", "integer", "The number of pods that this share governs."),
+        Column("Clients", ".status.clientCounts.total", "integer", "The number of their processes that use slots."),
+        condition_column("Ready", "Whether all governed pods have the grant of this share."),
+        condition_column("Ready", "The reason of the condition Ready.", reason=True),
+        condition_column("HookInjected", "Whether all of their processes on GPUs use the hook.", wide=True),
         AGE,
     ),
 )

@@ -1,4 +1,4 @@
-"""What must hold between the fields of a GPUShare, each sentence naming the field and saying what to do."""
+"""Rules between the fields of a GPUShare; each error names the field and says what to do."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def _ordered(what: str, low: str, high: str, kind: type[Duration] | type[Number] | type[Memory], advice: str) -> Rule:
-    """Return the rule that one member is not above another, where both are there and well-formed.
+    """Return the rule that one member is not above another; it applies if both are present and well-formed.
 
-    A malformed one has its own sentence; without the guard the API server would add that it cannot evaluate this one.
+    A malformed value has its own error. Without the guard the API server would also report that it cannot evaluate this
+    rule.
     """
     formed = (kind.cel_valid(f"self.{low}"), kind.cel_valid(f"self.{high}"))
     both = " && ".join(filter(None, (f"has(self.{low})", f"has(self.{high})", *formed)))
@@ -42,7 +43,7 @@ def _camel(name: str) -> str:
 
 
 def _only_for(priority: Priority, names: Sequence[str], why: str) -> list[Rule]:
-    """Return a rule for each field that only one priority may have."""
+    """Return one rule for each field that only one priority may have."""
 
     def rule(name: str) -> Rule:
         field = _camel(name)
@@ -57,12 +58,12 @@ def _only_for(priority: Priority, names: Sequence[str], why: str) -> list[Rule]:
 
 
 def _needs_policy(path: str, policies: Sequence[PolicyName], default: bool) -> Rule:
-    """Return the rule that a field is there only under policies that heed it.
+    """Return the rule that a field is allowed only with policies that use it.
 
     Args:
-        path: as in the spec, such as "tuning.window".
-        policies: those that heed it.
-        default: whether one of them holds where no policy is named.
+        path: of the field in the spec, such as "tuning.window".
+        policies: the policies that use it.
+        default: whether the default policy is one of them.
     """
     parts = path.split(".")
     there = " && ".join(f"has(self.{'.'.join(parts[: end + 1])})" for end in range(len(parts)))
@@ -79,7 +80,7 @@ def _needs_policy(path: str, policies: Sequence[PolicyName], default: bool) -> R
 
 
 def member(model: Any, path: str) -> Any:
-    """Return what stands at a path such as "tuning.window"; None: nothing."""
+    """Return the value at a path such as "tuning.window"; None: it is not set."""
     for field in path.split("."):
         model = model and _member(model, field)
     return model
@@ -90,7 +91,7 @@ def _member(model: Any, field: str) -> Any:
     return getattr(model, name)
 
 
-def _keeps_budget(spec: "GPUShareSpec") -> bool:
+def _budget_is_possible(spec: "GPUShareSpec") -> bool:
     if spec.max_slowdown is None or spec.tuning is None or spec.tuning.sharing_cost is None:
         return True
     return spec.max_slowdown.value == 1 or spec.max_slowdown.value >= spec.tuning.sharing_cost.value
@@ -99,19 +100,19 @@ def _keeps_budget(spec: "GPUShareSpec") -> bool:
 _BUDGET = Rule(
     "!(has(self.maxSlowdown) && has(self.tuning) && has(self.tuning.sharingCost)) || self.maxSlowdown == 1.0 || "
     "self.maxSlowdown >= self.tuning.sharingCost",
-    "spec.maxSlowdown must be 1 or at least spec.tuning.sharingCost: sharing a context alone costs hp that much, so a "
-    "smaller budget cannot be kept; raise spec.maxSlowdown",
+    "spec.maxSlowdown must be 1 or at least spec.tuning.sharingCost: sharing a context already slows hp down by that "
+    "factor, so a smaller budget is impossible; raise spec.maxSlowdown",
     "maxSlowdown",
-    _keeps_budget,
+    _budget_is_possible,
 )
 
 
-def _policies_that_heed() -> list[Rule]:
-    """Return a rule for each field of the policy; the two of `tuning.linger` stand or fall together."""
-    heed = {".".join(row.share.split(".")[:2]): row.policies for row in RELEASE.rows if row.share}
+def _rules_of_policy_fields() -> list[Rule]:
+    """Return one rule for each field of the policy table; the two fields of `tuning.linger` share one rule."""
+    users = {".".join(row.share.split(".")[:2]): row.policies for row in RELEASE.rows if row.share}
     return [
         _needs_policy(path, [PolicyName(policy) for policy in policies], RELEASE.names[0] in policies)
-        for path, policies in heed.items()
+        for path, policies in users.items()
     ]
 
 
@@ -121,8 +122,8 @@ SPEC = (
         ("policy", "max_slowdown", "minimum_share", "tuning"),
         "the hp pod of a GPU decides how it is shared",
     ),
-    *_only_for(Priority.HP, ("slo",), "a be pod gets what hp leaves, and can promise no latency"),
-    *_only_for(Priority.BE, ("weight",), "it shares out among be pods the time that hp leaves"),
-    *_policies_that_heed(),
+    *_only_for(Priority.HP, ("slo",), "a be pod waits for hp, so it cannot have a latency objective"),
+    *_only_for(Priority.BE, ("weight",), "weights divide the time that hp leaves among be pods"),
+    *_rules_of_policy_fields(),
     _BUDGET,
 )

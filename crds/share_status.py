@@ -1,7 +1,7 @@
-"""What the operator says of a GPUShare: whether its pods have what it asks, and the clients that fare worst.
+"""The status of a GPUShare, which the operator writes: conditions, counts, and rows for the worst affected clients.
 
-Bounded: a share may govern thousands of processes, so their rows are at most `ROWS_MAX`, the worst first, and the
-counts speak for the rest. Percentiles and histories live in the metrics, not here.
+A share may govern thousands of processes. So the status has at most `ROWS_MAX` rows, the worst affected first, and the
+counts cover the rest. Percentiles and histories are in the metrics.
 """
 
 from typing import Annotated
@@ -17,58 +17,60 @@ NAMES_MAX = 16
 
 
 class PodCounts(Model):
-    """Pods of the namespace, counted."""
+    """Numbers of pods of the namespace."""
 
     governed: Count = 0
-    """ Pods that this share governs and that have not ended. """
+    """ The number of pods that this share governs and that have not ended. """
 
     running: Count = 0
-    """ Those of them that run. """
+    """ The number of governed pods that run. """
 
     granted: Count = 0
-    """ Those of them whose grant is that of the share as it is now. """
+    """ The number of governed pods whose grant matches the present spec of the share. """
 
     unannotated: Count = 0
-    """ Pods that the selector names but that lack the annotation orion/priority, so they are not managed. """
+    """ The number of pods that the selector matches but that lack the annotation orion/priority. Orion does not manage
+    them. """
 
     unannotated_names: Annotated[list[Annotated[str, Field(max_length=253)]] | None, Field(max_length=NAMES_MAX)] = None
-    """ The first of those by name, at most 16. """
+    """ The names of these pods in alphabetical order. At most 16. """
 
 
 class ClientCounts(Model):
-    """Processes of the governed pods that use a GPU, counted."""
+    """Numbers of processes of the governed pods that use a GPU."""
 
     total: Count = 0
-    """ All that the hook has joined to a slot. """
+    """ The number of processes that the hook has joined to a slot. """
 
     stopped: Count = 0
-    """ Those whose process is stopped. """
+    """ The number of joined processes that are stopped by a signal. """
 
     troubled: Count = 0
-    """ Those about which a node agent has something to say. """
+    """ The number of joined processes about which a node agent reports a problem. """
 
     unmanaged: Count = 0
-    """ Processes that the GPU knows and the hook does not. """
+    """ The number of processes on a GPU that do not use the hook. """
 
 
 class GPUShareStatus(Model):
-    """What is true of the share, as of observedGeneration."""
+    """The observed state of the share, as the operator reports it for observedGeneration."""
 
     observed_generation: Annotated[int | None, Field(ge=0)] = None
-    """ The metadata.generation that the rest was found for. """
+    """ The metadata.generation of the spec to which this status belongs. """
 
     conditions: Conditions | None = None
-    """ Ready: every governed pod has the grant of this share. HookInjected: every process of theirs is under the hook.
-    PolicyConflict: a GPU runs by the policy of another share. Degraded: something keeps less than the share asks. """
+    """ Ready: every governed pod has the grant of this share. HookInjected: every process of these pods on a GPU uses
+    the hook. PolicyConflict: a GPU of these pods uses the policy of another share. Degraded: a problem affects these
+    pods, or they get less than the share asks for. """
 
     pods: PodCounts | None = None
-    """ How many pods there are. """
+    """ The number of pods. """
 
     gpus: Count | None = None
-    """ How many GPUs they use. """
+    """ The number of GPUs that the governed pods use. """
 
     client_counts: ClientCounts | None = None
-    """ How many processes they have. """
+    """ The number of processes of the governed pods. """
 
     clients: Annotated[list[ClientRow] | None, Field(max_length=ROWS_MAX)] = None
-    """ At most 64 of their processes, those that fare worst first. """
+    """ Processes of the governed pods, the worst affected first. At most 64. """

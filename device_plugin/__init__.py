@@ -1,5 +1,5 @@
-"""The kubelet's side of sharing: every GPU's slots as devices, and what a container that was given one needs.
+"""The kubelet device plugin: it advertises every GPU's slots as devices and prepares the containers that get one.
 
-`serving.py` puts the parts together. The room knows the node agent by `orion.node_agent.api` alone, and the API server
-not at all: it starts, registers and allocates on the last word that it heard.
+`serving.py` assembles the parts. This package uses the node agent through `orion.node_agent.api` alone and does not use
+the API server: it starts, registers and allocates with the last snapshot that the agent sent.
 """

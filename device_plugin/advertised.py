@@ -1,4 +1,4 @@
-"""What is advertised now: the agent's word of this moment, and a notifier for those who pass it on to the kubelet."""
+"""The advertised devices: the agent's current snapshot, and a notifier for the streams that send it to the kubelet."""
 
 import asyncio
 import time
@@ -11,33 +11,33 @@ HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 
 
 class Notifier:
-    """Wakes all who wait for the next ring. Take `next` first, then look, then wait: no ring is missed."""
+    """Wakes all tasks that wait for the next change. Take `next`, then read the state, then wait: none is missed."""
 
     def __init__(self) -> None:
-        self._rung = asyncio.Event()
+        self._event = asyncio.Event()
 
     @property
     def next(self) -> asyncio.Event:
-        """Set at the next ring."""
-        return self._rung
+        """The event that the next change sets."""
+        return self._event
 
     def notify(self) -> None:
-        """Wake them."""
-        self._rung.set()
-        self._rung = asyncio.Event()
+        """Wake the tasks that wait."""
+        self._event.set()
+        self._event = asyncio.Event()
 
 
 class Advertised:
-    """The word as it is, None before the first."""
+    """The current snapshot; None before the first."""
 
     def __init__(self) -> None:
         self.snapshot: Snapshot | None = None
         self.heard: float = 0.0
-        """ When the agent said so itself, by time.monotonic(); 0: never in this process. """
+        """ When the agent last sent a snapshot, by time.monotonic(); 0: never to this process. """
         self.changed = Notifier()
 
     def take(self, snapshot: Snapshot, *, from_agent: bool = True) -> bool:
-        """Advertise what a word says; return whether that is anything new."""
+        """Advertise a snapshot; return whether it differs from the one before."""
         if from_agent:
             self.heard = time.monotonic()
         if snapshot == self.snapshot:
@@ -47,13 +47,13 @@ class Advertised:
         return True
 
     async def first(self) -> Snapshot:
-        """Return the word, waiting for the first."""
+        """Return the snapshot; wait for the first one."""
         while self.snapshot is None:
             await self.changed.next.wait()
         return self.snapshot
 
     def devices(self, resource: Resource) -> list[api_pb2.Device]:
-        """Return the slots of a resource as the kubelet is told of them."""
+        """Return the slots of a resource as the kubelet's devices."""
         if self.snapshot is None:
             return []
         return [

@@ -1,4 +1,4 @@
-"""The connection to the node's agent: its word as it changes, and slots made ready.
+"""The connection to the node's agent: receives its snapshots, and asks it to prepare slots.
 
 While the agent is away its last snapshot stays in force, here and in a file for the next plugin.
 """
@@ -13,14 +13,14 @@ import grpc
 import grpc.aio
 
 from orion.device_plugin.advertised import Advertised
-from orion.device_plugin.errors import NotNow
 from orion.device_plugin.slots import Slot
-from orion.device_plugin.snapshot import Snapshot, SnapshotFile, Unreadable, from_message
+from orion.device_plugin.snapshot import Snapshot, SnapshotFile, from_message
+from orion.errors import Unavailable, Unreadable
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
 from orion.node_agent.api.address import SocketAddress
 
 CHANNEL_OPTIONS = [
-    # Channels to one address share their back-off unless told otherwise, and a dead peer's would outlive it.
+    # By default, channels to one address share their back-off; the back-off of a dead peer would delay the next one.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
@@ -29,28 +29,28 @@ CHANNEL_OPTIONS = [
 ]
 
 _SETTLE_SECONDS = 0.2
-""" Between two attempts to hear the agent. """
+""" Pause between attempts to reach the agent. """
 _AGENT_ENDS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-""" What a request hears whose agent is being replaced: the next one may answer it. """
+""" Status of a request whose agent is being replaced: the next agent may answer a retry. """
 
 _log = logging.getLogger(__name__)
 
 
 class AgentLink:
-    """Keeps the advertised devices at the agent's word. To be made inside a running event loop.
+    """Keeps the advertised devices equal to the agent's snapshot. Create it inside a running event loop.
 
     Args:
         root: the agent's directory.
-        advertised: what is kept.
-        file: of the last word.
-        connected: told whenever the agent comes and goes.
+        advertised: receives the snapshots.
+        file: of the last snapshot.
+        connected: called with True or False when the agent connects or disconnects.
         patience: seconds that a container's start waits for an agent that is being replaced.
     """
 
     def __init__(
         self, root: Path, advertised: Advertised, file: SnapshotFile, connected: Callable[[bool], None], patience: float
     ) -> None:
-        self._root, self._advertised, self._file, self._tell, self._patience = (
+        self._root, self._advertised, self._file, self._report, self._patience = (
             root,
             advertised,
             file,
@@ -63,19 +63,19 @@ class AgentLink:
         self._channel: grpc.aio.Channel | None = None
 
     def recall(self) -> None:
-        """Advertise what the agent said last to whichever plugin ran here; a file that makes no sense is said."""
+        """Advertise the last snapshot that a plugin saved on this node; log an error if the file is invalid."""
         try:
             said = self._file.load()
         except Unreadable as error:
-            _log.error("agent: %s; nothing is advertised until the agent speaks", error)
+            _log.error("agent: %s; nothing is advertised until the agent connects", error)
             return
         if said is not None:
             snapshot = from_message(said)
             self._advertised.take(snapshot, from_agent=False)
-            _log.info("agent: its last word stands until it speaks: %s", _shape(snapshot))
+            _log.info("agent: its last snapshot is used until it connects: %s", _shape(snapshot))
 
     async def listen(self) -> None:
-        """Keep the advertised devices at the agent's word, for ever."""
+        """Keep the advertised devices equal to the agent's snapshot, for ever."""
         while True:
             try:
                 stub = self._stub()
@@ -89,10 +89,10 @@ class AgentLink:
             await asyncio.sleep(_SETTLE_SECONDS)
 
     async def prepare(self, slot: Slot) -> agent_pb2.PreparedSlot | None:
-        """Have a slot made ready for a new container; None where no agent answers in time.
+        """Ask the agent to prepare a slot for a new container; return None if no agent answers in time.
 
         Raises:
-            NotNow: the agent answers that it cannot.
+            Unavailable: the agent answers that it cannot prepare the slot.
         """
         request = agent_pb2.SlotRequest(gpu=slot.gpu, name=slot.name)
         end = time.monotonic() + self._patience
@@ -106,7 +106,7 @@ class AgentLink:
                 if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                     break
                 if error.code() not in _AGENT_ENDS:
-                    raise NotNow(f"the node's agent cannot make slot {slot} ready: {error.details()}") from None
+                    raise Unavailable(f"the node's agent cannot prepare slot {slot}: {error.details()}") from None
             except OSError:
                 break
             await asyncio.sleep(_SETTLE_SECONDS)
@@ -120,10 +120,10 @@ class AgentLink:
             self._address.close()
 
     def _stub(self) -> agent_pb2_grpc.AgentStub:
-        """Return the agent's interface; the channel connects when somebody listens.
+        """Return the agent's interface; the channel connects once an agent listens.
 
         Raises:
-            OSError: the root is not there yet, and its path too long for a socket's address.
+            OSError: the root directory does not exist yet, and its path is too long for a socket address.
         """
         if self._channel is None:
             self._address = SocketAddress(self._root)
@@ -133,8 +133,8 @@ class AgentLink:
     def _take(self, said: agent_pb2.Devices) -> None:
         if not self.connected:
             self.connected = True
-            self._tell(True)
-            _log.info("agent: it speaks")
+            self._report(True)
+            _log.info("agent: connected")
         snapshot = from_message(said)
         before = self._advertised.snapshot
         if not self._advertised.take(snapshot):
@@ -151,13 +151,13 @@ class AgentLink:
         except OSError as error:
             if str(error) != self._complaint:
                 self._complaint = str(error)
-                _log.error("agent: its word cannot be kept for the next plugin: %s", error)
+                _log.error("agent: its snapshot cannot be saved for the next plugin: %s", error)
 
     def _lost(self, why: str) -> None:
         if self.connected:
             self.connected = False
-            self._tell(False)
-            _log.warning("agent: it is gone (%s); what it said last stands", why)
+            self._report(False)
+            _log.warning("agent: disconnected (%s); its last snapshot stays in force", why)
 
 
 def _shape(snapshot: Snapshot) -> str:

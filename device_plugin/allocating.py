@@ -1,8 +1,8 @@
-"""Allocate: what a container gets that was given slots: their directories, the hook, and the GPUs themselves.
+"""Allocate: what a container with slots gets: the slots' directories, the hook, and the GPUs.
 
-It asks nobody, neither the agent nor an API server: it runs inside the kubelet's admission of a pod, where an error is
-the pod's end and a delay holds up every other pod. The kubelet keeps the answer and uses it for every start of the
-container, so the node's paths in it stay what they are for the pod's life.
+Allocate asks neither the agent nor an API server. The kubelet calls it while it admits a pod: an error fails the pod,
+and a delay holds up every other pod. The kubelet stores the answer and uses it at every start of the container, so
+paths of the node in an answer must stay valid for the pod's life.
 """
 
 import itertools
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from orion import hook
 from orion.crds.node_configuration import NodeSettings, Preload
-from orion.device_plugin.errors import BadRequest, NotNow
 from orion.device_plugin.injection import inject, mps
 from orion.device_plugin.installing import PRELOAD, HookFolder
 from orion.device_plugin.kubelet import api_pb2
 from orion.device_plugin.mount_sources import make_folder
 from orion.device_plugin.slots import Resource, Slot, of_resource
 from orion.device_plugin.snapshot import AdvertisedGPU, Snapshot
+from orion.errors import Invalid, Unavailable
 
 _CONTAINER_PRELOAD = "/etc/ld.so.preload"
 
@@ -26,11 +26,11 @@ class Allocator:
     """Answers for both resources.
 
     Args:
-        root: the agent's, the same path here as on the node.
-        host: where the node's root directory is seen from here.
+        root: the agent's directory, the same path here as on the node.
+        host: where the node's root directory is mounted here.
         files: of the hook.
-        word: what the agent said last.
-        settings: as they are now.
+        snapshot: returns the agent's last snapshot.
+        settings: returns the settings now in force.
     """
 
     def __init__(
@@ -45,15 +45,16 @@ class Allocator:
         self._snapshot, self._settings = snapshot, settings
 
     def allocate(self, resource: Resource, device_ids: Sequence[str]) -> api_pb2.ContainerAllocateResponse:
-        """Return what one container needs for its slots; the same again for the same.
+        """Return what one container needs for its slots. Equal requests get equal answers.
 
         Raises:
-            BadRequest: an id that is none of ours, or two slots of one GPU.
-            HostRefused: the node's disk or driver does not let it.
+            Invalid: an ID is not a slot of this node, or two slots are of one GPU.
+            Exhausted: the node's disk or driver prevents it.
+            Unavailable: the plugin has no snapshot yet.
         """
         snapshot, settings = self._snapshot(), self._settings()
         if snapshot is None:
-            raise NotNow("the node's agent has not said yet which GPUs there are")
+            raise Unavailable("the node's agent has not yet reported its GPUs")
         slots = _slots(resource, device_ids, snapshot)
         self._files.ensure()
         for slot in slots:
@@ -76,31 +77,31 @@ def mount(answer: api_pb2.ContainerAllocateResponse, source: Path, target: str) 
 
 
 def slot_directory(root: Path, slot: Slot) -> Path:
-    """Return where the agent serves a slot: as `orion.node_agent.state.root` has it, and its interface promises."""
+    """Return the directory where the agent serves a slot; `orion.node_agent.state.root` defines the same path."""
     return root / "gpus" / slot.gpu / slot.name
 
 
 def make_slot_directory(root: Path, slot: Slot) -> None:
-    """Make a slot's directory if the agent has not yet, with its modes: any user passes, nobody else writes.
+    """Make a slot's directory if the agent has not made it yet: every user may enter it, only its owner may write.
 
     Raises:
-        HostRefused: the disk does not let it.
+        Exhausted: the file system rejects it.
     """
     make_folder(root, slot_directory(root, slot), "the slot's directory")
 
 
 def _slots(resource: Resource, device_ids: Sequence[str], snapshot: Snapshot) -> list[Slot]:
     if not device_ids:
-        raise BadRequest("the kubelet asks for a container without devices")
+        raise Invalid("the kubelet requests a container without devices")
     slots = of_resource(resource, device_ids)
     for slot in slots:
         if not snapshot.knows(slot):
             why = snapshot.not_advertised.get(slot.gpu, "")
-            raise BadRequest(f"there is no slot {slot} on this node" + (f" ({why})" if why else ""))
+            raise Invalid(f"there is no slot {slot} on this node" + (f" ({why})" if why else ""))
     for first, second in itertools.pairwise(slots):
         if first.gpu == second.gpu:
-            raise BadRequest(
+            raise Invalid(
                 f"{first} and {second} are two slots of one GPU, and a container can use one: "
-                f"it asks for more GPUs than have free slots here"
+                f"it requests more GPUs than have free slots here"
             )
     return slots

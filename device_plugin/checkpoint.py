@@ -1,8 +1,8 @@
-"""The kubelet's own record of what it allocated: `kubelet_internal_checkpoint`, beside its socket.
+"""Reads the kubelet's own record of its allocations: `kubelet_internal_checkpoint`, beside its socket.
 
-Read for two things only: which of the node's files containers still mount, so that nothing is removed under them, and
-which pod a slot went to. The file is the kubelet's, its form is no promise, and so whatever cannot be understood is an
-error: nothing is ever removed on half an understanding.
+The plugin needs two facts from it: which files of the node containers still mount, so that it does not remove them, and
+which pod got a slot. Kubernetes does not guarantee the file's format. Anything that this module cannot parse is
+therefore an error, and the plugin then removes nothing.
 """
 
 import base64
@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orion.device_plugin.kubelet import api_pb2
-from orion.device_plugin.snapshot import Unreadable
+from orion.errors import Unreadable
 
 NAME = "kubelet_internal_checkpoint"
 
@@ -34,7 +34,7 @@ class _Entry(BaseModel):
 
 class _Data(BaseModel):
     entries: list[_Entry] | None = Field(alias="PodDeviceEntries")
-    """ null where there are none. """
+    """ null if there are none. """
 
 
 class _File(BaseModel):
@@ -50,27 +50,27 @@ class Allocation:
     resource: str
     device_ids: frozenset[str]
     sources: frozenset[Path]
-    """ The node's paths that are mounted into it. """
+    """ Paths of the node that are mounted into the container. """
 
 
 def read(path: Path) -> list[Allocation]:
-    """Return all allocations of the node, of every plugin.
+    """Return all allocations of the node, of every device plugin.
 
     Raises:
-        Unreadable: the file is not there, or cannot be understood to its end.
+        Unreadable: the file is missing, or a part of it cannot be parsed.
     """
     try:
         found = _File.model_validate_json(path.read_bytes())
         return [_allocation(entry) for entry in found.data.entries or ()]
     except FileNotFoundError:
-        raise Unreadable(f"the kubelet's checkpoint {path} is not there") from None
+        raise Unreadable(f"the kubelet's checkpoint {path} does not exist") from None
     except (OSError, ValidationError, binascii.Error, DecodeError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Unreadable(f"the kubelet's checkpoint {path} cannot be understood: {reason}") from None
+        raise Unreadable(f"the kubelet's checkpoint {path} cannot be parsed: {reason}") from None
 
 
 def of_devices(allocations: Sequence[Allocation], device_ids: Sequence[str]) -> Allocation | None:
-    """Return the allocation of these devices, if it is there."""
+    """Return the allocation that contains all these devices, if there is one."""
     asked = frozenset(device_ids)
     return next((each for each in allocations if each.device_ids and each.device_ids >= asked), None)
 

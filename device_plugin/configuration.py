@@ -1,4 +1,4 @@
-"""The node's settings, as the configuration file says them now, or the defaults where there is no file."""
+"""The node's current settings: from the configuration file, or the defaults if there is no file."""
 
 import asyncio
 import logging
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orion.crds.configuration_file import Change, ConfigurationFile
-from orion.crds.errors import Unreadable
 from orion.crds.node_configuration import NodeSettings
+from orion.errors import Unreadable
 
 _LOOK_SECONDS = 1.0
 
@@ -15,14 +15,14 @@ _log = logging.getLogger(__name__)
 
 
 class Configuration:
-    """The settings of this node.
+    """The settings of this node, which follow the file.
 
     Args:
-        path: of the file; None: the defaults hold.
+        path: of the configuration file; None: the defaults apply.
         node: the node's name.
 
     Raises:
-        Unreadable: the file has no meaning: at the start there is nothing that could stand instead.
+        Unreadable: the file is invalid. At the start there are no earlier settings to keep.
     """
 
     def __init__(self, path: Path | None, node: str) -> None:
@@ -32,11 +32,11 @@ class Configuration:
 
     @property
     def settings(self) -> NodeSettings:
-        """As they are now."""
+        """The settings now in force."""
         return (self._file.settings if self._file is not None else None) or NodeSettings()
 
     async def follow(self, changed: Callable[[Change], None]) -> None:
-        """Look at the file for ever; tell of each change whether it could be taken."""
+        """Poll the file for ever; report each change, and whether the plugin accepted it, to `changed`."""
         while self._file is not None:
             await asyncio.sleep(_LOOK_SECONDS)
             change = self._file.look()

@@ -1,4 +1,4 @@
-"""The server of one resource: a socket of its own in the kubelet's folder, made again when it was wiped."""
+"""The gRPC server of one resource, on its own socket in the kubelet's folder; a deleted socket is made again."""
 
 import contextlib
 import logging
@@ -19,9 +19,9 @@ class Endpoint:
     """Serves one resource.
 
     Args:
-        resource: the one.
+        resource: which this endpoint serves.
         folder: the kubelet's.
-        make_service: makes a service; each socket has its own, so that its streams end with it.
+        make_service: makes a service. Each socket gets its own, so that ending a service ends that socket's streams.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class Endpoint:
     async def serve(self) -> None:
         """Serve on a new socket, with no stream open.
 
-        The socket before goes when the new one is there, so that other plugins never miss this one; its streams end
-        before anything is registered again, since kubelets up to 1.34 take the end of any stream of a resource for the
-        end of the newest one.
+        The old socket is removed once the new one exists, so other plugins always see one. The old socket's streams end
+        before the next registration: kubelets up to 1.34 take the end of any stream of a resource for the end of the
+        newest one.
 
         Raises:
             OSError: the socket cannot be made.
@@ -59,14 +59,14 @@ class Endpoint:
         self._server, self.service, self.path, self._identity = server, service, path, identity(path)
 
     def is_there(self, look: Look) -> bool:
-        """Return whether its socket was there at that moment, and its own."""
+        """Return whether this endpoint's own socket existed at that moment."""
         return look.own is not None and look.own == self._identity
 
     async def stop(self) -> None:
-        """Serve nobody.
+        """Stop serving.
 
-        The socket goes first, then the streams: another plugin that registers again at their end knows then that this
-        one is gone.
+        The socket is removed before the streams end. Another plugin that registers again when its stream ends then
+        knows that this one is gone.
         """
         if self._server is None:
             return

@@ -1,6 +1,7 @@
-"""Which pods must not run without the hook, as the agent said of them: for their restarts while it is away.
+"""Which pods must not run without the hook (failClosed), for restarts of their containers while the agent is away.
 
-In a file too, so that a plugin that comes after this one knows it: agent and plugin are often replaced together.
+The agent says which pods these are. A file keeps the list for the next plugin, because agent and plugin are often
+replaced together.
 """
 
 import contextlib
@@ -11,13 +12,13 @@ import secrets
 from pathlib import Path
 
 _KEPT = 1024
-""" Pods; a node has 110 by default. """
+""" Number of pods remembered; a node runs 110 pods by default. """
 
 _log = logging.getLogger(__name__)
 
 
 class FailClosedPods:
-    """UIDs of pods, the latest last.
+    """UIDs of the failClosed pods, the latest last.
 
     Args:
         path: of the file.
@@ -31,7 +32,7 @@ class FailClosedPods:
         return pod in self._pods
 
     def note(self, pod: str, fail_closed: bool) -> None:
-        """Remember what the agent says of a pod."""
+        """Remember whether the agent reported a pod as failClosed."""
         if not pod or fail_closed == (pod in self._pods):
             return
         self._pods.pop(pod, None)
@@ -45,12 +46,14 @@ class FailClosedPods:
             pods = json.loads(self._path.read_text())
             if isinstance(pods, list) and all(isinstance(pod, str) for pod in pods):
                 return pods
-            raise ValueError("it is no list of UIDs")
+            raise ValueError("it is not a list of UIDs")
         except FileNotFoundError:
             return []
         except (OSError, ValueError, RecursionError) as error:
             _log.error(
-                "start: %s cannot be read: %s; which pods are failClosed has to be heard again", self._path, error
+                "start: %s cannot be read: %s; the plugin learns again from the agent which pods are failClosed",
+                self._path,
+                error,
             )
             return []
 
@@ -62,4 +65,4 @@ class FailClosedPods:
         except OSError as error:
             with contextlib.suppress(OSError):
                 fresh.unlink()
-            _log.error("start: which pods are failClosed cannot be kept for the next plugin: %s", error)
+            _log.error("start: the list of failClosed pods cannot be saved for the next plugin: %s", error)

@@ -1,8 +1,8 @@
-"""The hook's files on the node: where containers' mounts come from.
+"""Installs the hook's files on the node, where containers mount them from.
 
-Each version lies in a folder of its own, named by its content, `<version>-<hash>/`. Files come into it by rename and
-are never overwritten: a library that is overwritten takes every process down that has it mapped. A container that
-restarts gets the mounts of its first start, so a folder stays until the kubelet's checkpoint names it no more.
+Each version has its own folder, named after its content: `<version>-<hash>/`. Files appear in it by rename and are
+never overwritten: overwriting a library kills every process that has it mapped. A container that restarts gets the
+mounts of its first start, so a folder stays until the kubelet's checkpoint no longer names it.
 """
 
 import contextlib
@@ -18,14 +18,14 @@ from importlib import metadata
 from pathlib import Path
 
 from orion import hook
-from orion.device_plugin.errors import HostRefused
+from orion.errors import Exhausted
 
 PRELOAD = "ld.so.preload"
 SIMULATED_DRIVER = "simulated-libcuda.so.1"
-""" Under no name that a loader looks for: every container sees the folder. """
+""" No loader looks for this name, so containers that see the folder do not load it by accident. """
 
 _OLD_SECONDS = 3600.0
-""" A folder that nobody names and no living plugin has touched for so long goes: longer than any rolling update's. """
+""" Age at which an unused folder is removed: longer than any rolling update, during which two versions are in use. """
 
 _FOLDER = re.compile(r"[A-Za-z0-9.+_~!-]+-[0-9a-f]{12}")
 
@@ -49,34 +49,35 @@ class HookFolder:
         self.current = self.base / f"{_version()}-{digest[:12]}"
 
     def install(self) -> None:
-        """Make this version's files be there, whole.
+        """Install this version's files, and check their content.
 
         Raises:
-            HostRefused: the node's disk does not take them, or no container could load them from there.
+            Exhausted: the node's disk rejects the files, or containers could not load them from there.
         """
         self._fill(self.current, check_content=True)
         if os.statvfs(self.current).f_flag & os.ST_NOEXEC:
-            # A bind mount keeps it: every program would say that the library cannot be preloaded, and run unmanaged.
-            raise HostRefused(
-                f"{self.base} is mounted noexec, so no container can load the hook from there: let the node mount it "
-                f"with exec (mount --bind {self.base} {self.base}, then mount -o remount,exec {self.base})"
+            # A bind mount inherits noexec: every program would report that the library cannot be preloaded, and run
+            # unmanaged.
+            raise Exhausted(
+                f"{self.base} is mounted noexec, so no container can load the hook from there: mount it with exec "
+                f"on the node (mount --bind {self.base} {self.base}, then mount -o remount,exec {self.base})"
             )
 
     def ensure(self) -> None:
-        """The same, trusting files that are there in their full length: for the path of an allocation.
+        """Install missing files, but check only their length: Allocate calls this, and must be fast.
 
         Raises:
-            HostRefused: the node's disk does not take them.
+            Exhausted: the node's disk rejects the files.
         """
         self._fill(self.current, check_content=False)
 
     def repair(self, sources: Iterable[Path]) -> None:
-        """Make what a container mounts be there, of whatever version; a folder of another one gets this one's files.
+        """Restore what a container mounts, of any version; incomplete folders of other versions get this one's files.
 
-        After a reboot a container runtime makes a mount's source that is missing as an empty folder.
+        After a reboot a container runtime creates a missing source of a mount as an empty folder.
 
         Raises:
-            HostRefused: the node's disk does not take it.
+            Exhausted: the node's disk rejects the files.
         """
         for path in sources:
             folder = path if path.parent == self.base else path.parent
@@ -84,14 +85,14 @@ class HookFolder:
                 self._fill(folder, check_content=False, replace=False)
 
     def touch(self) -> None:
-        """Say that a plugin of this version lives."""
+        """Record that a plugin of this version runs."""
         with contextlib.suppress(OSError):
             os.utime(self.current)
 
     def sweep(self, named: Iterable[Path]) -> list[Path]:
-        """Remove the folders of other versions that are old and not among `named`, or above it; return them.
+        """Remove the folders of other versions that are old and neither in `named` nor a parent of one; return them.
 
-        What the disk does not show now is there for the next time.
+        An error of the file system ends this sweep; the next one continues.
         """
         needed = {parent for path in named for parent in (path, *path.parents)}
         gone = []
@@ -118,11 +119,11 @@ class HookFolder:
                 if not _is_there(folder / name, content if replace else None, check_content):
                     _put(folder / name, content)
         except OSError as error:
-            raise HostRefused(f"the hook cannot be put into {folder}: {error}") from None
+            raise Exhausted(f"the hook cannot be put into {folder}: {error}") from None
 
 
 def _is_there(path: Path, content: bytes | None, check_content: bool) -> bool:
-    """Return whether a file is there, with this length or content; with None, with any."""
+    """Return whether a file exists and has this length or content; if `content` is None, whether it is not empty."""
     try:
         found = path.lstat()
         if not path.is_file():
@@ -135,11 +136,13 @@ def _is_there(path: Path, content: bytes | None, check_content: bool) -> bool:
 
 
 def _put(path: Path, content: bytes) -> None:
-    """Put a new file in the place of whatever is there; running processes keep the one that they have mapped."""
+    """Replace whatever is at the path by a new file; running processes keep the file that they have mapped."""
     if path.is_dir() and not path.is_symlink():
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # another start was first
-            path.rmdir()  # by a container runtime, empty
-            _log.warning("hook: %s was an empty folder, made by a container runtime; it is a file again", path)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # a concurrent start has replaced it
+            path.rmdir()  # empty: a container runtime made it
+            _log.warning(
+                "hook: %s was an empty folder that a container runtime made; the plugin restores the file", path
+            )
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with fresh.open("xb") as file:

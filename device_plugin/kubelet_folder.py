@@ -1,7 +1,7 @@
-"""The kubelet's folder of sockets: whether the kubelet's is a new one, whether ours is still there, who else is in it.
+"""Watches the kubelet's folder of sockets: a new kubelet, our own socket, and other plugins of ours.
 
-Looked at five times a second, which costs two calls of `stat` and a listing; watching it by inotify was refused: it
-would need this look beside it, for what changes between two events, and a kubelet that starts is not waited for longer.
+The plugin polls five times a second, at the cost of two `stat` calls and a listing. inotify was rejected: it would need
+the same poll for changes between two events, and a poll already notices a new kubelet soon enough.
 """
 
 import contextlib
@@ -21,22 +21,22 @@ KUBELET = "kubelet.sock"
 LOOK_SECONDS = 0.2
 
 _YOUNG_SECONDS = 5.0
-""" A socket so young may not be listened on yet. """
+""" A younger socket may have no listener yet. """
 
 Identity = tuple[int, int, int]
-""" Device, inode and when it was made: inodes are used again at once. """
+""" Device, inode and time of creation; the time is needed because file systems reuse inodes at once. """
 
 
 @dataclass(frozen=True)
 class Look:
-    """What was there at one moment."""
+    """The state of the folder at one moment."""
 
     kubelet: Identity | None
     own: Identity | None
     others: frozenset[str]
-    """ Other plugins of ours that serve the same resource, by what their sockets are named by: a rolling update. """
+    """ Tokens of other plugins of ours that serve the same resource, during a rolling update. """
     gone: str
-    """ What another plugin's sockets were named by that said that it registered last, and is no longer there. """
+    """ Token of the plugin that registered last, if it is another one and no longer runs; else empty. """
 
 
 class KubeletFolder:
@@ -44,7 +44,7 @@ class KubeletFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        # Two plugins are there at once in a rolling update, in containers of their own with equal process ids.
+        # A rolling update runs two plugins at once. Each is in its own container, so their process IDs can be equal.
         self._token = secrets.token_hex(4)
         self._count = 0
 
@@ -54,24 +54,24 @@ class KubeletFolder:
         return self.path / KUBELET
 
     def fresh_socket(self, resource: Resource) -> Path:
-        """Return a path for a socket that nobody has used."""
+        """Return a new path for a socket."""
         self._count += 1
         return self.path / f"orion-{resource.role}-{self._token}-{self._count}.sock"
 
     def look(self, resource: Resource, own: Path) -> Look:
-        """Look at everything; sockets that plugins of ours left behind when they were killed are removed."""
+        """Look at the folder; remove sockets that killed plugins of ours left behind."""
         latest = self._latest(resource)
         others = frozenset(self._others(resource))
         gone = "" if latest == self._token or latest in others else latest
         return Look(identity(self.kubelet), identity(own), others, gone)
 
     def say_latest(self, resource: Resource) -> None:
-        """Let other plugins know that this one registers: also one that is gone before they have seen its socket."""
+        """Record for other plugins that this one registers, also for those that never see this one's socket."""
         fresh = self.path / f".orion-{resource.role}-{self._token}"
         try:
             fresh.write_text(self._token)
             fresh.replace(self._note(resource))
-        except OSError:  # on a full disk they still see this one's socket come and go
+        except OSError:  # on a full disk other plugins still see this one's socket appear and disappear
             with contextlib.suppress(OSError):
                 fresh.unlink()
 
@@ -111,7 +111,7 @@ class KubeletFolder:
 
 
 def identity(path: Path) -> Identity | None:
-    """Return what tells a socket from others at the same path, or None where there is none."""
+    """Return what distinguishes a socket from earlier ones at the same path; None if there is none."""
     try:
         found = path.lstat()
     except OSError:

@@ -1,4 +1,4 @@
-"""What Prometheus learns of the plugin; docs/device-plugin.md lists it."""
+"""The plugin's Prometheus metrics; docs/device-plugin.md lists them."""
 
 import time
 from collections.abc import Iterator
@@ -27,23 +27,23 @@ class Metrics:
         )
         self.registered = Gauge(
             "orion_device_plugin_registered",
-            "1 while the kubelet listens to what is offered.",
+            "1 while the kubelet watches the resource.",
             ["resource"],
             registry=self.registry,
         )
         self.requests = Histogram(
             "orion_device_plugin_request_seconds",
-            "Time that requests of the kubelet took.",
+            "Duration of requests of the kubelet.",
             ["resource", "method", "result"],
             buckets=_BUCKETS,
             registry=self.registry,
         )
         self.agent_connected = Gauge(
-            "orion_device_plugin_agent_connected", "1 while the node's agent speaks.", registry=self.registry
+            "orion_device_plugin_agent_connected", "1 while the agent is connected.", registry=self.registry
         )
         self.configurations = Counter(
             "orion_device_plugin_configuration_changes",
-            "Changes of the configuration file, taken in or refused.",
+            "Changes of the configuration file, accepted or rejected.",
             ["result"],
             registry=self.registry,
         )
@@ -51,11 +51,11 @@ class Metrics:
             self.registered.labels(resource).set(0)
 
     def follow(self, advertised: Advertised) -> None:
-        """Report on what is offered."""
+        """Export the advertised devices."""
         self.registry.register(_AdvertisedDevices(advertised))
 
     async def text(self) -> bytes:
-        """Return everything as Prometheus reads it."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self.registry)
 
 
@@ -64,7 +64,7 @@ class _AdvertisedDevices(Collector):
         self._advertised = advertised
 
     def collect(self) -> Iterator[Metric]:
-        devices = GaugeMetricFamily("orion_device_plugin_devices", "Slots offered.", labels=["resource", "health"])
+        devices = GaugeMetricFamily("orion_device_plugin_devices", "Advertised slots.", labels=["resource", "health"])
         for resource in Resource:
             health = [device.health for device in self._advertised.devices(resource)]
             for each in (HEALTHY, UNHEALTHY):

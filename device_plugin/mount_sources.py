@@ -1,15 +1,15 @@
-"""Folders on the node that containers mount: any user passes, nobody else writes."""
+"""Makes folders on the node that containers mount: every user may enter them, only their owner may write."""
 
 from pathlib import Path
 
-from orion.device_plugin.errors import HostRefused
+from orion.errors import Exhausted
 
 
 def make_folder(root: Path, folder: Path, what: str) -> None:
-    """Make a folder below the agent's root, and those between, unless they are there.
+    """Make a folder below the agent's root directory, and the missing folders between.
 
     Raises:
-        HostRefused: the disk does not let it; the text names `what`.
+        Exhausted: the file system rejects it; the text contains `what`.
     """
     try:
         for each in (root, folder.parent.parent, folder.parent, folder):
@@ -17,4 +17,4 @@ def make_folder(root: Path, folder: Path, what: str) -> None:
                 each.mkdir(parents=True, exist_ok=True)
                 each.chmod(0o755)
     except OSError as error:
-        raise HostRefused(f"{what} {folder} cannot be made: {error}") from None
+        raise Exhausted(f"{what} {folder} cannot be made: {error}") from None

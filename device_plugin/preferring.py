@@ -1,13 +1,15 @@
-"""Which slots a container should get, of those that are free: a plan made of words alone, that looks nowhere.
+"""Which of the free slots a container should get: a pure function of the agent's snapshot.
 
-The kubelet says which ids it could give and how many it needs: no pod, no memory limit. So the GPUs decide:
+The kubelet says which IDs are free and how many it needs. It says nothing of the pod or its memory limit, so the choice
+uses the state of the GPUs:
 
-* best-effort: where hp leaves most time for each be tenant, then where most memory is unreserved;
-* high-priority: apart from each other, then where fewest be tenants are;
-* several: one a GPU, joined by NVLink, then on one NUMA node.
+* best effort: the GPU where hp leaves most time for each be tenant, then where most memory is unreserved;
+* high priority: a GPU without hp, then the one with the fewest be tenants;
+* several slots: one for each GPU; GPUs joined by NVLink, then GPUs of one NUMA node.
 
-A word of the agent's is older than the last allocations, and a burst of pods must not all go where it was best before
-it: slots that are gone from the kubelet's list but are not yet held in the word count with an even part of the memory.
+The snapshot is older than the latest allocations. So that a burst of pods does not pile up on the GPU that was best in
+the snapshot, each slot that is missing from the kubelet's list but not held in the snapshot counts with an equal part
+of the GPU's memory.
 """
 
 from collections import defaultdict
@@ -19,7 +21,7 @@ from orion.device_plugin.slots import Slot
 from orion.device_plugin.snapshot import AdvertisedGPU
 
 Score = tuple[float, ...]
-""" The smaller, the better. """
+""" Smaller is better. """
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +31,13 @@ class _Candidate:
     gpu: AdvertisedGPU
     free: tuple[Slot, ...]
     taken: int
-    """ Slots of this role that containers hold. """
+    """ Number of slots of this role that containers hold. """
     unreserved: float
     """ Bytes. """
 
     @cached_property
     def score(self) -> Score:
-        """Return how little one container more would like it here."""
+        """Return how badly this GPU suits one more container."""
         if self.free and self.free[0].role == "hp":
             be = sum(slot.role == "be" for slot in self.gpu.held)
             return (self.taken, be, -self.unreserved, self.gpu.index)
@@ -44,19 +46,20 @@ class _Candidate:
 
 
 def prefer(available: Iterable[Slot], must: Sequence[Slot], size: int, gpus: Mapping[str, AdvertisedGPU]) -> list[Slot]:
-    """Return `size` slots, those of `must` first; fewer only where fewer are there.
+    """Return `size` slots, those of `must` first; fewer only if fewer are available.
 
     Args:
-        available: slots of one role that may be given.
-        must: those of them that have to be in the answer.
-        size: how many are needed.
-        gpus: the agent's last word.
+        available: free slots of one role.
+        must: those of `available` that the answer has to contain.
+        size: how many slots the container needs.
+        gpus: the agent's last snapshot.
     """
     candidates = _candidates(available, gpus)
     chosen = list(dict.fromkeys(must))
     free = {uuid: [slot for slot in each.free if slot not in chosen] for uuid, each in candidates.items()}
     while len(chosen) < size and any(free.values()):
-        # A second slot of a GPU only when every GPU has given one: Allocate will refuse that container, and say why.
+        # A GPU gives a second slot only when every GPU has given one; Allocate then rejects the container with a
+        # reason.
         used = {slot.gpu for slot in chosen}
         left = [each for uuid, each in candidates.items() if free[uuid] and uuid not in used]
         left = left or [each for uuid, each in candidates.items() if free[uuid]]
@@ -67,7 +70,7 @@ def prefer(available: Iterable[Slot], must: Sequence[Slot], size: int, gpus: Map
 
 
 def _candidates(available: Iterable[Slot], gpus: Mapping[str, AdvertisedGPU]) -> dict[str, _Candidate]:
-    """Return the GPUs with free slots, those last that the agent saw held: a kubelet can forget who holds one."""
+    """Return the GPUs with free slots. Slots that the agent saw held come last, because a kubelet can forget them."""
     held = frozenset(slot for gpu in gpus.values() for slot in gpu.held)
     free: dict[str, list[Slot]] = defaultdict(list)
     for slot in sorted(set(available), key=lambda slot: (slot in held, slot)):
@@ -84,7 +87,7 @@ def _candidate(gpu: AdvertisedGPU, free: list[Slot]) -> _Candidate:
 
 
 def _group(held: list[_Candidate], left: list[_Candidate], size: int) -> list[_Candidate]:
-    """Return up to `size` of `left` that go well with `held`: grown greedily from every beginning, the best kept."""
+    """Return up to `size` of `left` that fit `held`: grow a group greedily from each start, and keep the best."""
     beginnings: list[list[_Candidate]] = [[]] if held else [[each] for each in left]
     grown = []
     for group in beginnings:
@@ -96,16 +99,16 @@ def _group(held: list[_Candidate], left: list[_Candidate], size: int) -> list[_C
 
 
 def _together(group: list[_Candidate]) -> Score:
-    """Return how little GPUs suit one container; of one GPU, how little it suits."""
+    """Return how badly these GPUs suit one container together."""
     scores = [each.score for each in group]
     summed = tuple(sum(column) for column in zip(*scores, strict=True))
     if len(group) == 1:
         return summed
     unlinked = sum(
         second.gpu.uuid not in first.gpu.linked and first.gpu.uuid not in second.gpu.linked
-        for place, first in enumerate(group)
-        for second in group[place + 1 :]
+        for index, first in enumerate(group)
+        for second in group[index + 1 :]
     )
     nodes = len({each.gpu.numa_node for each in group})
-    # The first figure stands before the links: hp beside another hp, or no memory left, is worse than a slower copy.
+    # The first figure comes before the links: hp beside another hp, or no free memory, is worse than a slower copy.
     return (summed[0], unlinked, nodes, *summed[1:])

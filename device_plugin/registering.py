@@ -1,11 +1,12 @@
-"""Registering with the kubelet, and noticing when that is no longer worth anything.
+"""Registers with the kubelet, and detects when the registration is lost.
 
-The kubelet never comes back by itself: whoever it has lost must register again. So a plugin registers again when
+The kubelet never contacts a plugin that it has lost: the plugin must register again. It does so when
 
-* the kubelet's socket appears or is another one: it has started, and has deleted every socket of its folder;
+* the kubelet's socket appears or is replaced: the kubelet has started, and has deleted every socket in its folder;
 * its own socket is gone;
-* its ListAndWatch stream has ended, for whatever reason: with kubelets up to 1.34 another plugin's end does that;
-* another plugin of ours has gone: if that one registered last, the kubelet has nobody now, and says so to no one.
+* its ListAndWatch stream has ended, for whatever reason: with kubelets up to 1.34 the end of another plugin causes
+  that;
+* another plugin of ours has gone: if that one registered last, the kubelet has no plugin now and reports it nowhere.
 """
 
 import asyncio
@@ -19,19 +20,19 @@ from orion.device_plugin.advertised import HEALTHY, Advertised
 from orion.device_plugin.agent_link import CHANNEL_OPTIONS
 from orion.device_plugin.answering import OPTIONS
 from orion.device_plugin.endpoint import Endpoint
-from orion.device_plugin.errors import VersionMismatch
 from orion.device_plugin.kubelet import api_pb2, api_pb2_grpc
 from orion.device_plugin.kubelet_folder import LOOK_SECONDS, KubeletFolder, Look, identity
 from orion.device_plugin.metrics import Metrics
+from orion.errors import Conflict
 
 VERSION = "v1beta1"
 
 _REGISTER_SECONDS = 15.0
-""" The kubelet dials back meanwhile, for up to 10. """
+""" Meanwhile the kubelet connects to the plugin, for up to 10 s. """
 _STREAM_SECONDS = 5.0
-""" Within which a kubelet that has accepted a registration listens. """
+""" A kubelet that has accepted a registration opens its stream within this time. """
 _STABLE_SECONDS = 5.0
-""" A registration that lasted so long did not fail. """
+""" A registration that lasted this long counts as successful and resets the pause. """
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 5.0
 
 _log = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class Registration:
     Args:
         endpoint: what is registered.
         folder: the kubelet's.
-        advertised: what the kubelet will be reason; nothing is registered before there is a word.
+        advertised: what the kubelet will receive; the plugin registers nothing before the first snapshot.
         metrics: of the process.
     """
 
@@ -53,13 +54,13 @@ class Registration:
         self._pause = 0.0
         self._complaint = ""
         self.stands = False
-        """ Whether the kubelet has accepted it and nothing has ended it since. """
+        """ Whether the kubelet has accepted the registration, and nothing has ended it since. """
 
     async def run(self) -> None:
-        """Keep it registered, for ever.
+        """Keep the resource registered, for ever.
 
         Raises:
-            VersionMismatch: this kubelet cannot be spoken to.
+            Conflict: the kubelet speaks another version of the protocol.
         """
         await self._advertised.first()
         while True:
@@ -86,24 +87,22 @@ class Registration:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _register(self) -> Look | None:
-        """Serve, then register; return what the folder looked like before, or None where it was in vain."""
+        """Serve, then register; return the state of the folder before that, or None if registering failed."""
         try:
             await self._endpoint.serve()
             look = self._folder.look(self.resource, self._endpoint.path)
-            # Before and after: of two that register at once, whoever was last should be the one that is named.
+            # Before and after: if two plugins register at once, the note should name the one that was last.
             self._folder.say_latest(self.resource)
             await self._ask(look)
             self._folder.say_latest(self.resource)
         except (grpc.aio.AioRpcError, OSError) as error:
             reason = (error.details() or error.code().name) if isinstance(error, grpc.aio.AioRpcError) else str(error)
             if "API version" in reason and "not supported" in reason:
-                raise VersionMismatch(
-                    f"the kubelet refuses {VERSION} of the device-plugin interface: {reason}"
-                ) from None
+                raise Conflict(f"the kubelet refuses {VERSION} of the device-plugin interface: {reason}") from None
             self._metrics.registrations.labels(self.resource, "refused").inc()
             if reason != self._complaint:
                 self._complaint = reason
-                _log.warning("%s: the kubelet does not register it: %s; it is tried again", self.resource, reason)
+                _log.warning("%s: the kubelet does not register it: %s; the plugin retries", self.resource, reason)
             return None
         self._complaint = ""
         self._metrics.registrations.labels(self.resource, "ok").inc()
@@ -113,12 +112,12 @@ class Registration:
         return look
 
     async def _ask(self, look: Look) -> None:
-        """Ask the kubelet, and only as long as it can find this plugin.
+        """Register, and give up as soon as the kubelet can no longer find this plugin.
 
-        A kubelet that starts deletes all sockets, and would dial one that is gone for 10 s.
+        A kubelet that starts deletes all sockets, and would try for 10 s to connect to one that is gone.
 
         Raises:
-            AioRpcError: it refuses, or is not there.
+            AioRpcError: the kubelet rejects the request, or does not run.
             OSError: the folder has changed meanwhile.
         """
         asking = asyncio.create_task(self._request())
@@ -141,7 +140,7 @@ class Registration:
             await stub.Register(request, timeout=_REGISTER_SECONDS)
 
     async def _lost(self, look: Look) -> str:
-        """Return once the registration is worth nothing any more: why."""
+        """Wait until the registration is lost; return why."""
         endpoint, service = self._endpoint, self._endpoint.service
         deadline, listened, others = time.monotonic() + _STREAM_SECONDS, False, look.others
         while True:
@@ -150,13 +149,13 @@ class Registration:
             if listened and service.streams == 0:
                 return "the kubelet has ended its stream"
             if not listened and time.monotonic() > deadline:
-                return "the kubelet does not listen"
+                return "the kubelet does not watch it"
             now = self._folder.look(self.resource, endpoint.path)
             if now.kubelet != look.kubelet:
                 return "the kubelet's socket is another one" if now.kubelet else "the kubelet's socket is gone"
             if not endpoint.is_there(now):
                 return "its own socket is gone"
-            # One that was gone before is named still where the note cannot be written.
+            # If the note cannot be written, it still names a plugin that was gone before: ignore that one.
             if now.gone not in ("", look.gone) or not others <= now.others:
                 return "another plugin is gone"
             others = now.others
@@ -166,7 +165,7 @@ class Registration:
                 continue
 
     async def _rest(self, kubelet: object) -> None:
-        """Wait a little longer each time, but not for a kubelet that is another one."""
+        """Wait, each time longer, but stop as soon as the kubelet is replaced."""
         until = time.monotonic() + self._pause
         self._pause = min(_LONGEST_PAUSE_SECONDS, max(_FIRST_PAUSE_SECONDS, 2 * self._pause))
         while (left := until - time.monotonic()) > 0 and identity(self._folder.kubelet) == kubelet:

@@ -1,4 +1,4 @@
-"""Running a plugin as a process: its parts together, and a clean end."""
+"""Runs the device plugin as a process: it assembles the parts and shuts them down cleanly."""
 
 import asyncio
 import contextlib
@@ -23,29 +23,31 @@ from orion.device_plugin.slots import Resource
 from orion.device_plugin.snapshot import SnapshotFile
 from orion.device_plugin.starting import Starter
 from orion.device_plugin.sweeping import sweep_for_ever
+from orion.errors import Conflict
 from orion.exposition.answers import Answers
-from orion.exposition.server import AddressTaken, ExpositionServer
+from orion.exposition.server import ExpositionServer
 
 SNAPSHOT_FILE = "device-plugin.json"
 _AGAIN_S = 2.0
-""" Between two tries to have the address of the metrics. """
+""" Pause between attempts to bind the metrics address. """
 
 _log = logging.getLogger(__name__)
 
 
 def run(settings: PluginSettings) -> None:
-    """Serve until SIGTERM or SIGINT; containers go on.
+    """Serve until SIGTERM or SIGINT. Running containers continue after that.
 
     Raises:
-        Unreadable: of `orion.crds.errors`: the configuration file has no meaning.
-        HostRefused: the hook cannot be put onto the node.
-        VersionMismatch: this kubelet cannot be spoken to.
-        OSError: the address of the metrics cannot be had, or the package has no hook.
+        Unreadable: the configuration file is invalid.
+        Exhausted: the hook cannot be installed on the node.
+        Conflict: the kubelet speaks another version of the protocol.
+        OSError: the metrics address cannot be bound, or the package has no hook.
     """
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
     )
-    # A kubelet that goes away is no error, and gRPC would show each of its streams' ends as one, with a stack.
+    # A kubelet that goes away is no error, but gRPC would log the end of each of its streams as one, with a stack
+    # trace.
     logging.getLogger("grpc").setLevel(logging.CRITICAL)
     asyncio.run(_run(settings))
 
@@ -59,7 +61,7 @@ async def _run(settings: PluginSettings) -> None:
     waiting = asyncio.create_task(ended.wait())
     await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
-        _log.info("device plugin: ends; containers go on with what they have")
+        _log.info("device plugin: it ends; containers continue with what they have")
     for task in (serving, waiting):
         task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -67,10 +69,10 @@ async def _run(settings: PluginSettings) -> None:
 
 
 class Plugin:
-    """All parts of one plugin; to be made inside a running event loop.
+    """All parts of one plugin. Create it inside a running event loop.
 
     Raises:
-        Unreadable: of `orion.crds.errors`: the configuration file has no meaning.
+        Unreadable: the configuration file is invalid.
         OSError: the package has no hook.
     """
 
@@ -105,16 +107,17 @@ class Plugin:
         self._registrations = [
             Registration(endpoint, self._folder, self.advertised, self.metrics) for endpoint in self._endpoints
         ]
-        answers = Answers(self.metrics.text, self._unready)  # an answer proves life: what must not end ends the process
+        # Any answer proves liveness, because the process ends when one of its parts fails.
+        answers = Answers(self.metrics.text, self._unready)
         self._exposition = ExpositionServer(answers, settings.metrics_address) if settings.metrics_address else None
 
     async def run(self) -> None:
         """Serve for ever.
 
         Raises:
-            HostRefused: the hook cannot be put onto the node.
-            VersionMismatch: this kubelet cannot be spoken to.
-            OSError: the address of the metrics cannot be had.
+            Exhausted: the hook cannot be installed on the node.
+            Conflict: the kubelet speaks another version of the protocol.
+            OSError: the metrics address cannot be bound.
         """
         self.metrics.follow(self.advertised)
         self._files.install()
@@ -144,27 +147,27 @@ class Plugin:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _expose(self, exposition: ExpositionServer) -> None:
-        """Serve metrics as soon as the port is free: in the host's network the plugin before a rolling update has it.
+        """Serve metrics as soon as the port is free: in a rolling update the old plugin holds it on the host network.
 
         Raises:
-            OSError: the address cannot be had at all.
+            OSError: the address cannot be bound for another reason.
         """
-        said = False
+        logged = False
         while True:
             try:
                 return await exposition.start()
-            except AddressTaken as error:
-                if not said:
-                    _log.warning("device plugin: %s; it goes on without, and tries again", error)
-                said = True
+            except Conflict as error:
+                if not logged:
+                    _log.warning("device plugin: %s; it goes on without metrics, and tries again", error)
+                logged = True
             await asyncio.sleep(_AGAIN_S)
 
     def _count_change(self, change: Change) -> None:
         self.metrics.configurations.labels(change.value).inc()
 
     def _unready(self) -> str:
-        """Return what the plugin waits for, as a sentence; empty: nothing."""
+        """Return what the plugin waits for, as a sentence; empty if it is ready."""
         if self.advertised.snapshot is None:
-            return "the node's agent has not said yet which GPUs there are"
+            return "the node's agent has not yet reported its GPUs"
         lost = [each.resource for each in self._registrations if not each.stands]
-        return f"the kubelet does not listen for {' and '.join(lost)}" if lost else ""
+        return f"the kubelet does not watch {' and '.join(lost)}" if lost else ""

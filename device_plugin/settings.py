@@ -1,4 +1,4 @@
-"""What a plugin can be told at its start."""
+"""The start options of a device plugin."""
 
 import os
 import socket
@@ -16,23 +16,23 @@ def node_name() -> str:
 
 
 class PluginSettings(BaseModel):
-    """All folders but `host` have the same path here as on the node: the kubelet is told these paths."""
+    """All folders but `host` have the same path here as on the node, because the kubelet gets these paths."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     root: Path = Path("/run/orion")
-    """ The agent's. """
+    """ The agent's directory. """
 
     kubelet_folder: Path = KUBELET_FOLDER
     hook_folder: Path = HOOK_FOLDER
 
     host: Path = Path("/")
-    """ Where the node's root directory is seen: to find device nodes and driver libraries. """
+    """ Where the node's root directory is mounted here; the plugin looks there for device nodes and the driver. """
 
     agent_patience: float = Field(default=5.0, ge=0.1, le=25, allow_inf_nan=False)
-    """ Seconds that a container's start waits for an agent that is being replaced; the kubelet gives up after 30. """
+    """ Seconds that a container's start waits for an agent that is being replaced; the kubelet's limit is 30. """
 
     configuration: Path | None = None
     node: str = Field(default_factory=node_name, min_length=1)
     metrics_address: str = Field(default="", pattern=r"^(.+:[0-9]{1,5})?$")
-    """ HOST:PORT; empty: nowhere. """
+    """ HOST:PORT; empty: the plugin serves no metrics. """

@@ -1,7 +1,7 @@
-"""The agent's word: which GPUs and slots may be advertised, and what the choice among them goes by.
+"""The agent's snapshot: which GPUs and slots the plugin may advertise, and the facts by which it chooses a slot.
 
-Kept apart from the stubs, so that the choice and its tests need no agent, and in a file of the plugin's own, so that
-the last word outlives both the agent and the plugin: pods that run keep their capacity while either is away.
+It is separate from the gRPC stubs, so that the choice and its tests need no agent. A file keeps the last snapshot
+across restarts of the agent and the plugin: running pods keep their capacity while either is away.
 """
 
 import contextlib
@@ -13,13 +13,9 @@ from pathlib import Path
 
 from google.protobuf import json_format
 
-from orion.device_plugin.errors import BadRequest
 from orion.device_plugin.slots import Resource, Slot, parse
+from orion.errors import Invalid, Unreadable
 from orion.node_agent.api import agent_pb2
-
-
-class Unreadable(ValueError):
-    """A file does not hold what it should; the text is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -30,50 +26,50 @@ class AdvertisedGPU:
     index: int = 0
     slots: tuple[Slot, ...] = ()
     held: frozenset[Slot] = frozenset()
-    """ Those that a container holds, as far as the agent knows. """
+    """ Slots that a container holds, as far as the agent knows. """
     healthy: bool = True
     cordoned: bool = False
-    """ No further pods: slots that nobody holds are shown as unhealthy. """
+    """ The GPU takes no further pods: slots that no container holds are reported as unhealthy. """
     message: str = ""
-    """ A sentence; empty where nothing is wrong. """
+    """ Why the GPU is unhealthy, as a sentence; empty if it is healthy. """
     simulated: bool = False
     minor: int = 0
-    """ Of /dev/nvidia<minor>. """
+    """ Number in /dev/nvidia<minor>. """
     memory_bytes: int = 0
     memory_reserved_bytes: int = 0
     hp_busy_ratio: float = 0.0
     numa_node: int | None = None
     linked: frozenset[str] = frozenset()
-    """ UUIDs of the GPUs that NVLink joins to it. """
+    """ UUIDs of the GPUs that NVLink connects to this one. """
 
     def usable(self, slot: Slot) -> bool:
-        """Return whether a slot may be allocated; one that is held stays so through a cordon, for restarts."""
+        """Return whether a slot may be allocated. A held slot stays usable during a cordon, for restarts."""
         return self.healthy and (not self.cordoned or slot in self.held)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All GPUs by UUID; what is not in it is not offered."""
+    """All GPUs by UUID. The plugin advertises nothing else."""
 
     gpus: Mapping[str, AdvertisedGPU] = field(default_factory=dict)
     not_advertised: Mapping[str, str] = field(default_factory=dict)
-    """ Sentences by UUID. """
+    """ Reasons, as sentences, by UUID. """
 
     def slots(self, resource: Resource) -> Iterator[tuple[AdvertisedGPU, Slot]]:
-        """Yield the slots of a resource, in an order that does not change."""
+        """Yield the slots of a resource, always in the same order."""
         for gpu in sorted(self.gpus.values(), key=lambda gpu: (gpu.index, gpu.uuid)):
             for slot in gpu.slots:
                 if slot.role == resource.role:
                     yield gpu, slot
 
     def knows(self, slot: Slot) -> bool:
-        """Return whether there is such a slot."""
+        """Return whether this slot exists."""
         gpu = self.gpus.get(slot.gpu)
         return gpu is not None and slot in gpu.slots
 
 
 def from_message(said: agent_pb2.Devices) -> Snapshot:
-    """Return a word of the agent's; slots with names that the kubelet cannot be told are left out."""
+    """Return the snapshot of a message; skip slots whose names are no valid device IDs."""
     gpus = {device.uuid: _gpu(device) for device in said.devices}
     return Snapshot(gpus, {each.uuid: f"{each.reason}: {each.message}" for each in said.not_advertised})
 
@@ -99,21 +95,21 @@ def _gpu(said: agent_pb2.Device) -> AdvertisedGPU:
 
 def _slots(gpu: str, names: Iterable[str]) -> Iterator[Slot]:
     for name in names:
-        with contextlib.suppress(BadRequest):
+        with contextlib.suppress(Invalid):
             yield parse(f"{gpu}::{name}")
 
 
 class SnapshotFile:
-    """The file of the last word, written by rename: a reader finds the one before or this one."""
+    """Keeps the last snapshot in a file, written by rename: a reader finds the old or the new one, never a part."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def load(self) -> agent_pb2.Devices | None:
-        """Return what was said last, or None where nothing ever was.
+        """Return the saved message, or None if there is none.
 
         Raises:
-            Unreadable: the file is there and does not hold it.
+            Unreadable: the file exists but does not contain a snapshot.
         """
         try:
             return json_format.Parse(self.path.read_text(), agent_pb2.Devices(), ignore_unknown_fields=True)
@@ -121,13 +117,13 @@ class SnapshotFile:
             return None
         except (OSError, UnicodeDecodeError, json_format.ParseError, RecursionError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise Unreadable(f"{self.path} does not hold the agent's last word: {reason}") from None
+            raise Unreadable(f"{self.path} does not hold the agent's last snapshot: {reason}") from None
 
     def save(self, said: agent_pb2.Devices) -> None:
-        """Keep what was said.
+        """Save a message.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         fresh = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
         try:

@@ -1,13 +1,13 @@
-"""PreStartContainer: before each start of a container, also the second and later ones, which bring no Allocate.
+"""PreStartContainer, which the kubelet calls before each start of a container, also before restarts without Allocate.
 
-What it sees to: that the mounts' sources are what they should be (a container runtime makes a missing one as an empty
-folder, and a reboot takes everything below /run), and that the agent has made the slot ready: an earlier container's
-clients forgotten, the pod's grant in its place. The kubelet calls it before it has the runtime create the container,
-waits 30 s at most, and tries again later where it fails.
+It repairs the mounts' sources: a container runtime creates a missing source as an empty folder, and a reboot removes
+everything below /run. Then it asks the agent to prepare the slot: the agent drops the clients of the earlier container
+and writes the pod's grant into the slot's page. The kubelet makes this call before the runtime creates the container,
+waits at most 30 s, and tries again later if the call fails.
 
-Which pod it is, nobody says. Whether its pod may start without an agent (`failClosed`) is the agent's to say; of a
-container that starts again while the agent is away, what the agent said at its first start is remembered by the pod's
-UID, which the kubelet's checkpoint tells. For a first start without an agent `onNoAgent` decides.
+The request does not name the pod. The agent says whether the pod may start without an agent (`failClosed`). For a
+container that restarts while the agent is away, the plugin uses the answer of an earlier start, which it stored under
+the pod's UID from the kubelet's checkpoint. For a first start without an agent `onNoAgent` decides.
 """
 
 import asyncio
@@ -20,12 +20,11 @@ from orion.device_plugin import checkpoint
 from orion.device_plugin.agent_link import AgentLink
 from orion.device_plugin.allocating import make_slot_directory
 from orion.device_plugin.checkpoint import Allocation
-from orion.device_plugin.errors import NotNow
 from orion.device_plugin.fail_closed import FailClosedPods
 from orion.device_plugin.injection import mps
 from orion.device_plugin.installing import HookFolder
 from orion.device_plugin.slots import Resource, Slot, of_resource
-from orion.device_plugin.snapshot import Unreadable
+from orion.errors import Unavailable, Unreadable
 
 FAIL_CLOSED = "device-plugin-fail-closed.json"
 
@@ -33,14 +32,14 @@ _log = logging.getLogger(__name__)
 
 
 class Starter:
-    """Answers for both resources.
+    """Prepares starts for both resources.
 
     Args:
-        root: the agent's.
+        root: the agent's directory.
         link: to the agent.
         files: of the hook.
         checkpoint_file: the kubelet's.
-        settings: as they are now.
+        settings: returns the settings now in force.
     """
 
     def __init__(
@@ -56,12 +55,12 @@ class Starter:
         self._fail_closed = FailClosedPods(root / FAIL_CLOSED)
 
     async def start(self, resource: Resource, device_ids: Sequence[str]) -> None:
-        """Make all be ready for a container with these slots.
+        """Prepare the start of a container with these slots.
 
         Raises:
-            BadRequest: an id that is none of ours, or several GPUs of which one is in mode mps.
-            HostRefused: the node's disk does not let the mounts' sources be made.
-            NotNow: the container has to wait for an agent.
+            Invalid: an ID is not one of our slots, or there are several GPUs and one is in mode mps.
+            Exhausted: the mounts' sources cannot be made on the node's disk.
+            Unavailable: the container has to wait for an agent.
         """
         slots = of_resource(resource, device_ids)
         allocation = await asyncio.to_thread(self._repair, slots, device_ids)
@@ -71,23 +70,26 @@ class Starter:
         if any(answer.fail_closed for answer in answers):
             self._fail_closed.note(pod, True)
         elif len(answers) == len(slots) and all(answer.pod for answer in answers):
-            self._fail_closed.note(pod, False)  # an agent that does not know the pod (yet) takes nothing back
+            self._fail_closed.note(pod, False)  # only an agent that knows the pod may withdraw failClosed
         if len(answers) == len(slots):
             return
         names = ", ".join(map(str, slots))
         if pod in self._fail_closed:
-            raise NotNow(f"the pod is failClosed, and the node's agent does not answer for {names}; it is tried again")
+            why = f"the pod is failClosed, and the node's agent does not answer for {names}"
+            raise Unavailable(f"{why}; the kubelet retries")
         if self._settings().on_no_agent is OnNoAgent.HOLD:
-            raise NotNow(f"the node's agent does not answer for {names}, and onNoAgent is hold; it is tried again")
-        _log.warning("start: a container with %s starts while no agent answers; it joins when one does", names)
+            raise Unavailable(
+                f"the node's agent does not answer for {names}, and onNoAgent is hold; the kubelet retries"
+            )
+        _log.warning("start: a container with %s starts while no agent answers; it joins the next agent", names)
 
     def _repair(self, slots: Sequence[Slot], device_ids: Sequence[str]) -> Allocation | None:
-        """Make the mounts' sources be there; return what the kubelet has written down of this container."""
+        """Repair the mounts' sources; return the kubelet's record of this container."""
         allocation = None
         try:
             allocation = checkpoint.of_devices(checkpoint.read(self._checkpoint), device_ids)
         except Unreadable as error:
-            _log.warning("start: %s; only this version's files are looked after", error)
+            _log.warning("start: %s; only files of this version are repaired", error)
         self._files.install()
         if allocation is not None:
             self._files.repair(allocation.sources)

@@ -1,4 +1,4 @@
-"""Removing what earlier versions of the hook left on the node, once no container mounts it any more."""
+"""Removes the hook files of earlier versions once no container mounts them."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orion.device_plugin import checkpoint
 from orion.device_plugin.installing import HookFolder
-from orion.device_plugin.snapshot import Unreadable
+from orion.errors import Unreadable
 
 _PERIOD_SECONDS = 600.0
 
@@ -14,19 +14,19 @@ _log = logging.getLogger(__name__)
 
 
 async def sweep_for_ever(files: HookFolder, checkpoint_file: Path) -> None:
-    """Sweep again and again; meanwhile keep this version from others' brooms."""
+    """Sweep periodically, and mark this version as in use so that other plugins keep it."""
     while True:
         await asyncio.to_thread(sweep, files, checkpoint_file)
         await asyncio.sleep(_PERIOD_SECONDS)
 
 
 def sweep(files: HookFolder, checkpoint_file: Path) -> None:
-    """Remove what no allocation names; nothing where the kubelet's checkpoint cannot be understood."""
+    """Remove the folders that no allocation mounts. Remove nothing if the kubelet's checkpoint is unreadable."""
     files.touch()
     try:
         allocations = checkpoint.read(checkpoint_file)
     except Unreadable as error:
-        _log.info("hook: versions of before stay: %s", error)
+        _log.info("hook: older versions are kept: %s", error)
         return
     for folder in files.sweep({source for each in allocations for source in each.sources}):
         _log.info("hook: removed %s, which no container mounts any more", folder)

@@ -1,10 +1,10 @@
-"""Metrics and probes over HTTP, the same for agent, device plugin, operator and webhook.
+"""Serves metrics and probes over HTTP for agent, device plugin, operator and webhook.
 
-answers  what a GET of /metrics, /healthz and /readyz gets
-server   listens, and bounds what one peer can take
+answers  the answers to a GET of /metrics, /healthz and /readyz
+server   listens, and limits connections
 
-The HTTP is aiohttp's. Refused: prometheus-client's own server, which gives each connection a thread for as long as its
-peer likes and knows no probes; a parser of our own, of which there were two. aiohttp.web takes 10 MB of a device
-plugin's 64 MB; an agent in a cluster and the operator load aiohttp anyway. What no library has is ours: the bounds on
-connections.
+The package uses aiohttp, and adds limits on connections, which no library has. Rejected: prometheus-client's own
+server, because it has no probes and gives each connection a thread for as long as the peer wants; and an HTTP parser of
+our own (there were two). aiohttp.web needs 10 MB of a device plugin's 64 MB. The operator and an agent in a cluster
+load aiohttp anyway.
 """

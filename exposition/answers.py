@@ -1,7 +1,7 @@
-"""What a GET of /metrics, /healthz and /readyz gets: text from the state of the process, and one request a connection.
+"""Answers GETs of /metrics, /healthz and /readyz from the state of the process; each connection serves one request.
 
-The kubelet restarts what is not healthy and keeps traffic and rolling updates away from what is not ready. So probes
-are answered at once, from callables that neither wait nor raise.
+The kubelet restarts an unhealthy container. Kubernetes sends no traffic to an unready one and holds a rolling update.
+So probes are answered at once, by functions that neither wait nor raise.
 """
 
 import logging
@@ -14,7 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 PATHS = ("/metrics", "/healthz", "/readyz")
 
 _CHUNK = 64 * 1024
-""" Bytes of a text that are handed to a connection at a time: a peer that does not read holds no copy of all of it. """
+""" Bytes per write: a peer that does not read makes aiohttp buffer only this much, not the whole text. """
 
 _log = logging.getLogger(__name__)
 
@@ -28,9 +28,9 @@ class Answers:
     """Answers requests; `answer` is a handler of aiohttp.web, with routes (one for each of PATHS) or without.
 
     Args:
-        metrics: makes the text that Prometheus reads.
-        unready: says what the process still waits for; empty: nothing.
-        unhealthy: says why a restart would help; empty: it would not.
+        metrics: returns the text for Prometheus.
+        unready: returns what the process still waits for; empty: it is ready.
+        unhealthy: returns why a restart would help; empty: it is healthy.
     """
 
     metrics: Callable[[], Awaitable[bytes]]
@@ -38,10 +38,10 @@ class Answers:
     unhealthy: Callable[[], str] = _nothing
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer, and end the connection after that."""
+        """Answer the request; the connection ends afterwards."""
         try:
             return await self._choose(request)
-        except ConnectionError:  # the peer's own loss
+        except ConnectionError:  # the peer has gone
             raise
         except Exception:
             _log.exception("metrics: an answer failed")
@@ -74,5 +74,5 @@ async def _send(request: web.BaseRequest, text: bytes) -> web.StreamResponse:
     response.force_close()
     await response.prepare(request)
     for at in range(0, len(text), _CHUNK):
-        await response.write(memoryview(text)[at : at + _CHUNK])  # waits until the kernel has taken most of it
+        await response.write(memoryview(text)[at : at + _CHUNK])  # waits until the kernel has accepted most of it
     return response

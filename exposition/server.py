@@ -1,9 +1,9 @@
-"""Listens for requests for metrics and probes, and bounds what one peer can take.
+"""Listens for requests for metrics and probes, and limits connections.
 
-Whoever reaches the port must not keep the kubelet out, nor the process from its work. aiohttp bounds the size of a
-request's head and the time until it is there; it knows no bound on connections. So that is ours: nobody is refused for
-others, but when there are too many connections, the oldest of the peer that has the most is ended for the newest; and
-each connection ends after a while, also if its peer does not read the answer.
+A peer must not be able to block the kubelet's probes or the process's work. aiohttp limits the size of a request's head
+and the time until the head has arrived, but not the number of connections. This module adds that limit. A new
+connection is always accepted: if there are too many, the server ends the oldest connection of the peer that has the
+most. Each connection also ends after a fixed time, even if its peer does not read the answer.
 """
 
 import asyncio
@@ -14,29 +14,26 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from orion.errors import Conflict
 from orion.exposition.answers import Answers
 
 _HEAD_S, _CONNECTION_S = 5.0, 20.0
-""" To send the request, and for all. """
+""" The time limits for the request's head and for the whole connection, in seconds. """
 _CONNECTIONS_MAX, _OF_ONE_PEER_MAX = 256, 64
 _LINE_MAX = 8 * 1024
 """ Bytes of one line of a request, and of one header. """
 
 _log = logging.getLogger(__name__)
-# aiohttp logs each request that is no HTTP with a stack: any peer could fill the log. Answers log their own errors.
+# aiohttp logs a stack trace for each request that is not HTTP, so any peer could fill the log. Answers logs its errors.
 _silent = logging.Logger("nobody", logging.CRITICAL + 1)
-
-
-class AddressTaken(OSError):
-    """Another process listens on the address."""
 
 
 class ExpositionServer:
     """Serves metrics and probes.
 
     Args:
-        answers: to what is asked.
-        address: HOST:PORT, IPv6 hosts in brackets, no host: all addresses; port 0: a free one.
+        answers: answers the requests.
+        address: HOST:PORT, with IPv6 hosts in brackets; no host: all addresses; port 0: a free port.
     """
 
     def __init__(self, answers: Answers, address: str) -> None:
@@ -50,26 +47,26 @@ class ExpositionServer:
         """Listen.
 
         Raises:
-            AddressTaken: another process listens there; it may end.
-            OSError: the address cannot be had.
+            Conflict: another process listens there; a later call may succeed.
+            OSError: the address is unusable.
         """
         self._http = _Bounded(self._answers)
         try:
             self._server = await asyncio.get_running_loop().create_server(self._http, self._host or None, self._port)
         except (OSError, OverflowError) as error:
-            kind = AddressTaken if isinstance(error, OSError) and error.errno == errno.EADDRINUSE else OSError
+            kind = Conflict if isinstance(error, OSError) and error.errno == errno.EADDRINUSE else OSError
             raise kind(f"metrics cannot be served on {self._host or '*'}:{self._port}: {error}") from None
         _log.info("metrics: on http://%s:%d/metrics", self._host or "*", self.port)
 
     @property
     def port(self) -> int:
-        """The port listened on."""
+        """The port on which the server listens."""
         assert self._server is not None
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     async def stop(self) -> None:
-        """Listen no more, and end all connections."""
+        """Stop listening and end all connections."""
         if self._server is not None:
             self._server.close()
         if self._http is not None:
@@ -84,7 +81,7 @@ class _Connection:
 
 
 class _Bounded(web.Server):
-    """aiohttp's server, which makes a handler for each connection and is notified when one begins and ends."""
+    """aiohttp's server, with limits on connections. aiohttp calls it when a connection begins or ends."""
 
     def __init__(self, answers: Answers) -> None:
         super().__init__(
@@ -98,7 +95,7 @@ class _Bounded(web.Server):
             max_field_size=_LINE_MAX,
         )
         self._open: dict[web.RequestHandler, _Connection] = {}
-        """ The oldest first. """
+        """ The open connections, the oldest first. """
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
@@ -117,7 +114,7 @@ class _Bounded(web.Server):
         super().connection_lost(handler, exc)
 
     def end_all(self) -> None:
-        """End all connections; what was not sent yet is lost."""
+        """End all connections; unsent data is lost."""
         for handler in list(self._open):
             self._end(handler)
 

@@ -12,10 +12,6 @@ _BRACES = re.compile(r"(\w+)\{([\w,]*)\}$")
 _CALL = re.compile(r"(\w+)\((.*)\)$")
 
 
-class DeclarationError(ValueError):
-    """A line of the declarations does not fit its function."""
-
-
 @dataclass(frozen=True)
 class Declaration:
     """The line of one exported function.

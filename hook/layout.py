@@ -1,11 +1,11 @@
-"""The shared pages as Python sees them.
+"""The shared pages as Python structures.
 
-A mirror of ``hook/include/orion/pages.h``, which says what every field means; nothing is explained twice.
-``tests/hook/test_layout.py`` compiles the headers and compares every size, offset and constant, so the two cannot
-drift apart unseen. Parsing the headers at run time was refused: an installed agent has no headers.
+This module mirrors ``hook/include/orion/pages.h``, which explains every field. ``tests/hook/test_layout.py`` compiles
+the headers and compares every size, offset and constant with this module. Rejected: parsing the headers at run time,
+because an installed agent has no headers.
 
-Pages are read through ``memoryview.cast`` at the offsets that the structures give, because ctypes cannot lie over a
-read-only mapping.
+Callers read pages with ``memoryview.cast`` at the offsets of the structures, because ctypes cannot map a structure onto
+read-only memory.
 """
 
 from ctypes import LittleEndianStructure, c_char, c_uint8, c_uint32, c_uint64
@@ -16,27 +16,27 @@ from orion.hook import policy_table
 from orion.hook.policy_table import Table
 
 LAYOUT_VERSION = 2
-""" Raised by every change of an offset or a meaning; hook and agent may be one apart. """
+""" Raise it with every change of a field's offset or meaning; hook and agent may be one version apart. """
 
 BENCH_LAYOUTS = 0x10000
-""" Added to the version by the library of `orion bench`, so that it meets no agent but that of `orion bench`. """
+""" The library of `orion bench` adds this to the version, so it joins only the agents of `orion bench`. """
 
 LAYOUT_OLDEST, LAYOUT_NEWEST = max(1, LAYOUT_VERSION - 1), LAYOUT_VERSION
-""" What this process understands. """
+""" The versions that this process understands. """
 if policy_table.TABLE is policy_table.BENCH:
     LAYOUT_OLDEST = LAYOUT_NEWEST = BENCH_LAYOUTS + LAYOUT_VERSION
 
 PAGE_SIZE = 4096
 PAGE_MAGIC = 0x3147504E4F49524F
-PLACES = 512
+GPU_CLIENTS_MAX = 512
 WAIT_BUCKETS = 32
 
 FUTEX_OWNER_DIED = 0x4000_0000
-""" Set by the kernel in ``BusyPage.alive`` when the thread that held it has died (linux/futex.h). """
+""" The kernel sets this bit in ``BusyPage.alive`` when the thread that held the futex has died (linux/futex.h). """
 
 
 class PageKind(IntEnum):
-    """What a page is for."""
+    """The kind of a page."""
 
     POLICY = 1
     GRANT = 2
@@ -45,7 +45,7 @@ class PageKind(IntEnum):
 
 
 class Role(IntEnum):
-    """Whether latency or throughput matters."""
+    """The role of a client: hp or be."""
 
     NONE = 0
     HP = 1
@@ -53,7 +53,7 @@ class Role(IntEnum):
 
 
 class PolicyKind(IntEnum):
-    """The policies that Python's side knows more of than their names (`policy_table` has all)."""
+    """The policies that Python code treats specially; `policy_table` has all policies."""
 
     NONE = 0
     GATE = 1
@@ -61,7 +61,7 @@ class PolicyKind(IntEnum):
 
 
 class KernelClass(IntEnum):
-    """What a kernel is short of."""
+    """What limits a kernel's speed."""
 
     UNKNOWN = 0
     COMPUTE = 1
@@ -84,7 +84,7 @@ class PageHeader(LittleEndianStructure):
 
 
 def policy_structure(table: Table) -> type[LittleEndianStructure]:
-    """Return `struct orion_policy` as a build of the library has it."""
+    """Return `struct orion_policy` of the build of the library that uses this table."""
     types = {8: c_uint64, 4: c_uint32}
     fields = [(name, types[size] if count == 1 else types[size] * count) for name, size, count in table.words()]
     return type("Policy", (LittleEndianStructure,), {"_fields_": fields, "__doc__": "One complete policy."})
@@ -94,7 +94,7 @@ Policy: Any = policy_structure(policy_table.TABLE)
 
 
 class PolicyPage(LittleEndianStructure):
-    """One a GPU; written by the agent."""
+    """One for each GPU; the agent writes it."""
 
     _fields_ = [
         ("header", PageHeader),
@@ -104,7 +104,7 @@ class PolicyPage(LittleEndianStructure):
         ("spare", c_uint32 * 13),
         ("copy", Policy * 2),
         ("unused", c_uint8 * 1664),
-        ("stopped", c_uint32 * PLACES),
+        ("stopped", c_uint32 * GPU_CLIENTS_MAX),
     ]
 
 
@@ -128,7 +128,7 @@ class Grant(LittleEndianStructure):
 
 
 class GrantPage(LittleEndianStructure):
-    """One a slot; written by the agent."""
+    """One for each slot; the agent writes it."""
 
     _fields_ = [
         ("header", PageHeader),
@@ -140,7 +140,7 @@ class GrantPage(LittleEndianStructure):
 
 
 class BusyPage(LittleEndianStructure):
-    """One a client; written by the client, read by its neighbours too."""
+    """One for each client; the client writes it, and the agent and be clients read it."""
 
     _fields_ = [
         ("header", PageHeader),
@@ -159,7 +159,7 @@ class BusyPage(LittleEndianStructure):
 
 
 class RecordPage(LittleEndianStructure):
-    """One a client; written by the client, read by the agent alone."""
+    """One for each client; the client writes it, and only the agent reads it."""
 
     _fields_ = [
         ("header", PageHeader),

@@ -4,8 +4,9 @@ See `src/threads/redirect.h`. For a thread that is bound to no client, each repl
 thread-local load.
 """
 
+from orion.errors import Invalid
 from orion.hook.cuda_header import Function
-from orion.hook.declared import Declaration, DeclarationError
+from orion.hook.declared import Declaration
 
 
 def streams_of(function: Function) -> list[str]:
@@ -35,9 +36,7 @@ def on_own_stream(function: Function, declaration: Declaration) -> tuple[list[st
         return [], []
     own = declaration.options.get("own")
     if own is None:
-        raise DeclarationError(
-            f"{declaration.place}: {declaration.name} has no stream parameter; add own=NAME or own=legacy"
-        )
+        raise Invalid(f"{declaration.place}: {declaration.name} has no stream parameter; add own=NAME or own=legacy")
     if own == "legacy":
         return ["orion_before_legacy();"], ["orion_after_legacy();"]
     same = own.replace("{version}", "_v2" if "_v2" in function.name else "")

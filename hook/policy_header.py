@@ -1,4 +1,4 @@
-"""`hook/include/orion/policy.h`: the policies, their fields as words of a page, defaults and bounds, for the hook."""
+"""The text of `hook/include/orion/policy.h`: policies, their fields as words of the policy page, defaults, bounds."""
 
 from collections.abc import Iterable
 
@@ -6,8 +6,8 @@ from orion.hook import layout, policy_table
 from orion.hook.policy_table import BENCH, RELEASE, Row, Table
 
 _HEAD = """\
-/* The layout's number, the policies, and the words of a policy as the policy page holds it. ORION_BASELINES is defined
- * in the library of `orion bench` alone: it knows more policies, and finds their words at the end of the same bytes. */
+/* The layout version, the policies, and the words of a policy in the policy page. ORION_BASELINES is defined only for
+ * the library of `orion bench`: it has more policies, and the words of these are at the end of the same bytes. */
 #ifndef ORION_POLICY_PAGE_H
 #define ORION_POLICY_PAGE_H
 
@@ -17,10 +17,10 @@ _HEAD = """\
 
 
 def text(opening: str) -> str:
-    """Return the whole file."""
+    """Return the text of the whole file, which begins with `opening`."""
     return (
         f"{opening}{_HEAD}#define ORION_LAYOUT_VERSION {layout.LAYOUT_VERSION}u\n\n{_kinds()}\n{_structure()}\n"
-        f"/* The bounds. */\n{_bounds(RELEASE.rows)}\n{_defaults()}\n#endif\n"
+        f"/* The bounds of each field. */\n{_bounds(RELEASE.rows)}\n{_defaults()}\n#endif\n"
     )
 
 
@@ -50,7 +50,7 @@ def _structure() -> str:
     shared = "".join(line for name, line in release.items() if name != "spare")
     appended = bench["spare"] + "".join(line for name, line in bench.items() if name not in release)
     return (
-        "/* One complete policy. `sequence` grows by one with every change; for reports, not for locking. */\n"
+        "/* One complete policy. `sequence` grows by one with every change; it is for reports, not for locking. */\n"
         f"struct orion_policy {{\n{shared}"
         f"#ifndef ORION_BASELINES\n{release['spare']}#else\n{appended}#endif\n}};\n"
         f'_Static_assert(sizeof(struct orion_policy) == {policy_table.SIZE}, "policy");\n'
@@ -74,7 +74,7 @@ def _defaults() -> str:
         return "".join(f"        .{row.word} = {_figure(row, row.default)},\n" for row in rows)
 
     return (
-        "/* What holds where nobody says anything. */\n"
+        "/* The policy if users set nothing. */\n"
         "static inline struct orion_policy orion_policy_default(void)\n{\n    return (struct orion_policy){\n"
         f"        .kind = ORION_POLICY_{RELEASE.policies[0].name.upper()},\n{initialisers(RELEASE.rows)}"
         f"#ifdef ORION_BASELINES\n{initialisers(BENCH.appended)}#endif\n    }};\n}}\n"

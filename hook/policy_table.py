@@ -1,15 +1,15 @@
-"""All policies, and all fields of a policy: one row each, from which every other form is made.
+"""All policies and all fields of a policy, one row for each. All other code takes them from these tables.
 
-Made from it: the words of the policy page (``hook/include/orion/policy.h``, by ``hook.generate``; ``hook/layout.py``),
-the agent's settings, requests and answers, the options of ``orion policy set``, ``orion agent`` and ``orion run``,
-fields of GPUShares and grants, and what scenarios of ``orion bench`` may say. To add a field: a row here, behind the
-last; ``LAYOUT_VERSION`` in ``hook/layout.py`` plus one; the code that reads the field in ``hook/src``. Then
-`make generate`.
+These use the tables: the words of the policy page (``hook/include/orion/policy.h``, written by ``hook.generate``, and
+``hook/layout.py``); the agent's settings, requests and answers; the options of ``orion policy set``, ``orion agent``
+and ``orion run``; fields of GPUShares and grants; the scenarios of ``orion bench``. To add a field, add a row behind
+the last one, raise ``LAYOUT_VERSION`` in ``hook/layout.py`` by one, write the code in ``hook/src`` that reads the
+field, and run `make generate`.
 
-The order of rows is the order of words in the page, so rows are only ever appended.
+The order of rows is the order of words in the page, so only append rows.
 
-``BENCH`` adds re-implementations of published schedulers, for comparison. They exist in the library that `orion bench`
-preloads and in the agent that it starts (``ORION_BASELINES=1`` in that agent's environment); nowhere else.
+``BENCH`` adds re-implementations of published schedulers, for comparison. Only the library that `orion bench` preloads
+and the agent that it starts have them (that agent's environment contains ``ORION_BASELINES=1``).
 """
 
 import os
@@ -18,7 +18,7 @@ from enum import Enum
 
 
 class Unit(Enum):
-    """In what people give a value, and what a page holds: both as suffixes of names, and the factor between them."""
+    """The unit of a value, for users and in the page: the suffix of each name, and the factor between the two."""
 
     MICROSECONDS = ("_us", "_ns", 1_000)
     MILLISECONDS = ("_ms", "_ns", 1_000_000)
@@ -31,12 +31,12 @@ class Unit(Enum):
 
     @property
     def is_time(self) -> bool:
-        """Whether it is one."""
+        """Whether the unit is a unit of time."""
         return self.page_suffix == "_ns"
 
     @property
     def size(self) -> int:
-        """Bytes of a word in the page: times have 64 bits, all else 32."""
+        """Bytes of a word in the page: 8 for times, 4 for all others."""
         return 8 if self.is_time else 4
 
 
@@ -45,16 +45,16 @@ class Row:
     """One field of a policy.
 
     Attributes:
-        stem: its name without the unit.
-        unit: in what people give it.
-        least: the lowest value that is allowed, in that unit.
-        most: the highest one.
-        default: what holds where nobody says anything.
-        sentence: what it does, for people, without its unit, its bounds and its default.
-        default_is: what the default means, where its number does not say so.
+        stem: the field's name without the unit.
+        unit: the unit of the values that users set.
+        least: the lowest valid value, in that unit.
+        most: the highest valid value, in that unit.
+        default: the value if users set none.
+        sentence: what the field does, for users, without unit, bounds and default.
+        default_is: what the default means, if its number does not show it.
         by_hp: whether `orion run --priority hp` has an option for it.
-        share: its path in a GPUShare's spec; empty: a share does not have it.
-        policies: those that heed it.
+        share: the field's path in a GPUShare's spec; empty: a GPUShare does not have it.
+        policies: the policies that use the field.
     """
 
     stem: str
@@ -70,34 +70,34 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What settings, requests and options call it."""
+        """The name in settings, requests and options."""
         return f"{self.stem}{self.unit.suffix}"
 
     @property
     def word(self) -> str:
-        """What the page calls it."""
+        """The name in the page."""
         return f"{self.stem}{self.unit.page_suffix}"
 
     @property
     def granted(self) -> str:
-        """What a pod's grant calls it: whole numbers, so ratios are in thousandths."""
+        """The name in a pod's grant, where all values are integers, so ratios are in thousandths."""
         return self.word if self.unit is Unit.RATIO else self.name
 
     @property
     def kind(self) -> type[int] | type[float]:
-        """What a value of it is in Python."""
+        """The Python type of its values."""
         return float if self.unit is Unit.RATIO else int
 
     def to_page(self, value: float) -> int:
-        """Return a value as the page has it."""
+        """Return a user's value in the unit of the page."""
         return round(value * self.unit.factor)
 
     def from_page(self, word: int) -> float:
-        """Return what the page has as people give it."""
+        """Return a value of the page in the unit for users."""
         return word / self.unit.factor if self.kind is float else word // self.unit.factor
 
     def within(self, word: int) -> int:
-        """Return the value of a page within the bounds."""
+        """Return the value of a page, limited to the bounds."""
         return min(max(word, self.to_page(self.least)), self.to_page(self.most))
 
 
@@ -106,9 +106,9 @@ class Policy:
     """One policy.
 
     Attributes:
-        name: what people call it.
-        number: what the page calls it.
-        sentence: what be waits for under it.
+        name: the name for users.
+        number: the number in the page.
+        sentence: what be waits for under this policy.
     """
 
     name: str
@@ -123,7 +123,7 @@ _HEAD = [("sequence", 8, 1), ("kind", 4, 1), ("reserved", 4, 1)]
 
 
 def _aligned(words: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
-    """Return the words with the padding between them that a compiler would insert, by name."""
+    """Return the words, with named padding words where a compiler would insert padding."""
     found: list[tuple[str, int, int]] = []
     end = 0
     for name, size, count in words:
@@ -146,11 +146,11 @@ class Table:
     policies: tuple[Policy, ...]
     rows: tuple[Row, ...]
     appended: tuple[Row, ...] = ()
-    """ At the end of the page's structure, behind everything that the release may still append. """
+    """ Fields at the end of the page's structure, so that the release can append fields before them. """
 
     @property
     def all_rows(self) -> tuple[Row, ...]:
-        """All fields."""
+        """All fields, in the order of the page."""
         return self.rows + self.appended
 
     @property
@@ -159,18 +159,18 @@ class Table:
         return tuple(policy.name for policy in self.policies)
 
     def words(self) -> list[tuple[str, int, int]]:
-        """Return the members of `struct orion_policy`: name, bytes of a word, number of words."""
+        """Return the members of `struct orion_policy`: the name, bytes of a word, and number of words of each."""
         head = _HEAD + [(row.word, row.unit.size, 1) for row in self.rows]
         tail = [(row.word, row.unit.size, 1) for row in self.appended]
         spare = SIZE - _end(head) - _end(tail)
         return [*_aligned(head), ("spare", 4, spare // 4), *tail]
 
     def number(self, name: str) -> int:
-        """Return a policy's number; KeyError: there is no such policy."""
+        """Return a policy's number; raises KeyError if there is no such policy."""
         return {policy.name: policy.number for policy in self.policies}[name]
 
     def name(self, number: int) -> str:
-        """Return a policy's name; KeyError: there is no such policy."""
+        """Return a policy's name; raises KeyError if there is no such policy."""
         return {policy.number: policy.name for policy in self.policies}[number]
 
 
@@ -181,14 +181,15 @@ _MINUTE_US = 60_000_000
 
 RELEASE = Table(
     policies=(
-        Policy("orion", 2, "be waits while hp is busy, except for what the maximum slowdown allows"),
+        Policy("orion", 2, "be waits while hp is busy, except when the maximum slowdown allows overlap"),
         Policy("gate", 1, "be always waits while hp is busy"),
-        Policy("none", 0, "nobody waits"),
+        Policy("none", 0, "be never waits"),
     ),
     rows=(
         Row(
             "window", Unit.MICROSECONDS, 50, 1_000_000, 400,
-            "Expected time of the be work in flight: how long an hp launch may wait. Larger: more be throughput.",
+            "Limit of the be work in flight, in expected time: an hp launch waits at most that long. Larger: more be "
+            "throughput.",
             share="tuning.window",
         ),
         Row(
@@ -203,23 +204,23 @@ RELEASE = Table(
         ),
         Row(
             "stall", Unit.MILLISECONDS, 10, 600_000, 1_000,
-            "be no longer waits for an hp client that is busy this long without completing anything.",
+            "be stops waiting for an hp client that has been busy for this time without completing any work.",
         ),
         Row(
             "max_slowdown", Unit.RATIO, 1, _SLOWDOWN_MOST, 1,
-            "How much longer hp's work may take than on a GPU of its own, such as 1.2.",
+            "hp's work may take this many times as long as on a GPU of its own, such as 1.2.",
             "no overlap", by_hp=True,
             share="maxSlowdown", policies=("orion",),
         ),
         Row(
             "sharing_cost", Unit.RATIO, 1, _SLOWDOWN_MOST, 1,
-            "How much longer hp's work takes only because it shares a context (MPS), as measured, such as 1.07.",
+            "Sharing a context (MPS) alone makes hp's work take this many times as long, as measured, such as 1.07.",
             "not known", by_hp=True,
             share="tuning.sharingCost", policies=("orion",),
         ),
         Row(
             "overlap", Unit.SMS, 0, _SMS_MOST, 0,
-            "SMs that long be kernels have while hp is busy.",
+            "SMs that long be kernels may use while hp is busy.",
             "half of the GPU's",
             share="tuning.overlapSMs", policies=("orion",),
         ),
@@ -231,7 +232,7 @@ RELEASE = Table(
         ),
         Row(
             "long_kernel", Unit.MICROSECONDS, 1, _MINUTE_US, 5_000,
-            "Longer be kernels leave SMs to hp where contexts are shared, and a condition names them.",
+            "be kernels that take longer leave SMs to hp if contexts run together, and a condition names them.",
             share="tuning.longKernel", policies=("orion",),
         ),
     ),
@@ -240,7 +241,7 @@ RELEASE = Table(
 BENCH = Table(
     policies=(
         *RELEASE.policies,
-        Policy("streams", 16, "nothing waits; hp's streams have priority"),
+        Policy("streams", 16, "be never waits; hp's streams have priority"),
         Policy("reef", 17, "REEF-N, as Orion's authors coded it"),
         Policy("ticktock", 18, "Tick-Tock: iterations of two trainers alternate"),
         Policy("orion-2024", 19, "Orion (EuroSys'24), as its authors coded it"),
@@ -254,12 +255,12 @@ BENCH = Table(
 )
 
 BASELINES = "ORION_BASELINES"
-""" Set to 1 in the environment of the processes of `orion bench` that work with the library of `BENCH`. """
+""" This variable is 1 in the environment of those processes of `orion bench` that use the table `BENCH`. """
 
 TABLE = BENCH if os.environ.get(BASELINES) == "1" else RELEASE
-""" What this process works with. """
+""" The table that this process uses. """
 
 
 def is_baseline(policy: str) -> bool:
-    """Return whether only `BENCH` has it."""
+    """Return whether only `BENCH` has the policy."""
     return policy in BENCH.names and policy not in RELEASE.names

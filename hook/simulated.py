@@ -55,9 +55,8 @@ def container_needs(library: Path, state: Path, gpus: Sequence[str]) -> Containe
     """Return what a container with these GPUs needs.
 
     Args:
-        library: the simulated ``libcuda.so.1`` on the host. A container that restarts mounts it again, so this path
-            must
-            keep this file, unchanged, while such a container exists.
+        library: the simulated ``libcuda.so.1`` on the host. A container that restarts mounts it again, so the file
+            must stay unchanged at this path while such a container exists.
         state: the machine's folder on the host.
         gpus: UUIDs, "GPU-...". The container sees no other GPUs.
     """

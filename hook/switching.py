@@ -27,6 +27,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from orion.errors import Unavailable
+
 BYTES = 4096
 START_SECONDS = 30.0
 ANSWER_SECONDS = 10.0
@@ -38,10 +40,6 @@ _COMPUTE_MODE, _DEFAULT = 20, 0
 COMMAND = (sys.executable, "-m", "orion.hook.switching")
 NAME = "orion-switching"
 """ The process's name in the kernel, at most 15 characters. """
-
-
-class SwitchingError(RuntimeError):
-    """The process cannot have a second context on the GPU; the text is one sentence."""
 
 
 def environment(gpu: str, base: Mapping[str, str]) -> dict[str, str]:
@@ -101,7 +99,7 @@ class Switcher:
         return self._process is not None and self._process.poll() is None
 
     def switch(self) -> None:
-        """Give the GPU to the other context for a moment; `SwitchingError` if the process has ended or hangs."""
+        """Give the GPU to the other context for a moment; `Unavailable` if the process has ended or hangs."""
         self._tell("switch")
 
     def every(self, milliseconds: float) -> None:
@@ -134,7 +132,7 @@ class Switcher:
                 return
         process.kill()
         output = process.communicate()[1].decode(errors="replace").strip().splitlines() or ["it printed nothing"]
-        raise SwitchingError(f"the process that switches contexts gave no answer: {output[-1]}")
+        raise Unavailable(f"the process that switches contexts gave no answer: {output[-1]}")
 
 
 class _Context:

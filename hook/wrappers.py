@@ -6,9 +6,10 @@ this fills the hook's table of driver functions, so the core may use the table.
 
 import re
 
+from orion.errors import Invalid
 from orion.hook import own_streams
 from orion.hook.cuda_header import Function
-from orion.hook.declared import Declaration, DeclarationError
+from orion.hook.declared import Declaration
 
 _COPIES = {
     "copy_in": "COPY_IN",
@@ -21,16 +22,14 @@ _COPIES = {
 
 def _only_call(declaration: Declaration) -> tuple[str, str]:
     if len(declaration.calls) != 1:
-        raise DeclarationError(f"{declaration.place}: {declaration.name} needs exactly one detail with parentheses")
+        raise Invalid(f"{declaration.place}: {declaration.name} needs exactly one detail with parentheses")
     return next(iter(declaration.calls.items()))
 
 
 def _stream(function: Function, declaration: Declaration) -> str:
     streams = own_streams.streams_of(function)
     if len(streams) > 1 and "stream" not in declaration.options:
-        raise DeclarationError(
-            f"{declaration.place}: {declaration.name} has the streams {', '.join(streams)}; add stream=NAME"
-        )
+        raise Invalid(f"{declaration.place}: {declaration.name} has the streams {', '.join(streams)}; add stream=NAME")
     handle = declaration.options.get("stream", streams[0] if streams else "NULL")
     return f"{{{handle}, {'true' if function.per_thread else 'false'}}}"
 
@@ -45,7 +44,7 @@ def _identity(declaration: Declaration) -> str:
         return f"orion_identity_bytes(ORION_WORK_{_COPIES[kind]}, {arguments})"
     if kind.startswith("orion_"):  # a function of extent.h that handles the direction of the copy
         return f"{kind}({arguments})"
-    raise DeclarationError(f"{declaration.place}: {kind} makes no identity; use one of hook/declarations/README.md")
+    raise Invalid(f"{declaration.place}: {kind} makes no identity; use one of hook/declarations/README.md")
 
 
 def _real(function: Function) -> str:
@@ -122,7 +121,7 @@ def _submit(function: Function, declaration: Declaration) -> list[str]:
         return [*before, "orion_work_begin(&work);", *_calling(function, ["orion_work_end(&work, result);"])]
     kind, event = _only_call(declaration)
     if kind != "record":
-        raise DeclarationError(f"{declaration.place}: submitted work cannot {kind}; use record(event)")
+        raise Invalid(f"{declaration.place}: submitted work cannot {kind}; use record(event)")
     return [
         *before,
         f"struct orion_recording recording = {{.event = {event}, .stream = {stream}}};",
@@ -171,7 +170,7 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
     if kind == "frees":
         return [*before, *_calling(function, [*after, f"orion_memory_released({arguments}, result);"])]
     if kind != "allocates":
-        raise DeclarationError(f"{declaration.place}: {kind} is no detail of memory; use allocates, frees or informs")
+        raise Invalid(f"{declaration.place}: {kind} is no detail of memory; use allocates, frees or informs")
     key = declaration.options["key"]
     device = declaration.options.get("device")
     return [
@@ -213,9 +212,7 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
         "ends_graph": ([f"orion_graph_ending({handle});"], []),
     }
     if kind not in around:
-        raise DeclarationError(
-            f"{declaration.place}: {kind} is no detail of a lifetime; see hook/declarations/README.md"
-        )
+        raise Invalid(f"{declaration.place}: {kind} is no detail of a lifetime; see hook/declarations/README.md")
     before, after = around[kind]
     return [*before, *_calling(function, after)]
 
@@ -231,7 +228,7 @@ def _null_pointers(function: Function, declaration: Declaration) -> list[str]:
 
 def _about_stream(function: Function, declaration: Declaration) -> list[str]:
     if not own_streams.streams_of(function):
-        raise DeclarationError(f"{declaration.place}: {declaration.name} has no stream")
+        raise Invalid(f"{declaration.place}: {declaration.name} has no stream")
     return [f"return {_real(function)};"]
 
 
@@ -250,7 +247,7 @@ def wrapper(function: Function, declaration: Declaration) -> str:
     """Return the definition of the function that interposes the driver's function.
 
     Raises:
-        DeclarationError: the line does not fit the function.
+        Invalid: the line does not fit the function.
     """
     parameters = ", ".join(map(str, function.parameters)) or "void"
     body = [

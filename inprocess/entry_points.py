@@ -7,6 +7,7 @@ loaded before CUDA.
 import ctypes
 import functools
 
+from orion.errors import Conflict
 from orion.hook.policy_table import TABLE
 
 HP = 1
@@ -15,8 +16,8 @@ POLICIES = {policy.name: policy.number for policy in TABLE.policies}
 """The policies by name, as in enum orion_policy_kind."""
 
 
-class SchedulerError(RuntimeError):
-    """The scheduler cannot do what the caller asked for; the text is one sentence."""
+class SchedulerError(Conflict):
+    """The scheduler cannot do what the caller asked for."""
 
 
 class FiguresOfClient(ctypes.Structure):

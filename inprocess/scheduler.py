@@ -1,4 +1,4 @@
-"""The scheduler in Python: clients by number, `with` binds a thread, and torch's current stream follows."""
+"""The Python API of the scheduler: a `with` binds a thread to a client and switches torch to the client's stream."""
 
 import contextlib
 import operator

@@ -1,5 +1,5 @@
 """The node agent: the control plane of GPU sharing on one machine.
 
-It brings clients together on a GPU of shared pages, grants limits, notices who died or was stopped, shares the
-window out, and reports. It stands on no launch path: without it, clients continue under their last grants.
+It adds clients to a GPU's shared pages, writes their grants, detects dead and stopped clients, divides the window, and
+reports. It is on no launch path: without it, clients continue under their last grants.
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from orion.node_agent.errors import AgentError
+from orion.errors import OrionError
 from orion.node_agent.serving import run
 from orion.node_agent.settings import AgentSettings
 
@@ -22,8 +22,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--hp-slots", type=int, default=fields["hp_slots"].default)
     parser.add_argument("--be-slots", type=int, default=fields["be_slots"].default)
     parser.add_argument("--configuration", type=Path, default=None, help="the node's configuration file")
-    parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""), help="this node; empty: in no cluster")
-    parser.add_argument("--kubeconfig", type=Path, default=None, help="the way to the API server")
+    parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""), help="node's name; empty: no cluster")
+    parser.add_argument("--kubeconfig", type=Path, default=None, help="access to the API server")
     parser.add_argument("--pod-resources", type=Path, default=fields["pod_resources"].default, help="kubelet's socket")
     parser.add_argument("--recovery-seconds", type=float, default=fields["recovery_seconds"].default)
     parser.add_argument("--claim-seconds", type=float, default=fields["claim_seconds"].default)
@@ -40,7 +40,7 @@ def main() -> int:
         return 2
     try:
         run(settings)
-    except (AgentError, OSError) as error:
+    except (OrionError, OSError) as error:
         print(f"orion agent: {error}", file=sys.stderr)
         return 1
     return 0

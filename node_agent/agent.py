@@ -1,16 +1,16 @@
-"""The agent: its GPUs, and what administrators and the cluster can ask of them."""
+"""The agent: its GPUs, and the operations on them for administrators and the cluster."""
 
 import asyncio
 import logging
 
 from prometheus_client import CollectorRegistry
 
+from orion.errors import Conflict, NotFound, Unavailable
 from orion.hook import layout
 from orion.node_agent.advertising.advertising import Advertising
 from orion.node_agent.clients.joining import Counters
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.errors import Conflict, NotFound
-from orion.node_agent.gpus.interface import Gpu, GpuSource, GpusUnavailable
+from orion.node_agent.gpus.interface import Gpu, GpuSource
 from orion.node_agent.gpus.keeper import HealthKeeper
 from orion.node_agent.gpus.usage import MemoryUsage
 from orion.node_agent.mps.modes import Modes
@@ -30,18 +30,18 @@ from orion.node_agent.state.state_file import RememberedGpu, StateFile
 _log = logging.getLogger(__name__)
 
 _RETURN_SECONDS = 5.0
-""" Clients of an earlier agent are waited for so long. """
+""" How long clients of the previous agent can return. """
 _SLOTS_MAX = 128
-""" Of one GPU. """
+""" For one GPU. """
 
 
 class Agent:
-    """The agent of one root; made inside a running event loop.
+    """The agent of one root directory. Create it inside a running event loop.
 
     Args:
-        settings: how it was started.
-        root: the root directory, held.
-        source: where GPUs come from.
+        settings: the agent's settings.
+        root: the root directory; this process holds its lock.
+        source: finds the GPUs.
     """
 
     def __init__(self, settings: AgentSettings, root: Root, source: GpuSource) -> None:
@@ -50,9 +50,9 @@ class Agent:
         self.source = source
         self.usage = MemoryUsage(source)
         self.health: HealthKeeper | None = None
-        """ Where it is followed. """
+        """ None: health is not checked, because no device plugin depends on this agent. """
         self.registry = CollectorRegistry()
-        """ Metrics of parts that count for themselves. """
+        """ Metrics of parts that have their own collectors. """
         self.counters = Counters()
         self.gpus: dict[str, ServedGpu] = {}
         self.holders: Holders = NoHolders()
@@ -66,7 +66,7 @@ class Agent:
         self._pending_max = 16
 
     def start(self) -> None:
-        """Open all slots' sockets, those of an earlier agent included; its clients may return.
+        """Open the sockets of all slots, including those of the previous agent, whose clients may return.
 
         Raises:
             OSError: a socket cannot be opened.
@@ -77,22 +77,22 @@ class Agent:
         for gpu in found:
             self._serve(gpu, remembered.pop(gpu.uuid, None))
         for uuid in remembered:
-            _log.warning("gpu: %s was here under an earlier agent and is gone; its clients are forgotten", uuid)
+            _log.warning("gpu: %s was served by the previous agent and is gone; its clients are removed", uuid)
         self.save_all()
 
     def limit_returning(self) -> None:
-        """From now on clients of an earlier agent have a while to return; to be called when everything is served."""
+        """Start the time limit for clients of the previous agent. Call it when all sockets and servers are ready."""
         self._loop.call_later(_RETURN_SECONDS, self._stop_awaiting)
 
     def _found(self) -> list[Gpu]:
         try:
             return self.source.find()
-        except GpusUnavailable as error:
+        except Unavailable as error:
             _log.warning("gpus: none for now: %s", error)
             return []
 
     def stop(self) -> None:
-        """Let go of everything but the clients, who go on."""
+        """Close everything; clients continue."""
         self.save_all()
         self.usage.close()
         self.source.close()
@@ -102,9 +102,9 @@ class Agent:
         self.gpus.clear()
 
     def add_gpu(self, gpu: Gpu) -> None:
-        """Serve a GPU that was found after the start, or take in the new numbers of one that is served.
+        """Serve a GPU that was found after the start, or update the description of a served one.
 
-        Slots that cannot be opened now are tried again.
+        Slots that cannot be opened now are opened later.
         """
         if gpu.uuid in self.gpus:
             self.gpus[gpu.uuid].shared_gpu.gpu = gpu
@@ -120,7 +120,7 @@ class Agent:
         """Return a GPU.
 
         Raises:
-            NotFound: it is not of this machine.
+            NotFound: this machine has no such GPU.
         """
         try:
             return self.gpus[uuid]
@@ -136,12 +136,12 @@ class Agent:
         owner_process_id: int,
         weight_milli: int = WEIGHT_MILLI,
     ) -> Slot:
-        """Make a slot, or take the one of that name; an empty name takes a new one.
+        """Open a slot, or find the open slot of that name; an empty name chooses a free one.
 
         Raises:
-            NotFound: no such GPU, or no such owner.
-            Conflict: the slot is there with another role, or there are too many.
-            Invalid: a name that cannot be a slot's.
+            NotFound: there is no such GPU, or no such owner.
+            Conflict: the slot exists with another role, or the GPU has the maximum number of slots.
+            Invalid: a slot cannot have this name.
         """
         shared_gpu = self.gpu(uuid).shared_gpu
         owner = Owner.of(owner_process_id) if owner_process_id else None
@@ -162,7 +162,7 @@ class Agent:
         return slot
 
     def open_permanent(self, uuid: str, name: str, role: layout.Role) -> None:
-        """Make a slot that stays, whoever comes and goes; one that is there already, for a process, is left to it.
+        """Open a permanent slot. If the name is in use by a slot for a process, that slot stays.
 
         Raises:
             OSError: its socket cannot be opened.
@@ -173,10 +173,10 @@ class Agent:
             self.save(gpu)
 
     def close_slot(self, uuid: str, name: str) -> None:
-        """End a slot.
+        """Close a slot.
 
         Raises:
-            NotFound: no such GPU or slot.
+            NotFound: there is no such GPU or slot.
         """
         gpu = self.gpu(uuid)
         slot = gpu.shared_gpu.slot(name)
@@ -188,26 +188,26 @@ class Agent:
         _log.info("slot: %s %s closed", uuid, name)
 
     def prepare_slot(self, uuid: str, name: str) -> Slot:
-        """Make a slot ready for another container.
+        """Reset a slot for another container.
 
         Raises:
-            NotFound: no such GPU or slot.
+            NotFound: there is no such GPU or slot.
         """
         gpu = self.gpu(uuid)
         slot = gpu.shared_gpu.slot(name)
         gpu.joining.forget_all(slot)
         slot.set(memory_limit_bytes=0, weight_milli=WEIGHT_MILLI)
         self.save(gpu)
-        _log.info("slot: %s %s made ready", uuid, name)
+        _log.info("slot: %s %s reset for another container", uuid, name)
         return slot
 
     def set_grant(
         self, uuid: str, name: str, memory_limit_bytes: int | None = None, weight_milli: int | None = None
     ) -> Slot:
-        """Change what a slot may do; None stays as it is.
+        """Change a slot's grant; None leaves a value unchanged.
 
         Raises:
-            NotFound: no such GPU or slot.
+            NotFound: there is no such GPU or slot.
         """
         slot = self.gpu(uuid).shared_gpu.slot(name)
         if slot.set(memory_limit_bytes=memory_limit_bytes, weight_milli=weight_milli):
@@ -215,11 +215,11 @@ class Agent:
         return slot
 
     def set_policy(self, uuid: str, policy: Policy) -> ServedGpu:
-        """Change how a GPU is shared.
+        """Change the policy of a GPU.
 
         Raises:
-            NotFound: no such GPU.
-            Invalid: it promises to hp what cannot be kept here.
+            NotFound: there is no such GPU.
+            Invalid: the policy promises hp what cannot be kept here.
         """
         gpu = self.gpu(uuid)
         gpu.set_policy(policy)
@@ -227,7 +227,7 @@ class Agent:
         return gpu
 
     def save_all(self) -> None:
-        """Write the state file, with what is new of each GPU; on a full disk again at the next look."""
+        """Write the state file with the changes of all GPUs; if that fails, the next look tries again."""
         if not self._state.write([gpu.current_text() for gpu in self.gpus.values()]):
             for gpu in self.gpus.values():
                 gpu.unsaved = True
@@ -261,7 +261,7 @@ class Agent:
         try:
             gpu.joining.open(slot)
         except OSError:
-            slot.close()  # its directory stays: a container may have it mounted
+            slot.close()  # the directory stays: a container may have it mounted
             raise
         gpu.shared_gpu.slots[name] = slot
         gpu.activity.share_out()
@@ -280,12 +280,12 @@ class Agent:
             self._changed(gpu)
 
     def save(self, gpu: ServedGpu) -> None:
-        """Write the state file, as something of a GPU has changed."""
+        """Write the state file after a change of a GPU."""
         gpu.unsaved = True
         self.save_all()
 
     def _changed(self, gpu: ServedGpu) -> None:
-        """Somebody came or left: share out again, once for all who do so now, and look closely for a while."""
+        """Divide the windows again after clients joined or left, once for many changes; look often for a while."""
         gpu.unsaved = True
         self.looking.wake()
         if not self._share_soon:

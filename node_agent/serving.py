@@ -1,4 +1,4 @@
-"""Running an agent as a process: its sockets up, its loop going, a clean end."""
+"""Runs an agent as a process: creates all parts, serves, and ends cleanly."""
 
 import asyncio
 import contextlib
@@ -23,14 +23,14 @@ from orion.node_agent.state.root import Root
 _log = logging.getLogger(__name__)
 
 _FIRST_LOOK_SECONDS = 11.0
-""" A driver that hangs is unhealthy by then. """
+""" A driver that hangs counts as unhealthy by then. """
 
 
 def run(settings: AgentSettings) -> None:
     """Serve until SIGTERM or SIGINT; clients keep running.
 
     Raises:
-        AgentError: another agent serves the root, or the chosen GPUs cannot be had.
+        OrionError: another agent serves the root, or the chosen source of GPUs cannot work.
         OSError: a socket or the root cannot be opened.
     """
     logging.basicConfig(
@@ -47,18 +47,18 @@ async def _run(settings: AgentSettings) -> None:
         loop.add_signal_handler(number, ended.set)
     async with serving(settings):
         await ended.wait()
-        _log.info("agent: ends; clients go on under their last grants")
+        _log.info("agent: ends; clients continue under their last grants")
 
 
 @contextlib.asynccontextmanager
 async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
-    """Serve for as long as the context lasts.
+    """Serve while the context lasts.
 
     Raises:
-        AgentError: another agent serves the root, or the chosen GPUs cannot be had.
+        OrionError: another agent serves the root, or the chosen source of GPUs cannot work.
         OSError: a socket or the root cannot be opened.
     """
-    in_cluster = _in_cluster() if settings.node_name else None  # before the sockets are open: it takes a second
+    in_cluster = _in_cluster() if settings.node_name else None  # an import of a second, before sockets are open
     async with contextlib.AsyncExitStack() as stack:
         root = Root(settings.root)
         stack.callback(root.close)
@@ -71,9 +71,8 @@ async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
         if in_cluster is not None:
             await stack.enter_async_context(in_cluster(agent))
         if settings.serves_plugin:
-            stack.callback(
-                asyncio.create_task(agent.advertising.run()).cancel
-            )  # now: it closes slots that nobody holds
+            # Only now, because it closes free slots: the holders must be known.
+            stack.callback(asyncio.create_task(agent.advertising.run()).cancel)
         administrators = AdministratorsServer(agent)
         await administrators.start()
         stack.push_async_callback(administrators.stop)
@@ -88,9 +87,9 @@ async def _expose(agent: Agent, probes: Probes, stack: contextlib.AsyncExitStack
     """Serve metrics and probes.
 
     Raises:
-        OSError: the address cannot be had.
+        OSError: the address cannot be used.
     """
-    from orion.exposition.answers import Answers  # here: aiohttp takes half a second, and is not needed without
+    from orion.exposition.answers import Answers  # here: the import of aiohttp takes half a second
     from orion.exposition.server import ExpositionServer
 
     text = MetricsText(agent)
@@ -101,14 +100,14 @@ async def _expose(agent: Agent, probes: Probes, stack: contextlib.AsyncExitStack
 
 
 def _in_cluster() -> Callable[[Agent], contextlib.AbstractAsyncContextManager[object]]:
-    """Return what makes an agent that of its node; loaded here, as outside a cluster nothing of it is needed."""
+    """Return `in_cluster`. Imported here, because an agent outside a cluster does not need the package."""
     from orion.node_agent.cluster.running import in_cluster
 
     return in_cluster
 
 
 async def _look_after_gpus(agent: Agent, stack: contextlib.AsyncExitStack) -> None:
-    """Begin to follow the GPUs' health; returns when it is known, so that nothing is offered that is not well."""
+    """Start to check the GPUs' health; return when it is known, so that no unhealthy GPU is advertised."""
     advertising = agent.advertising
     gpus = [served.shared_gpu.gpu for served in agent.gpus.values()]
     patience = Patience(hold_s=agent.settings.recovery_seconds)

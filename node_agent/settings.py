@@ -10,49 +10,49 @@ from orion.node_agent.pages.policy_changes import PolicyChanges
 
 
 class AgentSettings(BaseModel):
-    """All of an agent's settings."""
+    """All settings of an agent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     root: Path = Path("/run/orion")
-    """ Holds the sockets and the state; one agent a root. """
+    """ Directory of the sockets and the state; each agent needs its own. """
 
     gpus: Choice = "auto"
-    """ Where GPUs come from; `auto`: NVML if it finds one, else simulated ones if asked for, else none. """
+    """ Where GPUs come from; `auto`: NVML if it finds one, else simulated GPUs if requested, else none. """
 
     simulated_library: Path | None = None
-    """ The simulated driver; None: the one of this package. """
+    """ The simulated driver; None: the one in this package. """
 
     metrics_address: str = "127.0.0.1:9435"
-    """ HOST:PORT of the Prometheus metrics; port 0: a free one, which is logged; empty: none. """
+    """ HOST:PORT of the Prometheus metrics; port 0: any free port, which is logged; empty: no metrics. """
 
     hp_slots: int = Field(default=1, ge=0, le=64)
-    """ hp slots made at the start on every GPU. """
+    """ Number of hp slots that the agent makes at its start on every GPU. """
 
     be_slots: int = Field(default=8, ge=0, le=64)
-    """ be slots made at the start on every GPU. """
+    """ Number of be slots that the agent makes at its start on every GPU. """
 
     policy: PolicyChanges = PolicyChanges()
-    """ For GPUs that no earlier agent knew: what differs from the defaults. """
+    """ Changes to the default policy, for GPUs without a saved policy of a previous agent. """
 
     configuration: Path | None = None
-    """ The node's configuration file: which GPUs are Orion's, and in how many slots; followed while the agent runs.
-    None: all GPUs, in as many slots as said above. """
+    """ The node's configuration file: which GPUs Orion manages, and their numbers of slots. The agent follows changes.
+    None: all GPUs, with `hp_slots` and `be_slots`. """
 
     node_name: str = Field(default="", max_length=253)
-    """ This node in its cluster; empty: the agent is in none. """
+    """ This node's name in its cluster; empty: the agent is outside a cluster. """
 
     kubeconfig: Path | None = None
-    """ The way to the API server; None: the pod's own, else $KUBECONFIG. """
+    """ Access to the API server; None: the pod's service account, else $KUBECONFIG. """
 
     pod_resources: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
-    """ The kubelet's socket that tells which container holds which slot. """
+    """ The kubelet's socket; the kubelet knows which container holds which slot. """
 
     recovery_seconds: float = Field(default=10.0, ge=0.1, le=3_600, allow_inf_nan=False)
-    """ A GPU that was in trouble has to be well for so long before pods come to it again; longer each time. """
+    """ How long an unhealthy GPU must be well again before new pods can get it; the time grows with each problem. """
 
     claim_seconds: float = Field(default=60.0, ge=0, le=3_600, allow_inf_nan=False)
-    """ A GPU counts as another device plugin's for so long after that plugin was last seen to advertise it. """
+    """ How long a GPU counts as advertised by another device plugin after that was last seen. """
 
     @field_validator("policy")
     @classmethod
@@ -62,7 +62,7 @@ class AgentSettings(BaseModel):
 
     @property
     def serves_plugin(self) -> bool:
-        """Whether a device plugin depends on this agent, so that it follows GPUs and configuration by itself."""
+        """Whether a device plugin depends on this agent; the agent then follows changes of GPUs and configuration."""
         return bool(self.node_name) or self.configuration is not None
 
     @field_validator("metrics_address")

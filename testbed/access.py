@@ -1,6 +1,6 @@
-"""How one gets into a running control plane: its address, its authority, a kubeconfig for any user.
+"""Access to a running control plane: its address, its authority, a kubeconfig for any user.
 
-It reads nothing but the control plane's folder, so a process that did not start it gets in just the same.
+It reads only the control plane's folder, so processes that did not start the control plane can use it too.
 """
 
 import base64
@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from testbed.authority import Authority
 
-ADMINISTRATORS = "system:masters"  # the group that RBAC never asks
+ADMINISTRATORS = "system:masters"  # members bypass RBAC
 
 
 class Access:
-    """The way into the control plane whose files lie in `folder`."""
+    """Access to the control plane whose files are in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -28,7 +28,7 @@ class Access:
 
     @classmethod
     def create(cls, folder: Path, url: str) -> "Access":
-        """Make the files of a control plane that will answer at `url`."""
+        """Make the files of a control plane that will listen at `url`."""
         Authority(folder / "authority")
         (folder / "url").write_text(url)
         access = cls(folder)
@@ -37,7 +37,7 @@ class Access:
         return access
 
     def kubeconfig_for(self, user: str, groups: Sequence[str], path: Path, namespace: str = "default") -> Path:
-        """Write a kubeconfig for a user by certificate; RBAC decides what that user may do.
+        """Write a kubeconfig for a user with a client certificate; RBAC decides what that user may do.
 
         A service account is the user `system:serviceaccount:NAMESPACE:NAME`.
         """
@@ -65,15 +65,15 @@ class Access:
         """Return the HTTP status of a GET by the administrator.
 
         Raises:
-            OSError: nothing answers there (yet).
+            OSError: the API server does not answer (yet).
         """
         return self._get(path, timeout)[0]
 
     def read(self, path: str, timeout: float = 5) -> Any:
-        """Return the object that a GET by the administrator brings, or None if there is none.
+        """Return the object of a GET by the administrator, or None if there is none.
 
         Raises:
-            OSError: nothing answers there (yet).
+            OSError: the API server does not answer (yet).
         """
         status, body = self._get(path, timeout)
         return json.loads(body) if status == 200 else None

@@ -1,7 +1,7 @@
-"""A certificate authority for one control plane: what its servers show, and who its clients are.
+"""A certificate authority for one control plane: it issues the certificates of servers and clients.
 
-Keys are ECDSA P-256: made in a millisecond, where RSA would take longer than the rest of a start. Certificates hold for
-a year, and begin an hour ago for clocks that disagree.
+Keys are ECDSA P-256, which takes a millisecond to make; RSA would take longer than the rest of a start. Certificates
+are valid for a year, and from one hour ago in case clocks differ.
 """
 
 import datetime
@@ -24,7 +24,7 @@ class Issued:
     key: bytes
 
     def write(self, folder: Path, name: str) -> tuple[Path, Path]:
-        """Write `name`.crt and `name`.key, the key for its owner alone; return their paths."""
+        """Write `name`.crt and `name`.key, the key readable by its owner alone; return their paths."""
         folder.mkdir(parents=True, exist_ok=True)
         certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
         certificate.write_bytes(self.certificate)
@@ -65,7 +65,7 @@ def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePub
 
 
 class Authority:
-    """Issues certificates of the authority that lies in `folder` as ca.crt and ca.key; made if it is not there."""
+    """Issues certificates of the authority in `folder` (ca.crt, ca.key); makes the authority if it does not exist."""
 
     def __init__(self, folder: Path, name: str = "orion-test-authority") -> None:
         self.certificate_path, self.key_path = folder / "ca.crt", folder / "ca.key"
@@ -92,11 +92,11 @@ class Authority:
         return Issued(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), key_pem(key))
 
     def client(self, user: str, groups: Sequence[str] = ()) -> Issued:
-        """Issue a client certificate; the API server reads the user from its name and the groups from O."""
+        """Issue a client certificate; the API server reads the user from its common name and the groups from O."""
         return self._issue(_subject(user, groups), [x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])])
 
     def server(self, name: str, hosts: Sequence[str]) -> Issued:
-        """Issue a server's certificate for host names and addresses; it may serve a client too, as etcd asks."""
+        """Issue a server certificate for host names and addresses; it is valid for clients too, as etcd requires."""
         alternatives: list[x509.GeneralName] = []
         for host in hosts:
             try:

@@ -1,7 +1,7 @@
-"""Where a cluster's own binaries are: `$KUBEBUILDER_ASSETS`, then PATH, then Orion's cache.
+"""Finds a cluster's own binaries: in `$KUBEBUILDER_ASSETS`, then on PATH, then in Orion's cache.
 
-A binary of another minor version is passed over, and said so: tests against an API server that is not the one that the
-go.mod files name would pass or fail for reasons that nobody sees.
+A binary of another minor version is skipped with a message: against an API server of another version than go.mod names,
+tests would pass or fail for hidden reasons.
 """
 
 import contextlib
@@ -14,17 +14,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.errors import Missing
+
 MODULES = Path(__file__).parent / "go"
 Say = Callable[[str], None]
 
 
-class Unavailable(Exception):
-    """There can be no control plane, or no node, on this machine as it is; the text says why, and what to do."""
-
-
 @dataclass(frozen=True)
 class Binary:
-    """One program: the Go module under go/ that pins it, its package, and how it tells its version."""
+    """One program: the Go module under go/ that pins it, its package, and the arguments that print its version."""
 
     name: str
     module: str
@@ -38,11 +36,11 @@ class Binary:
         text = (MODULES / self.module / "go.mod").read_text()
         found = re.search(rf"^\s*(?:require )?{re.escape(self.requires)} v(\S+)", text, re.MULTILINE)
         if not found:
-            raise Unavailable(f"{MODULES / self.module / 'go.mod'} does not require {self.requires}")
+            raise Missing(f"{MODULES / self.module / 'go.mod'} does not require {self.requires}")
         return found[1]
 
     def cached(self) -> Path:
-        """Where it lies once it has been built here."""
+        """The program's path in the cache once it has been built."""
         return cache() / f"{self.module}-{self.version}" / self.name
 
 
@@ -62,7 +60,7 @@ BINARIES = (
     Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
 )
 HELM = Binary("helm", "helm", "helm.sh/helm/v3", "helm.sh/helm/v3/cmd/helm", ("version", "--short"))
-""" What installs the chart; a control plane needs none. """
+""" Installs the chart; a control plane does not need it. """
 
 
 def cache() -> Path:
@@ -72,7 +70,7 @@ def cache() -> Path:
 
 @contextlib.contextmanager
 def one_at_a_time(folder: Path, say: Say, what: str) -> Iterator[None]:
-    """Fill `folder` while nobody else does; `say` hears that somebody else is at it, and is waited for."""
+    """Hold the lock of `folder` while filling it; call `say` if another process holds the lock, and wait."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         try:
@@ -89,7 +87,7 @@ def minor(version: str) -> str:
 
 
 def reported_version(program: Path, arguments: Iterable[str]) -> str:
-    """Return the version that a program tells of itself, or an empty text."""
+    """Return the version that a program reports, or an empty text."""
     try:
         done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
@@ -108,7 +106,7 @@ def _candidates(binary: Binary) -> Iterator[Path]:
 
 
 def find(binary: Binary, say: Say) -> Path | None:
-    """Return the first binary of the minor version that is needed; `say` hears of those passed over."""
+    """Return the first binary of the required minor version; call `say` for those that are skipped."""
     for candidate in _candidates(binary):
         version = reported_version(candidate, binary.version_arguments)
         if version and minor(version) == minor(binary.version):
@@ -122,12 +120,12 @@ def find_all(say: Say = lambda _: None) -> dict[str, Path]:
     """Return every binary by its name.
 
     Raises:
-        Unavailable: some are neither on this machine nor built.
+        Missing: some binaries are neither on this machine nor built.
     """
     found = {binary.name: find(binary, say) for binary in BINARIES}
     missing = [name for name, path in found.items() if path is None]
     if missing:
-        raise Unavailable(
+        raise Missing(
             f"{', '.join(missing)} not found in $KUBEBUILDER_ASSETS, on PATH or in {cache()}; "
             "`make cluster-binaries` builds what is missing"
         )

@@ -1,6 +1,6 @@
-"""The cgroups of a cluster's nodes: which mode this machine has, a root for each node, and their removal.
+"""The cgroups of a cluster's nodes: this machine's cgroup version, a root cgroup for each node, and their removal.
 
-A kubelet kills what it finds in pods' cgroups that it does not know, so no two may have the same root.
+A kubelet kills unknown processes in the cgroups of pods, so each kubelet needs its own root cgroup.
 """
 
 import contextlib
@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 MOUNT = Path("/sys/fs/cgroup")
-PATIENCE = 10.0  # seconds until the kernel has let go of processes that were killed
+PATIENCE = 10.0  # seconds until the kernel has removed killed processes
 
 
 def mode() -> str:
-    """Return `v1` or `v2`: what a container runtime uses here; a hybrid of both is v1 to it."""
+    """Return `v1` or `v2`, as a container runtime does; a hybrid hierarchy counts as v1."""
     return "v2" if (MOUNT / "cgroup.controllers").exists() else "v1"
 
 
@@ -26,7 +26,7 @@ def _hierarchies() -> list[Path]:
 
 
 def make(root: str) -> None:
-    """Make the cgroup `root`, such as /orion-0/n1, with all that a kubelet asks of it."""
+    """Make the cgroup `root`, such as /orion-0/n1, with the controllers that a kubelet needs."""
     for hierarchy in _hierarchies():
         path = hierarchy
         for part in root.strip("/").split("/"):
@@ -34,27 +34,27 @@ def make(root: str) -> None:
             if mode() == "v2":
                 _pass_on_controllers(parent)
             path.mkdir(exist_ok=True)
-            for name in ("cpuset.cpus", "cpuset.mems"):  # empty in a new one of v1, and then nothing can run in it
+            for name in ("cpuset.cpus", "cpuset.mems"):  # empty in a new v1 cgroup, where no process could run then
                 if mode() == "v1" and (path / name).exists():
                     (path / name).write_text((parent / name).read_text())
 
 
 def _pass_on_controllers(group: Path) -> None:
     for controller in (group / "cgroup.controllers").read_text().split():
-        with contextlib.suppress(OSError):  # some cannot be had everywhere; the kubelet names what it misses
+        with contextlib.suppress(OSError):  # some machines lack some controllers; the kubelet reports those it needs
             (group / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
 def found(pattern: str) -> list[str]:
-    """Return the cgroups right under the root whose names match a pattern."""
+    """Return the top-level cgroups whose names match a pattern."""
     return sorted({f"/{path.name}" for hierarchy in _hierarchies() for path in hierarchy.glob(pattern)})
 
 
 def remove(root: str) -> None:
-    """Remove a cgroup and all below it; its processes have been killed, and may need a moment to be gone.
+    """Remove a cgroup and all below it. Its processes must have been killed; they may need a moment to disappear.
 
     Raises:
-        OSError: something in it lives on.
+        OSError: a process in it still runs.
     """
     deadline = time.monotonic() + PATIENCE
     for hierarchy in _hierarchies():

@@ -1,7 +1,6 @@
-"""A cluster as children of this process: a control plane and, if wanted, nodes on which pods run.
+"""A cluster as child processes of this process: a control plane and, optionally, nodes on which pods run.
 
-Without nodes it is a control plane on loopback and needs no rights; with nodes it needs root and has a network of its
-own.
+Without nodes it is a control plane on loopback and needs no root. With nodes it needs root and has its own network.
 """
 
 import contextlib
@@ -13,15 +12,15 @@ from types import TracebackType
 from testbed import packages
 from testbed.access import Access
 from testbed.control_plane import ControlPlane
+from testbed.errors import Failed
 from testbed.node import Node
 from testbed.place import MOST_NODES, Fabric
-from testbed.waiting import Failed
 
 NODE_LABELS = {"orion.gpu/gpu": "true"}
 
 
 class Cluster:
-    """One cluster; `folder` (made, and removed by `stop`) holds all its files, its nodes' under nodes/.
+    """One cluster; `folder` (made here, removed by `stop`) holds all its files, those of nodes under nodes/.
 
     Use it as a context manager from the main thread: its processes end with the thread that started them.
     """
@@ -47,15 +46,15 @@ class Cluster:
 
     @property
     def access(self) -> Access:
-        """The way in."""
+        """Access to the control plane."""
         return self.control_plane.access
 
     def start(self) -> None:
-        """Start all, and return when the API server and every node are ready.
+        """Start everything; return when the API server and every node are ready.
 
         Raises:
             Failed: a component ended, or was not ready in time.
-            Unavailable: no node can run on this machine.
+            Missing: no node can run on this machine.
         """
         if self._names:
             packages.find()
@@ -68,7 +67,7 @@ class Cluster:
             node.wait_until_ready()
 
     def add_node(self, name: str, labels: Mapping[str, str] | None = None, wait: bool = True) -> Node:
-        """Start a node in a cluster that was started with nodes; return it when it is ready.
+        """Add a node to a cluster that was started with nodes; return it when it is ready.
 
         Raises:
             Failed: a component ended, or was not ready in time.
@@ -97,26 +96,26 @@ class Cluster:
         return node
 
     def remove_node(self, name: str) -> None:
-        """Pull a node's plug, and remove its files; its Node object stays: see what becomes of it, or delete it."""
+        """Cut a node's power and remove its files. Its Node object stays, so that tests can watch or delete it."""
         node = self.nodes.pop(name)
         node.power_off()
         shutil.rmtree(node.folder)
 
     def pids(self) -> dict[str, int]:
-        """Return the process ids of all that is to run; those of nodes are named node/component."""
+        """Return the IDs of all processes that should run; those of nodes are named node/component."""
         found = self.control_plane.pids()
         for name, node in self.nodes.items():
             found |= {f"{name}/{component}": pid for component, pid in node.pids().items()}
         return found
 
     def fault(self) -> str:
-        """Return how the first component that ended by itself did so, or an empty text."""
+        """Return how the first component that ended unexpectedly did so, or an empty text."""
         faults = (node.fault() for node in self.nodes.values())
         return self.control_plane.fault() or next((fault for fault in faults if fault), "")
 
     def stop(self, keep_logs: bool = False) -> None:
-        """End all, and remove the folder, or all of it but the control plane's and the nodes' logs."""
-        with contextlib.ExitStack() as ending:  # all of it, even if a part fails
+        """End everything, and remove the folder; with `keep_logs`, keep the logs of control plane and nodes."""
+        with contextlib.ExitStack() as ending:  # every callback runs, even if one fails
             if self._fabric:
                 ending.callback(self._fabric.close)
             ending.callback(self.control_plane.stop, keep_logs)
@@ -126,7 +125,7 @@ class Cluster:
         self._fabric = None
 
     def _keep_logs(self) -> None:
-        """Put the nodes' logs beside the control plane's, which are kept."""
+        """Copy the nodes' logs to those of the control plane, which are kept."""
         for name, node in self.nodes.items():
             for log in (node.folder / "logs").glob("*.log"):
                 shutil.copy(log, self.folder / "logs" / f"{name}-{log.name}")

@@ -1,8 +1,8 @@
 """The command lines of the control plane's components.
 
-What differs from a cluster in production, and why: everything listens on 127.0.0.1 alone, but for the API server of a
-cluster with nodes; nothing elects a leader, as there is one of each; etcd does not wait for the disk, as nothing here
-outlives its run.
+They differ from a production cluster in three ways. Every component listens on 127.0.0.1 alone, except the API server
+of a cluster with nodes. There is no leader election, since each component runs once. etcd does not sync to disk, since
+no data outlives the run.
 """
 
 from collections.abc import Mapping
@@ -15,13 +15,14 @@ from testbed.place import LOOPBACK
 
 SERVICE_RANGE = "10.96.0.0/16"
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-# Without nodes of our own, Node objects have no kubelet behind them: nobody renews their leases, and it is no fault.
+# Without nodes of our own, no kubelet renews the leases of Node objects; the controllers must not treat that as a
+# failure.
 NODES_WITHOUT_KUBELET = {"node-monitor-grace-period": "8760h", "node-startup-grace-period": "8760h"}
 
 
 @dataclass(frozen=True)
 class Ports:
-    """Where one control plane listens: the API server's address, and ports that nobody else has there."""
+    """Where one control plane listens: the API server's address, and ports that are reserved for it there."""
 
     address: str
     api_server: int
@@ -30,7 +31,7 @@ class Ports:
 
 
 def prepare(folder: Path, ports: Ports) -> Access:
-    """Make keys, certificates and kubeconfigs for all components under `folder`; return the way in."""
+    """Make keys, certificates and kubeconfigs for all components under `folder`; return the access."""
     access = Access.create(folder, f"https://{ports.address}:{ports.api_server}")
     keys = folder / "keys"
     names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost", LOOPBACK, "10.96.0.1"]
@@ -38,7 +39,7 @@ def prepare(folder: Path, ports: Ports) -> Access:
     access.authority.client("kube-apiserver", [ADMINISTRATORS]).write(keys, "kubelet-client")
     for component in ("kube-controller-manager", "kube-scheduler"):
         access.kubeconfig_for(f"system:{component}", [], folder / f"{component}.kubeconfig")
-    # An authority of its own: whoever has a certificate for the API server must not read etcd past RBAC.
+    # etcd has its own authority, so that a certificate for the API server does not allow reading etcd past RBAC.
     (folder / "etcd-authority").mkdir()
     private = Authority(folder / "etcd-authority", "orion-test-etcd-authority")
     private.server("etcd", [LOOPBACK]).write(keys, "etcd")
@@ -49,7 +50,7 @@ def prepare(folder: Path, ports: Ports) -> Access:
 
 
 def command_lines(folder: Path, ports: Ports, programs: Mapping[str, Path]) -> dict[str, list[str]]:
-    """Return each component's command line, in the order of their start."""
+    """Return each component's command line, in the order in which they start."""
     keys, authority = folder / "keys", folder / "authority"
     options = {
         "etcd": _etcd(folder, ports),
@@ -60,12 +61,12 @@ def command_lines(folder: Path, ports: Ports, programs: Mapping[str, Path]) -> d
             "root-ca-file": authority / "ca.crt",
             "cluster-signing-cert-file": authority / "ca.crt",
             "cluster-signing-key-file": authority / "ca.key",
-            "use-service-account-credentials": "true",  # each controller under its own RBAC rules, as everywhere
+            "use-service-account-credentials": "true",  # each controller has its own RBAC rules, as in production
             "leader-elect": "false",
             "secure-port": 0,
-            "flex-volume-plugin-dir": folder / "volume-plugins",  # it is made; the default is a folder under /usr
+            "flex-volume-plugin-dir": folder / "volume-plugins",  # the component creates it; the default is under /usr
             **(NODES_WITHOUT_KUBELET if ports.address == LOOPBACK else {}),
-            "kube-api-qps": 200,  # a thousand pods within seconds
+            "kube-api-qps": 200,  # tests create a thousand pods within seconds
             "kube-api-burst": 400,
         },
         "kube-scheduler": {
@@ -95,7 +96,7 @@ def _etcd(folder: Path, ports: Ports) -> dict[str, object]:
         "key-file": keys / "etcd.key",
         "client-cert-auth": "true",
         "trusted-ca-file": folder / "etcd-authority" / "ca.crt",
-        "socket-reuse-port": "true",  # we hold the port until etcd has it: see ports.py
+        "socket-reuse-port": "true",  # we hold the port until etcd has it: see Held in control_plane.py
         "unsafe-no-fsync": "true",
         "log-level": "warn",
     }
@@ -108,7 +109,7 @@ def _api_server(folder: Path, ports: Ports) -> dict[str, object]:
         "advertise-address": ports.address,
         "secure-port": ports.api_server,
         "permit-port-sharing": "true",
-        # A loopback address may not be an endpoint.
+        # The API server rejects a loopback address as an endpoint.
         "endpoint-reconciler-type": "none" if ports.address == LOOPBACK else "lease",
         "etcd-servers": f"https://{LOOPBACK}:{ports.etcd}",
         "etcd-cafile": folder / "etcd-authority" / "ca.crt",
@@ -118,15 +119,15 @@ def _api_server(folder: Path, ports: Ports) -> dict[str, object]:
         "tls-cert-file": keys / "kube-apiserver.crt",
         "tls-private-key-file": keys / "kube-apiserver.key",
         "authorization-mode": "Node,RBAC",
-        # With PodNodeSelector a namespace's pods keep to the nodes that its annotation names: tests share a scheduler.
+        # With PodNodeSelector a namespace's annotation names the nodes for its pods, so tests can share a scheduler.
         "enable-admission-plugins": "NodeRestriction,PodNodeSelector",
         "service-account-issuer": "https://kubernetes.default.svc",
         "service-account-key-file": keys / "service-accounts.crt",
         "service-account-signing-key-file": keys / "service-accounts.key",
         "service-cluster-ip-range": SERVICE_RANGE,
-        "allow-privileged": "true",  # so that it is our admission that refuses them
-        "enable-aggregator-routing": "true",  # webhooks' pods are called directly: no kube-proxy where we run
+        "allow-privileged": "true",  # so that our admission rejects such pods, not the API server
+        "enable-aggregator-routing": "true",  # it calls webhooks' pods directly: no kube-proxy runs in its network
         "kubelet-client-certificate": keys / "kubelet-client.crt",
         "kubelet-client-key": keys / "kubelet-client.key",
-        "kubelet-preferred-address-types": "InternalIP",  # nobody resolves nodes' names
+        "kubelet-preferred-address-types": "InternalIP",  # no DNS resolves nodes' names
     }

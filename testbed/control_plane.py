@@ -1,6 +1,6 @@
-"""A control plane as children of this process: started, restarted in parts, and gone with it.
+"""A control plane as child processes of this process, with components that can be restarted one by one.
 
-Tests that break things have one of their own this way; the one that is shared lives in a process of its own
+Tests that break things start their own control plane this way. The shared one runs in a separate process
 (supervisor.py).
 """
 
@@ -13,17 +13,18 @@ from types import TracebackType
 
 from testbed import components
 from testbed.access import Access
+from testbed.errors import Failed
 from testbed.place import LOOPBACK, Loopback, Place
 from testbed.process import Process
-from testbed.waiting import Failed, wait_until
+from testbed.waiting import wait_until
 
 
 class Held:
-    """A port on loopback that stays ours until a component has it, and while the component restarts.
+    """A port on loopback that we reserve until a component uses it, and while the component restarts.
 
-    To pick a free port and let go of it is a race that parallel test runs lose. A socket that is bound with
-    SO_REUSEPORT and never listens holds the port: components of the same user may share it (they set the option too),
-    nobody else may.
+    Picking a free port and releasing it is a race that parallel test runs lose. Instead, a socket that is bound with
+    SO_REUSEPORT and never listens reserves the port. Only sockets of the same user with that option can share it, and
+    the components set it.
     """
 
     def __init__(self, address: str) -> None:
@@ -33,7 +34,7 @@ class Held:
         self.number: int = self._socket.getsockname()[1]
 
     def release(self) -> None:
-        """Let go of it."""
+        """Give the port up."""
         self._socket.close()
 
 
@@ -64,17 +65,17 @@ class ControlPlane:
 
     @property
     def access(self) -> Access:
-        """The way in."""
+        """Access to the control plane."""
         assert self._access, "not started"
         return self._access
 
     @property
     def address(self) -> str:
-        """The address that components of a cluster reach things in the control plane's network by."""
+        """The address at which components of a cluster reach the control plane's network."""
         return self.place.address
 
     def start(self) -> None:
-        """Start all components, and return when the API server is ready and the controllers are at work.
+        """Start all components; return when the API server is ready and the controllers work.
 
         Raises:
             Failed: a component ended, or was not ready in time.
@@ -91,13 +92,13 @@ class ControlPlane:
         self.begin("etcd")
         self.begin("kube-apiserver")
         self.wait_until_ready()
-        # These two give up when the API server takes longer than 10 s to answer, so they come after it.
+        # These two exit if the API server takes longer than 10 s to answer, so they start after it.
         self.begin("kube-controller-manager")
         self.begin("kube-scheduler")
         self._wait("the controller manager made no service account", self._controllers_work)
 
     def wait_until_ready(self) -> None:
-        """Return when the API server says that it is ready.
+        """Return when the API server reports that it is ready.
 
         Raises:
             Failed: a component ended, or the API server was not ready in time.
@@ -105,7 +106,7 @@ class ControlPlane:
         self._wait("the API server was not ready", lambda: self._answers("/readyz"))
 
     def end(self, component: str, patience: float = 0) -> None:
-        """End a component: killed, or asked politely first for `patience` seconds."""
+        """End a component: SIGTERM and `patience` seconds to react, if more than 0; then SIGKILL."""
         self._processes[component].stop(patience)
 
     def begin(self, component: str) -> None:
@@ -114,7 +115,7 @@ class ControlPlane:
             self._processes[component].start()
 
     def restart(self, component: str, patience: float = 0) -> None:
-        """End a component and start it again, on the same port and data; return when the API server is ready."""
+        """End a component and start it again with the same port and data; return when the API server is ready."""
         self.end(component, patience)
         self.begin(component)
         self.wait_until_ready()
@@ -124,15 +125,15 @@ class ControlPlane:
         return self._processes[component].runs
 
     def pids(self) -> dict[str, int]:
-        """Return the process ids of the components that are to run."""
+        """Return the process IDs of the components that should run."""
         return {name: process.pid for name, process in self._processes.items() if process.pid}
 
     def fault(self) -> str:
-        """Return how the first component that ended by itself did so, or an empty text."""
+        """Return how the first component that ended unexpectedly did so, or an empty text."""
         return next((fault for process in self._processes.values() if (fault := process.ended())), "")
 
     def stop(self, keep_logs: bool = False) -> None:
-        """End all components and remove the folder, or all of it but the logs. Nothing of a run is worth a goodbye."""
+        """Kill all components, as no data is needed later; remove the folder, or with `keep_logs` all but the logs."""
         for process in reversed(self._processes.values()):
             process.stop()
         for held in self._held:

@@ -1,7 +1,7 @@
-"""Brings programs of the distribution without installing them: packages, downloaded and unpacked into a folder.
+"""Downloads packages of the distribution and unpacks them into a folder, without installing them.
 
-A machine stays as it is, and a folder that is removed takes everything with it. For what else a package does when it is
-installed (links, users, services) there is no replacement here: whoever unpacks one knows what it needs.
+The machine does not change, and removing the folder removes everything. The other steps of an installation (links,
+users, services) are not done here: a caller that needs them passes `finish`.
 """
 
 import shutil
@@ -10,33 +10,34 @@ import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from testbed.binaries import Say, Unavailable, one_at_a_time
+from testbed.binaries import Say, one_at_a_time
+from testbed.errors import Missing
 
 
 def unpacked(packages: Sequence[str], folder: Path) -> Path:
-    """Return where these packages lie below `folder` once they have been unpacked."""
+    """Return the folder below `folder` in which these packages are unpacked."""
     return folder / f"root-{zlib.crc32(' '.join(packages).encode()):08x}"
 
 
 def is_possible() -> bool:
-    """Return whether this is a machine of that kind."""
+    """Return whether this machine has Debian's package tools."""
     return all(map(shutil.which, ("apt-get", "dpkg-deb")))
 
 
 def unpack(
     packages: Sequence[str], folder: Path, say: Say, what: str, finish: Callable[[Path], None] = lambda root: None
 ) -> Path:
-    """Download and unpack packages, once; return the folder that is their root.
+    """Download and unpack packages, unless that was done before; return their root folder.
 
     Args:
         packages: by name.
         folder: in which they are unpacked.
-        say: hears what goes on.
-        what: they are, in words.
-        finish: does to the fresh root what installation would have done.
+        say: called with each line of progress.
+        what: the packages are, for messages.
+        finish: does in the new root what the installation would have done.
 
     Raises:
-        Unavailable: there is no apt-get here, or no way to the packages.
+        Missing: this machine has no apt-get, or the packages cannot be downloaded.
     """
     root = unpacked(packages, folder)
     if root.exists():
@@ -50,7 +51,7 @@ def unpack(
 
 def _bring(packages: Sequence[str], folder: Path, root: Path, what: str, finish: Callable[[Path], None]) -> None:
     if not is_possible():
-        raise Unavailable(f"there is no apt-get here to bring {', '.join(packages)}")
+        raise Missing(f"there is no apt-get here to download {', '.join(packages)}")
     archives, fresh = folder / "archives", folder / "fresh"
     for leftover in (archives, fresh):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -64,18 +65,18 @@ def _bring(packages: Sequence[str], folder: Path, root: Path, what: str, finish:
 
 
 def _download(packages: Sequence[str], archives: Path, what: str) -> None:
-    """Download the packages; where apt has no lists of what there is, with lists of our own."""
+    """Download the packages. If apt has no package lists, download lists into our own folder first."""
     try:
         _run(["apt-get", "download", *packages], archives, what)
-    except Unavailable:
+    except Missing:
         (archives / "lists" / "partial").mkdir(parents=True)
         own = ["-o", f"Dir::State::Lists={archives / 'lists'}", "-o", f"Dir::Cache={archives / 'cache'}"]
         _run(["apt-get", *own, "update"], archives, what)
         _run(["apt-get", *own, "download", *packages], archives, what)
 
 
-def _run(command: list[str], place: Path, what: str) -> None:
-    done = subprocess.run(command, cwd=place, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+def _run(command: list[str], folder: Path, what: str) -> None:
+    done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise Unavailable(f"{' '.join(command[:2])} could not bring {what}: {last}")
+        raise Missing(f"{' '.join(command[:2])} could not download {what}: {last}")

@@ -1,8 +1,9 @@
-"""The image of the examples: the program of examples/workload, and nothing but what it needs to start.
+"""The image of the examples: the program of examples/workload, and only what it needs to start.
 
-No shell, no Python, an unprivileged user: if pods of this image share a GPU, the pod security standard `restricted` is
-no obstacle. The program is linked dynamically, with this machine's loader and C library beside it, so that libraries
-can be preloaded into it. There is no CUDA in it: the driver comes with the GPU, as with any CUDA image.
+It has no shell and no Python, and runs as an unprivileged user: so it shows that pods can share a GPU under the pod
+security standard `restricted`. The program is linked dynamically, with this machine's loader and C library beside it,
+so that libraries can be preloaded into it. The image contains no CUDA: the driver comes with the GPU, as for any CUDA
+image.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from testbed import binaries
+from testbed.errors import Failed
 from testbed.images import Content, Image, with_libraries
 
 NAME = "localhost/orion-example:dev"
@@ -22,22 +24,18 @@ USER = "65532:65532"
 
 SOURCES = Path(__file__).resolve().parents[1] / "examples" / "workload"
 _FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Wl,--no-as-needed")
-_LIBRARIES = ("-lm", "-ldl", "-pthread")  # the last two are empty since glibc 2.34; before, the driver may need them
+_LIBRARIES = ("-lm", "-ldl", "-pthread")  # the last two are empty since glibc 2.34; an older driver may need them
 _PRELOADED_NEED = ("libpthread.so.0", "libdl.so.2", "librt.so.1")
-""" Parts of glibc, empty since 2.34, that libraries built for older ones (a released hook) ask for; in every image. """
+""" Parts of glibc, empty since 2.34, that libraries for an older glibc (a released hook) need; in every image. """
 _ACCOUNTS = b"root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/tmp:/sbin/nologin\n"
 _GROUPS = b"root:x:0:\nnonroot:x:65532:\n"
 
 
-class NotCompiled(Exception):
-    """The program cannot be compiled here; the text is the compiler's."""
-
-
 def build() -> Path:
-    """Return the compiled program; it is compiled once for each state of its sources, into the user's cache.
+    """Return the compiled program. It is compiled once for each state of its sources, into the user's cache.
 
     Raises:
-        NotCompiled: there is no compiler, no cuda.h, or they do not like the sources.
+        Failed: the compiler or cuda.h is missing, or compiling failed.
     """
     command = [*shlex.split(os.environ.get("CC", "cc")), *_FLAGS, "-isystem", str(_cuda_include())]
     sources = sorted(SOURCES.glob("*.[ch]"))
@@ -52,18 +50,18 @@ def build() -> Path:
         try:
             done = subprocess.run([*command, "-o", str(fresh), *_LIBRARIES], capture_output=True, text=True)
         except OSError as error:
-            raise NotCompiled(f"{command[0]}: {error.strerror}") from error
+            raise Failed(f"{command[0]}: {error.strerror}") from error
         if done.returncode:
-            raise NotCompiled(done.stderr)
+            raise Failed(done.stderr)
         fresh.rename(program)
     return program
 
 
 def files() -> dict[str, Content]:
-    """Return the image's files by their paths in it.
+    """Return the image's files by their paths in the image.
 
     Raises:
-        NotCompiled: as `build`.
+        Failed: as `build`.
         FileNotFoundError: a library is not on this machine.
     """
     program = build()
@@ -78,17 +76,17 @@ def example() -> Image:
     """Return the image.
 
     Raises:
-        NotCompiled: as `build`.
+        Failed: as `build`.
         FileNotFoundError: a library is not on this machine.
     """
     return Image(NAME, files(), entrypoint=(PROGRAM,), command=("--help",), user=USER)
 
 
 def _cuda_include() -> Path:
-    """Return the folder of cuda.h: PyPI's nvidia-cuda-runtime in this Python, else a toolkit's."""
+    """Return the folder of cuda.h: from PyPI's nvidia-cuda-runtime in this Python, else from a CUDA toolkit."""
     for folder in (Path(sysconfig.get_path("purelib")), Path("/usr/local/cuda")):
         for header in sorted(folder.glob("nvidia/cu*/include/cuda.h"), reverse=True):
             return header.parent
         if (folder / "include/cuda.h").exists():
             return folder / "include"
-    raise NotCompiled("cuda.h not found: `pip install nvidia-cuda-runtime==13.5.37`")
+    raise Failed("cuda.h not found: `pip install nvidia-cuda-runtime==13.5.37`")

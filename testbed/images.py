@@ -1,7 +1,7 @@
-"""Container images made of files on this machine, without a registry, a container runtime or root.
+"""Builds container images from files of this machine, without a registry, a container runtime or root.
 
-An image is an OCI archive with one layer. The same files give the same archive, byte for byte: nothing in it tells
-when and by whom it was made.
+An image is an OCI archive with one layer. The same files give the same archive, byte for byte: it contains neither
+times nor users.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-# The host that a name begins with keeps the kubelet from asking a public registry; the tag, from asking every time.
+# With this host name the kubelet does not ask a public registry; with a tag it does not pull at every start.
 PAUSE = "localhost/orion/pause:1"
 SHELL = "localhost/orion/shell:1"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -34,10 +34,10 @@ Content = Path | bytes | Link
 
 @dataclass(frozen=True)
 class Image:
-    """An image: its full name with a tag, its files by their paths in it, and what a container of it runs.
+    """An image: its full name with a tag, its files by their paths in the image, and what its containers run.
 
-    A `Path` is a file or a folder of this machine, with its mode and, if it is a link, what that leads to; bytes are a
-    file of mode 644. All belong to root. Folders above come by themselves.
+    A `Path` is a file or folder of this machine, with its mode; a link stands for the file to which it leads. Bytes are
+    a file of mode 644. Root owns all files. Parent folders are added automatically.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Image:
 
 
 def architecture() -> str:
-    """Return this machine's architecture as images name it."""
+    """Return this machine's architecture in the spelling of OCI images."""
     machine = platform.machine()
     return ARCHITECTURES.get(machine, machine)
 
@@ -98,7 +98,7 @@ def architecture() -> str:
 def with_libraries(*programs: Path) -> dict[str, Content]:
     """Return programs of this machine with the loader and the libraries that they need, each at its own path.
 
-    What a program opens by name later (plugins, locales) is not among them.
+    Files that a program opens later by name (plugins, locales) are not included.
 
     Raises:
         FileNotFoundError: a library is not on this machine.
@@ -115,7 +115,7 @@ def with_libraries(*programs: Path) -> dict[str, Content]:
 
 
 def shell(busybox: Path, programs: Mapping[str, Content] | None = None) -> Image:
-    """Return the image of a shell with busybox's programs. They are static: a library cannot be preloaded into them."""
+    """Return the image of a shell with busybox's programs. They are static, so they ignore LD_PRELOAD."""
     listed = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
     files: dict[str, Content] = {f"/bin/{name}": Link("/bin/busybox") for name in listed if name != "busybox"}
     files |= {"/bin/busybox": busybox, "/etc/passwd": b"root:x:0:0:root:/:/bin/sh\n", "/tmp/.keep": b""}
@@ -123,7 +123,7 @@ def shell(busybox: Path, programs: Mapping[str, Content] | None = None) -> Image
 
 
 def pause(busybox: Path) -> Image:
-    """Return the image that holds a pod's network: it sleeps until it is told to end."""
+    """Return the image of the container that holds a pod's network: it sleeps until SIGTERM."""
     waiting = "trap 'exit 0' TERM INT; sleep 2147483647 & wait"
     return Image(PAUSE, {"/bin/busybox": busybox}, entrypoint=("/bin/busybox", "sh", "-c", waiting))
 
@@ -149,7 +149,7 @@ def _layer(files: Mapping[str, Content]) -> bytes:
 
 
 def _walked(given: str, content: Content) -> Iterator[tuple[str, Content]]:
-    """Yield what is at a path in the image, or below it."""
+    """Yield the files at or below a path in the image."""
     path = given.strip("/")
     if isinstance(content, Path) and content.is_dir():
         for each in sorted(content.iterdir()):

@@ -1,8 +1,8 @@
-"""How any process of this machine runs something on a node: as root of the node, among its processes, mounts, networks.
+"""Lets any process of this machine run programs on a node: as its root, in its PID, mount and network namespaces.
 
-What runs there is "on the host" as far as the node's pods are concerned: a node agent started this way sees their
-processes by the ids that it would see on a real machine. It is a child of the caller all the same: it can be waited
-for and signalled, and it ends with the caller's thread that started it.
+Such a program runs "on the host" from the view of the node's pods: a node agent that is started this way sees their
+processes by the IDs that it would see on a real machine. It is still a child of the caller: the caller can wait for it
+and signal it, and it ends with the caller's thread that started it.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ from testbed.node_settings import CONTAINERD_SOCKET
 from testbed.packages import Runtime
 from testbed.process import tether
 
-SIMULATED_GPUS = "/run/orion-sim"  # new with each start of the node, as a GPU's memory is
+SIMULATED_GPUS = "/run/orion-sim"  # new at each start of the node, like the memory of a GPU
 
 
 class Inside:
-    """The inside of the node whose files lie in `folder`: it must be on."""
+    """The inside of the node whose files are in `folder`; the node must be switched on."""
 
     def __init__(self, folder: Path, runtime: Runtime) -> None:
         self.folder, self.name, self._runtime = folder, folder.name, runtime
@@ -29,19 +29,21 @@ class Inside:
 
     @property
     def init(self) -> int:
-        """The machine's process id of the node's process 1."""
+        """The ID of the node's process 1 in the machine's PID namespace."""
         return int((self.folder / "init").read_text())
 
     @property
     def environment(self) -> dict[str, str]:
-        """The caller's environment, with what makes the node's own simulated GPUs and finds its programs."""
+        """The caller's environment, with the node's programs on PATH and its own simulated GPUs."""
         path = self._runtime.environment["PATH"]
         simulated = {"ORION_SIM_SEED": self.name, "ORION_SIM_STATE": SIMULATED_GPUS}
         return os.environ | simulated | {"PATH": path, "NODE_NAME": self.name}
 
     @contextlib.contextmanager
     def children(self) -> Iterator[None]:
-        """Let this thread's next children be among the node's processes, and in its network.
+        """Start this thread's next children in the node's PID and network namespaces.
+
+        The thread cannot start threads inside this context.
 
         No thread can be started meanwhile.
         """
@@ -66,7 +68,7 @@ class Inside:
         return child
 
     def bury(self) -> None:
-        """Hear of the end of what was spawned here and has ended."""
+        """Reap the spawned children that have ended."""
         self._spawned = [child for child in self._spawned if child.poll() is None]
 
     def run(
@@ -79,7 +81,7 @@ class Inside:
         """Run a program on the node and return what it printed.
 
         Raises:
-            subprocess.CalledProcessError: it failed; a note holds its own words.
+            subprocess.CalledProcessError: the program failed; a note holds its error output.
         """
         pipe = subprocess.PIPE
         with self.spawn(command, environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as child:
@@ -95,6 +97,6 @@ class Inside:
         return str(said)
 
     def import_image(self, archive: Path) -> None:
-        """Give the node's containerd the images of an OCI archive."""
+        """Import the images of an OCI archive into the node's containerd."""
         arguments = ["--address", CONTAINERD_SOCKET, "--namespace", "k8s.io", "images", "import", str(archive)]
         self.run([self._runtime.program("ctr"), *arguments])

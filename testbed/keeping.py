@@ -1,4 +1,4 @@
-"""Starts, finds and ends the supervisor of a cluster; shares one among the processes of a test run."""
+"""Starts, finds and ends the supervisor of a cluster; shares one cluster among the processes of a test run."""
 
 import contextlib
 import fcntl
@@ -14,15 +14,15 @@ from typing import TextIO
 
 from testbed import place
 from testbed.access import Access
+from testbed.errors import Failed
 from testbed.supervisor import lock_path
-from testbed.waiting import Failed
 
 ROOT = Path(__file__).resolve().parents[1]
-PATIENCE = 20.0  # seconds for a supervisor to end by itself
+PATIENCE = 20.0  # seconds until a supervisor must have ended
 
 
 def keeper(folder: Path) -> int | None:
-    """Return the process id of the supervisor that keeps `folder`, if one does."""
+    """Return the process ID of the supervisor of `folder`, if one runs."""
     try:
         lock = lock_path(folder).open()
     except FileNotFoundError:
@@ -36,12 +36,12 @@ def keeper(folder: Path) -> int | None:
 
 
 def start_or_join(folder: Path, users: Path | None = None, nodes: int = 0, gpus: int = 0) -> Access:
-    """Start a supervisor that outlives this process, unless one keeps `folder`; return when all is ready.
+    """Start a supervisor that outlives this process, unless one runs for `folder`; return when everything is ready.
 
-    A new cluster has so many nodes, each with so many simulated GPUs under Orion; 0: without Orion.
+    A new cluster has `nodes` nodes, each with `gpus` simulated GPUs under Orion; 0 GPUs: without Orion.
 
     Raises:
-        Failed: it could not start; the text says why.
+        Failed: the supervisor did not start; the text says why.
     """
     with _alone(folder):
         return Access(folder) if keeper(folder) else _start(folder, users, nodes, gpus)
@@ -49,7 +49,7 @@ def start_or_join(folder: Path, users: Path | None = None, nodes: int = 0, gpus:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Let one process at a time start or end what is in `folder`."""
+    """Let one process at a time start or end the cluster in `folder`."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(folder.name + ".gate").open("a") as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)
@@ -57,7 +57,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _start(folder: Path, users: Path | None, nodes: int, gpus: int) -> Access:
-    shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # of a supervisor that was killed
     command = [sys.executable, "-m", "testbed.supervisor", str(folder)]
     command += ["--nodes", str(nodes), "--gpus", str(gpus), *(["--users", str(users)] if users else [])]
     log = folder.with_name(folder.name + ".log")
@@ -76,13 +76,13 @@ def _start(folder: Path, users: Path | None, nodes: int, gpus: int) -> Access:
             raise
     if said.strip() != "ready":
         supervisor.wait(PATIENCE)
-        raise Failed(said.strip() or f"the supervisor said nothing; its words are in {log}:\n{log.read_text()[-2000:]}")
-    supervisor.returncode = 0  # it is not ours to wait for: it lives on
+        raise Failed(said.strip() or f"the supervisor printed nothing; its log {log}:\n{log.read_text()[-2000:]}")
+    supervisor.returncode = 0  # it outlives us, so Popen must not warn that nobody waited for it
     return Access(folder)
 
 
 def stop(folder: Path) -> bool:
-    """End the supervisor of `folder` and what it left behind; return whether there was one."""
+    """End the supervisor of `folder` and remove what it left; return whether one ran."""
     with _alone(folder):
         pid = keeper(folder)
         if pid:
@@ -95,7 +95,7 @@ def stop(folder: Path) -> bool:
 
 
 def _end(pid: int) -> None:
-    """Let a supervisor end in order, or else kill it; return when the process is gone, which is after its lock is."""
+    """End a supervisor with SIGTERM, or else SIGKILL; return when the process is gone, which is later than its lock."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -105,19 +105,20 @@ def _end(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(process, signal.SIGTERM)
         if not ended.poll(PATIENCE * 1000):
-            signal.pidfd_send_signal(process, signal.SIGKILL)  # its components go with it
+            signal.pidfd_send_signal(process, signal.SIGKILL)  # the kernel kills its components too
             ended.poll()
     os.close(process)
 
 
 @contextlib.contextmanager
 def shared(folder: Path) -> Iterator[Access]:
-    """Use the control plane that all who name the same folder share.
+    """Use the control plane that all users of the same folder share.
 
-    The first starts it; it ends, and its files go, when the last has left this context or was killed.
+    The first user starts it. It ends, and its files are removed, when the last user has left this context or was
+    killed.
 
     Raises:
-        Failed: it could not start.
+        Failed: it did not start.
     """
     plane = folder / "plane"
     with _counted_in(folder / "users") as users:
@@ -127,11 +128,11 @@ def shared(folder: Path) -> Iterator[Access]:
 
 
 def _counted_in(path: Path) -> TextIO:
-    """Return the file of users, locked in a shared way; waits while a supervisor is ending."""
+    """Return the file of users with a shared lock; wait while a supervisor is ending."""
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         users = path.open("a")
         fcntl.flock(users, fcntl.LOCK_SH)
         if path.exists() and os.path.samestat(path.stat(), os.fstat(users.fileno())):
             return users
-        users.close()  # the one that ended took the file with it
+        users.close()  # the supervisor that ended has removed the file

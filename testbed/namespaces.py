@@ -1,9 +1,9 @@
-"""Linux namespaces, made and entered without programs in between.
+"""Makes and enters Linux namespaces without helper programs.
 
-`unshare` and `nsenter` were refused: to change the PID namespace they fork, so our child would be them, and signals,
-status and the tether to our life would end there. The kernel lets a thread say where its next children go; so a child
-that is started within these contexts is our own, and in the other namespaces all the same. The mount namespace is the
-exception: a process with threads may not change it, so the child does (tethered.py).
+`unshare` and `nsenter` were rejected. To change the PID namespace they fork, so our child would be that program, and
+signals, exit status and the death signal (tethered.py) would not reach the program behind it. The kernel lets a thread
+choose the namespaces of its next children instead, so a child that starts in these contexts is our own. The mount
+namespace is the exception: a process with threads may not change it, so the child changes it itself (tethered.py).
 """
 
 import contextlib
@@ -27,18 +27,18 @@ def _checked(result: int, call: str) -> None:
 
 
 def unshare(kinds: int) -> None:
-    """Put the calling thread into new namespaces of these kinds; for PIDs: its children from now on."""
+    """Put the calling thread into new namespaces of these kinds; a new PID namespace holds its next children only."""
     _checked(_libc.unshare(kinds), "unshare")
 
 
 def enter(namespace: int, kind: int) -> None:
-    """Put the calling thread into the namespace that a file descriptor stands for; for PIDs: its next children."""
+    """Put the calling thread into the namespace of a file descriptor; into a PID namespace, its next children only."""
     _checked(_libc.setns(namespace, kind), "setns")
 
 
 @contextlib.contextmanager
 def _kept(kind: int, name: str) -> Iterator[None]:
-    """Put the thread back where it was when the context is left."""
+    """Restore the thread's namespace when the context ends."""
     here = os.open(f"/proc/thread-self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield
@@ -49,9 +49,9 @@ def _kept(kind: int, name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def children_in_new_pid_namespace() -> Iterator[None]:
-    """Children that this thread starts here: the first is process 1 of a new PID namespace, the others are in it.
+    """Start this thread's next children in a new PID namespace; the first child is its process 1.
 
-    When process 1 ends, however it ends, the kernel kills all the others. No thread can be started here.
+    When process 1 ends for any reason, the kernel kills the others. The thread cannot start threads in this context.
     """
     with _kept(NEW_PIDS, "pid"):
         unshare(NEW_PIDS)
@@ -60,22 +60,22 @@ def children_in_new_pid_namespace() -> Iterator[None]:
 
 @contextlib.contextmanager
 def children_in_pid_namespace_of(pid: int) -> Iterator[None]:
-    """Children that this thread starts here are in the PID namespace of a process; no thread can be started here."""
+    """Start this thread's next children in the PID namespace of a process; the thread cannot start threads here."""
     with _kept(NEW_PIDS, "pid"), _opened(f"/proc/{pid}/ns/pid") as namespace:
         enter(namespace, NEW_PIDS)
         yield
 
 
 def identity_of_pid_namespace(process: int) -> int:
-    """Return the number that the kernel gives the PID namespace of a process."""
+    """Return the kernel's number of a process's PID namespace."""
     return os.stat(f"/proc/{process}/ns/pid").st_ino
 
 
 def living_in(pid_namespace: int) -> list[int]:
-    """Return the processes of a PID namespace that run; not those that have ended and wait for their parents."""
+    """Return the running processes of a PID namespace, without zombies."""
     found = []
     for entry in os.listdir("/proc"):
-        with contextlib.suppress(OSError):  # it has gone meanwhile
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
             if entry.isdigit() and identity_of_pid_namespace(int(entry)) == pid_namespace:
                 state = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()[0]
                 found += [] if state in "ZX" else [int(entry)]
@@ -84,7 +84,7 @@ def living_in(pid_namespace: int) -> list[int]:
 
 @contextlib.contextmanager
 def network_of(path: str | Path) -> Iterator[None]:
-    """This thread, the sockets it makes and the children it starts are in the network namespace at `path`."""
+    """Enter the network namespace at `path`, with this thread, its new sockets and its next children."""
     with _kept(NEW_NETWORK, "net"), _opened(path) as namespace:
         enter(namespace, NEW_NETWORK)
         yield
@@ -100,9 +100,9 @@ def _opened(path: str | Path) -> Iterator[int]:
 
 
 class Network:
-    """A new network namespace; with it go its interfaces, addresses, routes and rules.
+    """A new network namespace, with its interfaces, addresses, routes and rules.
 
-    It has no name anywhere: it lives as long as this object, or a process in it.
+    It has no name in the file system. It exists as long as this object, or a process in it.
     """
 
     def __init__(self) -> None:
@@ -112,13 +112,13 @@ class Network:
 
     @property
     def path(self) -> str:
-        """Where any process finds the namespace while this object lives."""
+        """The path at which any process finds the namespace while this object exists."""
         return f"/proc/{os.getpid()}/fd/{self._open}"
 
     def entered(self) -> contextlib.AbstractContextManager[None]:
-        """Be in it, as `network_of`."""
+        """Enter it, as `network_of` does."""
         return network_of(self.path)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the namespace."""
         os.close(self._open)

@@ -1,8 +1,9 @@
-"""A node of a cluster on this machine: containerd, kubelet and kube-proxy as children of this process.
+"""A node of a cluster on this machine: containerd, kubelet and kube-proxy as child processes of this process.
 
-It has processes, mounts, host name and network of its own (node_init.py, place.py), so several are side by side, and
-one is gone as a whole: `power_off` kills its process 1, and the kernel all the others. To end pods, kubelet and
-containerd in good order was refused: shims outlive a step that fails, and nothing of a run is worth a goodbye.
+The node has its own PID, mount, host name and network namespaces (node_init.py, place.py). So several nodes can run
+side by side, and a node ends as a whole: `power_off` kills its process 1, and the kernel kills the others. An orderly
+shutdown of pods, kubelet and containerd was rejected: containerd's shims survive if a step fails, and no data of a run
+is needed later.
 """
 
 import contextlib
@@ -16,20 +17,21 @@ from pathlib import Path
 
 from testbed import cgroups, images, namespaces, node_settings
 from testbed.access import Access
+from testbed.errors import Failed
 from testbed.inside import Inside
 from testbed.namespaces import Network
 from testbed.node_settings import Settings
 from testbed.packages import Runtime
 from testbed.place import Fabric
 from testbed.process import Process, tether
-from testbed.waiting import Failed, wait_until
+from testbed.waiting import wait_until
 
-PATIENCE = 20.0  # seconds until the kernel has killed all that ran on a node
+PATIENCE = 20.0  # seconds until the kernel has killed all processes of a node
 INIT = Path(__file__).with_name("node_init.py")
 
 
 class Node(Inside):
-    """One node; `folder` (named as the node; made, and kept) holds its files, logs and what survives its restart.
+    """One node; `folder` (named after the node; made, and kept) holds its files, logs and what survives its restart.
 
     Start it from the main thread: its processes end with the thread that started them.
     """
@@ -57,19 +59,19 @@ class Node(Inside):
         self._on_since = datetime.datetime.now(datetime.UTC)
         self._network: Network | None = None
         self._init: subprocess.Popen[str] | None = None
-        self._processes_in = 0  # their PID namespace
+        self._processes_in = 0  # the number of their PID namespace
         self._processes: dict[str, Process] = {}
 
     @property
     def address(self) -> str:
-        """The node's address, which is reached from pods, nodes, control plane and this machine."""
+        """The node's address; pods, nodes, the control plane and this machine can reach it."""
         return self._settings.address
 
     def power_on(self) -> None:
-        """Start the node, its containerd with the images that every pod needs, its kubelet and kube-proxy.
+        """Start the node: containerd with the images that every pod needs, kubelet and kube-proxy.
 
         Raises:
-            Failed: something did not start.
+            Failed: a component did not start.
         """
         (self.folder / "logs").mkdir(parents=True, exist_ok=True)
         self._on_since = datetime.datetime.now(datetime.UTC)
@@ -88,7 +90,7 @@ class Node(Inside):
             raise Failed(f"node {self.name}: {reason}") from reason
 
     def power_off(self) -> None:
-        """Kill all that runs on the node, and take away its network and cgroups; its files stay."""
+        """Kill all processes of the node, and remove its network and cgroups; its files stay."""
         init, self._init = self._init, None
         if init:
             self._kill(init)
@@ -96,7 +98,7 @@ class Node(Inside):
             process.stop()
         self.bury()
         if init:
-            # The kernel lets it end when the parents of all others have heard of their end, and not all need be ours.
+            # Process 1 ends once the parents of all other processes have reaped them; some parents are not ours.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 init.wait(0.2)
             init.returncode = -signal.SIGKILL
@@ -108,13 +110,13 @@ class Node(Inside):
         cgroups.remove(self._settings.cgroup)
 
     def reboot(self) -> None:
-        """Power off and on again; return when it is ready."""
+        """Power off and on again; return when the node is ready."""
         self.power_off()
         self.power_on()
         self.wait_until_ready()
 
     def end(self, component: str, patience: float = 0) -> None:
-        """End a component: killed, or asked politely first for `patience` seconds. Pods go on."""
+        """End a component: SIGTERM and `patience` seconds to react, if more than 0; then SIGKILL. Pods continue."""
         self._processes[component].stop(patience)
 
     def begin(self, component: str) -> None:
@@ -132,16 +134,16 @@ class Node(Inside):
         return self._processes[component].runs
 
     def pids(self) -> dict[str, int]:
-        """Return the machine's process ids of what is to run: the components, and process 1 as `init`."""
+        """Return the machine's IDs of all processes that should run: the components, and process 1 as `init`."""
         running = {name: process.pid for name, process in self._processes.items() if process.pid}
         return running | ({"init": self._init.pid} if self._init else {})
 
     def fault(self) -> str:
-        """Return how the first component that ended by itself did so, or an empty text."""
+        """Return how the first component that ended unexpectedly did so, or an empty text."""
         return next((fault for process in self._processes.values() if (fault := process.ended())), "")
 
     def ready(self) -> bool:
-        """Return whether the API server has heard from this node that it is ready."""
+        """Return whether the API server shows this node as ready."""
         with contextlib.suppress(OSError):
             node = self._access.read(f"/api/v1/nodes/{self.name}") or {}
             conditions = node.get("status", {}).get("conditions", [])
@@ -152,12 +154,12 @@ class Node(Inside):
         """Return when the node is ready.
 
         Raises:
-            Failed: a component ended, or it was not ready in time.
+            Failed: a component ended, or the node was not ready in time.
         """
         self._wait(f"node {self.name} was not ready", self.ready)
 
     def _new(self, condition: Mapping[str, str]) -> bool:
-        """Return whether a condition was told since the node was powered on, and not before."""
+        """Return whether a condition was reported after the node was last powered on."""
         reported = datetime.datetime.fromisoformat(condition["lastHeartbeatTime"])  # whole seconds
         return reported > self._on_since
 
@@ -179,12 +181,12 @@ class Node(Inside):
         with self._init.stdout as output:
             said = output.readline().strip()
         if said != "ready":
-            raise Failed(f"node {self.name}: {said or 'process 1 said nothing'}; see {log}")
+            raise Failed(f"node {self.name}: {said or 'process 1 printed nothing'}; see {log}")
         self._processes_in = namespaces.identity_of_pid_namespace(self._init.pid)
         (self.folder / "init").write_text(str(self._init.pid))
 
     def _kill(self, init: subprocess.Popen[str]) -> None:
-        """Kill process 1 and with it all others; return when none runs."""
+        """Kill process 1, and with it all others; return when none runs."""
         init.kill()
         wait_until(
             lambda: not set(namespaces.living_in(self._processes_in)) - {init.pid},

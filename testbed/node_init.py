@@ -1,10 +1,10 @@
-"""Process 1 of a node: gives it file systems of its own, then buries what its processes leave, until it is killed.
+"""Process 1 of a node: mounts the node's own file systems, then reaps orphaned processes until it is killed.
 
     python node_init.py NAME FOLDER     # started in new PID and network namespaces by node.py
 
-To kill it is to pull the node's plug: all that runs on the node ends with it, containers and shims included. The
-machine's files are in view; what a node writes at fixed paths is its own: /run and /dev/shm are new, and what must
-survive a restart of the node is in FOLDER. One line on standard output: `ready`, or what failed.
+Killing this process works like cutting the node's power: everything on the node ends with it, containers and shims
+included. The machine's files stay visible, but fixed paths that a node writes are its own: /run and /dev/shm are new,
+and what must survive a restart of the node is in FOLDER. It writes one line to standard output: `ready`, or the error.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# What components keep at paths that cannot be chosen, or that everybody expects.
+# Folders of /var/lib that components write and that must survive a restart of the node.
 KEPT = ("kubelet", "containerd", "orion")
 
 
@@ -26,11 +26,11 @@ def _mount(*arguments: str | Path) -> None:
 
 def _mount_all(folder: Path) -> None:
     _mount("--make-rprivate", "/")
-    _mount("--make-rshared", "/")  # among the node's own: pods may ask for mounts that come later
+    _mount("--make-rshared", "/")  # among the node's own processes: pods may request propagation of later mounts
     _mount("-t", "proc", "proc", "/proc")
     _mount("-t", "tmpfs", "-o", "mode=755", "run", "/run")
     _mount("-t", "tmpfs", "-o", "mode=1777", "shm", "/dev/shm")
-    # A layer over /var/lib, so that no folder need be made on the machine to mount these on.
+    # An overlay on /var/lib, so that the mount points below need not be made on the machine.
     over, work = Path("/run/var-lib/over"), Path("/run/var-lib/work")
     for path in (over, work):
         path.mkdir(parents=True)
@@ -44,7 +44,7 @@ def _mount_all(folder: Path) -> None:
 
 
 def main() -> int:
-    """Mount, say so, and reap."""
+    """Mount, report it, and reap."""
     from testbed import namespaces
 
     name, folder = sys.argv[1], Path(sys.argv[2])
@@ -56,7 +56,7 @@ def main() -> int:
         print(failure, flush=True)
         return 1
     os.chdir("/")
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # it waits for us instead of being dropped
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # a blocked signal stays pending for sigwait()
     print("ready", flush=True)
     while True:
         signal.sigwait({signal.SIGCHLD})

@@ -1,8 +1,9 @@
-"""What a node's programs are told: the files and command lines of containerd, its CNI plugins, kubelet and kube-proxy.
+"""The files and command lines of a node's programs: containerd, its CNI plugins, kubelet and kube-proxy.
 
-All paths are as the node sees them. What differs from a node in production: cgroups by file system, as there is no
-systemd; nobody is evicted and no image collected, as the disk is the machine's; no process is shielded from the
-kernel's OOM killer, which would need CAP_SYS_RESOURCE; nothing waits between two tries as long as it would there.
+All paths are as the node sees them. A node differs from production in these ways: cgroups are managed through the file
+system, as there is no systemd; no pod is evicted and no image is garbage-collected, as the disk is the machine's; no
+process is protected from the kernel's OOM killer, which would need CAP_SYS_RESOURCE; pauses between retries are
+shorter.
 """
 
 import ipaddress
@@ -25,7 +26,7 @@ COMPONENTS = ("containerd", "kubelet", "kube-proxy")
 
 @dataclass(frozen=True)
 class Settings:
-    """What distinguishes one node from another."""
+    """The settings that differ between nodes."""
 
     name: str
     address: str
@@ -38,7 +39,7 @@ class Settings:
 def command_lines(
     settings: Settings, folder: Path, access: Access, runtime: Runtime, programs: Mapping[str, Path]
 ) -> dict[str, list[str]]:
-    """Write the files into `folder`, and return each component's command line, in the order of their start."""
+    """Write the files into `folder`; return each component's command line, in the order in which they start."""
     folder.mkdir(exist_ok=True)
     labels = ",".join(f"{name}={value}" for name, value in settings.labels.items())
     kubeconfig = folder / "kubelet.kubeconfig"
@@ -70,8 +71,8 @@ def _write(path: Path, document: Mapping[str, object]) -> None:
 
 
 def _cni(settings: Settings) -> dict[str, object]:
-    """Each pod on a cable of its own, routed. A bridge was refused: answers of Services on it would pass by the node's
-    packet filters unless a kernel module makes them not.
+    """Connect each pod by its own veth pair, with routes. A bridge was rejected: without a kernel module, answers of
+    Services would cross it without passing the node's packet filters.
     """  # noqa: D205
     ranges = {"type": "host-local", "ranges": [[{"subnet": str(settings.pods)}]], "routes": [{"dst": "0.0.0.0/0"}]}
     cable = {"type": "ptp", "ipMasq": False, "ipam": {**ranges, "dataDir": "/run/orion-pod-addresses"}}
@@ -79,7 +80,7 @@ def _cni(settings: Settings) -> dict[str, object]:
 
 
 def speaks_cdi(runtime: Runtime) -> bool:
-    """Return whether this containerd gives devices by CDI: from 1.7 on."""
+    """Return whether this containerd supports CDI: version 1.7 or later."""
     reported = subprocess.run(
         [runtime.program("containerd"), "--version"], capture_output=True, text=True, env=dict(runtime.environment)
     )
@@ -88,7 +89,7 @@ def speaks_cdi(runtime: Runtime) -> bool:
 
 
 def _containerd(cni: Path, runtime: Runtime) -> str:
-    # JSON strings are TOML strings. The two plugins that are off make folders and look for devices on the machine.
+    # JSON strings are valid TOML strings. The two disabled plugins make folders and look for devices on the machine.
     return f"""\
 version = 2
 root = "/var/lib/containerd"
@@ -128,7 +129,7 @@ def _kubelet(settings: Settings, access: Access) -> dict[str, object]:
         "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": settings.cgroup,
-        "cgroupsPerQOS": True,  # else the first in-place resize of a pod ends the kubelet
+        "cgroupsPerQOS": True,  # without it, the first in-place resize of a pod crashes the kubelet
         "failCgroupV1": False,
         "enforceNodeAllocatable": [],
         "failSwapOn": False,
@@ -155,7 +156,7 @@ def _kubelet(settings: Settings, access: Access) -> dict[str, object]:
         "syncFrequency": "10s",
         "nodeStatusUpdateFrequency": "2s",
         "featureGates": {"ResourceHealthStatus": True, "KubeletCrashLoopBackOffMax": True},
-        "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},  # a test that lets containers fail need not wait
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},  # tests with failing containers need not wait
     }
 
 
@@ -168,7 +169,7 @@ def _kube_proxy(settings: Settings, kubeconfig: Path) -> dict[str, object]:
         "hostnameOverride": settings.name,
         "mode": "iptables",
         "clusterCIDR": str(settings.all_pods),
-        "conntrack": unlimited,  # the machine's settings stay as they are
+        "conntrack": unlimited,  # leave the machine's settings unchanged
         "oomScoreAdj": 0,
         "iptables": {"minSyncPeriod": "0s", "syncPeriod": "30s"},
     }

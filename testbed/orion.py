@@ -1,8 +1,8 @@
-"""Orion on a cluster of this machine: its API types, rights and admission, and its processes, from this checkout.
+"""Orion on a cluster of this machine, run from this checkout: its API types, RBAC, admission and processes.
 
-Operator and webhook run in the control plane's network, an agent and a device plugin on each node, each under exactly
-the rights that the chart ships and with an identity of its own, the agent's bound to its node as a pod's is. What a
-person changes in the checkout is what runs; nothing is packed into an image.
+Operator and webhook run in the control plane's network, an agent and a device plugin on each node. Each has its own
+identity and exactly the RBAC rules that the chart ships; the agent's identity is bound to its node, as a pod's is. No
+image is built: the processes run the checkout's files.
 """
 
 import base64
@@ -19,9 +19,10 @@ import yaml
 from testbed import example_image
 from testbed.access import Access
 from testbed.cluster import Cluster
+from testbed.errors import Failed
 from testbed.node import Node
 from testbed.process import Process
-from testbed.waiting import Failed, wait_until
+from testbed.waiting import wait_until
 
 CHART = Path(__file__).resolve().parents[1] / "charts" / "orion"
 NAMESPACE = "orion-system"
@@ -30,7 +31,7 @@ OBJECTS = ("policies.yaml", "agent-policy.yaml", "operator-policy.yaml")
 WEBHOOK_PORT, HEALTH_PORT, OPERATOR_PORT, AGENT_PORT, PLUGIN_PORT = 9443, 9444, 9445, 9435, 9436
 RESOURCES = ("orion.gpu/hp", "orion.gpu/be")
 COMPONENTS = ("plugin", "agent", "mps")
-""" What runs on a node. """
+""" The processes of a node. """
 
 
 class Orion:
@@ -38,9 +39,9 @@ class Orion:
 
     Args:
         cluster: started; its processes and Orion's end with the same thread.
-        configuration: of all nodes, as the file of nodes' settings has it.
-        gpus: simulated ones of each node.
-        options: further ones of `agent` and `device-plugin`.
+        configuration: of all nodes, in the format of the nodes' configuration file.
+        gpus: number of simulated GPUs on each node.
+        options: additional options of `agent` and `device-plugin`.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Orion:
         self.cluster, self.gpus, self._options = cluster, gpus, options
         self.folder = cluster.folder / "orion"
         self.configuration = self.folder / "nodes.yaml"
-        self._said = dict(configuration or {})
+        self._settings = dict(configuration or {})
         self._processes: dict[str, Process] = {}
 
     def __enter__(self) -> "Orion":
@@ -66,17 +67,17 @@ class Orion:
 
     @property
     def access(self) -> Access:
-        """The way into the cluster."""
+        """Access to the cluster."""
         return self.cluster.access
 
     def start(self) -> None:
-        """Install it, and return when every node offers slots and has the image of the examples.
+        """Install Orion; return when every node advertises slots and has the image of the examples.
 
         Raises:
             Failed: a process ended, or was not ready in time.
         """
         self.folder.mkdir()
-        self.configure(self._said)
+        self.configure(self._settings)
         self._kubectl("create", "namespace", NAMESPACE)
         self._kubectl("apply", "--server-side", "-f", str(CHART / "files" / "crds"))
         self._kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CHART / "files" / "crds"))
@@ -93,14 +94,14 @@ class Orion:
         for node in self.cluster.nodes.values():
             self.wait_until_advertised(node)
 
-    def configure(self, said: Mapping[str, Any]) -> None:
-        """Say how nodes offer their GPUs; agents and plugins take it in by themselves."""
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Write the nodes' configuration file; agents and plugins reload it by themselves."""
         fresh = self.configuration.with_suffix(".new")
-        fresh.write_text(yaml.safe_dump({"version": "v1", **said}))
+        fresh.write_text(yaml.safe_dump({"version": "v1", **settings}))
         fresh.replace(self.configuration)
 
     def start_on(self, node: Node) -> None:
-        """Start all that runs on a node that has just been powered on; those of before are gone with it."""
+        """Start all processes of a node that has just been powered on; the earlier ones ended with the node."""
         self.begin_mps_daemon(node)
         self.begin_agent(node)
         self.begin_plugin(node)
@@ -113,31 +114,31 @@ class Orion:
         self._begin(f"{node.name}-agent", command, node)
 
     def begin_mps_daemon(self, node: Node) -> None:
-        """Start the MPS daemon of a node; it idles until a GPUDevice says `mode: mps`."""
+        """Start the MPS daemon of a node; it idles until a GPUDevice has `mode: mps`."""
         self._begin(f"{node.name}-mps", ["mps-daemon"], node)
 
     def begin_plugin(self, node: Node, name: str = "plugin") -> None:
-        """Start a device plugin of a node; under another name a second one beside the first."""
+        """Start a device plugin of a node; with another name, a second one beside the first."""
         command = ["device-plugin", "--node-name", node.name, "--configuration", str(self.configuration)]
         command += ["--metrics-address", f"{node.address}:{PLUGIN_PORT}" if name == "plugin" else ""]
         self._begin(f"{node.name}-{name}", command, node)
 
     def end(self, node: Node, component: str, patience: float = 20) -> None:
-        """End `agent`, `plugin` or `mps` of a node: asked politely for `patience` seconds, then killed."""
+        """End `agent`, `plugin` or `mps` of a node: SIGTERM, and SIGKILL after `patience` seconds."""
         self._processes.pop(f"{node.name}-{component}").stop(patience)
 
     def end_on(self, node: Node, patience: float = 20) -> None:
-        """End all that runs on a node, for `start_on` to begin it again."""
+        """End all processes of a node; `start_on` starts them again."""
         for component in COMPONENTS:
             if f"{node.name}-{component}" in self._processes:
                 self.end(node, component, patience)
 
     def log(self, name: str) -> str:
-        """Return what a process has said: `operator`, `webhook`, `NODE-agent`, `NODE-plugin`, `NODE-mps`."""
+        """Return the log of a process: `operator`, `webhook`, `NODE-agent`, `NODE-plugin`, `NODE-mps`."""
         return self._log(name).read_text(errors="replace")
 
     def _log(self, name: str) -> Path:
-        """Where a process writes: beside the logs of the cluster, which stay when something has failed."""
+        """Return the path of a process's log: beside the logs of the cluster, which are kept after a failure."""
         return self.cluster.folder / "logs" / f"orion-{name}.log"
 
     def runs(self, node: Node, component: str) -> bool:
@@ -146,29 +147,29 @@ class Orion:
         return process is not None and process.runs
 
     def pids(self) -> dict[str, int]:
-        """Return the process ids of all that is to run."""
+        """Return the IDs of all processes that should run."""
         return {f"orion/{name}": process.pid for name, process in self._processes.items() if process.pid}
 
     def fault(self) -> str:
-        """Return how the first process that ended by itself did so, or an empty text."""
+        """Return how the first process that ended unexpectedly did so, or an empty text."""
         return next((fault for process in self._processes.values() if (fault := process.ended())), "")
 
     def stop(self) -> None:
-        """End all its processes; what it made in the cluster stays."""
+        """End all its processes; the objects that it made in the cluster stay."""
         for process in self._processes.values():
             process.stop(5)
         self._processes.clear()
 
     def wait_until_advertised(self, node: Node) -> None:
-        """Return when the node offers slots of both kinds.
+        """Return when the node advertises slots of both kinds.
 
         Raises:
-            Failed: it does not in time, or a process ended.
+            Failed: the node does not in time, or a process ended.
         """
         self._wait(f"{node.name} advertised no slots", lambda: all(self.allocatable(node).values()))
 
     def allocatable(self, node: Node) -> dict[str, int]:
-        """Return how many slots pods may have on a node."""
+        """Return how many slots a node offers to pods."""
         found = self.access.read(f"/api/v1/nodes/{node.name}") or {}
         amounts = found.get("status", {}).get("allocatable", {})
         return {name: int(amounts.get(name, 0)) for name in RESOURCES}
@@ -184,7 +185,7 @@ class Orion:
         command = ["webhook", "--kubeconfig", str(self._identity("webhook")), "--certificates", str(keys)]
         command += ["--listen", f"{address}:{WEBHOOK_PORT}", "--health", f"{address}:{HEALTH_PORT}"]
         self._begin("webhook", command)
-        self._wait("the webhook did not begin to serve", lambda: "reviews on port" in self.log("webhook"))
+        self._wait("the webhook did not start to serve", lambda: "reviews on port" in self.log("webhook"))
         configuration = yaml.safe_load((CHART / "files" / "webhook.yaml").read_text())
         reach = configuration["webhooks"][0]["clientConfig"]
         path = reach.pop("service")["path"]
@@ -216,9 +217,9 @@ class Orion:
         return self.access.kubeconfig_for(user, groups, self.folder / f"{component}.kubeconfig")
 
     def _bound_to(self, node: Node) -> Path:
-        """Write the kubeconfig of a node's agent: a token that names the node, as that of a pod there does."""
+        """Write the kubeconfig of a node's agent, with a token that names the node, as a pod's token does."""
         asked = ["--bound-object-kind", "Node", "--bound-object-name", node.name]
-        asked += ["--duration", "8760h"]  # as long as the cluster's certificates; nobody renews it
+        asked += ["--duration", "8760h"]  # as long as the cluster's certificates, since the token is not renewed
         token = self._kubectl("create", "token", "orion-agent", "--namespace", NAMESPACE, *asked).strip()
         document = json.loads(self._identity("agent").read_text())
         document["users"][0]["user"] = {"token": token}

@@ -1,8 +1,8 @@
-"""What a node runs besides Kubernetes: containerd, runc, CNI plugins, iptables; from PATH, else from the distribution.
+"""The programs of a node besides Kubernetes: containerd, runc, CNI plugins, iptables; from PATH or the distribution.
 
-Nothing is installed: packages are downloaded and unpacked into the cache, with the libraries that they need and the
-machine may not have, and run from there. Container images that hold all this (kind, k3s) were refused: they need a
-registry and a container runtime in the first place.
+Nothing is installed. Packages are downloaded, unpacked into the cache and run from there, with the libraries that they
+need and the machine may not have. Container images with all these programs (kind, k3s) were rejected, because they need
+a registry and a container runtime in the first place.
 """
 
 import os
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed import binaries, debian_packages
-from testbed.binaries import Say, Unavailable
+from testbed.binaries import Say
+from testbed.errors import Missing
 
 PACKAGES = (
     "containerd", "runc", "containernetworking-plugins", "iptables", "busybox-static",
@@ -21,42 +22,42 @@ PACKAGES = (
     "libnetfilter-conntrack3",
 )  # fmt: skip
 PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "iptables", "iptables-save", "iptables-restore")
-SYSTEM_FOLDERS = ("/usr/sbin", "/sbin")  # not on everybody's PATH
+SYSTEM_FOLDERS = ("/usr/sbin", "/sbin")  # not every user has them on PATH
 CNI_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni")
 CNI_PLUGINS = ("ptp", "host-local", "loopback")
-# Debian chooses between two iptables by links that installation makes; the one over nftables is its default.
+# Debian's installation chooses between two iptables by links; the one that uses nftables is the default.
 TABLES = tuple(f"{name}{what}" for name in ("iptables", "ip6tables") for what in ("", "-save", "-restore"))
 OF_THE_MACHINE = {"ip": "iproute2", "mount": "mount"}
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """Where a node's programs lie, and the environment in which they find each other and their libraries."""
+    """The paths of a node's programs, and the environment in which they find each other and their libraries."""
 
     cni: Path
     busybox: Path
     environment: Mapping[str, str]
 
     def program(self, name: str) -> str:
-        """Return the path of a program by its name."""
+        """Return the path of a program."""
         found = shutil.which(name, path=self.environment["PATH"])
         if not found:
-            raise Unavailable(f"{name} is not on PATH, and not among the packages {', '.join(PACKAGES)}")
+            raise Missing(f"{name} is not on PATH, and not among the packages {', '.join(PACKAGES)}")
         return found
 
 
 def folder() -> Path:
-    """Where the packages are unpacked, shared by every checkout."""
+    """Return the folder in which packages are unpacked; every checkout shares it."""
     return binaries.cache().with_name("node-packages")
 
 
 def unpacked() -> Path:
-    """Where these packages lie once they have been unpacked."""
+    """Return the folder of these packages once they have been unpacked."""
     return debian_packages.unpacked(PACKAGES, folder())
 
 
 def why_not() -> str:
-    """Return why no node can run here whatever is downloaded, or an empty text."""
+    """Return why no node can run here, even after downloads, or an empty text."""
     if os.geteuid() != 0:
         return "a node needs root: namespaces, mounts, cgroups"
     missing = [f"{program} ({package})" for program, package in OF_THE_MACHINE.items() if not shutil.which(program)]
@@ -68,14 +69,14 @@ def why_not() -> str:
 
 
 def find() -> Runtime:
-    """Return a node's programs: those of the machine first, then those unpacked here.
+    """Return a node's programs: from the machine first, then from the unpacked packages.
 
     Raises:
-        Unavailable: some are nowhere, or no node can run here.
+        Missing: some programs are in neither, or no node can run here.
     """
     reason = why_not()
     if reason:
-        raise Unavailable(reason)
+        raise Missing(reason)
     root = unpacked()
     path = [os.environ.get("PATH", os.defpath), *SYSTEM_FOLDERS]
     machine = os.pathsep.join(path)
@@ -87,11 +88,11 @@ def find() -> Runtime:
     static = next((each for each in busybox if each.is_file()), None)
     if missing or not cni or not static:
         what = [*missing, *([] if cni else ["CNI plugins"]), *([] if static else ["a static busybox"])]
-        raise Unavailable(f"{', '.join(what)}: neither on this machine nor in {root}; `make cluster` brings them")
+        raise Missing(f"{', '.join(what)}: neither on this machine nor in {root}; `make cluster` downloads them")
     libraries = [str(each) for each in sorted((root / "usr/lib").glob("*-linux-gnu"))]
     if libraries and not shutil.which("iptables", path=machine):
         environment["XTABLES_LIBDIR"] = str(Path(libraries[0]) / "xtables")
-    # The machine's own libraries come first, so that its own programs are not given others.
+    # The machine's own libraries come first, so that its own programs keep using them.
     environment["LD_LIBRARY_PATH"] = os.pathsep.join([f"/usr/lib/{Path(each).name}" for each in libraries] + libraries)
     return Runtime(cni, static, environment)
 
@@ -101,21 +102,21 @@ def _first(folders: Sequence[Path], needed: Sequence[str]) -> Path | None:
 
 
 def bring_missing(say: Say) -> None:
-    """Download and unpack the packages unless all that a node needs is there.
+    """Download and unpack the packages unless the machine has everything that a node needs.
 
     Raises:
-        Unavailable: no node can run here, or there is no way to the packages.
+        Missing: no node can run here, or the packages cannot be downloaded.
     """
     reason = why_not()
     if reason:
-        raise Unavailable(reason)
+        raise Missing(reason)
     try:
         find()
         return
-    except Unavailable:
+    except Missing:
         pass
     if not unpacked().exists() and not debian_packages.is_possible():
-        raise Unavailable(f"there is no apt-get here; install what a node needs: {', '.join(PROGRAMS)}, CNI plugins")
+        raise Missing(f"there is no apt-get here; install what a node needs: {', '.join(PROGRAMS)}, CNI plugins")
     debian_packages.unpack(PACKAGES, folder(), say, "a node's packages", _choose_tables)
     find()
 

@@ -1,8 +1,8 @@
-"""Where a control plane is: on the machine's loopback, or in a network of its own, with nodes.
+"""The network of a control plane: the machine's loopback, or a separate network with nodes.
 
-A cluster with nodes has interfaces, routes and packet filters. None of them is in the machine's own network, except
-the end of one cable: the control plane's network has a switch, each node's network is plugged into it, and so is the
-machine, under addresses that nothing here has a route to. All of it goes with the processes in it.
+A cluster with nodes has interfaces, routes and packet filters. None of them is in the machine's own network, except one
+end of a veth pair. The control plane's network has a switch. Each node's network is connected to the switch, and so is
+the machine, with addresses to which the machine has no other route. All of it disappears with the processes in it.
 """
 
 import contextlib
@@ -15,39 +15,39 @@ from pathlib import Path
 from typing import Protocol
 
 from testbed import cgroups
-from testbed.binaries import Unavailable
+from testbed.errors import Missing
 from testbed.namespaces import Network
 
 LOOPBACK = "127.0.0.1"
-# 198.18.0.0/15 is set aside for test networks by RFC 2544; the second is for machines that use the first themselves.
+# RFC 2544 reserves 198.18.0.0/15 for test networks; the second pool is for machines that use the first one themselves.
 POOLS = ("198.18.0.0/15", "10.213.0.0/16")
 MOST_NODES = 15  # a cluster has 16 networks: one for control plane and nodes, one for the pods of each node
 
 
 class Place(Protocol):
-    """Where components of a control plane run, and under which address they are reached."""
+    """Where the components of a control plane run, and the address at which they are reached."""
 
     address: str
 
     def entered(self) -> contextlib.AbstractContextManager[None]:
-        """Let this thread's next sockets and children be there."""
+        """Make this thread's next sockets and children belong to this network."""
 
 
 class Loopback:
-    """The machine itself: for a control plane without nodes."""
+    """The machine's loopback: for a control plane without nodes."""
 
     address = LOOPBACK
 
     def entered(self) -> contextlib.AbstractContextManager[None]:
-        """Do nothing: we are there."""
+        """Do nothing: the thread is in this network already."""
         return contextlib.nullcontext()
 
 
 def ip(*lines: str) -> None:
-    """Run lines of `ip`, such as `link set lo up`, in the network of this thread.
+    """Run lines of `ip`, such as `link set lo up`, in this thread's network namespace.
 
     Raises:
-        OSError: one of them was refused; the text says which and why.
+        OSError: `ip` rejected a line; the text says which and why.
     """
     done = subprocess.run(["ip", "-batch", "-"], input="\n".join(lines), capture_output=True, text=True)
     if done.returncode != 0:
@@ -61,28 +61,29 @@ def _routes() -> list[ipaddress.IPv4Network]:
 
 
 def sweep() -> None:
-    """Remove the cgroups of nodes whose cluster was killed; all else of it went with its processes."""
+    """Remove the cgroups of nodes whose cluster was killed. Everything else of it disappeared with its processes."""
     for root in cgroups.found("orion-*"):
         interface = root.strip("/").replace("-", "")
-        with contextlib.suppress(OSError):  # the interface is there, so its owner lives
+        with contextlib.suppress(OSError):  # the interface exists, so the cluster that owns it runs
             ip(f"link add {interface} type veth peer name {interface}-sweep")
             cgroups.remove(root)
             ip(f"link del {interface}")
 
 
 def hardware_address(number: int) -> str:
-    """Return the address of a node's interface, or of the switch as 0: one that stays.
+    """Return the fixed hardware address of a node's interface; of the switch, for 0.
 
-    A switch takes that of its lowest port otherwise, and a node that is plugged in again a new one; the others would
-    send to the old one for most of a minute.
+    Without it, a switch takes the address of its lowest port, and a node that is connected again gets a new one. The
+    other nodes would send to the old address for most of a minute.
     """
     return f"02:00:00:00:00:{number:02x}"
 
 
 def make_router() -> None:
-    """Let the network of this thread forward packets, without IPv6, which nothing here speaks.
+    """Make this thread's network forward packets, and disable IPv6, which nothing here uses.
 
-    The kernel would keep a network for minutes where a connection's end was not confirmed, the other end being gone.
+    The short TCP timeouts matter because the kernel keeps a network for minutes while a connection in it is unconfirmed
+    after the other end has disappeared.
     """
     settings = Path("/proc/sys/net")
     for name in ("ip_forward", "tcp_orphan_retries", "tcp_fin_timeout"):
@@ -92,9 +93,9 @@ def make_router() -> None:
 
 
 class Fabric:
-    """The networks of one cluster: `address` is the control plane's; nodes are plugged in by number, from 1.
+    """The networks of one cluster; `address` is the control plane's, and nodes are numbered from 1.
 
-    `ip link` shows the cluster's folder, `owner`, beside the machine's end of the cable.
+    `ip link` shows the cluster's folder, `owner`, as the alias of the machine's end of the veth pair.
     """
 
     def __init__(self, owner: Path) -> None:
@@ -108,17 +109,17 @@ class Fabric:
             raise
 
     def entered(self) -> contextlib.AbstractContextManager[None]:
-        """Be in the control plane's network."""
+        """Enter the control plane's network."""
         return self.network.entered()
 
     @property
     def interface(self) -> str:
-        """The machine's end of the cable; who has made it owns the number, and with it addresses and cgroups."""
+        """The machine's end of the veth pair. Whoever made it owns its number, and so the addresses and cgroups."""
         return f"orion{self.number}"
 
     @property
     def cgroup(self) -> str:
-        """The cgroup above those of the nodes."""
+        """The parent cgroup of those of the nodes."""
         return f"/orion-{self.number}"
 
     def node_address(self, number: int) -> str:
@@ -126,11 +127,11 @@ class Fabric:
         return self._host(10 + number)
 
     def pods(self, number: int) -> ipaddress.IPv4Network:
-        """Return the addresses of a node's pods."""
+        """Return the address range of a node's pods."""
         return list(self.range.subnets(new_prefix=24))[number]
 
     def plug(self, node: Network, number: int) -> None:
-        """Connect a node's network: to the switch, and by a route for its pods."""
+        """Connect a node's network to the switch, and add a route to its pods."""
         with self.entered():
             ip(
                 f"link add node{number} type veth peer name eth0 address {hardware_address(number)} netns {node.path}",
@@ -147,13 +148,13 @@ class Fabric:
             make_router()
 
     def unplug(self, number: int) -> None:
-        """Disconnect a node that is off."""
+        """Disconnect a node that is switched off."""
         with self.entered(), contextlib.suppress(OSError):
             ip(f"route del {self.pods(number)}")
             ip(f"link del node{number}")
 
     def close(self) -> None:
-        """Remove the cable and the nodes' cgroups; the networks go with their last process."""
+        """Remove the veth pair and the nodes' cgroups; the networks disappear with their last process."""
         cgroups.remove(self.cgroup)
         with contextlib.suppress(OSError):
             ip(f"link del {self.interface}")
@@ -163,12 +164,12 @@ class Fabric:
         return str(self.range.network_address + number)
 
     def _claim(self) -> tuple[int, ipaddress.IPv4Network]:
-        """Make our end of the cable under the first number that is free here and has addresses nobody has a route to.
+        """Make our end of the veth pair under the first free number whose addresses no route of the machine covers.
 
         Raises:
-            Unavailable: the kernel allows no interfaces, or all numbers are taken.
+            Missing: the kernel permits no interfaces, or all numbers are taken.
         """
-        refusal = "no range of addresses is free"
+        refusal = "the machine has routes to all address ranges"
         for number, candidate in ranges_beside(_routes()):
             try:
                 ip(f"link add orion{number} type veth peer name machine netns {self.network.path}")
@@ -179,7 +180,7 @@ class Fabric:
                 break
             cgroups.remove(f"/orion-{number}")  # of a cluster that was killed: see sweep()
             return number, candidate
-        raise Unavailable(f"no network for a cluster with nodes: {refusal}")
+        raise Missing(f"cannot make a network for a cluster with nodes: {refusal}")
 
     def _connect(self, owner: Path) -> None:
         with self.entered():
@@ -200,7 +201,7 @@ class Fabric:
 
 
 def ranges_beside(routes: Sequence[ipaddress.IPv4Network]) -> Iterator[tuple[int, ipaddress.IPv4Network]]:
-    """Yield the ranges for a cluster, with their numbers, that overlap with none of these routes."""
+    """Yield the address ranges that overlap none of these routes, each with its number."""
     ranges = itertools.chain.from_iterable(ipaddress.IPv4Network(pool).subnets(new_prefix=20) for pool in POOLS)
     for number, candidate in enumerate(ranges):
         if not any(candidate.overlaps(each) for each in routes):

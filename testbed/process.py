@@ -1,4 +1,4 @@
-"""One component of a cluster as a child process: it never outlives its parent, and its output is in a file."""
+"""One component of a cluster as a child process; it never outlives its parent, and writes its output to a file."""
 
 import os
 import signal
@@ -11,18 +11,18 @@ TETHERED = Path(__file__).with_name("tethered.py")
 
 
 def tether(command: Sequence[str], like: int = 0) -> list[str]:
-    """Return the command line that becomes `command`, tethered to this process.
+    """Return a command line that runs `command` and ends it when this process ends.
 
-    It sees the mounts and the host name that the process `like` sees, if that is not 0.
+    It shares the mounts and the host name of the process `like`, if that is not 0.
     """
     return [sys.executable, "-I", "-S", str(TETHERED), str(os.getpid()), str(like), *command]
 
 
 class Process:
-    """A component: its command, its log, and the child that runs it, if one does.
+    """A component: its command, its log, and the child process if one runs.
 
-    It is in a session of its own, so that a Ctrl-C on the terminal reaches only us, and we end it in order. It starts
-    in the namespaces that the thread's children go to, and with the mounts and host name of the process `like`.
+    The child has its own session, so that Ctrl-C on the terminal reaches only us, and we end components in order. It
+    starts in the namespaces of the calling thread's children, with the mounts and host name of the process `like`.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Process:
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it; its output is added to the log."""
+        """Start it; its output is appended to the log."""
         with self.log.open("ab") as output:
             self._child = subprocess.Popen(
                 tether(self.command, self._like),
@@ -51,21 +51,21 @@ class Process:
 
     @property
     def pid(self) -> int | None:
-        """The process id while it is to run, even if it has ended by itself."""
+        """The process ID from `start` to `stop`, even if the process has ended unexpectedly."""
         return self._child.pid if self._child else None
 
     @property
     def runs(self) -> bool:
-        """Whether it runs now."""
+        """Whether the process runs now."""
         return self._child is not None and self._child.poll() is None
 
     def ended(self) -> str:
-        """Return how it ended by itself, with its last words, or an empty text."""
+        """Return how the process ended unexpectedly, with the end of its log, or an empty text."""
         status = self._child.poll() if self._child else None
         if status is None:
             return ""
         how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        return f"{self.name} {how}; its last words in {self.log}:\n{self.last_words()}"
+        return f"{self.name} {how}; the end of its log {self.log}:\n{self.last_words()}"
 
     def last_words(self, lines: int = 8) -> str:
         """Return the end of the log, indented."""
@@ -75,7 +75,7 @@ class Process:
         return "\n".join(f"  {line}" for line in text.splitlines()[-lines:])
 
     def stop(self, patience: float = 0) -> None:
-        """End it: asked politely for `patience` seconds if that is more than 0, then killed."""
+        """End the process: SIGTERM and `patience` seconds to react, if that is more than 0; then SIGKILL."""
         child, self._child = self._child, None
         if child is None:
             return

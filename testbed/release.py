@@ -1,7 +1,7 @@
-"""Orion on a cluster of this machine as users get it: from its chart, by Helm, in its image.
+"""Orion on a cluster of this machine as users install it: the chart, with Helm, and Orion's image.
 
-`Orion` (orion.py) runs this checkout's processes instead, without an image. The image bears the name that the chart
-gives it by default, so that `helm install orion charts/orion --set simulatedGPUs=2` is all that is needed here too.
+`Orion` (orion.py) instead runs processes from this checkout, without an image. The image here has the chart's default
+name, so `helm install orion charts/orion --set simulatedGPUs=2` is enough here too.
 """
 
 import time
@@ -19,18 +19,18 @@ from testbed.waiting import wait_until
 NAME, NAMESPACE = "orion", "orion-system"
 RESOURCES = ("orion.gpu/hp", "orion.gpu/be")
 PATIENCE = 600.0
-""" Seconds: ten times what an installation may take. """
+""" Seconds: ten times the limit for an installation. """
 WORKLOADS = ("deployments", "daemonsets")
 
 
 class Release:
-    """One release of the chart, installed or not.
+    """One release of the chart; it may not be installed yet.
 
     Args:
-        access: the way into the cluster.
+        access: to the cluster.
         name: of the release.
-        namespace: made by the installation if it is not there.
-        kubeconfig: of who installs; the administrator's unless told.
+        namespace: the installation makes it if it does not exist.
+        kubeconfig: of the user who installs; by default the administrator's.
     """
 
     def __init__(
@@ -40,50 +40,50 @@ class Release:
         self._kubeconfig = kubeconfig or access.kubeconfig
 
     def install(self, values: Mapping[str, Any], chart: Path = CHART) -> float:
-        """Install, and return the seconds until all is ready.
+        """Install, and return the seconds until everything is ready.
 
         Raises:
-            helm.Failed: Helm's words.
-            Failed: Helm is content, and something does not get ready.
+            Failed: Helm reported an error.
+            Failed: Helm succeeded, but a pod does not become ready.
         """
         return self._ready_after("install", self.name, str(chart), "--create-namespace", *_set(values))
 
     def begin(self, values: Mapping[str, Any], chart: Path = CHART) -> None:
-        """Install, and wait for nothing: for what will never be ready.
+        """Install without waiting, for releases that will never become ready.
 
         Raises:
-            helm.Failed: Helm's words.
+            Failed: Helm reported an error.
         """
         self._helm("install", self.name, str(chart), "--create-namespace", *_set(values))
 
     def there(self) -> bool:
-        """Return whether Helm knows of the release, in whatever state."""
+        """Return whether Helm knows the release, in any state."""
         return bool(self._helm("list", "--all", "--short", f"--filter=^{self.name}$").strip())
 
     def upgrade(self, values: Mapping[str, Any], chart: Path = CHART) -> float:
-        """Upgrade, and return the seconds until all is ready; raises as `install`."""
+        """Upgrade, and return the seconds until everything is ready; raises as `install`."""
         return self._ready_after("upgrade", self.name, str(chart), *_set(values))
 
     def rollback(self) -> float:
-        """Go back to the revision before this one, and return the seconds until all is ready; raises as `install`."""
+        """Roll back to the previous revision, and return the seconds until everything is ready; raises as `install`."""
         return self._ready_after("rollback", self.name)
 
     def test(self) -> str:
-        """Run the chart's tests, and return what Helm and they say.
+        """Run the chart's tests, and return their output and Helm's.
 
         Raises:
-            helm.Failed: one failed.
+            Failed: one failed.
         """
         return self._helm("test", self.name, "--logs", "--timeout", f"{PATIENCE:.0f}s")
 
     def uninstall(self, wanted: bool = True) -> float:
-        """Uninstall, and return the seconds until all is gone.
+        """Uninstall, and return the seconds until every pod is gone.
 
         Args:
-            wanted: whether there has to be a release.
+            wanted: whether a missing release is an error.
 
         Raises:
-            helm.Failed: Helm's words.
+            Failed: Helm reported an error.
         """
         began = time.monotonic()
         optional = () if wanted else ("--ignore-not-found",)
@@ -98,10 +98,10 @@ class Release:
         return found["items"] if found else []
 
     def ready(self) -> bool:
-        """Return whether every pod that is to be there is, as the release wants it now, and ready.
+        """Return whether every pod of the release exists, is up to date and ready.
 
-        Helm's --wait takes a DaemonSet for ready as soon as no more pods are missing than an update may take at once:
-        with one node, when none runs.
+        Helm's --wait accepts a DaemonSet as soon as no more pods are missing than an update may replace at once; with
+        one node, that is when no pod runs.
         """
         for kind in WORKLOADS:
             found = self._access.read(f"/apis/apps/v1/namespaces/{self.namespace}/{kind}") or {"items": []}
@@ -110,7 +110,7 @@ class Release:
         return True
 
     def allocatable(self, node: str) -> dict[str, int]:
-        """Return how many slots pods may have on a node."""
+        """Return how many slots a node offers to pods."""
         found = self._access.read(f"/api/v1/nodes/{node}") or {}
         amounts = found.get("status", {}).get("allocatable", {})
         return {name: int(amounts.get(name, 0)) for name in RESOURCES}
@@ -130,7 +130,7 @@ class Release:
 
 
 def _is_ready(workload: Mapping[str, Any]) -> bool:
-    """Return whether a Deployment or DaemonSet has rolled out; one that is updated by hand need not be of today."""
+    """Return whether a Deployment or DaemonSet is rolled out; with OnDelete, pods may be of an older revision."""
     status, by_hand = workload.get("status", {}), workload["spec"].get("updateStrategy", {}).get("type") == "OnDelete"
     if status.get("observedGeneration", 0) < workload["metadata"]["generation"]:
         return False
@@ -143,7 +143,7 @@ def _is_ready(workload: Mapping[str, Any]) -> bool:
 
 
 def image_name(tag: str = "", chart: Path = CHART) -> str:
-    """Return the full name by which a container runtime looks for the image that the chart asks for."""
+    """Return the full name under which a container runtime looks up the chart's image."""
     repository = yaml.safe_load((chart / "values.yaml").read_text())["image"]["repository"]
     return f"docker.io/{repository}:{tag or version(chart)}"
 

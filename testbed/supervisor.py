@@ -1,10 +1,11 @@
-"""The process that keeps a cluster for others: for a person until told to end, for tests until the last user.
+"""The process that keeps a cluster running: for people until a signal, for tests until the last user leaves.
 
     python -m testbed.supervisor FOLDER [--users FILE] [--nodes NUMBER] [--gpus NUMBER]
 
-Whether it lives is told by a lock that it holds (FOLDER.lock, with its process id inside), never by a process id alone:
-the kernel lets go of the lock however the supervisor ends, and kills the components with it. Users hold a shared lock
-on FILE; when the last has let go, killed or not, it ends. One line on standard output: `ready`, or what failed.
+It holds a lock (FOLDER.lock, with its process ID inside) while it runs. The lock, not the process ID, says whether it
+runs: the kernel releases the lock however the supervisor ends, and kills the components then. Users hold a shared lock
+on FILE. The supervisor ends when the last user has released it or was killed. It writes one line to standard output:
+`ready`, or the error.
 """
 
 import argparse
@@ -23,14 +24,14 @@ if __name__ == "__main__":
 
 from testbed import binaries
 from testbed.cluster import Cluster
+from testbed.errors import Failed, Missing
 from testbed.orion import Orion
-from testbed.waiting import Failed
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def lock_path(folder: Path) -> Path:
-    """Return the lock of the supervisor that keeps `folder`."""
+    """Return the path of the lock of the supervisor of `folder`."""
     return folder.with_name(folder.name + ".lock")
 
 
@@ -41,7 +42,7 @@ def _end_with_the_last_user(users: Path) -> None:
         with users.open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             os.kill(os.getpid(), signal.SIGTERM)
-            threading.Event().wait()  # keep the lock until the process is gone: a new user begins afresh
+            threading.Event().wait()  # keep the lock until the process is gone, so that a new user starts a new cluster
 
     threading.Thread(target=wait, daemon=True).start()
 
@@ -49,7 +50,7 @@ def _end_with_the_last_user(users: Path) -> None:
 def _say(line: str) -> None:
     print(line, flush=True)
     null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 1)  # whoever started us stops listening here
+    os.dup2(null, 1)  # the starting process reads until end of file
 
 
 def _until_a_component_ends(*parts: Cluster | Orion) -> None:
@@ -58,17 +59,17 @@ def _until_a_component_ends(*parts: Cluster | Orion) -> None:
         watched.register(os.pidfd_open(pid), select.POLLIN)
     watched.poll()
     faults = [fault for part in parts if (fault := part.fault())]
-    sys.stderr.write(f"{'; '.join(faults)}\nall is ended; `make cluster` starts it again\n")
+    sys.stderr.write(f"{'; '.join(faults)}\neverything has been ended; `make cluster` starts it again\n")
 
 
 def keep(folder: Path, users: Path | None, nodes: int, gpus: int) -> int:
-    """Keep a cluster in `folder` until a signal, the last user's leaving, or a component's end.
+    """Keep a cluster in `folder` until a signal arrives, the last user leaves or a component ends.
 
     Args:
         folder: of the cluster.
-        users: what its users hold a lock on; after the last one's leaving the folder that holds it goes too.
-        nodes: how many it has.
-        gpus: simulated ones of each node, offered by Orion; 0: without Orion.
+        users: the file that users lock; its folder is removed after the last one has left.
+        nodes: number of nodes.
+        gpus: number of simulated GPUs on each node under Orion; 0: without Orion.
     """
     names = [f"node-{number}" for number in range(1, nodes + 1)]
     try:
@@ -95,13 +96,13 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    """Take the lock, keep the cluster, and end in order on SIGTERM and SIGINT."""
+    """Take the lock, keep the cluster running, and shut it down in order on SIGTERM and SIGINT."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("folder", type=Path, help="holds the cluster; made, and removed at the end")
-    parser.add_argument("--users", type=Path, help="file that users hold a shared lock on")
-    parser.add_argument("--nodes", type=int, default=0, help="how many nodes it has (default: %(default)s)")
+    parser.add_argument("folder", type=Path, help="folder of the cluster; made at the start, removed at the end")
+    parser.add_argument("--users", type=Path, help="file on which users hold a shared lock")
+    parser.add_argument("--nodes", type=int, default=0, help="number of nodes (default: %(default)s)")
     parser.add_argument(
-        "--gpus", type=int, default=0, help="simulated GPUs of each, under Orion (default: %(default)s)"
+        "--gpus", type=int, default=0, help="simulated GPUs on each node, under Orion (default: %(default)s)"
     )
     arguments = parser.parse_args()
     for number in SIGNALS:
@@ -117,7 +118,7 @@ def main() -> int:
         lock.flush()
         try:
             return keep(arguments.folder, arguments.users, arguments.nodes, arguments.gpus)
-        except (Failed, binaries.Unavailable) as failure:
+        except (Failed, Missing) as failure:
             _say(str(failure))
             return 1
 

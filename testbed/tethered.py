@@ -1,12 +1,12 @@
-"""Becomes another program that the kernel kills when our parent ends, however that ends.
+"""Runs a program that the kernel kills when our parent process ends, for whatever reason the parent ends.
 
     python tethered.py PARENT_PID LIKE PROGRAM ARGUMENT...
 
-LIKE is the id of a process whose mounts and host name it shall see, or 0.
+LIKE is the ID of a process whose mounts and host name the program shares, or 0 for none.
 
-A program of its own because the wish must be stated between fork and exec, and a parent with threads may run no Python
-there; the same holds for entering mounts. The wish is bound to the parent's thread that started us: start components
-from the main thread.
+This is a separate program because prctl(PR_SET_PDEATHSIG) must run between fork and exec, where a parent with threads
+may not run Python code. Entering another mount namespace has the same restriction. The death signal depends on the
+parent's thread that started us, so start components from the main thread.
 """
 
 import contextlib
@@ -28,30 +28,30 @@ def _checked(result: int, call: str) -> None:
 
 
 def _parent() -> int:
-    """Return our parent as /proc counts; getppid() is 0 where the parent is in an outer PID namespace."""
+    """Return the parent's ID as our /proc counts; getppid() is 0 if the parent is in an outer PID namespace."""
     with open("/proc/self/status") as status:
         found = re.search(r"(?m)^PPid:\s*(\d+)", status.read())
     return int(found[1]) if found else 0
 
 
-def _see_what_it_sees(process: str) -> None:
+def _enter_namespaces_of(process: str) -> None:
     here = os.getcwd()
-    places = {kind: f"/proc/{process}/ns/{name}" for name, kind in NAMESPACES.items()}
-    opened = {kind: os.open(place, os.O_RDONLY | os.O_CLOEXEC) for kind, place in places.items()}
+    paths = {kind: f"/proc/{process}/ns/{name}" for name, kind in NAMESPACES.items()}
+    opened = {kind: os.open(path, os.O_RDONLY | os.O_CLOEXEC) for kind, path in paths.items()}
     for kind, namespace in opened.items():
         _checked(_libc.setns(namespace, kind), "setns")
-    with contextlib.suppress(FileNotFoundError):  # then the root of its mounts it is
+    with contextlib.suppress(FileNotFoundError):  # then the working directory is the root of the new mounts
         os.chdir(here)
 
 
 def main() -> None:
-    """State the wish, then become the program."""
+    """Request the death signal, then run the program."""
     parent, like, *command = sys.argv[1:]
     _checked(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
     if _parent() != int(parent):
-        sys.exit("our parent ended before we began")
+        sys.exit("the parent process ended before the program started")
     if like != "0":
-        _see_what_it_sees(like)
+        _enter_namespaces_of(like)
     os.execvp(command[0], command)
 
 

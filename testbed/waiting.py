@@ -1,15 +1,13 @@
-"""Waiting for what runs on this machine: for a condition, with a deadline, and not for what has ended by itself."""
+"""Waits for a condition, with a deadline, and stops early if a process that it depends on has ended."""
 
 import time
 from collections.abc import Callable
 
-# Seconds. A start takes 5 on two idle cores; tests that share them with others may see ten times that.
+from testbed.errors import Failed
+
+# Seconds. A start takes 5 on two idle cores; tests that share the cores may need ten times that.
 DEADLINE = 90.0
 POLL = 0.05
-
-
-class Failed(Exception):
-    """What was waited for did not come, or has ended; the text says which, why, and where more is to be read."""
 
 
 def wait_until(
@@ -22,14 +20,14 @@ def wait_until(
     """Return when a condition is met.
 
     Args:
-        condition: asked again and again.
-        otherwise: what to say if it is not in time.
-        fault: tells how something that it takes has ended by itself, or an empty text.
-        more: where people find out more, to be said behind it.
+        condition: polled.
+        otherwise: the error if the deadline passes.
+        fault: returns how a required process ended unexpectedly, or an empty text.
+        more: where to find more information; appended to the error.
         patience: seconds.
 
     Raises:
-        Failed: something has ended, or it was not in time.
+        Failed: a process has ended, or the deadline has passed.
     """
     deadline = time.monotonic() + patience
     while not condition():

@@ -1,7 +1,7 @@
-"""What tests of several packages share: the compiled test programs and a short folder for sockets.
+"""Fixtures of several packages' tests: the compiled test programs and a short folder for sockets.
 
-Marks do not skip silently: a test marked gpu or cluster is left out of a plain run, and `make test` names the tiers
-that did not run in its last line.
+Marks do not skip silently: a plain run leaves out tests marked gpu or cluster, and the last line of `make test` names
+the tiers that did not run.
 """
 
 import fcntl
@@ -21,14 +21,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-# The same examples in every run, and none too slow: two busy cores can make any of them take seconds.
+# The same examples in every run, and no time limit for one: two busy cores can make any of them take seconds.
 settings.register_profile(
     "orion", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("orion")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Started in the background by a shell without job control: programs that we start would inherit it, deaf to Ctrl-C.
+    # A shell without job control that starts pytest in the background sets these signals to be ignored. Programs that
+    # we start would inherit that and not react to Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,10 +38,10 @@ TIERS = (*OUTSIDE_TIERS, "quiet")
 
 
 class Scenes(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """With --dist loadscope: what a scene's tests share is made once, by the worker that has all of them, in order.
+    """With --dist loadscope: one worker gets all tests of a scene, in order, so it makes their shared state once.
 
-    A scene is a file, or a whole folder named on_cluster, whose files share a release. Refused: --dist loadgroup, which
-    marks node ids in a way that this pytest does not show.
+    A scene is a file, or a whole folder named on_cluster, whose files share a release. Rejected: --dist loadgroup,
+    which marks node ids in a way that this pytest does not show.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -64,7 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _look_for_hidden_marks(items: list[pytest.Item]) -> None:
-    """Refuse a tier's mark that is not written out in the test's file: tools/tiers finds a tier's files by that."""
+    """Refuse a tier's mark that is not written in the test's file, because tools/tiers finds a tier's files by it."""
     text = {path: path.read_text() for path in {item.path for item in items}}
     for item, tier in itertools.product(items, TIERS):
         if item.get_closest_marker(tier) and f"mark.{tier}" not in text[item.path]:
@@ -72,7 +73,7 @@ def _look_for_hidden_marks(items: list[pytest.Item]) -> None:
 
 
 def _build_folder() -> Path:
-    if shared := os.environ.get("ORION_TEST_BUILD"):  # one of the same kind that `make` has compiled already
+    if shared := os.environ.get("ORION_TEST_BUILD"):  # one of the same kind that `make` has already compiled
         return Path(shared)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "orion" / f"tests-{zlib.crc32(str(ROOT).encode())}"

@@ -1,4 +1,4 @@
-"""A scene's tests stay with one worker, in order: those of `tests/chart/on_cluster` tell the story of one release."""
+"""One worker runs all tests of a scene, in order: those of `tests/chart/on_cluster` follow one release."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What must hold of the tree whoever changes it, and `make check` does not see."""
+"""Rules of the source tree that `make check` does not check."""
 
 import re
 import subprocess
@@ -17,8 +17,8 @@ INSTALLED = set(PACKAGES.values())
 
 
 def test_no_folder_hides_the_stdlib_operator() -> None:
-    # With an __init__.py, `python -m anything` from the root would import this folder where it wants the standard
-    # library's `operator`; in tests/ pytest would give modules such names.
+    # With an __init__.py in operator/, `python -m anything` from the root would import that folder in place of the
+    # standard library's `operator`. In tests/, pytest would give modules such names.
     assert not (ROOT / "operator" / "__init__.py").exists()
     assert list((ROOT / "tests").rglob("__init__.py")) == []
 

@@ -1,4 +1,4 @@
-"""Waiting in tests: for a condition, with a deadline, and never for a time."""
+"""Waiting in tests: for a condition, with a deadline, and never for a fixed time."""
 
 import asyncio
 import time
@@ -8,18 +8,18 @@ from typing import TypeVar
 Value = TypeVar("Value")
 
 DEADLINE = 60.0
-""" Seconds after which a test fails: at least ten times what anything takes on two busy cores. """
+""" Seconds after which a test fails: at least ten times what any test takes on two busy cores. """
 _FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
 _SHARE = 0.05
-""" A pause is this part of the time waited so far: quick events are seen at once, slow ones cost few looks. """
+""" Each pause is this part of the time waited so far: fast events are seen at once, slow ones need few checks. """
 
 
 def eventually(condition: Callable[[], Value], what: str = "", seconds: float = DEADLINE) -> Value:
     """Return the first value of `condition` that is true.
 
     Args:
-        condition: is called again and again.
-        what: says what the test waits for, or what helps to see why it did not come, such as a log.
+        condition: is called repeatedly.
+        what: the failure's message: what the test waits for, or a log that helps to find out why it did not come.
         seconds: to wait at most.
 
     Raises:
@@ -32,7 +32,7 @@ def eventually(condition: Callable[[], Value], what: str = "", seconds: float = 
 
 
 async def eventually_async(condition: Callable[[], Value], what: str = "", seconds: float = DEADLINE) -> Value:
-    """Do the same in an event loop, whose other tasks go on."""
+    """Do the same in an event loop, whose other tasks continue."""
     pauses = _pauses(seconds)
     while not (value := condition()):
         await asyncio.sleep(_next(pauses, what, value, seconds))

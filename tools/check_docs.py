@@ -1,8 +1,8 @@
-"""Checks the documentation against what there is: links, commands, names, YAML. Run by `make check`.
+"""Checks the documentation against the code: links, commands, names, YAML. Run by `make check`.
 
     python -m tools.check_docs [PAGE...]
 
-Nothing is run and nobody is asked: it takes seconds, offline. tools/docs says what is checked, and how.
+It runs no program of the pages and needs no network, so it takes seconds. tools/docs describes the checks.
 """
 
 import argparse
@@ -13,9 +13,9 @@ from tools.docs import commands, links, manifests, names, pages, tables
 
 
 def main() -> int:
-    """Check all pages, and say what is wrong with those that are named, or with any."""
+    """Check all pages; print the findings in the named pages, or in all."""
     parser = argparse.ArgumentParser(prog="python -m tools.check_docs", description=__doc__.partition("\n")[0])
-    parser.add_argument("page", nargs="*", type=Path, help="say what is wrong with these only")
+    parser.add_argument("page", nargs="*", type=Path, help="print findings in these pages only")
     wanted = {path.resolve() for path in parser.parse_args().page}
     all_pages = pages.all_pages()
     command_faults, command_count = commands.check(all_pages)

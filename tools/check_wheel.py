@@ -1,7 +1,7 @@
-"""Checks a release wheel: what is in it, and that its libraries load on glibc 2.17. Run by `make wheel`.
+"""Checks a release wheel: its files, and that its libraries load on glibc 2.17. Run by `make wheel`.
 
-A symbol version says which glibc a function needs; the NEEDED list says which libraries hold it. Both are looked at:
-before glibc 2.34, dlopen and threads lived in libraries of their own.
+A symbol version says which glibc a function needs; the NEEDED list says which libraries contain it. Both are checked,
+because before glibc 2.34 dlopen and threads were in separate libraries.
 """
 
 import io
@@ -17,8 +17,8 @@ OLDEST_GLIBC = (2, 17)
 LIBRARIES = {"orion/hook/liborion_hook.so", "orion/hook/liborion_hook_bench.so", "orion/hook/sim/libcuda.so.1"}
 MAY_NEED = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6", "ld-linux-x86-64.so.2"}
 MAY_HOLD = {".py", ".pyi", ".so", ".1", ".yaml", ".typed", ".txt"}
-PACKAGES = "orion"  # what needs a checkout is outside: measurements, testbed, tests, tools
-LICENCE = "LICENSE"  # of the kubelet's interface, beside the stubs made from it
+PACKAGES = "orion"  # packages that need a checkout do not ship: measurements, testbed, tests, tools
+LICENCE = "LICENSE"  # of the kubelet's interface, beside the stubs that are made from it
 
 
 def needed(library: ELFFile) -> tuple[set[str], set[str]]:
@@ -34,12 +34,12 @@ def needed(library: ELFFile) -> tuple[set[str], set[str]]:
 
 
 def may_ship(path: PurePosixPath) -> bool:
-    """Say whether a file belongs into a release."""
+    """Return whether a file belongs in a release."""
     return path.parts[0] == PACKAGES and (path.suffix in MAY_HOLD or path.name == LICENCE)
 
 
 def complaints(wheel: zipfile.ZipFile) -> list[str]:
-    """Return what is wrong with a wheel, a sentence each."""
+    """Return the faults of a wheel, each as a sentence."""
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     found = [f"{name} is missing" for name in sorted(LIBRARIES - names)]
     found += [f"{name} should not ship" for name in sorted(names) if not may_ship(PurePosixPath(name))]

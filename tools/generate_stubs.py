@@ -1,7 +1,7 @@
-"""Makes the gRPC stubs of the node agent's and the kubelet's interfaces, or checks that they are what each .proto says.
+"""Generates the gRPC stubs of the node agent's and the kubelet's interfaces, or checks that they match each .proto.
 
-Run by `make generate` and, with --check, by `make check`. protoc writes imports after the path that it was given, so it
-is given the path under which the package is imported (`orion/node_agent/api/`, by the links in build/import).
+Run by `make generate` and, with --check, by `make check`. protoc derives import statements from the path that it gets,
+so it gets the path under which the package is imported (`orion/node_agent/api/`, through links in build/import).
 """
 
 import argparse
@@ -23,7 +23,7 @@ SUFFIXES = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
 
 
 def generate(folder: Path) -> dict[str, str]:
-    """Run protoc into ``folder`` and return the text of each stub by its path below the imports."""
+    """Run protoc with output in ``folder``; return the text of each stub by its path below the imports."""
     well_known = resources.files("grpc_tools") / "_proto"
     arguments = ["protoc", f"-I{IMPORTS}", f"-I{well_known}"]
     arguments += [f"--{kind}_out={folder}" for kind in ("python", "pyi", "grpc_python")]
@@ -38,7 +38,7 @@ def generate(folder: Path) -> dict[str, str]:
 
 
 def main() -> int:
-    """Write the stubs, or with --check say which of them are out of date."""
+    """Write the stubs, or with --check report those that are out of date."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a stub is out of date")
     check = parser.parse_args().check

@@ -1,11 +1,11 @@
-"""Refuses an include or a call of the hook that goes up, or aside, from one folder of `hook/src` to another.
+"""Rejects includes and calls between folders of `hook/src` that do not go down to a lower layer.
 
-`hook/src/layers.txt` names the folders from top to bottom. Includes are read from the sources. Calls are read from the
-objects of a build, because a declaration that a file writes itself needs no include: an undefined symbol of one object
-that another object defines is a call.
+`hook/src/layers.txt` lists the folders from top to bottom. Includes are read from the sources. Calls are read from the
+objects of a build, because a file can declare a function itself, without an include. A call is an undefined symbol of
+one object that another object defines.
 
-Refused: a list of exceptions. Two files that need each other belong in one folder, or one of them passes a function to
-the other.
+A list of exceptions was rejected. Two files that need each other belong in one folder, or one passes a function to the
+other.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 @dataclass(frozen=True)
 class Use:
-    """That one file of a folder uses another file: by an include, or by a symbol."""
+    """One file of `hook/src` uses another: by an include, or by a symbol."""
 
     user: str
     used: str
@@ -63,11 +63,11 @@ def _symbols(path: Path) -> tuple[set[str], set[str]]:
 
 
 def calls(folders: Sequence[Path], sources: Path) -> Iterator[Use]:
-    """Yield the symbols that the object of one file of `sources` uses of another.
+    """Yield the symbols of one file of `sources` that the object of another file uses.
 
     Args:
-        folders: where objects lie; the first that has a file's object counts.
-        sources: the hook's.
+        folders: of objects; the first that has a file's object is used.
+        sources: of the hook.
 
     Raises:
         FileNotFoundError: a source has no object; the message says how to build it.
@@ -85,7 +85,7 @@ def calls(folders: Sequence[Path], sources: Path) -> Iterator[Use]:
 
 
 def complaints(order: dict[str, int], uses: Iterator[Use]) -> Iterator[str]:
-    """Yield a sentence for each use that does not go down, and for each folder without a layer."""
+    """Yield a sentence for each use that does not go to a lower layer, and for each folder without a layer."""
     for use in uses:
         user, used = use.user.split("/")[0], use.used.split("/")[0]
         unknown = [folder for folder in (user, used) if folder not in order]
@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sources", type=Path, default=SOURCES)
     options = parser.parse_args(arguments)
     order = layers(options.sources / "layers.txt")
-    # The library of `orion bench` is compiled from all sources; the released one from all but the baselines.
+    # The library of `orion bench` is compiled from all sources; the released one from all except the baselines.
     folders = [options.build / "CMakeFiles" / f"{library}_objects.dir" / "src" for library in ("hook", "hook_bench")]
     found = list(dict.fromkeys(complaints(order, includes(options.sources))))
     found += list(dict.fromkeys(complaints(order, calls(folders, options.sources))))

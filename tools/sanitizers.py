@@ -1,7 +1,8 @@
 """Builds the C tests under each sanitizer and runs them with ctest. Run by `make test`.
 
-Two builds, since the address and the thread sanitizer cannot live in one process. Only C test programs: a preloaded
-library under a sanitizer would need the sanitizer preloaded before it into programs that were not built for it.
+Each sanitizer has its own build, because the address and the thread sanitizer cannot share a process. Only C test
+programs are built this way: a preloaded library under a sanitizer would require preloading the sanitizer first, into
+programs that were not built for it.
 """
 
 import argparse
@@ -16,7 +17,7 @@ SANITIZERS = {"address": "address,undefined", "thread": "thread"}
 
 
 def without_address_randomisation() -> list[str]:
-    """Return the prefix that turns it off; older thread sanitizers find no room with 32 random bits."""
+    """Return the command prefix that turns ASLR off: older thread sanitizers cannot map memory with 32 random bits."""
     prefix = ["setarch", os.uname().machine, "-R"]
     if shutil.which("setarch") and subprocess.run([*prefix, "true"], capture_output=True).returncode == 0:
         return prefix
@@ -43,7 +44,7 @@ def build_and_run(name: str, build: Path) -> int:
 
 
 def main() -> int:
-    """Run every sanitizer, also after one has failed, and say which did."""
+    """Run every sanitizer, even after one has failed; print which failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=Path, required=True, help="folder that holds the builds")
     build = parser.parse_args().build

@@ -1,17 +1,19 @@
-"""A latency-critical process (hp) beside best-effort ones (be) on one GPU, under every system that is to be compared.
+"""Measures a latency-critical process (hp) beside best-effort processes (be) on one GPU, under each system to compare.
 
-Where to look, from what a person writes to what a person reads:
+Modules, in the order from the scenario file to the report:
 
     scenario, systems       the YAML file: workloads, arrivals, and the systems to compare
-    names, plan             every run of a scenario, in its order, with the file that it fills
+    names, plan             all runs of a scenario, in order, with the file of each
     schedule                when requests arrive
-    gpus, shared_gpu, mps   the GPUs, each in its modes: environments of clients, private MPS daemon, private agents
-    posts, roster           which worker processes a run needs; started once, kept while needed
-    runner                  one GPU's runs
-    host, phase_lock        nothing starts or ends on any GPU while one measures; a record of what happened when
-    results                 the output folder, written so that a cut-off measurement goes on where it stopped
-    progress, measure       `orion bench colocation`: all of the above, spread over GPUs, with a bar
-    report, hiccups         `orion bench report`: tables and plots from an output folder; requests far out
+    gpus, shared_gpu, mps   the GPUs and their modes: environments of clients, private MPS daemon, private agents
+    posts, roster           the worker processes of a run: which they are; started once and kept while needed
+    runner                  the runs of one GPU
+    host, phase_lock        prevent starts and ends of processes while any GPU measures; record disturbances
+    results                 the output folder; an interrupted measurement resumes from it
+    measurement, work_list  distribute the runs over GPUs
+    progress, measure       `orion bench colocation`: the command and its progress bar
+    run_files, analysis     read the output folder and compute figures, each against `alone` of the same round
+    report, hiccups         `orion bench report`: tables and plots; unusually slow requests
 
-A run that fails is a file with a sentence in it; the others go on.
+The file of a failed run contains the error in one sentence; the other runs continue.
 """

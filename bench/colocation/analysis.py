@@ -1,7 +1,7 @@
-"""From run files to figures: one hp beside one be, every system against `alone` of the same round.
+"""Computes figures from run files: one hp beside one be, each system against `alone` of the same round.
 
-A round counts for a system where its own run and its references are whole and were given the same arrivals; what is
-missing is left out and never filled in from another round.
+A round counts for a system if the system's run and its references are complete and had the same arrivals. A missing
+run is left out; the analysis never takes a run of another round instead.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,8 +30,8 @@ from orion.bench.samples import percentile
 Row = TypeVar("Row")
 RANKS = (50, 95, 99)
 SHORTEST_GAP = 0.2e-3  # seconds; a shorter pause between two requests does not end a busy period
-SWITCH_SECONDS = 0.15e-3  # what be may lose at a busy period
-EFFICIENCY = 0.97  # of what hp leaves
+SWITCH_SECONDS = 0.15e-3  # time that be may lose for each busy period of hp
+EFFICIENCY = 0.97  # the part of hp's free time that be should get at least
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Round:
     folder: Path
     alone: Run
     capacity: float | None
-    """hp's closed-loop rate alone, requests or iterations a second."""
+    """hp's closed-loop rate when it runs alone, requests or iterations a second."""
 
     @property
     def hp_share(self) -> float | None:
@@ -53,7 +53,7 @@ class Round:
 
     @property
     def be_bound(self) -> float | None:
-        """Return the share that be should get at least."""
+        """Return the lowest share of the GPU's time that be should get."""
         share = self.hp_share
         return (
             None if share is None else EFFICIENCY * (1 - share - busy_periods_per_second(self.alone) * SWITCH_SECONDS)
@@ -67,34 +67,35 @@ class Measured:
     run: Run
     reference: Round
     shares: list[Samples] | None
-    """Each be client's throughput over its own alone, by parts of the window; None without a reference."""
+    """Each be client's throughput as a share of its throughput alone, by parts of the window; None without a
+    reference."""
     solo: Samples | None
-    """be alone by parts of its window, over its own mean."""
+    """The throughput of be alone by parts of its window, divided by its mean."""
 
     @property
     def be(self) -> Samples | None:
-        """Return the sum of the be clients."""
+        """Return the sum of the be clients' shares."""
         return None if self.shares is None else np.asarray(np.sum(self.shares, axis=0))
 
     @property
     def hp(self) -> Samples | None:
-        """Return hp's throughput over its capacity, by parts of the window."""
+        """Return hp's throughput as a share of its capacity, by parts of the window."""
         capacity = self.reference.capacity
         return None if capacity is None else rates.hp_bins(self.run) / capacity
 
     @property
     def total(self) -> Samples | None:
-        """Return hp + be by parts of the window."""
+        """Return the sum of hp and be, by parts of the window."""
         return None if self.be is None or self.hp is None else self.hp + self.be
 
     @property
     def times(self) -> Samples:
-        """Return latencies of an open loop, iteration times of a closed one; seconds."""
+        """Return latencies (open loop) or iteration times (closed loop), in seconds."""
         return _times(self.run)
 
 
 def analyse(folder: RunFolder, hp: str, be: str, solos: rates.Solos) -> PairFigures | None:
-    """Return all figures of one hp beside one be; None where no round has both `alone` and a system."""
+    """Return all figures of one hp beside one be; None if no round has both `alone` and a system."""
     rounds = [found for path in folder.rounds(hp) if (found := _round(folder, path)) is not None]
     names = [name for name in folder.systems(hp, be) if not rates.CLOSED_OVERLAP.fullmatch(name)]
     measured = {name: _measured(folder, rounds, be, name, solos) for name in names}
@@ -124,7 +125,7 @@ def analyse(folder: RunFolder, hp: str, be: str, solos: rates.Solos) -> PairFigu
 
 
 def latencies(folder: RunFolder, pair: PairFigures) -> dict[str, Samples]:
-    """Return latencies (or iteration times) in milliseconds by system, `alone` first; rounds together."""
+    """Return latencies (or iteration times) of all rounds in milliseconds, by system, `alone` first."""
     paths = folder.rounds(pair.hp.id)
     by_number = {run.round: path for path in paths if (run := folder.load(path / f"alone{SUFFIX}")) is not None}
     wanted = [("alone", [by_number[number] / f"alone{SUFFIX}" for number in pair.rounds])]
@@ -137,7 +138,7 @@ def latencies(folder: RunFolder, pair: PairFigures) -> dict[str, Samples]:
 
 
 def busy_periods_per_second(alone: Run) -> float:
-    """Count how often hp goes from idle to busy within the window."""
+    """Return how many times per second hp goes from idle to busy, within the window."""
     starts, ends = np.asarray(alone.starts), np.asarray(alone.ends)
     fresh = np.concatenate(([True], starts[1:] - ends[:-1] > SHORTEST_GAP))
     inside = (starts >= alone.window[0]) & (starts < alone.window[1])
@@ -168,7 +169,7 @@ def _measured(folder: RunFolder, rounds: Sequence[Round], be: str, system: str, 
             continue
         if run.gpu_uuid != each.alone.gpu_uuid:
             name = str(path.relative_to(folder.root)).removesuffix(SUFFIX)
-            folder.failures[f"{name} elsewhere"] = f"{name} counts, but was made on another GPU than alone of its round"
+            folder.failures[f"{name} elsewhere"] = f"{name} counts, but ran on another GPU than alone of its round"
         if refusal := _refusal(run, each.alone):
             name = str(path.relative_to(folder.root))
             folder.failures[name] = f"{name.removesuffix(SUFFIX)} does not count: {refusal}"
@@ -178,10 +179,10 @@ def _measured(folder: RunFolder, rounds: Sequence[Round], be: str, system: str, 
 
 
 def _refusal(run: Run, alone: Run) -> str | None:
-    """Say why a run cannot be compared with its round's reference."""
+    """Return why a run cannot be compared with its round's reference; None if it can."""
     same = len(run.arrivals) == len(alone.arrivals) and np.allclose(run.arrivals, alone.arrivals, rtol=0, atol=2e-6)
     if not same:
-        return "its arrivals are not those of alone in the same round"
+        return "its arrivals differ from those of alone in the same round"
     if not len(_times(run)):
         return "hp completed nothing in the window"
     return None
@@ -219,7 +220,7 @@ def _figures(name: str, runs: Sequence[Measured], modelled: ceilings.Modelled) -
 
 
 def unfairness(one: Measured) -> float | None:
-    """Return the largest deviation from a fair share among be clients, in parts of that share; None for one client."""
+    """Return the largest deviation of a be client from its fair share, relative to that share; None for one client."""
     if one.shares is None or len(one.shares) < 2:
         return None
     got = np.asarray([share.mean() for share in one.shares])
@@ -229,7 +230,7 @@ def unfairness(one: Measured) -> float | None:
 
 
 def _client_shares(runs: Sequence[Measured]) -> list[ClientShare]:
-    """Return what each of several be clients got in the rounds that have their work alone."""
+    """Return the share of each of several be clients, in the rounds that measured their work alone."""
     rows = [[share.mean() for share in one.shares] for one in runs if one.shares is not None]
     clients = runs[0].run.be
     if not rows or len(clients) < 2 or any(len(row) != len(clients) for row in rows):
@@ -239,16 +240,16 @@ def _client_shares(runs: Sequence[Measured]) -> list[ClientShare]:
         ClientShare(
             id=client.id,
             weight=client.weight,
-            gpu_time=[row[place] for row in rows],
-            part=[row[place] / max(sum(row), 1e-12) for row in rows],
+            gpu_time=[row[index] for row in rows],
+            part=[row[index] / max(sum(row), 1e-12) for row in rows],
             fair=client.weight / weights,
         )
-        for place, client in enumerate(clients)
+        for index, client in enumerate(clients)
     ]
 
 
 def _points(runs: Sequence[Measured]) -> list[tuple[int, float, float]]:
-    """Return (round, hp p99 over alone, hp + be) of the rounds that have all of it."""
+    """Return (round, hp p99 over alone, hp + be) of the rounds that have both figures."""
     return [
         (one.reference.number, percentile(one.times, 99) / percentile(_times(one.reference.alone), 99), total.mean())
         for one in runs

@@ -1,15 +1,15 @@
-"""How much hp and be can do together at a given hp p99: a queueing model fed with measured speeds.
+"""A queueing model of how much hp and be can do together at a given hp p99, computed from measured speeds.
 
-hp is a single server with a first-come first-served queue. While it is busy, be may run beside it; that slows hp down
-and still gives be less than a GPU of its own. The tail is made by queueing, so overlap costs least while a busy period
-is young. The policy of the model is that and nothing else: be overlaps until a busy period is X seconds old, then hp
-runs without be until it has nothing left to do, and be has the GPU to itself until the next request. One number X
-thus trades p99 for throughput. A scheduler that also chooses which kernels to overlap may come above that front.
+hp is one server with a first-come first-served queue. While hp is busy, be may run beside it, which slows both down.
+Queueing makes the tail, so overlap costs least early in a busy period. The model has one policy: be overlaps until a
+busy period is X seconds old; then hp runs without be until its queue is empty; then be has the GPU to itself until the
+next request. X trades p99 for throughput. A scheduler that also chooses which kernels to overlap may exceed the model.
 
-Order holds between a gate, any X and overlap without end, but not request by request between two values of X: a busy
-period that ends just in time is followed by a young one. So the front is an envelope, not the curve as it comes.
+Every X is between a gate (X = 0) and overlap without end. But a larger X does not make every request slower: with the
+larger X a busy period may last until the next request arrives, which then runs without be; with the smaller X the
+request starts a new busy period, with overlap. So the ceiling is the envelope of the curve over X.
 
-The model is exact for given arrivals and services: no simulation steps, all X at once.
+The model is exact for given arrivals and service times: it has no time steps, and computes all X at once.
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ from orion.bench.estimates import Samples
 
 @dataclass(frozen=True)
 class Speeds:
-    """What closed loops measured; all relative to having the GPU alone, without sharing of any kind."""
+    """Speeds measured in closed loops, relative to the speed on a GPU without any sharing."""
 
     alone: float
-    """hp's speed in the mode while be stands still (under MPS a little less than 1)."""
+    """hp's speed in the sharing mode while be does nothing (under MPS a little less than 1)."""
     overlapped: float
     """hp's speed while be runs beside it."""
     be_overlapped: float
-    """be's speed beside hp; while hp is idle it is 1."""
+    """be's speed beside hp; while hp is idle, be's speed is 1."""
 
     def __post_init__(self) -> None:
         if self.alone <= 0 or self.overlapped <= 0 or self.be_overlapped < 0:
@@ -38,16 +38,16 @@ class Speeds:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What each X leads to; the arrays belong together."""
+    """The outcome of each X; row i of each array belongs to `limits[i]`."""
 
     limits: Samples
     """X in seconds."""
     latencies: Samples
     """Seconds, shape (X, requests)."""
     hp: Samples
-    """hp's throughput in the window over its capacity alone."""
+    """hp's throughput in the window, as a share of its capacity alone."""
     be: Samples
-    """be's throughput in the window over its own alone."""
+    """be's throughput in the window, as a share of its throughput alone."""
 
     @property
     def total(self) -> Samples:
@@ -55,7 +55,7 @@ class Outcomes:
         return self.hp + self.be
 
     def percentile(self, rank: float, first: int = 0) -> Samples:
-        """Return a latency percentile for each X, of the requests from index `first` on."""
+        """Return a latency percentile for each X, over the requests from index `first` on."""
         return np.asarray(np.percentile(self.latencies[:, first:], rank, axis=1))
 
 
@@ -70,14 +70,14 @@ def outcomes(
 
     Args:
         arrivals: Ascending times in seconds.
-        service: Seconds that a request takes alone without sharing: one for all, or one each.
-        speeds: As measured.
-        limits: X in seconds, each 0 (a gate) to infinity (overlap without end).
-        window: What throughput is counted in; from 0 to the last completion if left out.
+        service: Seconds that a request takes without sharing: one number for all requests, or one for each.
+        speeds: Measured speeds.
+        limits: Values of X in seconds, from 0 (a gate) to infinity (overlap without end).
+        window: Throughput counts in this window; the default is from 0 to the last completion.
     """
     times, limits = np.asarray(arrivals, dtype=np.float64), np.asarray(limits, dtype=np.float64)
     if not len(times) or not len(limits):
-        raise ValueError("there is no queue without a request and no policy without a limit")
+        raise ValueError("the model needs at least one request and at least one limit")
     begins, starts, ends = _queue(times, np.broadcast_to(service, times.shape), speeds, limits)
     low, high = window if window is not None else (0.0, ends[:, -1:])
     busy = _inside(starts, ends, low, high)
@@ -89,10 +89,10 @@ def outcomes(
 
 
 def front(hp_p99: Samples, total: Samples) -> tuple[Samples, Samples]:
-    """Keep the points that no other point heartbeats on both axes.
+    """Keep the points for which no other point has both a lower p99 and a higher hp + be.
 
     Returns:
-        p99 ascending, and hp + be, which ascends with it.
+        p99 in ascending order, and hp + be, which is then also ascending.
     """
     order = np.lexsort((-total, hp_p99))
     p99, best = hp_p99[order], np.maximum.accumulate(total[order])
@@ -103,23 +103,22 @@ def front(hp_p99: Samples, total: Samples) -> tuple[Samples, Samples]:
 def fraction(
     hp_p99: float, total: float, ceiling: tuple[Sequence[float] | Samples, Sequence[float] | Samples]
 ) -> float:
-    """Return how much of the ceiling a measured point reaches at its own p99.
+    """Return a measured point's hp + be, divided by the ceiling at the point's p99.
 
-    Between the points of the ceiling's front it is interpolated. Beyond its slow end the ceiling is its last value.
-    Before its fast end the model has no policy that is so kind to hp; the first value is taken, which can only make
-    the fraction too small.
+    The ceiling is interpolated between its points. Above the ceiling's largest p99 its last value applies. Below the
+    ceiling's smallest p99 its first value applies, which can only make the fraction too small.
     """
     return total / float(np.interp(hp_p99, *ceiling))
 
 
 def limits_for(service: float, longest: float, count: int = 48) -> Samples:
-    """Return values of X worth trying: 0, a geometric ladder from a quarter of a request to `longest`, and no end."""
+    """Return values of X to try: 0, a geometric series from a quarter of a request to `longest`, and infinity."""
     low = service / 4
     return np.concatenate(([0.0], np.geomspace(low, max(longest, 2 * low), count), [np.inf]))
 
 
 def _queue(arrivals: Samples, services: Samples, speeds: Speeds, limits: Samples) -> tuple[Samples, Samples, Samples]:
-    """Return when each request's busy period began, and when its service began and ended; shape (X, requests)."""
+    """Return when each request's busy period began, and when its service began and ended; arrays of (X, requests)."""
     begin, end, done = (np.full(len(limits), value) for value in (-np.inf, -np.inf, 0.0))
     rows = []
     for arrival, service in zip(arrivals, services, strict=True):
@@ -134,5 +133,5 @@ def _queue(arrivals: Samples, services: Samples, speeds: Speeds, limits: Samples
 
 
 def _inside(begins: Samples, ends: Samples, low: float, high: float | Samples) -> Samples:
-    """Return how much of each span lies in a window; spans that end before they begin have no length."""
+    """Return how much of each span is in the window; a span that ends before it begins has length 0."""
     return np.asarray(np.maximum(0.0, np.minimum(ends, high) - np.maximum(begins, low)))

@@ -1,4 +1,4 @@
-"""The ceilings of one pair: the queueing model run on each round's own arrivals, with the speeds of that round."""
+"""The ceilings of one pair: runs the queueing model of `ceiling` with each round's own arrivals and speeds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from orion.bench.estimates import Samples
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the model needs of one round."""
+    """The model's inputs from one round."""
 
     alone: Run
     capacity: float
     """hp's closed-loop rate."""
     speeds: Mapping[str, Mapping[str, Speeds]]
-    """By mode and kind of overlap."""
+    """By sharing mode, then by the system that overlapped hp and be."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One kind of overlap in one round: hp p99 over alone and hp + be, for each limit."""
+    """The curve of one overlapping system in one round: hp p99 over alone, and hp + be, for each limit X."""
 
     mode: str
     kind: str
@@ -35,16 +35,16 @@ class Curve:
 
 
 class Modelled:
-    """What the model said of every round, mode and kind of overlap."""
+    """The model's curves, for each round, mode and overlapping system."""
 
     def __init__(self, curves: Sequence[Curve]) -> None:
         self._curves = list(curves)
 
     def fractions(self, mode: str | None, points: Sequence[tuple[int, float, float]]) -> list[float]:
-        """Hold measured points against the ceiling of their own rounds; rounds without a ceiling are left out.
+        """Divide measured points by the ceilings of their own rounds; rounds without a ceiling are left out.
 
         Args:
-            mode: Of the system.
+            mode: Sharing mode of the measured system.
             points: (round, hp p99 over alone, hp + be).
         """
         found = []
@@ -55,7 +55,7 @@ class Modelled:
         return found
 
     def curves(self) -> list[CeilingCurve]:
-        """Return one front a mode: the medians over rounds, the best of all kinds of overlap."""
+        """Return one front for each mode: the best over all overlapping systems, with medians over rounds."""
         fronts = []
         for mode in dict.fromkeys(curve.mode for curve in self._curves):
             here = [curve for curve in self._curves if curve.mode == mode]
@@ -67,7 +67,7 @@ class Modelled:
 
 
 def model(rounds: Sequence[Inputs]) -> Modelled:
-    """Run the model; rounds whose closed loops were not measured give no curve."""
+    """Run the model for all rounds; a round without measured closed loops gives no curve."""
     if not rounds:
         return Modelled([])
     limits = limits_for(1 / rounds[0].capacity, rounds[0].alone.seconds / 4)
@@ -89,7 +89,7 @@ def _joint_front(curves: Sequence[Curve]) -> tuple[Samples, Samples]:
 
 
 def _median(curves: Sequence[Curve]) -> Curve:
-    """Sum up the rounds of one kind of overlap, limit by limit."""
+    """Return the median over rounds for each limit, for the curves of one overlapping system."""
     first = curves[0]
     p99, total = (np.median([getattr(curve, name) for curve in curves], axis=0) for name in ("hp_p99", "total"))
     return Curve(first.mode, first.kind, first.round, first.speeds, np.asarray(p99), np.asarray(total))

@@ -1,4 +1,4 @@
-"""Which GPUs are measured on, and how much memory they have left."""
+"""Finds the GPUs to measure on, and their free memory."""
 
 import contextlib
 import math
@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-
-class NoGPU(RuntimeError):
-    """There is no such GPU; one sentence."""
+from orion.errors import NotFound
 
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU; of a simulated one the UUID is not known before it is made."""
+    """One GPU. A simulated GPU has an empty UUID, since its UUID is only known after its creation."""
 
     index: int
     uuid: str
@@ -26,19 +24,19 @@ class Device:
 
 
 def choose(wanted: str | None, simulated: bool) -> list[Device]:
-    """Find the GPUs that a user named.
+    """Find the GPUs that the user named.
 
     Args:
-        wanted: "all", or indices and UUIDs separated by commas; None: the first that this process may use.
-        simulated: Simulated ones, as many as are named.
+        wanted: "all", or indices and UUIDs separated by commas; None: the first GPU that this process may use.
+        simulated: Return simulated GPUs with these indices.
 
     Raises:
-        NoGPU: One is not there.
+        NotFound: A GPU does not exist.
     """
     if simulated:
         names = (wanted or "0").split(",")
         if not all(name.isdecimal() for name in names):
-            raise NoGPU(f"--gpus {wanted}: simulated GPUs are numbers, such as 0,1")
+            raise NotFound(f"--gpus {wanted}: simulated GPUs are numbers, such as 0,1")
         return [Device(int(name), "", "simulated GPU") for name in dict.fromkeys(names)]
     present = _present()
     if wanted == "all":
@@ -53,7 +51,9 @@ def _named(name: str, present: list[Device]) -> Device:
     for device in present:
         if name == str(device.index) or (name.startswith("GPU-") and device.uuid.startswith(name)):
             return device
-    raise NoGPU(f"there is no GPU {name}; here are {', '.join(f'{each.index} ({each.uuid})' for each in present)}")
+    raise NotFound(
+        f"there is no GPU {name}; this machine has {', '.join(f'{each.index} ({each.uuid})' for each in present)}"
+    )
 
 
 def _present() -> list[Device]:
@@ -64,19 +64,19 @@ def _present() -> list[Device]:
             for index, handle in enumerate(handles)
         ]
     if not devices:
-        raise NoGPU("the driver finds no GPU; --simulated runs without one")
+        raise NotFound("the driver finds no GPU; --simulated runs without one")
     return devices
 
 
 def free_gib(device: Device) -> float:
-    """Return how much of the GPU's memory is free; infinity where nothing is known."""
+    """Return the GPU's free memory in GiB; infinity if it is unknown."""
     if not device.uuid:
         return math.inf
     try:
         with _nvml() as nvml:
             memory = nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByUUID(device.uuid))
             return float(memory.free) / 2**30
-    except NoGPU:
+    except NotFound:
         return math.inf
 
 
@@ -85,12 +85,12 @@ def _nvml() -> Iterator[Any]:
     try:
         import pynvml
     except ImportError as error:
-        raise NoGPU("nvidia-ml-py is not installed, so no GPU can be found; --simulated runs without one") from error
+        raise NotFound("nvidia-ml-py is not installed, so no GPU can be found; --simulated runs without one") from error
     try:
         pynvml.nvmlInit()
         yield pynvml
     except pynvml.NVMLError as error:
-        raise NoGPU(f"no NVIDIA GPU can be used here ({error}); --simulated runs without one") from error
+        raise NotFound(f"no NVIDIA GPU can be used here ({error}); --simulated runs without one") from error
 
 
 def _text(value: str | bytes) -> str:

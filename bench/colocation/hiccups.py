@@ -1,8 +1,8 @@
-"""Single requests that took far longer than the others of their run, and what else happened on the host meanwhile.
+"""Counts requests that took far longer than the others of their run, and runs with other activity on the host.
 
-Nothing is filtered by this: a p99 of a thousand requests rests on ten of them, so a reader has to see whether some came
-from outside. What a system makes of many requests (be kernels of 50 ms before them) shows here, too; alone shows what
-the machine does by itself.
+Nothing is filtered: the count only informs the reader. A p99 of a thousand requests depends on ten of them, so a few
+disturbances by the host may decide it. The count includes slow requests that the system itself causes, such as by be
+kernels of 50 ms. The count of `alone` shows how many the machine causes by itself.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ BEYOND_SECONDS = 8e-3
 
 
 def hiccups(runs: Sequence[Run]) -> Hiccups:
-    """Count service times (of a closed loop: iterations) above 2.5 x the median of their run + 8 ms.
+    """Count service times (closed loop: iteration times) above 2.5 x the median of their run + 8 ms.
 
-    Service counts from when hp could have begun: a process that slept too long was disturbed as well.
+    A service time begins when hp could have begun the request, so it includes a late wake-up of the server.
 
     Args:
-        runs: Of one system, one a round.
+        runs: The runs of one system, one for each round.
     """
     number, longest, disturbed = 0, None, 0
     for run in runs:
@@ -37,7 +37,7 @@ def hiccups(runs: Sequence[Run]) -> Hiccups:
 
 
 def _services(run: Run) -> Samples:
-    """Return seconds from arrival, or the end of the request before, to the end, of the requests that count."""
+    """Return each measured request's seconds from its arrival, or the previous request's end if later, to its end."""
     arrivals, ends = np.asarray(run.arrivals), np.asarray(run.ends)
     could_begin = np.maximum(arrivals, np.concatenate(([0.0], ends[:-1])))
     return np.asarray((ends - could_begin)[run.first :])

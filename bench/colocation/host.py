@@ -1,7 +1,7 @@
-"""What the GPUs of a host share: phases in which they measure or start processes, and a record of what happened when.
+"""State that all GPUs of a host share: phases in which GPUs measure or start processes, and a record of disturbances.
 
-Every run file lists what the harness did elsewhere on the host while it was made. By the phases that is nothing; what
-it can hold is a process of another GPU that ended by itself.
+Each run file lists what the harness did elsewhere on the host during the run. Phases keep starts and ends out of
+measurements, so the list can only contain processes of another GPU that failed by themselves.
 """
 
 import contextlib
@@ -21,49 +21,52 @@ class _Event:
     began: float
     """Seconds of CLOCK_MONOTONIC."""
     ended: float | None
-    """None: it goes on."""
+    """None: not ended yet."""
 
 
 class Host:
-    """Shared by the threads of all GPUs."""
+    """Phases and record of one host; the threads of all GPUs share it."""
 
     def __init__(self, tick: Callable[[], None] = lambda: None) -> None:
-        """Args: tick is called ten times a second while a GPU waits for others; what it raises ends the wait."""
+        """Args: tick is called ten times a second while a GPU waits; an exception from tick ends the wait."""
         self._phases = PhaseLock(tick)
         self._lock = threading.Lock()
         self._events: list[_Event] = []
 
     @contextlib.contextmanager
     def measuring(self, gpu: int) -> Iterator[None]:
-        """Wait until nothing starts or ends on any GPU, and keep it so."""
+        """Wait until nothing starts or ends on any GPU; no start or end happens until the context ends."""
         with self._phases.inside("measure", gpu):
             yield
 
     @contextlib.contextmanager
     def changing(self, gpu: int, what: str) -> Iterator[None]:
-        """Wait until nobody measures, and keep it so: for starts and ends of processes and MPS daemons."""
+        """Wait until no GPU measures; no measurement starts until the context ends.
+
+        Use the context for starts and ends of processes and MPS daemons.
+        """
         with self._phases.inside("change", gpu), self._recorded(gpu, what):
             yield
 
     @property
-    def change_wished(self) -> bool:
-        """Whether some GPU changes something or waits for it; one more that does so too costs nobody time."""
-        return self._phases.change_wished
+    def change_pending(self) -> bool:
+        """Whether a GPU starts or ends processes, or waits to; another GPU can do so in the same phase at no cost."""
+        return self._phases.change_pending
 
     def note(self, gpu: int, what: str) -> None:
-        """Record what happened now, without having been asked for."""
+        """Record an unplanned event that happened now."""
         with self._recorded(gpu, what):
             pass
 
     def disturbances(self, since: float, begin: float) -> list[dict[str, Any]]:
-        """Return what happened since a moment, for a run file.
+        """Return the events that ended after a time, or have not ended yet, for a run file.
 
         Args:
             since: Seconds of CLOCK_MONOTONIC.
-            begin: The moment that the file's times are relative to.
+            begin: Zero of the run file's times, in seconds of CLOCK_MONOTONIC.
 
         Returns:
-            `gpu`, `what`, and `from` and `to` in seconds; `to` is None for what goes on.
+            For each event `gpu`, `what`, and `from` and `to` in seconds; `to` is None if the event has not ended.
         """
         with self._lock:
             found = [event for event in self._events if event.ended is None or event.ended >= since]

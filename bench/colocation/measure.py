@@ -1,7 +1,8 @@
-"""`orion bench colocation`: a scenario measured from its file to its report.
+"""`orion bench colocation`: reads a scenario, measures its runs, and writes the report.
 
-Nothing starts before the scenario, its workloads, its policies, the folder and the GPUs have been looked at; what could
-only fail is refused in a sentence. A run that fails later is noted, and the next one begins.
+The command checks the scenario, its workloads and policies, the output folder and the GPUs before it starts anything.
+It reports an error there in one sentence. If a run fails later, the command records the error and continues with the
+next run.
 """
 
 import json
@@ -17,21 +18,21 @@ from pathlib import Path
 from orion import hook
 from orion.bench.colocation import gpus
 from orion.bench.colocation import scenario as scenarios
-from orion.bench.colocation.gpus import Device, NoGPU
+from orion.bench.colocation.gpus import Device
 from orion.bench.colocation.measurement import Measurement, Outcome
 from orion.bench.colocation.plan import Plan, PlannedRun
 from orion.bench.colocation.posts import posts_of
 from orion.bench.colocation.progress import minutes
 from orion.bench.colocation.results import Results
 from orion.bench.colocation.runner import FAILURES
-from orion.bench.colocation.scenario import Scenario, ScenarioError
+from orion.bench.colocation.scenario import Scenario
 from orion.bench.colocation.systems import Orion
-from orion.bench.workloads import WorkloadError
+from orion.errors import Invalid, OrionError
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may choose."""
+    """The options of the command line; cli/bench.py describes them."""
 
     scenario: Path
     output: Path | None = None
@@ -41,7 +42,7 @@ class Options:
     only: str | None = None
     gpus: str | None = None
     stop_after: float = math.inf
-    """ Seconds: what would not end within them is not begun. """
+    """ Seconds from the start; no run is started that would end later. """
 
     no_report: bool = False
     dry_run: bool = False
@@ -49,15 +50,15 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """Measure; progress on standard error, the outcome on standard output.
+    """Measure a scenario; print progress on standard error and the outcome on standard output.
 
     Returns:
-        An exit status: 0; 1 if a run failed, with the list on standard error, or the measurement could not go on; 2 if
-        nothing could begin; 130 after Ctrl-C.
+        The exit status: 0; 1 if a run failed (listed on standard error) or the measurement could not continue; 2 if it
+        could not start; 130 after Ctrl-C.
     """
     try:
         scenario, plan, results, devices = _prepared(options)
-    except (ScenarioError, WorkloadError, NoGPU, FileNotFoundError) as error:
+    except (OrionError, FileNotFoundError) as error:
         print(f"orion bench: {error}", file=sys.stderr)
         return 2
     measurement = Measurement(scenario, plan, results, devices, options.simulated, options.stop_after)
@@ -67,14 +68,14 @@ def run(options: Options) -> int:
     with _interruptible():
         try:
             outcome = measurement.run()
-        except ScenarioError as error:
+        except Invalid as error:
             print(f"orion bench: {error}", file=sys.stderr)
             return 2
         except (KeyboardInterrupt, *FAILURES) as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             print(
-                f"orion bench: {'interrupted' if interrupted else _said(error)}; everything it started has ended, and "
-                f"what was measured is in {results.folder}: the same command goes on from there",
+                f"orion bench: {'interrupted' if interrupted else _reason(error)}; all processes of the measurement "
+                f"have ended, and the results so far are in {results.folder}: the same command continues from there",
                 file=sys.stderr,
             )
             return 130 if interrupted else 1
@@ -84,7 +85,7 @@ def run(options: Options) -> int:
 def _prepared(options: Options) -> tuple[Scenario, Plan, Results, list[Device]]:
     read = scenarios.read(options.scenario)
     changes = {name: value for name in ("rounds", "requests") if (value := getattr(options, name)) is not None}
-    if "requests" in changes:
+    if "requests" in changes:  # --requests replaces the numbers of the experiments, too
         same = [each.model_copy(update={"requests": None}) for each in read.experiments]
         changes["experiments"] = same
     scenario = read.model_copy(update=changes).resolved(options.scenario.parent)
@@ -101,15 +102,15 @@ def _prepared(options: Options) -> tuple[Scenario, Plan, Results, list[Device]]:
 
 
 def _check(run: PlannedRun, simulated: bool) -> None:
-    """Refuse what could only fail."""
-    posts_of(run, simulated)  # knows all workloads and their options
+    """Raise an error for a run whose workloads, options or hook library are missing or invalid."""
+    posts_of(run, simulated)  # checks the workloads and their options
     if not isinstance(run.spec, Orion):
         return
     hook.library(run.spec.baselines)
 
 
 def _show_plan(measurement: Measurement, as_json: bool) -> None:
-    """Print what would be measured."""
+    """Print the runs that would be measured, and their expected duration."""
     seconds = {gpus: measurement.expected_seconds(gpus) for gpus in (1, 2, 4, 8)}
     if as_json:
         paths = [planned.path for planned in measurement.missing]
@@ -120,16 +121,17 @@ def _show_plan(measurement: Measurement, as_json: bool) -> None:
         print(f"{measurement.seconds(planned):7.1f} s  {planned.hp_id}/{planned.be_id or '-'}/{planned.system}"
               f"  round {planned.round + 1}")  # fmt: skip
     print(
-        f"{len(measurement.missing)} runs, with the start of processes, which idles all GPUs, about "
+        f"{len(measurement.missing)} runs take about "
         + ", ".join(f"{minutes(expected)} on {gpus}" for gpus, expected in seconds.items())
-        + " GPUs, if requests take as long as on an H200. Nothing was started."
+        + " GPUs, if requests take as long as on an H200. The times include the start of processes, during which all "
+        "GPUs are idle. Nothing was started."
     )
 
 
 def _concluded(outcome: Outcome, options: Options) -> int:
-    """Make the report, and tell."""
-    reported = None if options.no_report else _report(outcome.output)
-    has_report = reported is None and not options.no_report
+    """Make the report and print the outcome; return the exit status."""
+    problem = None if options.no_report else _report(outcome.output)
+    has_report = problem is None and not options.no_report
     if options.as_json:
         found = json.loads((outcome.output / "summary.json").read_text()) if has_report else None
         print(json.dumps({
@@ -138,41 +140,41 @@ def _concluded(outcome: Outcome, options: Options) -> int:
         }))  # fmt: skip
     elif has_report:
         print(f"Report: {outcome.output / 'report.md'}")
-    if reported:
-        print(f"orion bench: {reported}", file=sys.stderr)
+    if problem:
+        print(f"orion bench: {problem}", file=sys.stderr)
     if outcome.left:
-        print(f"orion bench: {outcome.left} runs would not have ended in time; the same command goes on with them",
-              file=sys.stderr)  # fmt: skip
+        print(f"orion bench: {outcome.left} runs were not started, because they would have ended too late; "
+              "the same command continues with them", file=sys.stderr)  # fmt: skip
     if outcome.failed:
-        print(f"orion bench: {len(outcome.failed)} runs failed; the same command tries them again:", file=sys.stderr)
+        print(f"orion bench: {len(outcome.failed)} runs failed; the same command repeats them:", file=sys.stderr)
         for sentence in outcome.failed.values():
             print(f"  {' '.join(sentence.split())}", file=sys.stderr)
-    return 1 if outcome.failed or reported else 0
+    return 1 if outcome.failed or problem else 0
 
 
-def _said(error: BaseException) -> str:
-    """Say in one line what ended a measurement: a full disk, a GPU that cannot be used."""
+def _reason(error: BaseException) -> str:
+    """Return in one line why a measurement ended, such as a full disk or an unusable GPU."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.strerror}: {error.filename}"
     return " ".join(str(error).split())
 
 
 def _report(output: Path) -> str | None:
-    """Make the report; say why there is none."""
+    """Make the report; return None, or why the report could not be made."""
     try:
         from orion.bench.colocation import report
 
         report.write(output)
     except ImportError as error:
-        return f"no report, since {error.name} is not installed: install it, then `orion bench report {output}`"
-    except (ValueError, OSError) as error:
+        return f"no report, because {error.name} is not installed: install it, then run `orion bench report {output}`"
+    except (OrionError, ValueError, OSError) as error:
         return f"no report: {error}"
     return None
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP end everything as Ctrl-C does."""
+    """Let SIGTERM and SIGHUP end the measurement like Ctrl-C."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt

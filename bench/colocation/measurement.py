@@ -1,6 +1,6 @@
-"""A plan's runs, spread over GPUs: each has a thread that takes rounds of hp workloads off one list.
+"""Distributes the runs of a plan over GPUs. Each GPU has a thread that takes rounds of hp workloads from a shared list.
 
-The main thread only waits, and is the one that Ctrl-C meets; the others end at their next tick.
+The main thread only waits, and receives Ctrl-C; the GPUs' threads then end at their next tick.
 """
 
 import math
@@ -30,20 +30,20 @@ JOIN_SECONDS = 0.2
 
 
 class Stopped(Exception):
-    """The measurement was told to end."""
+    """A signal, not an error: it ends a GPU's thread, because the measurement is to end."""
 
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """The outcome of a measurement."""
 
     output: Path
     made: int = 0
     reused: int = 0
     left: int = 0
-    """Runs that would not have ended in time."""
+    """Number of runs that were not started, because they would not have ended in time."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Sentences by the run's file."""
+    """Errors, as sentences, by the run's file."""
 
 
 class Measurement:
@@ -58,7 +58,7 @@ class Measurement:
         simulated: bool,
         stop_after: float = math.inf,
     ) -> None:
-        """Prepare; `run` does it, and begins nothing that would not end within `stop_after` seconds."""
+        """Store the settings; `run` measures, and starts no run that would end later than `stop_after` seconds."""
         self.results = results
         self._scenario = scenario
         self._plan = plan
@@ -79,12 +79,12 @@ class Measurement:
         self._display: Display
 
     def run(self) -> Outcome:
-        """Measure what is missing.
+        """Measure the missing runs. An exception is raised after everything that was started has ended.
 
         Raises:
-            ScenarioError: The folder cannot be written.
-            KeyboardInterrupt: After everything that was started has ended.
-            runner.FAILURES: One that no run can be blamed for, such as a full disk; likewise.
+            Invalid: The folder cannot be written.
+            KeyboardInterrupt: The user interrupted the measurement.
+            runner.FAILURES: A failure that is not one run's fault, such as a full disk.
         """
         self.results.open(self._scenario, self._devices, self._simulated)
         self._deadline = time.monotonic() + self._stop_after
@@ -93,12 +93,12 @@ class Measurement:
             ends = {device: threading.Event() for device in self._devices}
             for device, end in ends.items():
                 threading.Thread(target=self._work, args=(device, end)).start()
-            # Events, since Python 3.11 takes a thread for ended if Ctrl-C meets its join.
+            # The wait uses events: if Ctrl-C interrupts a join, Python 3.11 considers the thread ended.
             try:
                 for end in ends.values():
                     while not end.wait(0.2):
                         pass
-            finally:  # Ctrl-C, or all are done
+            finally:  # after Ctrl-C too
                 self._stop.set()
                 for end in ends.values():
                     end.wait()
@@ -108,7 +108,7 @@ class Measurement:
         return self._outcome
 
     def seconds(self, run: PlannedRun) -> float:
-        """Return about how long a run takes."""
+        """Return the expected duration of a run, in seconds."""
         overhead = PAUSE + TAIL + JOIN_SECONDS
         if run.closed:
             return overhead + LOOP_LEAD + self._scenario.closed_loop_seconds
@@ -118,7 +118,7 @@ class Measurement:
         return overhead + expected_seconds(run.experiment.arrivals, run.requests, self._scenario.lead_seconds, step)
 
     def expected_seconds(self, gpus: int) -> float:
-        """Return about how long it all takes on so many GPUs."""
+        """Return the expected duration of all missing runs on `gpus` GPUs, in seconds."""
         return expected_for_gpus(self._plan.units, self._unit_seconds, self._longest, gpus)
 
     def _unit_seconds(self, unit: Unit) -> float:
@@ -128,11 +128,11 @@ class Measurement:
         return max((self.seconds(run) for run in unit.runs if run.path in self._wanted), default=0.0)
 
     def begins(self, device: Device, run: PlannedRun) -> None:
-        """Pass it on; see `Watcher`."""
+        """Pass the notification to the display; see `Watcher`."""
         self._display.begins(device, run)
 
     def ended(self, device: Device, run: PlannedRun, measured: dict[str, Any]) -> None:
-        """Note it; see `Watcher`."""
+        """Record the outcome; see `Watcher`."""
         with self._lock:
             self._outcome.made += 1
             if measured["error"]:
@@ -140,7 +140,7 @@ class Measurement:
         self._display.ended(device, run, measured)
 
     def _missing(self) -> list[PlannedRun]:
-        """Find what has to be measured, each file once: be alone belongs to several hp workloads."""
+        """Return the runs whose files are missing, each file once: runs may share a file."""
         every: dict[str, PlannedRun] = {}
         for planned in (each for unit in self._plan.units for each in unit.runs):
             every.setdefault(planned.path, planned)
@@ -156,7 +156,7 @@ class Measurement:
             return True
 
     def _work(self, device: Device, end: threading.Event) -> None:
-        """Be the thread of one GPU."""
+        """Run the thread of one GPU."""
         try:
             with Runner(device, self._scenario, self.results, self._simulated, self._host, self._tick, self) as runner:
                 while (unit := self._work_list.take(device.index)) is not None:
@@ -165,33 +165,36 @@ class Measurement:
                 self._wait_for_others(device)
         except Stopped:
             pass
-        except BaseException as error:  # a fault of this program: told by the thread that everybody waits for
+        except BaseException as error:  # a bug, or a failure that is not one run's: the main thread raises it
             self._broken.append(error)
             self._stop.set()
         finally:
             end.set()
 
     def _worth_starting(self, unit: Unit) -> bool:
-        """Say whether starting processes, which idles all GPUs, gives a figure in time: a pair with its references."""
+        """Return whether there is time to start processes and to measure one pair with its references.
+
+        A start of processes idles all GPUs, so it must lead to at least one complete figure.
+        """
         runs = [run for run in unit.runs if run.path in self._wanted]
         references = sum(self.seconds(run) for run in runs if run.kind not in PAIRED)
         longest = max((self.seconds(run) for run in runs if run.kind in PAIRED), default=0.0)
         return time.monotonic() + START_SECONDS + references + longest <= self._deadline
 
     def _in_order(self, unit: Unit) -> Unit:
-        """Put what others are held to first where not all of a unit would end in time: without it nothing counts."""
+        """Put the references first if there is no time for the whole unit: no run counts without its references."""
         if time.monotonic() + START_SECONDS + self._unit_seconds(unit) <= self._deadline:
             return unit
         return replace(unit, runs=tuple(sorted(unit.runs, key=lambda run: run.kind in PAIRED)))
 
     def _ahead(self, device: Device) -> list[PlannedRun]:
-        """Return what a GPU will measure next, if there will be time for it."""
+        """Return the runs that a GPU will measure next, as far as there is time for them."""
         unit = self._work_list.ahead(device.index)
         runs = unit.runs if unit is not None else ()
         return [run for run in runs if run.path in self._wanted and self._in_time(run, False)]
 
     def _wait_for_others(self, device: Device) -> None:
-        """Keep processes until no GPU measures: their ends would be felt there."""
+        """Keep this GPU's processes until no GPU measures any more: their ends would disturb measurements."""
         with self._lock:
             self._unfinished.discard(device)
         while self._unfinished:
@@ -206,7 +209,7 @@ class Measurement:
             raise Stopped
 
     def _step(self, run: PlannedRun) -> float:
-        """Return seconds of one request: as first measured, before that as the simulated GPU has it."""
+        """Return seconds of one request: from the first measured closed loop, before that from the stand-in."""
         if run.hp_id not in self._steps:
             first = self.results.read(f"runs/{run.hp_id}/{run.round}/hp-closed-loop.json.gz")
             if first is None:
@@ -222,4 +225,4 @@ class Measurement:
         self._display.say(f"{len(self.missing)} runs into {self.results.folder}{reused}")
         lacking = mps.missing()
         if lacking and not self._simulated and any(needs_mps(planned.spec) for planned in self.missing):
-            self._display.say(f"{lacking}: runs that need it will fail, the others go on")
+            self._display.say(f"{lacking}: the runs that need MPS will fail, the others continue")

@@ -1,9 +1,9 @@
-"""A private MPS daemon: started for a measurement, ended with it, and never met by anybody else.
+"""A private MPS daemon that starts and ends with a measurement.
 
-Its pipe directory is its own, and unhooked systems get an empty one, so no process becomes a client by accident. A
-guardian process holds the other end of a pipe to this one: however this process ends, SIGKILL too, the pipe closes
-and the guardian tells the daemon to quit. All clients of a server share its fate; whoever sees one of them fail asks
-`servers` whether the server is still the same, and restarts all.
+The daemon has a pipe directory of its own, and systems without MPS get an empty one, so no process becomes a client by
+accident. A guardian process reads from a pipe of this process. When this process ends, even by SIGKILL, the pipe closes
+and the guardian makes the daemon quit. If an MPS server dies, all its clients die. So if a client fails, the harness
+asks `servers` whether the server is still the same, and restarts all clients.
 """
 
 import contextlib
@@ -17,32 +17,30 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from orion.errors import Unavailable
+
 CONTROL = "nvidia-cuda-mps-control"
 SERVER = "nvidia-cuda-mps-server"
 ANSWER_SECONDS = 20.0
-QUIT_SECONDS = 5  # that the daemon gives its servers before it ends them
+QUIT_SECONDS = 5  # for servers to end before the daemon ends them
 GUARDIAN = f"cat >/dev/null; echo quit -t {QUIT_SECONDS} | {CONTROL} >/dev/null 2>&1"
 
 
-class MpsError(RuntimeError):
-    """No MPS daemon can be had; one sentence."""
-
-
 def missing() -> str | None:
-    """Say what is missing for MPS; None if nothing is."""
+    """Return which programs of MPS are missing, as a sentence; None if all are there."""
     absent = [program for program in (CONTROL, SERVER) if shutil.which(program) is None]
-    return f"MPS needs {' and '.join(absent)}, found nowhere in PATH" if absent else None
+    return f"MPS needs {' and '.join(absent)}, which PATH does not have" if absent else None
 
 
 class MpsDaemon:
-    """One daemon for one GPU; a context manager that leaves nothing behind."""
+    """One daemon for one GPU; a context manager that ends the daemon and removes its files."""
 
     def __init__(self, environment: dict[str, str], gpu: str) -> None:
-        """Prepare; entering the context starts it.
+        """Store the settings; entering the context starts the daemon.
 
         Args:
-            environment: Of processes on that GPU.
-            gpu: Its UUID.
+            environment: Environment of processes on that GPU.
+            gpu: UUID of the GPU.
         """
         self._folder = Path()
         self._base = environment
@@ -53,8 +51,9 @@ class MpsDaemon:
 
     def __enter__(self) -> Self:
         if lacking := missing():
-            raise MpsError(lacking)
-        self._folder = Path(tempfile.mkdtemp(prefix="orion-", dir="/tmp"))  # short: sockets are in it
+            raise Unavailable(lacking)
+        # A short path: it contains Unix sockets, whose paths have at most 107 characters.
+        self._folder = Path(tempfile.mkdtemp(prefix="orion-", dir="/tmp"))
         pipe, log = self._folder / "pipe", self._folder / "log"
         pipe.mkdir()
         log.mkdir()
@@ -72,37 +71,37 @@ class MpsDaemon:
         self._end()
 
     def servers(self) -> set[int]:
-        """Return the process ids of the daemon's servers; none before the first client.
+        """Return the process ids of the daemon's servers; empty before the first client.
 
         Raises:
-            MpsError: The daemon itself is gone.
+            Unavailable: The daemon itself has ended.
         """
         return {int(line) for line in self._ask("get_server_list").split() if line.isdecimal()}
 
-    def last_words(self) -> str:
-        """Return the end of the servers' log."""
+    def end_of_log(self) -> str:
+        """Return the last lines of the servers' log."""
         with contextlib.suppress(OSError):
             lines = (self._folder / "log" / "server.log").read_text(errors="replace").splitlines()
             return " / ".join(line.strip() for line in lines[-3:])
         return ""
 
     def _start(self) -> None:
-        # Before the daemon, so that there is no moment without: quitting a daemon that is not there does no harm.
+        # The guardian starts first, so the daemon never runs without it. "quit" without a daemon is harmless.
         self._guardian = subprocess.Popen(
             ["sh", "-c", GUARDIAN], env=self._environment(), stdin=subprocess.PIPE, start_new_session=True
         )
-        said = self._folder / "said"  # a file: the daemon might keep a pipe open, and nobody would see its end
+        output = self._folder / "output"  # a file: the daemon may keep a pipe open, which would block `run`
         try:
-            with said.open("wb") as told:
+            with output.open("wb") as writer:
                 done = subprocess.run(
-                    [CONTROL, "-d"], env=self._environment(), stdin=subprocess.DEVNULL, stdout=told, stderr=told,
+                    [CONTROL, "-d"], env=self._environment(), stdin=subprocess.DEVNULL, stdout=writer, stderr=writer,
                     timeout=ANSWER_SECONDS, check=False, start_new_session=True,
                 )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise MpsError(f"{CONTROL} -d did not start: {error}") from error
+            raise Unavailable(f"{CONTROL} -d did not start: {error}") from error
         if done.returncode != 0:
-            words = " ".join(said.read_text(errors="replace").split())
-            raise MpsError(f"{CONTROL} -d ended with status {done.returncode}: {words or '(it said nothing)'}")
+            words = " ".join(output.read_text(errors="replace").split())
+            raise Unavailable(f"{CONTROL} -d ended with status {done.returncode}: {words or '(no output)'}")
         self._ask("get_server_list")
         with contextlib.suppress(OSError, ValueError):
             self._daemon_id = int((self._folder / "pipe" / f"{CONTROL}.pid").read_text())
@@ -114,9 +113,9 @@ class MpsDaemon:
                 text=True, timeout=ANSWER_SECONDS, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise MpsError(f"the MPS daemon does not answer: {error}") from error
+            raise Unavailable(f"the MPS daemon does not answer: {error}") from error
         if done.returncode != 0 or "Cannot find" in done.stdout + done.stderr:
-            raise MpsError(f"the MPS daemon has ended: {' '.join((done.stderr or done.stdout).split())}")
+            raise Unavailable(f"the MPS daemon has ended: {' '.join((done.stderr or done.stdout).split())}")
         return done.stdout
 
     def _environment(self) -> dict[str, str]:
@@ -130,11 +129,11 @@ class MpsDaemon:
             except subprocess.TimeoutExpired:
                 self._guardian.kill()
                 self._guardian.wait()
-        self._kill_what_stayed()
+        self._kill_daemon()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _kill_what_stayed(self) -> None:
-        """End the daemon by force if it is there after its quit: only if the process still is what it was."""
+    def _kill_daemon(self) -> None:
+        """Kill the daemon if it still runs after "quit"; checks the process's name, since its id may be reused."""
         if not self._daemon_id:
             return
         deadline = time.monotonic() + 2.0

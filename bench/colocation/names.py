@@ -1,4 +1,4 @@
-"""Names of folders for workloads: readable, and different for what is different."""
+"""Names of folders for workloads: readable, and unique for each combination of options."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ LONGEST = 80
 
 
 def slug(text: str) -> str:
-    """Return letters, digits, dots and dashes only."""
+    """Return the text with only letters, digits, dots, plus signs and dashes."""
     return re.sub(r"[^A-Za-z0-9.+]+", "-", text).strip("-.")
 
 
@@ -46,7 +46,7 @@ def of_load(load: Load) -> str:
 
 
 def of_be(entry: BestEffort) -> str:
-    """Return the name of an entry of be."""
+    """Return the name of a be entry, with its count and weights."""
     words = _load(entry)
     if entry.count > 1:
         words.append(f"x{entry.count}")
@@ -55,14 +55,14 @@ def of_be(entry: BestEffort) -> str:
     return slug("-".join(words))
 
 
-def reported_apart(wanted: Sequence[tuple[str, Any]]) -> dict[str, str]:
+def unique(wanted: Sequence[tuple[str, Any]]) -> dict[str, str]:
     """Make names short and unique.
 
     Args:
-        wanted: A name, and what it stands for, as JSON types.
+        wanted: Pairs of a name and the object that it names, as JSON types.
 
     Returns:
-        By the JSON of what it stands for: the name, with a part of a hash where it would be long or not unique.
+        The names by the objects' JSON. A name that is too long or not unique ends with a part of a hash.
     """
     keys = {json.dumps(what, sort_keys=True): name for name, what in wanted}
     names = list(keys.values())

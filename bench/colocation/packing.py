@@ -1,6 +1,6 @@
-"""An output folder as one file, to be kept or sent: what the report is made from, and nothing that it makes.
+"""Packs the raw data of an output folder into one file; the report is left out, since it can be made again.
 
-The runs are compressed already. Equal folders give equal files: names are sorted, owners and times left out.
+The run files are already compressed. Equal folders give equal files: names are sorted, owners and times left out.
 """
 
 import gzip
@@ -11,26 +11,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orion.bench.colocation import threads_verdict
+from orion.errors import Conflict, NotFound, Unreadable
 
 SINGLE = ("scenario.yaml", "machine.json", threads_verdict.FILE)
 
 
-class PackingError(ValueError):
-    """Nothing can be packed, or unpacked; one sentence."""
-
-
 def pack(folder: Path, file: Path) -> int:
-    """Write the raw data of an output folder into one file, whole or not at all.
+    """Write the raw data of an output folder into one file, atomically.
 
     Returns:
         The file's size in bytes.
 
     Raises:
-        PackingError: The folder holds no runs.
+        NotFound: The folder has no runs.
         OSError: A file cannot be read or written.
     """
     if not (folder / "runs").is_dir():
-        raise PackingError(f"{folder} holds no runs of a colocation (there is no folder {folder / 'runs'})")
+        raise NotFound(f"{folder} holds no runs of a colocation (there is no folder {folder / 'runs'})")
     held = io.BytesIO()
     with tarfile.open(fileobj=held, mode="w") as archive:
         for path in _raw_data(folder):
@@ -47,18 +44,19 @@ def pack(folder: Path, file: Path) -> int:
 
 
 def unpack(file: Path, folder: Path) -> None:
-    """Put what `pack` wrote into a folder that is new or empty.
+    """Unpack a file that `pack` wrote into a new or empty folder.
 
     Raises:
-        PackingError: It is no such file, or the folder holds something.
+        Unreadable: The file is not from `pack`.
+        Conflict: The folder is not empty.
     """
     try:
         with tarfile.open(file) as archive:
             if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-                raise PackingError(f"{folder} is there already: give an empty folder with --output")
+                raise Conflict(f"{folder} exists already: give an empty folder with --output")
             archive.extractall(folder, filter="data")
     except (OSError, EOFError, tarfile.TarError) as error:
-        raise PackingError(f"{file} is nothing that `orion bench pack` wrote: {error}") from error
+        raise Unreadable(f"{file} is not a file that `orion bench pack` wrote: {error}") from error
 
 
 def _raw_data(folder: Path) -> Iterator[Path]:

@@ -1,15 +1,15 @@
-"""A lock for two groups that exclude each other: measurements, and starts and ends of processes.
+"""A lock for two groups that exclude each other: measurements and changes. A change starts or ends processes.
 
-The driver holds locks of the whole host while a process starts or ends, on whichever GPU: a request that is measured on
-another one then takes tens of milliseconds longer. So nobody measures while anybody changes something. It is a
-readers-writer lock whose writers do not exclude each other, since an exclusive phase idles all GPUs and one that many
-use costs no more than one that a single GPU uses (in the literature: group mutual exclusion, with two groups).
+The driver holds locks of the whole host while a process starts or ends on any GPU. A request that is measured on
+another GPU meanwhile takes tens of milliseconds longer. So no GPU measures during a change. The lock is like a
+readers-writer lock, but changes of several GPUs run together: each phase of changes idles all GPUs, so the GPUs should
+share it. (The literature calls this group mutual exclusion, here with two groups.)
 
-* A change that waits keeps further measurements out (writers are preferred), and comes when the last of them has ended.
-* A change joins a phase of changes that goes on; while measurements wait, each party may do so once a phase.
-* After a phase of changes all measurements that waited begin, even if further changes wait.
+* A waiting change keeps new measurements out. The change begins when the last running measurement has ended.
+* A change may join a running phase of changes. While measurements wait, each party may join once per phase.
+* After a phase of changes, all waiting measurements begin, even if more changes wait.
 
-So phases alternate where both groups wait, and neither starves.
+So phases alternate if both groups wait, and neither group starves.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ TICK_SECONDS = 0.1
 
 @dataclass(eq=False)
 class Ticket:
-    """A wish to be inside."""
+    """A request to enter a phase."""
 
     kind: Kind
     party: Hashable
@@ -33,30 +33,30 @@ class Ticket:
 
 
 class Phases:
-    """The rules alone, without waiting; not for several threads at once."""
+    """The rules of the lock, without waits; not thread-safe."""
 
     def __init__(self) -> None:
         self._kind: Kind = "measure"
-        """Of the phase that goes on, or was the last."""
+        """Kind of the current or last phase."""
         self._inside: list[Ticket] = []
         self._waiting: list[Ticket] = []
         self._served: set[Hashable] = set()
-        """Parties that came in during this phase."""
+        """Parties that entered during this phase."""
 
     def ask(self, kind: Kind, party: Hashable) -> Ticket:
-        """Take a ticket; it may be granted at once, or by a later `give_back`."""
+        """Create a ticket; it is granted at once, or by a later `give_back` of another ticket."""
         ticket = Ticket(kind, party)
         self._waiting.append(ticket)
         self._grant()
         return ticket
 
     def give_back(self, ticket: Ticket) -> None:
-        """Go out, or wait no longer."""
+        """Leave the phase or, if the ticket was not granted, stop waiting."""
         (self._inside if ticket.granted else self._waiting).remove(ticket)
         self._grant()
 
-    def wished(self, kind: Kind) -> bool:
-        """Say whether anybody is inside, or waits, for this."""
+    def is_pending(self, kind: Kind) -> bool:
+        """Return whether a ticket of this kind is inside or waits."""
         return any(ticket.kind == kind for ticket in (*self._inside, *self._waiting))
 
     def _grant(self) -> None:
@@ -78,23 +78,23 @@ class Phases:
 
 
 class PhaseLock:
-    """The lock, for threads that each act for one party; nobody may ask while inside."""
+    """The lock, for threads that each act for one party. A thread must not enter a second time while inside."""
 
     def __init__(self, tick: Callable[[], None] = lambda: None) -> None:
-        """Args: tick is called ten times a second while waiting; what it raises ends the wait."""
+        """Args: tick is called ten times a second during waits; an exception from tick ends the wait."""
         self._phases = Phases()
         self._changed = threading.Condition()
         self._tick = tick
 
     @property
-    def change_wished(self) -> bool:
-        """Whether somebody changes something, or waits for it: who begins a measurement now would wait."""
+    def change_pending(self) -> bool:
+        """Whether a change runs or waits; a measurement that begins now would have to wait."""
         with self._changed:
-            return self._phases.wished("change")
+            return self._phases.is_pending("change")
 
     @contextlib.contextmanager
     def inside(self, kind: Kind, party: Hashable) -> Iterator[None]:
-        """Wait for a phase of this kind, and hold it up for the length of the block."""
+        """Wait for a phase of this kind; the phase lasts at least until the block ends."""
         with self._changed:
             ticket = self._phases.ask(kind, party)
         try:

@@ -1,21 +1,21 @@
-"""Every run of a scenario, in its order, with the file that it fills.
+"""All runs of a scenario, in order, with the file of each.
 
-    runs/<hp>/<round>/hp-closed-loop.json.gz    hp alone as fast as it can: its capacity, and its service time
-    runs/<hp>/<round>/alone.json.gz             hp alone, its requests
+    runs/<hp>/<round>/hp-closed-loop.json.gz    hp alone in a closed loop: its capacity and service time
+    runs/<hp>/<round>/alone.json.gz             hp alone with its arrivals
     runs/<hp>/<round>/<be>/<system>.json.gz     hp beside be
     runs/<hp>/<round>/be-alone/<workload>.json.gz
-                                                be alone as fast as it can; one process of it, whatever its count
+                                                be alone in a closed loop: one process, whatever the entry's count
 
-and where an experiment asks for a ceiling, what its model is made from:
+If an experiment asks for a ceiling, these runs measure the model's speeds:
 
     runs/<hp>/<round>/mps-closed-loop.json.gz, threads-closed-loop.json.gz
-                                                hp alone as fast as it can, in that mode
+                                                hp alone in a closed loop, in that mode
     runs/<hp>/<round>/<be>/closed-overlap-<system>.json.gz, threads-closed-overlap-<system>.json.gz
-                                                hp and be as fast as they can
+                                                hp and be in closed loops, together
 
-A round of an hp, with all that it is held to, stays on one GPU: GPUs of one model differ by more than what is to be
-told apart. All systems of a pair run in turn, in random order, so drift of clocks and temperature meets all of them
-alike. `alone` is shuffled into one of the pairs of its round.
+All runs of one hp in one round use the same GPU, including their references: GPUs of one model differ by more than
+the effects to measure. The systems of a pair run one after another in random order, so a drift of clocks or temperature
+affects all of them alike. `alone` runs at a random position in one of the pairs of its round.
 """
 
 import fnmatch
@@ -26,8 +26,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orion.bench.colocation import names
-from orion.bench.colocation.scenario import BestEffort, Experiment, Scenario, ScenarioError
+from orion.bench.colocation.scenario import BestEffort, Experiment, Scenario
 from orion.bench.colocation.systems import STANDARD, System, in_threads
+from orion.errors import Invalid
 
 Kind = Literal["hp-closed-loop", "mode-closed-loop", "alone", "be-alone", "beside", "closed-overlap"]
 PAIRED: tuple[Kind, ...] = ("beside", "closed-overlap")
@@ -40,29 +41,29 @@ class PlannedRun:
 
     kind: Kind
     path: str
-    """Of its file, in the output folder."""
+    """Path of its file in the output folder."""
     round: int
     system: str
-    """Its name in the scenario; for the references the name of the kind."""
+    """Name of the system in the scenario; for references, the name of the kind of run."""
     spec: System
     hp_id: str
-    """Of the experiment that it belongs to, for be alone too."""
+    """hp of the experiment, also for be alone."""
     be_id: str | None
     experiment: Experiment
     entry: BestEffort | None
     requests: int
-    """hp requests that count, at least."""
+    """Minimum number of measured hp requests."""
     block: str
-    """Runs of a block follow each other with the same workloads."""
+    """Runs with the same block are consecutive and have the same workloads."""
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Return who works in it: "hp", "be"."""
+        """Return the roles that run: "hp", "be" or both."""
         return ("be",) if self.kind == "be-alone" else ("hp", "be") if self.kind in PAIRED else ("hp",)
 
     @property
     def closed(self) -> bool:
-        """Say whether hp runs as fast as it can for some seconds, whatever its arrivals."""
+        """Return whether hp runs in a closed loop of some seconds, instead of its arrivals."""
         return self.kind in ("hp-closed-loop", "mode-closed-loop", "closed-overlap")
 
     def __str__(self) -> str:
@@ -72,7 +73,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Unit:
-    """All runs of one round of an hp workload: they stay on one GPU, since they are held to each other."""
+    """All runs of one hp in one round; they use the same GPU, since they are compared with each other."""
 
     hp_id: str
     round: int
@@ -80,7 +81,7 @@ class Unit:
 
     @property
     def priority(self) -> int:
-        """Return that of the most important of its experiments."""
+        """Return the highest priority of its experiments."""
         return max((run.experiment.priority for run in self.runs), default=0)
 
 
@@ -88,19 +89,19 @@ class Plan:
     """The runs of a resolved scenario."""
 
     def __init__(self, scenario: Scenario) -> None:
-        """Name everything.
+        """Name and order all runs.
 
         Raises:
-            ScenarioError: Two experiments ask for the same pair, or for different numbers of requests of one hp.
+            Invalid: Two experiments have the same pair, or different numbers of requests for one hp.
         """
         self.scenario = scenario
-        self._hp_names = names.reported_apart(
+        self._hp_names = names.unique(
             [(names.of_hp(each.hp, each.arrivals), _hp_fields(each)) for each in scenario.experiments]
         )
-        self._be_names = names.reported_apart(
+        self._be_names = names.unique(
             [(names.of_be(entry), entry.model_dump()) for each in scenario.experiments for entry in each.be]
         )
-        self._workload_names = names.reported_apart(
+        self._workload_names = names.unique(
             [
                 (names.of_load(entry), entry.model_dump(include={"workload", "options"}))
                 for each in scenario.experiments
@@ -117,30 +118,32 @@ class Plan:
         return self._hp_names[json.dumps(_hp_fields(experiment), sort_keys=True)]
 
     def be_id(self, entry: BestEffort) -> str:
-        """Return the name of an entry of be."""
+        """Return the name of a be entry."""
         return self._be_names[json.dumps(entry.model_dump(), sort_keys=True)]
 
     def _workload_id(self, entry: BestEffort) -> str:
-        """Return the name of what one process of an entry runs."""
+        """Return the name of the workload of one process of an entry."""
         return self._workload_names[json.dumps(entry.model_dump(include={"workload", "options"}), sort_keys=True)]
 
     def only(self, pattern: str) -> None:
-        """Keep the runs whose hp/be/system matches a glob pattern, and the references that they are held to.
+        """Keep only the runs whose hp/be/system matches a glob pattern, and their references.
 
         Raises:
-            ScenarioError: No run matches.
+            Invalid: No run matches.
         """
         self.units = [each for each in (_matching(unit, pattern) for unit in self.units) if each.runs]
         if not self.units:
-            raise ScenarioError(f"--only {pattern} matches no run; runs are named hp/be/system (see --dry-run)")
+            raise Invalid(f"--only {pattern} matches no run; runs are named hp/be/system (see --dry-run)")
 
     def _units_of(self, hp_id: str, same: list[Experiment]) -> Iterator[Unit]:
         requests = {each.requests or self.scenario.requests for each in same}
         pairs = [(each, entry) for each in same for entry in each.be]
         if len({self.be_id(entry) for _, entry in pairs}) < len(pairs):
-            raise ScenarioError(f"experiments: {hp_id} is asked for twice beside the same be")
+            raise Invalid(f"experiments: {hp_id} is listed twice beside the same be; remove one")
         if len(requests) > 1:
-            raise ScenarioError(f"experiments: {hp_id} is asked for with different requests: {sorted(requests)}")
+            raise Invalid(
+                f"experiments: {hp_id} has different numbers of requests, {sorted(requests)}; give one number"
+            )
         for number in range(self.scenario.rounds):
             left = [pair for pair in pairs if number < (pair[0].rounds or self.scenario.rounds)]
             systems = [name for each, _ in left for name in (*each.systems, *each.ceiling)]
@@ -161,14 +164,14 @@ class Plan:
         yield planned("hp-closed-loop", f"{folder}/hp-closed-loop", pairs[0], "hp-closed-loop", unhooked, f"{number}")
         referenced: set[str] = set()
         has_alone = draw.randrange(len(pairs))
-        for place, pair in enumerate(draw.sample(pairs, len(pairs))):
+        for index, pair in enumerate(draw.sample(pairs, len(pairs))):
             be_id = self.be_id(pair[1])
             block = f"{number}/{be_id}"
             runs = []
             if (reference := f"{folder}/be-alone/{self._workload_id(pair[1])}") not in referenced:
                 referenced.add(reference)
                 runs.append(planned("be-alone", reference, pair, "be-alone", unhooked, block))
-            if place == has_alone:
+            if index == has_alone:
                 runs.append(planned("alone", f"{folder}/alone", pair, "alone", unhooked, block))
                 modes = dict.fromkeys(self._threads(name) for each, _ in pairs for name in each.ceiling)
                 for threads in modes:

@@ -1,8 +1,8 @@
-"""Labels beside points that cover neither each other, nor another point, nor (if they can help it) a line.
+"""Places labels beside points so that labels cover no other label, no point and, if possible, no line.
 
-Each label takes the nearest free place around its point, the crowded ones first; a line leads to it where it had to
-go far. Refused: a legend with numbers (the eye has to look everything up), and iterative repulsion (a small change of
-the data gives another picture).
+Labels of crowded points are placed first; each takes the nearest free position around its point. A line connects a
+label that is far from its point. Rejected: a legend with numbers (the reader has to look up each point), and iterative
+repulsion (a small change of the data changes the whole picture).
 """
 
 import itertools
@@ -19,13 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 
 RADII = (9, 16, 25, 36, 50, 66, 84, 104, 126)  # points
 ANGLES = (0, 180, 45, -45, 135, -135, 90, -90, 22, -22, 158, -158, 68, -68, 112, -112)
-NEAR = 16  # without a line
+NEAR = 16  # points; a label that is nearer has no line
 MARGIN = 2.0  # pixels around a label
-STEP = 5.0  # pixels between the places where a line is looked at
+STEP = 5.0  # pixels between the samples of a line
 INK = "#22262b"
 
 Pixels = NDArray[np.float64]
-"""Places, one a row."""
+"""Positions in pixels, one per row."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ class Label:
     y: float
     text: str
     colour: str
-    """Of the line that leads to it."""
+    """Colour of the line between the point and the label."""
 
 
 def place(axes: Axes, labels: Sequence[Label], size: float, lines: Sequence[ArrayLike] = ()) -> None:
     """Draw the labels.
 
     Args:
-        axes: With limits and scales that are final.
-        labels: One a point.
-        size: Of the type, in points.
-        lines: What is drawn beside the points, each a list of (x, y) in data coordinates.
+        axes: Axes with final limits and scales.
+        labels: One label for each point.
+        size: Font size, in points.
+        lines: Other lines in the plot, each a list of (x, y) in data coordinates.
     """
     figure = axes.figure
     assert isinstance(figure, Figure)
@@ -98,7 +98,7 @@ def _neighbours(points: Sequence[tuple[float, float]], one: int) -> int:
 
 
 def _candidate(x: float, y: float, width: float, height: float, radius: float, angle: float) -> Bbox:
-    """Return a label's box at a direction: touching, with its nearest edge or corner, the circle around the point."""
+    """Return a label's box in a direction from its point; the box's nearest edge or corner is on the circle."""
     across, up = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     middle_x = x + radius * across + width / 2 * _clipped(2 * across)
     middle_y = y + radius * up + height / 2 * _clipped(2 * up)
@@ -112,7 +112,7 @@ def _clipped(value: float) -> float:
 
 
 def _sampled(path: Pixels) -> Pixels:
-    """Return places along a line, given and returned in pixels."""
+    """Return positions along a line; both are in pixels."""
     pieces = []
     for begin, end in itertools.pairwise(path):
         count = max(2, int(np.hypot(*(end - begin)) / STEP))
@@ -121,7 +121,7 @@ def _sampled(path: Pixels) -> Pixels:
 
 
 def _cost(box: Bbox, taken: Sequence[Bbox], inside: Bbox, crossed: Pixels, point: tuple[float, float]) -> float:
-    """Covering a point or a label counts most, then leaving the axes, then covering a line, then distance."""
+    """Return the cost of a box: overlap with points and labels costs most, then area outside, lines, distance."""
     covered = sum(_overlap(box, other) for other in taken)
     outside = box.width * box.height - _overlap(box, inside)
     x, y = crossed[:, 0], crossed[:, 1]
@@ -136,7 +136,7 @@ def _overlap(one: Bbox, other: Bbox) -> float:
 
 
 def _distance(box: Bbox, point: tuple[float, float]) -> float:
-    """Pixels from a point to the nearest part of a box."""
+    """Return the pixels from a point to the nearest part of a box."""
     across = max(box.x0 - point[0], 0.0, point[0] - box.x1)
     up = max(box.y0 - point[1], 0.0, point[1] - box.y1)
     return math.hypot(across, up)

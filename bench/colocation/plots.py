@@ -1,7 +1,7 @@
 """Pictures of one pair: latency distributions, hp's tail against be's throughput, and the front of overlap.
 
-Colours are those of Okabe and Ito, told apart by people with any colour vision; a family of systems shares a colour
-and a marker, and its members differ by line style and by the label beside the point. Importing this needs matplotlib.
+The colours are those of Okabe and Ito, which people with colour blindness can distinguish. A family of systems shares a
+colour and a marker; its members differ by line style and by the label beside the point. This module needs matplotlib.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,16 +39,16 @@ OWN_POLICIES = ("gate", "orion", None)
 SIZE = (9.6, 5.6)  # inches; 1056 x 616 pixels
 DPI = 110
 STRETCH = 0.05
-WIDEST = 6.0  # p99 / alone; a tail beyond is no bargain that anybody would draw a front for
+WIDEST = 6.0  # p99 / alone; the front does not show slower points
 
 
 def draw(pair: PairFigures, latencies: Mapping[str, Samples], output: Path) -> list[str]:
     """Draw a pair's pictures as PNG.
 
     Args:
-        pair: Its figures.
-        latencies: Milliseconds by system, `alone` among them.
-        output: Folder to write into.
+        pair: The pair's figures.
+        latencies: Milliseconds by system, including `alone`.
+        output: Folder for the files.
 
     Returns:
         Names of the files.
@@ -66,7 +66,7 @@ def draw(pair: PairFigures, latencies: Mapping[str, Samples], output: Path) -> l
 
 
 def family(spec: SystemSpec) -> str:
-    """Return the family that a system is drawn with."""
+    """Return a system's family, which determines colour and marker."""
     if spec.kind == "orion":
         modes = {"mps": "Orion, MPS", "threads": "Orion, threads"}
         own = spec.policy in OWN_POLICIES
@@ -77,7 +77,7 @@ def family(spec: SystemSpec) -> str:
 
 
 def _distribution(pair: PairFigures, latencies: Mapping[str, Samples]) -> Picture:
-    """Draw cumulative distributions, upwards by powers of ten of what is slower: the tail is the picture."""
+    """Draw cumulative distributions; the vertical axis is logarithmic in the slower share, to show the tail."""
     picture, axes = _canvas(pair, "hp latency" if pair.rate else "hp iteration time")
     p99 = {name: percentile(times, 99) for name, times in latencies.items()}
     styles = {"alone": ("#000000", "-"), **dict(_styles(pair.systems))}
@@ -106,7 +106,7 @@ def _distribution(pair: PairFigures, latencies: Mapping[str, Samples]) -> Pictur
 
 
 def _tradeoff(pair: PairFigures) -> Picture:
-    picture, axes = _canvas(pair, "what hp loses, and what be gets")
+    picture, axes = _canvas(pair, "hp's latency against be's throughput")
     shown = [(system, system.be, system.iteration or system.latency["p99"]) for system in pair.systems if system.be]
     lines = [[(0.0, 1.0), (2.0, 1.0)]]
     axes.axhline(1, color=INK, linewidth=0.8)
@@ -115,7 +115,7 @@ def _tradeoff(pair: PairFigures) -> Picture:
         lines.append([(bound, 0.5), (bound, 1e4)])
         axes.axvline(bound, color=PALE, linewidth=1, linestyle=(0, (4, 3)))
         axes.annotate(
-            "what hp leaves", (bound, 1), xycoords=("data", "axes fraction"), xytext=(4, -4),
+            "be's bound", (bound, 1), xycoords=("data", "axes fraction"), xytext=(4, -4),
             textcoords="offset points", rotation=90, va="top", fontsize=9, color=PALE,
         )  # fmt: skip
     labels = [_point(axes, system, x, y) for system, x, y in shown]
@@ -128,7 +128,7 @@ def _tradeoff(pair: PairFigures) -> Picture:
 
 
 def _front(pair: PairFigures) -> Picture:
-    picture, axes = _canvas(pair, "throughput of both at hp's tail")
+    picture, axes = _canvas(pair, "throughput of hp + be by hp's tail latency")
     measured = [(system, system.latency["p99"], system.total) for system in pair.systems if system.total]
     widest = _widest(pair)
     shown = [one for one in measured if one[1].median <= widest]
@@ -140,7 +140,7 @@ def _front(pair: PairFigures) -> Picture:
     axes.set_ylim(sums.min() - 0.06, sums.max() + 0.06)
     axes.axhline(1, color=INK, linewidth=0.8, zorder=0)
     axes.set_xlabel("hp p99 / alone")
-    axes.set_ylabel("hp + be, each over its capacity alone")
+    axes.set_ylabel("hp + be, each over its throughput alone")
     beyond = [f"{system.system}: {y.median:.2f} at {x.median:.3g}" for system, x, y in measured if x.median > widest]
     title = "\n".join(["further right:", *beyond]) if beyond else None
     _legend_outside(axes, title)
@@ -149,7 +149,7 @@ def _front(pair: PairFigures) -> Picture:
 
 
 def _widest(pair: PairFigures) -> float:
-    """Return the highest p99 / alone that the front shows: systems that lose hp are named, not drawn."""
+    """Return the highest p99 / alone that the front shows; slower systems are only listed in the legend's title."""
     orion = [one.latency["p99"].median for one in pair.systems if one.spec.kind == "orion" and one.spec.overlap_mode]
     ends = [curve.hp_p99[-1] for curve in pair.ceilings]
     return 1.15 * max([2.2, *(value for value in (*orion, *ends) if value < WIDEST)])
@@ -158,7 +158,7 @@ def _widest(pair: PairFigures) -> float:
 def _measured_front(axes: Axes, shown: Sequence[tuple[SystemFigures, Figure, Figure]], widest: float) -> Samples:
     p99, total = front(np.array([x.median for _, x, _ in shown]), np.array([y.median for *_, y in shown]))
     p99, total = np.append(p99, widest), np.append(total, total[-1])
-    axes.step(p99, total, where="post", color=PALE, linewidth=1.2, zorder=1, label="best of what was measured")
+    axes.step(p99, total, where="post", color=PALE, linewidth=1.2, zorder=1, label="best measured")
     return np.column_stack((np.repeat(p99, 2)[1:], np.repeat(total, 2)[:-1]))
 
 
@@ -173,7 +173,7 @@ def _ceiling(axes: Axes, curve: CeilingCurve, widest: float) -> Samples:
 
 
 def _crosses(shown: Sequence[tuple[SystemFigures, Figure, Figure]]) -> list[list[tuple[float, float]]]:
-    """Return the intervals of points as lines."""
+    """Return the error bars of points as lines."""
     across = [[(x.low, y.median), (x.high, y.median)] for _, x, y in shown]
     return across + [[(x.median, y.low), (x.median, y.high)] for _, x, y in shown]
 
@@ -212,7 +212,7 @@ def _save(picture: Picture, path: Path) -> None:
 
 
 def _styles(systems: Sequence[SystemFigures]) -> Iterator[tuple[str, tuple[str, str | tuple[int, tuple[float, ...]]]]]:
-    """Give each member of a family a line style of its own."""
+    """Yield each system with its colour and line style; members of a family have different line styles."""
     seen: dict[str, int] = {}
     for system in systems:
         group = family(system.spec)
@@ -224,7 +224,7 @@ def _styles(systems: Sequence[SystemFigures]) -> Iterator[tuple[str, tuple[str, 
 
 
 def _point(axes: Axes, system: SystemFigures, x: Figure, y: Figure) -> Label:
-    """Draw a system with its intervals and return its label."""
+    """Draw a system's point with its intervals; return its label."""
     colour, marker = FAMILIES[family(system.spec)]
     spans = [[[max(0.0, one.median - one.low)], [max(0.0, one.high - one.median)]] for one in (x, y)]
     axes.errorbar(
@@ -235,7 +235,7 @@ def _point(axes: Axes, system: SystemFigures, x: Figure, y: Figure) -> Label:
 
 
 def _front_limits(axes: Axes, figures: Sequence[Figure], widest: float) -> None:
-    """Set a logarithmic axis of ratios, no further than `widest`."""
+    """Set the limits and ticks of a logarithmic axis of ratios, up to `widest`."""
     low = min([0.97, *(one.low for one in figures)])
     axes.set_xlim(low / 1.02, min(widest, max([1.25, *(one.high for one in figures)])))
     ticks = (1, 1.1, 1.2, 1.3, 1.5, 1.75, 2, 2.5, 3, 4, 5, 6)
@@ -243,10 +243,10 @@ def _front_limits(axes: Axes, figures: Sequence[Figure], widest: float) -> None:
 
 
 def _stretched_ratios(axes: Axes, figures: Sequence[Figure]) -> None:
-    """Set an axis of ratios from 1 to hundreds: linear within 5 % of 1, where it matters most, logarithmic beyond."""
+    """Set an axis of ratios from 1 to hundreds: about linear within 5 % of 1, logarithmic beyond."""
     axes.set_yscale(
         "function",
-        functions=(lambda ratio: np.arcsinh((ratio - 1) / STRETCH), lambda place: 1 + STRETCH * np.sinh(place)),
+        functions=(lambda ratio: np.arcsinh((ratio - 1) / STRETCH), lambda height: 1 + STRETCH * np.sinh(height)),
     )
     low, high = min([0.98, *(one.low for one in figures)]), max([1.2, *(one.high for one in figures)])
     bottom, top = np.arcsinh((np.array([low, high]) - 1) / STRETCH)

@@ -1,6 +1,6 @@
-"""Which processes a run needs: their workloads, their slots, and what the system adds to their start.
+"""Posts: descriptions of the processes that a run needs, with their workloads, slots, and the system's additions.
 
-Equal posts are filled by the same process, so a process that several systems can use is started once.
+Two equal posts are filled by the same process, so a process that several systems can use starts only once.
 """
 
 import json
@@ -17,7 +17,7 @@ TRAINING_GIB, OTHERS_GIB = 24.0, 5.0
 
 @dataclass(frozen=True)
 class Client:
-    """Who works in a process: one, or, in mode threads, one a thread."""
+    """A client in a process: the whole process or, in mode threads, one thread."""
 
     role: str
     kind: str
@@ -25,40 +25,40 @@ class Client:
     """JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a process with threads is told."""
+        """Return the client's entry on the command line of a process with threads."""
         return {"role": self.role, "kind": self.kind, "options": json.loads(self.options)}
 
 
 @dataclass(frozen=True)
 class Post:
-    """One process."""
+    """The description of one process."""
 
     mode: str
     """"timeslice" or "mps": how its context shares the GPU."""
     domain: str | None
-    """Whose agent manages it; None: no agent."""
+    """Name of its agent, see `Orion.domain`; None: no agent."""
     baselines: bool
-    """Whether its library, and its agent, know published schedulers."""
+    """Whether its library and its agent have the published schedulers."""
     role: str
     index: int
-    """Of its slot, among those of its role."""
+    """Index of its slot, among the slots of its role."""
     weight: float
-    """Of the slot; 0: the agent's default."""
+    """Weight of the slot; 0: the agent's default."""
     clients: tuple[Client, ...]
     threads: Literal["no", "plain", "scheduled"]
-    """Whether its clients are threads, and if so whether of Orion's scheduler."""
+    """no: one client; plain: clients are threads without Orion; scheduled: threads that Orion schedules."""
     environment: tuple[tuple[str, str], ...]
     prefix: tuple[str, ...]
     service: tuple[str, ...]
 
     @property
     def memory_gib(self) -> float:
-        """Return what it may need of the GPU's memory, generously."""
+        """Return an upper estimate of the process's GPU memory."""
         return sum(TRAINING_GIB if client.kind.endswith("-training") else OTHERS_GIB for client in self.clients)
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Name for messages."""
         if self.threads != "no":
             loads = ", ".join(f"{client.role} {client.kind}" for client in self.clients)
             return f"with {'threads' if self.threads == 'scheduled' else 'plain threads'} {loads}"
@@ -71,8 +71,8 @@ def posts_of(run: PlannedRun, simulated: bool) -> list[Post]:
     """Return the processes of a run, hp first.
 
     Args:
-        run: What is to be measured.
-        simulated: Workloads are replaced by their stand-ins.
+        run: The run to measure.
+        simulated: Replace workloads by their stand-ins.
     """
     if in_threads(run.spec):
         return [_threads(run, simulated)]
@@ -80,7 +80,7 @@ def posts_of(run: PlannedRun, simulated: bool) -> list[Post]:
     if "hp" in run.sides:
         posts.append(_post(run, "hp", 0, simulated))
     if "be" in run.sides and run.entry is not None:
-        # One alone stands for all of an entry: what a GPU gives to one process is what there is to share out.
+        # Be alone needs one process of an entry: its throughput is what the GPU can give to all processes together.
         posts += [
             _post(run, "be", index, simulated) for index in range(1 if run.kind == "be-alone" else run.entry.count)
         ]
@@ -124,15 +124,15 @@ def _client(run: PlannedRun, role: str, simulated: bool) -> Client:
     options = dict(load.options)
     if role == "hp" and isinstance(run.spec, Mps) and run.spec.hp_stream_priority:
         options["stream_priority"] = run.spec.hp_stream_priority
-    kind, reported = resolve(load.workload, options, simulated)
-    return Client(role, kind, json.dumps(reported, sort_keys=True))
+    kind, resolved = resolve(load.workload, options, simulated)
+    return Client(role, kind, json.dumps(resolved, sort_keys=True))
 
 
 def _environment(spec: Any, side: Side, role: str) -> tuple[tuple[str, str], ...]:
-    reported: dict[str, str] = {}
+    variables: dict[str, str] = {}
     if isinstance(spec, Mps) and role == "be":
         if spec.be_client_priority is not None:
-            reported["CUDA_MPS_CLIENT_PRIORITY"] = str(spec.be_client_priority)
+            variables["CUDA_MPS_CLIENT_PRIORITY"] = str(spec.be_client_priority)
         if spec.be_active_thread_percentage is not None:
-            reported["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{spec.be_active_thread_percentage:g}"
-    return tuple(sorted({**reported, **side.environment}.items()))
+            variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{spec.be_active_thread_percentage:g}"
+    return tuple(sorted({**variables, **side.environment}.items()))

@@ -1,6 +1,6 @@
-"""How a measurement shows itself: a bar with the time left on a terminal, and a line a run wherever it is read.
+"""Shows a measurement's progress: on a terminal a bar with the time left, and always one line for each run.
 
-Everything goes to standard error; standard output belongs to the results.
+Progress goes to standard error, results to standard output.
 """
 
 import threading
@@ -17,11 +17,11 @@ from orion.bench.colocation.gpus import Device
 from orion.bench.colocation.plan import PlannedRun
 from orion.bench.samples import completed_between, latencies_ms, percentile
 
-OVERHEAD = 1.15  # of starting processes and switching, before anything is known
+OVERHEAD = 1.15  # assumed factor for starts of processes, until enough runs are measured
 
 
 def minutes(seconds: float) -> str:
-    """Say a length of time as people do."""
+    """Return a duration as text for people."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     whole = round(seconds / 60)
@@ -29,7 +29,7 @@ def minutes(seconds: float) -> str:
 
 
 def figures(run: dict[str, Any]) -> str:
-    """Say what one run gave."""
+    """Return the figures of one run as text."""
     if run["error"]:
         return "FAILED: " + " ".join(run["error"].split())
     begin, end = run["window"]
@@ -47,15 +47,15 @@ def figures(run: dict[str, Any]) -> str:
 
 
 class Display:
-    """A `Watcher` for people; a context manager."""
+    """The `Watcher` that prints progress; a context manager."""
 
     def __init__(self, runs: list[PlannedRun], seconds: Callable[[PlannedRun], float], gpus: int) -> None:
-        """Prepare.
+        """Create the display.
 
         Args:
-            runs: To be made.
-            seconds: Expected length of a run, as known at the moment.
-            gpus: How many share them.
+            runs: The runs to measure.
+            seconds: Returns the expected duration of a run, by what is measured so far.
+            gpus: Number of GPUs that share the runs.
         """
         self._console = Console(stderr=True)
         self._total = len(runs)
@@ -78,12 +78,12 @@ class Display:
         self._bars.stop()
 
     def begins(self, device: Device, run: PlannedRun) -> None:
-        """Show what is measured now."""
+        """Show the current run in the bar."""
         with self._lock:
             self._bars.update(self._task, description=f"{self._time_left()} left, now {run.system}")
 
     def ended(self, device: Device, run: PlannedRun, measured: dict[str, Any]) -> None:
-        """Say in a line what was measured."""
+        """Print a line with the run's figures."""
         with self._lock:
             self._made += 1
             self._expected += self._seconds(run)
@@ -91,11 +91,11 @@ class Display:
                 self._left.remove(run)
             self._bars.update(self._task, completed=self._made, description=f"{self._time_left()} left")
             where = f" on GPU {device.index}" if self._gpus > 1 else ""
-            reported = figures({**measured, "error": (measured["error"] or "").removeprefix(f"{run}: ")})
-            self.say(f"[{self._made}/{self._total}]{where} {run}: {reported} ({self._time_left()} left)")
+            outcome = figures({**measured, "error": (measured["error"] or "").removeprefix(f"{run}: ")})
+            self.say(f"[{self._made}/{self._total}]{where} {run}: {outcome} ({self._time_left()} left)")
 
     def say(self, text: str) -> None:
-        """Print a line."""
+        """Print a line with the time of day."""
         line = f"{time.strftime('%H:%M:%S')}  {text}"
         self._console.print(Text(line, style="red" if ": FAILED" in text else ""), soft_wrap=True)
 

@@ -1,6 +1,6 @@
-"""Throughput from run files: solo rates as denominators, normalised rates, and the speeds that the ceiling is fed with.
+"""Computes throughput from run files: rates alone, rates relative to alone, and the speeds for the ceiling's model.
 
-Rates are counted in the run's own window, the steps across its edges by their part inside.
+Rates count steps in the run's window; a step that crosses an edge counts by its part inside.
 """
 
 import re
@@ -16,21 +16,21 @@ from orion.bench.samples import binned_rates, completed_between
 
 BIN_SECONDS = 0.5
 CLOSED_OVERLAP = re.compile(r"(threads-)?closed-overlap-(.+)")
-"""Names of runs in which neither hp nor be ever waits for work: the mode, and the system that overlaps them."""
+"""Matches names of runs with hp and be in closed loops; the groups are the mode and the overlapping system."""
 Solos = dict[tuple[int, str], "Solo"]
-"""What be does alone, by round and likeness of its workload."""
+"""be's throughput alone, by round and `Workload.work_key`."""
 
 
 @dataclass(frozen=True)
 class Solo:
-    """A closed loop that has the GPU to itself."""
+    """The throughput of a be workload alone, in a closed loop."""
 
     rate: float
     """Units a second."""
     bins: Samples
-    """The same in each part of the window."""
+    """The rate in each part of the window."""
     clients: int
-    """Processes that worked; one, if there is the choice."""
+    """Number of processes; if there are several measurements, the one with the fewest processes counts."""
 
 
 def closed_rate(run: Run) -> float:
@@ -39,7 +39,7 @@ def closed_rate(run: Run) -> float:
 
 
 def hp_bins(run: Run) -> Samples:
-    """Return hp's completed requests a second in each part of the window, a request spread over its service time."""
+    """Return hp's requests a second in each part of the window; a request is spread over its service time."""
     if not run.open_loop:
         return np.asarray(binned_rates(run.ends, *run.window, _bins(run)))
     edges = np.linspace(*run.window, _bins(run) + 1)
@@ -55,14 +55,14 @@ def be_bins(run: Run, client: BestEffort) -> Samples:
 
 
 def be_solos(folder: RunFolder, hp: str) -> Solos:
-    """Read what be does alone in the rounds of an hp."""
+    """Read be's throughput alone, in the rounds of an hp."""
     found: Solos = {}
     for path in folder.be_alone(hp):
         run = folder.load(path)
-        if run is None or len({client.likeness for client in run.be}) != 1:
+        if run is None or len({client.work_key for client in run.be}) != 1:
             continue
         bins = np.asarray([be_bins(run, client) for client in run.be]).sum(axis=0)
-        key, rate = (run.round, run.be[0].likeness), float(bins.mean())
+        key, rate = (run.round, run.be[0].work_key), float(bins.mean())
         if rate <= 0:
             name = str(path.relative_to(folder.root))
             folder.failures[name] = f"{name.removesuffix(SUFFIX)}: be completed less than two steps alone"
@@ -72,15 +72,15 @@ def be_solos(folder: RunFolder, hp: str) -> Solos:
 
 
 def be_shares(run: Run, solos: Solos) -> list[Samples] | None:
-    """Return each client's throughput over that of its workload alone in the same round, in each part of the window."""
-    pairs = [(client, solos.get((run.round, client.likeness))) for client in run.be]
+    """Return each client's throughput in each part of the window, over its workload's throughput alone in the round."""
+    pairs = [(client, solos.get((run.round, client.work_key))) for client in run.be]
     shares = [be_bins(run, client) / solo.rate for client, solo in pairs if solo is not None]
     return shares if shares and len(shares) == len(run.be) else None
 
 
 def be_reference(run: Run, solos: Solos) -> Samples | None:
-    """Return what 1 means for the sum of `be_shares`: the clients' workloads alone, over their means, by parts."""
-    found = [solo.bins for client in run.be if (solo := solos.get((run.round, client.likeness))) is not None]
+    """Return the reference for the sum of `be_shares`: the workloads' throughput alone by parts, over their means."""
+    found = [solo.bins for client in run.be if (solo := solos.get((run.round, client.work_key))) is not None]
     if not found or len(found) < len(run.be):
         return None
     common = min(len(bins) for bins in found)
@@ -90,20 +90,19 @@ def be_reference(run: Run, solos: Solos) -> Samples | None:
 def speeds(
     folder: RunFolder, round_folder: Path, be: str, capacity: float, solos: Solos
 ) -> dict[str, dict[str, Speeds]]:
-    """Find the speeds that a pair's ceiling is made from, in the closed loops that an experiment with a ceiling has.
+    """Return the speeds for a pair's ceiling, from the closed loops that an experiment with a ceiling has.
 
-    Where hp alone in a mode was not measured, the mode is taken to cost nothing, which can only make the ceiling too
-    high.
+    If hp alone in a mode was not measured, its speed is taken as 1, which can only make the ceiling too high.
 
     Args:
         folder: The output folder.
-        round_folder: Of one round of one hp.
-        be: Name of what ran beside it.
+        round_folder: Folder of one round of one hp.
+        be: Name of the be entry beside hp.
         capacity: hp's closed-loop rate alone in this round.
-        solos: What be does alone.
+        solos: be's throughput alone.
 
     Returns:
-        By mode, and in it by the system that overlapped them. Empty where such runs were not made.
+        Speeds by mode, then by the overlapping system. Empty if there are no such runs.
     """
     found: dict[str, dict[str, Speeds]] = {}
     for path in sorted((round_folder / be).glob(f"*{SUFFIX}")):

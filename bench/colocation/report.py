@@ -1,7 +1,7 @@
-"""From an output folder to what is read: report.md for people, summary.json for machines, plots for both.
+"""Makes the report of an output folder: report.md for people, summary.json for programs, and plots.
 
-It may be called as often as one likes, on a folder that is still being filled too: what is there is analysed, what is
-missing is left out, and what failed is named.
+The report can be made again at any time, also while a measurement still writes to the folder. Missing runs are left
+out; failed runs and broken files are listed.
 """
 
 import json
@@ -14,28 +14,25 @@ from typing import Any
 from orion.bench.colocation import analysis, rates, tables, targets, threads_verdict
 from orion.bench.colocation.run_files import RunFolder
 from orion.bench.colocation.summary import PairFigures, Summary
+from orion.errors import NotFound
 
 WITHOUT_PLOTS = (
     "No plots, since {why}: run `pip install matplotlib`, then make the report again (`orion bench report {folder}`)."
 )
 
 
-class ReportError(ValueError):
-    """There is nothing to report; the message is a sentence."""
-
-
 def write(output: Path) -> Summary:
     """Analyse an output folder and write report.md, summary.json and plots into it.
 
     Args:
-        output: The folder of a colocation, finished or not.
+        output: The folder of a colocation, which may be incomplete.
 
     Raises:
-        ReportError: The folder holds no runs.
+        NotFound: The folder has no runs.
         OSError: A file cannot be written.
     """
     if not (output / "runs").is_dir():
-        raise ReportError(f"{output} holds no runs of a colocation (there is no folder {output / 'runs'})")
+        raise NotFound(f"{output} holds no runs of a colocation (there is no folder {output / 'runs'})")
     plots, without = _plotter(output)
     folder = RunFolder(output)
     pairs = _pairs(folder, plots)
@@ -57,7 +54,7 @@ def write(output: Path) -> Summary:
 
 
 def _pairs(folder: RunFolder, plots: ModuleType | None) -> list[PairFigures]:
-    """Analyse pair by pair, and draw each while its requests are in memory."""
+    """Analyse each pair, and draw its plots while its run files are in memory."""
     pairs = []
     for hp in folder.hp_ids():
         solos = rates.be_solos(folder, hp)
@@ -73,7 +70,7 @@ def _pairs(folder: RunFolder, plots: ModuleType | None) -> list[PairFigures]:
 
 
 def _plotter(output: Path) -> tuple[ModuleType | None, str | None]:
-    """Return the module that draws, or the sentence that says why there is none."""
+    """Return the module that draws, or a sentence that says why there are no plots."""
     try:
         from orion.bench.colocation import plots
     except ImportError as error:
@@ -84,7 +81,7 @@ def _plotter(output: Path) -> tuple[ModuleType | None, str | None]:
 
 
 def _name(output: Path) -> str:
-    """Return the scenario's name; the rest of the file is the harness's."""
+    """Return the scenario's name, or the folder's name if there is none."""
     try:
         found = re.search(r"^name:\s*(\S.*?)\s*$", (output / "scenario.yaml").read_text(), re.MULTILINE)
     except (OSError, UnicodeDecodeError):
@@ -104,7 +101,7 @@ def _machine(output: Path, folder: RunFolder) -> dict[str, Any]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file, whole or not at all."""
+    """Write a file atomically."""
     fresh = path.with_name(path.name + ".new")
     fresh.write_text(text)
     os.replace(fresh, path)

@@ -1,10 +1,10 @@
-"""The output folder: one file a run, whole or not there, so that what exists need not be measured again.
+"""The output folder. It has one file for each run, written atomically, so an existing run need not be measured again.
 
-    scenario.yaml       what was measured, nothing left to look up
-    machine.json        on what
-    runs/...            one gzipped JSON a run; see `plan` for the names
+    scenario.yaml       the scenario, with its systems and traces inline
+    machine.json        the machine and its software
+    runs/...            one gzipped JSON for each run; see `plan` for the names
 
-Files that other measurements wrote there are never touched. The machine's name is left out on purpose.
+Other files in the folder are never changed. machine.json deliberately leaves out the machine's host name.
 """
 
 import gzip
@@ -19,7 +19,8 @@ from typing import Any
 from orion.bench import raw_data
 from orion.bench.colocation import scenario as scenarios
 from orion.bench.colocation.gpus import Device
-from orion.bench.colocation.scenario import Scenario, ScenarioError
+from orion.bench.colocation.scenario import Scenario
+from orion.errors import Invalid
 
 FORMAT = 1
 
@@ -28,35 +29,35 @@ class Results:
     """An output folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Args: folder may exist or not; nothing is written before `open`."""
+        """Args: folder need not exist; nothing is written before `open`."""
         self.folder = folder
 
     def check(self, scenario: Scenario) -> None:
-        """Refuse a folder that holds something else.
+        """Reject a folder that has other content than runs of this scenario.
 
         Raises:
-            ScenarioError: One sentence.
+            Invalid: The folder cannot be used.
         """
         written = self.folder / "scenario.yaml"
         if not self.folder.exists():
             return
         if not self.folder.is_dir():
-            raise ScenarioError(f"--output {self.folder} is no folder")
+            raise Invalid(f"--output {self.folder} is not a folder: give a folder")
         if not written.exists():
             if any(self.folder.iterdir()):
-                raise ScenarioError(f"--output {self.folder} holds files and no scenario.yaml: give an empty folder")
+                raise Invalid(f"--output {self.folder} has files but no scenario.yaml: give an empty folder")
             return
         if scenarios.read(written) != scenario:
-            raise ScenarioError(
-                f"{written} is not the scenario that is asked for now (rounds, requests and seed count too), so its "
-                "runs cannot be taken over: give another --output, or remove that folder"
+            raise Invalid(
+                f"{written} differs from the scenario to measure (rounds, requests and seed count, too), so its "
+                "runs cannot be reused: give another --output, or remove that folder"
             )
 
     def open(self, scenario: Scenario, devices: list[Device], simulated: bool) -> None:
-        """Make the folder and say in it what is measured on what.
+        """Create the folder; write the scenario and the description of the machine.
 
         Raises:
-            ScenarioError: One sentence.
+            Invalid: The folder cannot be written.
         """
         machine = json.dumps(describe(devices, simulated), indent=2) + "\n"
         try:
@@ -64,10 +65,10 @@ class Results:
             _replace(self.folder / "scenario.yaml", scenarios.write(scenario).encode())
             _replace(self.folder / "machine.json", machine.encode())
         except OSError as error:
-            raise ScenarioError(f"--output {self.folder} cannot be written: {error.strerror}") from error
+            raise Invalid(f"--output {self.folder} cannot be written: {error.strerror}") from error
 
     def read(self, path: str) -> dict[str, Any] | None:
-        """Return a run that was measured; None if it was not, or failed, or is damaged."""
+        """Return a measured run; None if its file is missing or damaged, or if the run failed."""
         try:
             run = json.loads(gzip.decompress((self.folder / path).read_bytes()))
         except (OSError, EOFError, ValueError, zlib.error):
@@ -76,14 +77,14 @@ class Results:
         return run if usable else None
 
     def write(self, path: str, run: dict[str, Any]) -> None:
-        """Write a run, whole or not at all."""
+        """Write a run's file atomically."""
         whole = self.folder / path
         whole.parent.mkdir(parents=True, exist_ok=True)
         raw_data.write(whole, {"format": FORMAT, **run})
 
 
 def describe(devices: list[Device], simulated: bool) -> dict[str, Any]:
-    """Return what a reader of the figures has to know of the machine."""
+    """Return the facts about the machine that a reader of the figures needs."""
     return {
         "gpu": "simulated" if simulated else raw_data.describe_machine(),
         "gpus": [device.to_json() for device in devices],

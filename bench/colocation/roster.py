@@ -1,8 +1,9 @@
-"""The processes of one GPU, by post: started when first needed, kept while needed, started again when one fails.
+"""Keeps the processes of one GPU between runs, so a process that several runs need starts and warms up only once.
 
-Processes whose turn it is not have nothing on the GPU, but their memory stays there. Where there is too little for one
-more, those that have waited longest for their turn end before it is started. Whatever starts or ends something here is
-called while nobody on the host measures; see `host`.
+A post describes a process (see `posts`). The roster starts a post's process when a run first needs it, and restarts it
+after a failure. A process that is not part of the current run launches nothing, but keeps its GPU memory. If there is
+too little memory to start a process, the roster first ends the processes that were unused for longest. Call the methods
+that start or end processes only while no GPU of the host measures; see `host`.
 """
 
 import contextlib
@@ -15,17 +16,18 @@ from typing import Self
 
 from orion.bench.colocation.posts import Post
 from orion.bench.colocation.shared_gpu import Environment, SharedGPU
-from orion.bench.workers.crew import Crew, Worker, WorkerError
+from orion.bench.workers.crew import Crew, Worker
+from orion.errors import OrionError, Unavailable
 
-SERVICE_SECONDS = 1.0  # that a service has to get ready; one that ends within is a failure
-TRIES = 3  # a post whose process failed to start so often is given up
+SERVICE_SECONDS = 1.0  # time for a service to start; a service that ends earlier has failed
+TRIES = 3  # after so many failures, the roster does not start a post again
 
 
 class Roster:
-    """A context manager; leaving it ends everything."""
+    """The processes of one GPU; a context manager that ends all of them."""
 
     def __init__(self, crew: Crew, gpus: Mapping[str, SharedGPU], free: Callable[[], float]) -> None:
-        """Args: gpus is by mode; free says how many GiB of the GPU's memory are free."""
+        """Args: gpus maps a mode to the GPU in this mode; free returns the GPU's free memory in GiB."""
         self._crew = crew
         self._gpus = gpus
         self._free = free
@@ -37,98 +39,101 @@ class Roster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.dismiss(list(self._filled))
+        self.end(list(self._filled))
 
     def lacks(self, posts: Iterable[Post]) -> bool:
-        """Say whether a process of these has to be started."""
+        """Return whether a process has to be started for these posts."""
         return not all(self._is_filled(post) for post in posts)
 
-    def refuse_hopeless(self, posts: Iterable[Post]) -> None:
-        """Raise what became of a post that failed to start too often.
+    def raise_if_given_up(self, posts: Iterable[Post]) -> None:
+        """Raise an error if one of these posts failed to start too often.
 
         Raises:
-            WorkerError: One did.
+            Unavailable: A post has failed `TRIES` times; the text has its last failure.
         """
         for post in posts:
             if len(self._failures.get(post, [])) >= TRIES:
-                raise WorkerError(f"{post.name} is not tried again after {TRIES} failures: {self._failures[post][-1]}")
+                raise Unavailable(f"{post.name} is not tried again after {TRIES} failures: {self._failures[post][-1]}")
 
     def filled(self, posts: Sequence[Post]) -> dict[Post, list[Worker]]:
-        """Return the workers of posts, one, or one a thread; nothing is started.
+        """Return the workers of posts, one for each client. Start no process.
 
         Raises:
-            WorkerError: One has ended.
+            Unavailable: A process has ended.
         """
         for post in posts:
             if not self._is_filled(post):
-                raise WorkerError(f"{post.name} has ended while nothing was asked of it")
-            self._filled[post] = self._filled.pop(post)  # used last, so the last to make room
+                raise Unavailable(f"{post.name} has ended while it was idle")
+            self._filled[post] = self._filled.pop(post)  # moves the post to the end: `_make_room` ends from the front
         return {post: self._filled[post] for post in posts}
 
     def make_room(self, posts: Iterable[Post]) -> None:
-        """End processes of other posts until there is memory for what these lack."""
+        """End processes of other posts until there is memory for the processes that these posts lack."""
         wanted = list(dict.fromkeys(posts))
         self._make_room(wanted, sum(post.memory_gib for post in wanted if post not in self._filled))
 
     def fill(self, posts: Iterable[Post]) -> None:
-        """Start what is lacking.
+        """Start the missing processes of these posts.
 
         Raises:
-            WorkerError, AgentError, MpsError: One cannot be started; those that can stay.
+            Unavailable: A process cannot be started; the others keep running.
         """
         wanted = list(dict.fromkeys(posts))
-        self.refuse_hopeless(wanted)
+        self.raise_if_given_up(wanted)
         for post in wanted:
             if post in self._filled and not self._is_filled(post):
-                self.dismiss([post])
+                self.end([post])
         fresh = [post for post in wanted if post not in self._filled]
-        needed = 0.0  # of those that were started here: what they take does not show yet
+        needed = 0.0  # GiB of the processes started here, which have not allocated their memory yet
         for post in fresh:
             needed += post.memory_gib
             self._make_room(wanted, needed)
-            self._hire(post)
+            self._start(post)
         for post in fresh:
-            self._welcome(post)
+            self._wait_until_ready(post)
 
     def prepare(self, posts: Iterable[Post]) -> None:
-        """Start what will be needed soon, all at once; what fails is left to be tried again, and told, in its turn."""
+        """Start processes that will be needed soon, all at the same time.
+
+        This method ignores failures. `fill` starts the process again when a run needs it, and reports the failure then.
+        """
         started: list[Post] = []
         room = self._free()
         for post in dict.fromkeys(posts):
             if post not in self._filled and not self._failures.get(post) and room >= post.memory_gib:
-                with contextlib.suppress(WorkerError, RuntimeError, OSError):
-                    self._hire(post)
+                with contextlib.suppress(OrionError, OSError):
+                    self._start(post)
                     started.append(post)
                     room -= post.memory_gib
         for post in started:
-            with contextlib.suppress(WorkerError, RuntimeError, OSError):
-                self._welcome(post)
+            with contextlib.suppress(OrionError, OSError):
+                self._wait_until_ready(post)
 
-    def dismiss(self, posts: Iterable[Post]) -> None:
-        """End the processes of posts, and services that nobody is left to use."""
-        self._crew.dismiss([worker for post in list(posts) for worker in self._filled.pop(post, [])])
+    def end(self, posts: Iterable[Post]) -> None:
+        """End the processes of posts, and the services that no remaining process uses."""
+        self._crew.end([worker for post in list(posts) for worker in self._filled.pop(post, [])])
         for command in [each for each in self._services if all(post.service != each for post in self._filled)]:
             self._services.pop(command).end()
 
     def keep(self, wanted: Callable[[Post], bool]) -> None:
-        """End all others."""
-        self.dismiss([post for post in self._filled if not wanted(post)])
+        """End the processes of all posts that are not wanted."""
+        self.end([post for post in self._filled if not wanted(post)])
 
     def _is_filled(self, post: Post) -> bool:
         return post in self._filled and all(worker.alive() for worker in self._filled[post])
 
-    def _hire(self, post: Post) -> None:
+    def _start(self, post: Post) -> None:
         gpu = self._gpus[post.mode]
         environment = {**self._environment(post, gpu), **dict(post.environment)}
         if post.service and post.service not in self._services:
             self._services[post.service] = _Service(post.service, environment)
         if post.threads != "no":
             clients, scheduled = [client.to_json() for client in post.clients], post.threads == "scheduled"
-            self._filled[post] = self._crew.hire_threads(post.name, clients, environment, post.prefix, scheduled)
+            self._filled[post] = self._crew.start_threads(post.name, clients, environment, post.prefix, scheduled)
             return
         client = post.clients[0].to_json()
         self._filled[post] = [
-            self._crew.hire(post.name, client["kind"], client["options"], environment, post.prefix)
+            self._crew.start(post.name, client["kind"], client["options"], environment, post.prefix)
         ]  # fmt: skip
 
     def _environment(self, post: Post, gpu: SharedGPU) -> Environment:
@@ -138,29 +143,29 @@ class Roster:
             return gpu.environment()
         return gpu.slot_environment(post.domain, post.baselines, post.role, post.index, post.weight)
 
-    def _welcome(self, post: Post) -> None:
+    def _wait_until_ready(self, post: Post) -> None:
         workers = self._filled[post]
         try:
             self._crew.ready(*workers)
-            if post.domain is not None and not post.prefix:  # else the process may be a child of what was started
+            if post.domain is not None and not post.prefix:  # with a prefix, the client may be a child of the process
                 self._gpus[post.mode].agent(post.domain, post.baselines).wait_for_process(workers[0].process_id)
         except Exception as error:
             self._failures.setdefault(post, []).append(str(error))
-            self.dismiss([post])
+            self.end([post])
             raise
         self._failures.pop(post, None)
 
     def _make_room(self, wanted: list[Post], needed: float) -> None:
-        """End processes whose turn it is not until so many GiB are free."""
+        """End processes of unwanted posts until `needed` GiB are free."""
         while self._free() < needed:
             idle = next((post for post in self._filled if post not in wanted), None)
             if idle is None:
                 return
-            self.dismiss([idle])
+            self.end([idle])
 
 
 class _Service:
-    """What a foreign system has running beside its processes."""
+    """The service process that another project's scheduler (`Foreign`) needs beside its workers."""
 
     def __init__(self, command: tuple[str, ...], environment: Environment) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed in `end`)
@@ -172,10 +177,10 @@ class _Service:
             self._process.wait(SERVICE_SECONDS)
             self._errors.seek(0)
             said = self._errors.read().decode(errors="replace").strip()[-500:] or "(nothing)"
-            raise WorkerError(f"service {command[0]} ended with status {self._process.returncode}; it said: {said}")
+            raise Unavailable(f"service {command[0]} ended with status {self._process.returncode}; its output: {said}")
 
     def end(self) -> None:
-        """End the service and what it has started."""
+        """End the service and its process group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, 15)
         try:

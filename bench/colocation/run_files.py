@@ -1,12 +1,12 @@
-"""The files that a colocation leaves behind, one a run, as the analysis reads them.
+"""Reads the files of a colocation, one for each run.
 
-    runs/<hp>/<round>/alone.json.gz               hp without neighbours: the reference of its round
-    runs/<hp>/<round>/hp-closed-loop.json.gz      hp as fast as it can: its capacity
+    runs/<hp>/<round>/alone.json.gz               hp alone: the reference of its round
+    runs/<hp>/<round>/hp-closed-loop.json.gz      hp alone in a closed loop: its capacity
     runs/<hp>/<round>/<be>/<system>.json.gz       hp beside be
-    runs/<hp>/<round>/be-alone/<name>.json.gz     be without neighbours, closed loop
+    runs/<hp>/<round>/be-alone/<name>.json.gz     be alone in a closed loop
 
-Every file stands for itself, so that a colocation that was cut short can be read, and resumed. Times are seconds from
-the run's begin.
+A file does not refer to other files, so an interrupted colocation can be analysed and resumed. Times are seconds from
+the start of the run.
 """
 
 import gzip
@@ -21,24 +21,21 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from orion.bench.estimates import Samples
+from orion.errors import Unreadable
 
 SUFFIX = ".json.gz"
 BE_ALONE = "be-alone"
-"""Folder of a round, of the runs without hp."""
-
-
-class BrokenRunFile(ValueError):
-    """A run file that cannot be read; the message is a sentence that names it."""
+"""Folder, in a round's folder, of the runs without hp."""
 
 
 class _Record(BaseModel):
-    """Fields that this version does not know are left alone: a newer harness may say more."""
+    """Ignores unknown fields, which a newer harness may have written."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
 class SystemSpec(_Record):
-    """What shared the GPU, apart from its name."""
+    """The definition of a system, without its name."""
 
     kind: Literal["alone", "timeslice", "mps", "orion", "plain-streams", "foreign"]
     mode: Literal["timeslice", "mps", "threads"] | None = None
@@ -47,13 +44,13 @@ class SystemSpec(_Record):
 
     @property
     def overlap_mode(self) -> str | None:
-        """Return the GPU mode if hp and be can run at the same moment in it."""
+        """Return the sharing mode if hp and be can run at the same time in it; else None."""
         mode = {"mps": "mps", "plain-streams": "threads"}.get(self.kind, self.mode)
         return mode if mode in ("mps", "threads") else None
 
 
 class Workload(_Record):
-    """What one process ran."""
+    """The workload of one process."""
 
     id: str
     workload: str
@@ -62,28 +59,28 @@ class Workload(_Record):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Options, and what the process said of itself (its defaults), in one dictionary; options win."""
+        """The process's own details (such as defaults), overridden by the options."""
         details = self.about.get("details")
         return {**(details if isinstance(details, dict) else {}), **self.options}
 
     @property
-    def likeness(self) -> str:
-        """Equal for equal work, whatever the client is called."""
+    def work_key(self) -> str:
+        """A key of workload and options; clients with different names have equal keys for equal work."""
         return json.dumps([self.workload, self.options], sort_keys=True)
 
 
 class BestEffort(Workload):
-    """A best-effort client and the steps that it completed."""
+    """A best-effort client and its completed steps."""
 
     ends: list[float] = []
     amount: float = Field(default=1.0, gt=0)
     """Units that a step processes."""
     weight: float = Field(default=1.0, gt=0)
-    """Of its grant, among the be clients of the run."""
+    """Weight among the be clients of the run."""
 
 
 class Disturbance(_Record):
-    """What the harness did elsewhere on the host during a run, or saw there."""
+    """An event on another GPU of the host during a run: a start or end of processes, or a failure."""
 
     gpu: int
     what: str
@@ -106,7 +103,7 @@ class Run(_Record):
     window: tuple[float, float]
     device: dict[str, Any] = {}
     disturbances: list[Disturbance] | None = None
-    """None: it was not looked at."""
+    """None: an old file, which did not record disturbances."""
     error: str | None = None
 
     @model_validator(mode="after")
@@ -129,37 +126,37 @@ class Run(_Record):
 
     @property
     def gpu_uuid(self) -> str:
-        """Where it was made; empty where that is not known, or simulated."""
+        """UUID of the run's GPU; empty if it is unknown or the GPU is simulated."""
         return str(self.device.get("uuid", ""))
 
     @property
     def seconds(self) -> float:
-        """Length of the window."""
+        """Length of the window in seconds."""
         return self.window[1] - self.window[0]
 
     @property
     def open_loop(self) -> bool:
-        """Whether requests arrived by themselves; else hp ran as fast as it could."""
+        """Whether hp had scheduled arrivals; else it ran in a closed loop."""
         return bool(self.arrivals)
 
     @property
     def first(self) -> int:
-        """Index of the first request that counts: the first to arrive after the lead."""
+        """Index of the first measured request: the first that arrived after the lead-in."""
         return int(np.searchsorted(self.arrivals, self.window[0]))
 
     @property
     def latencies(self) -> Samples:
-        """Seconds from scheduled arrival to end, of the requests that count."""
+        """Seconds from scheduled arrival to end, of each measured request."""
         return _array(self.ends[self.first :]) - _array(self.arrivals[self.first :])
 
     @property
     def services(self) -> Samples:
-        """Seconds from start to end, of the requests that count."""
+        """Seconds from start to end, of each measured request."""
         return _array(self.ends[self.first :]) - _array(self.starts[self.first :])
 
     @property
     def iterations(self) -> Samples:
-        """Seconds of each iteration of a closed loop that began and ended in the window."""
+        """Seconds of each closed-loop iteration that began and ended in the window."""
         ends = _array(self.ends)
         return np.diff(ends[(ends >= self.window[0]) & (ends <= self.window[1])])
 
@@ -169,10 +166,10 @@ def read(path: Path, root: Path) -> Run:
 
     Args:
         path: The file.
-        root: The output folder; the sentence of an error names the file relative to it.
+        root: The output folder; errors name the file relative to this folder.
 
     Raises:
-        BrokenRunFile: It cannot be read, or what it says cannot be.
+        Unreadable: The file cannot be read, or its content is invalid.
     """
     name = path.relative_to(root)
     try:
@@ -180,23 +177,23 @@ def read(path: Path, root: Path) -> Run:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the run"
-        raise BrokenRunFile(f"{name} is broken: {where}: {first['msg']}") from error
+        raise Unreadable(f"{name} is broken: {where}: {first['msg']}") from error
     except (OSError, EOFError, zlib.error) as error:
-        raise BrokenRunFile(f"{name} is broken: {error}") from error
+        raise Unreadable(f"{name} is broken: {error}") from error
 
 
 class RunFolder:
-    """The run files of an output folder, found by what they are; what failed or is broken is remembered, not raised."""
+    """Finds and reads the run files of an output folder; collects failed runs and broken files in `failures`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.failures: dict[str, str] = {}
-        """Why a file holds nothing to analyse, in a sentence, by file."""
+        """For each unusable file, a sentence that says why."""
         self._kept: dict[Path, Run | None] = {}
         self._seen: set[Path] = set()
 
     def hp_ids(self) -> list[str]:
-        """Names of the hp sides, sorted."""
+        """Names of the hp workloads, sorted."""
         return [path.name for path in _folders(self.root / "runs")]
 
     def rounds(self, hp: str) -> list[Path]:
@@ -204,7 +201,7 @@ class RunFolder:
         return sorted(_folders(self.root / "runs" / hp), key=lambda path: (len(path.name), path.name))
 
     def be_ids(self, hp: str) -> list[str]:
-        """Names of what ran beside an hp, sorted."""
+        """Names of the be entries beside an hp, sorted."""
         return sorted({be.name for folder in self.rounds(hp) for be in _folders(folder)} - {BE_ALONE})
 
     def systems(self, hp: str, be: str) -> list[str]:
@@ -216,19 +213,19 @@ class RunFolder:
         return sorted((self.root / "runs" / hp).glob(f"*/{BE_ALONE}/*{SUFFIX}"))
 
     def load(self, path: Path) -> Run | None:
-        """Return a run that can be analysed; None for one that is missing, failed or broken."""
+        """Return a run; None if its file is missing or broken, or if the run failed."""
         if path not in self._kept:
             self._seen.add(path)
             self._kept[path] = self._read(path)
         return self._kept[path]
 
     def forget(self, below: Path) -> None:
-        """Let go of runs that are no longer needed: a big colocation does not fit into memory at once."""
+        """Release the memory of runs below a folder: a large colocation does not fit into memory."""
         for path in [path for path in self._kept if path.is_relative_to(below)]:
             del self._kept[path]
 
     def check_rest(self) -> None:
-        """Read what nobody asked for, so that no failure goes unnamed."""
+        """Read the files that were not loaded yet, so that `failures` contains all failures."""
         for path in sorted(self.root.glob(f"runs/**/*{SUFFIX}")):
             if path not in self._seen:
                 self.load(path)
@@ -239,7 +236,7 @@ class RunFolder:
             return None
         try:
             run = read(path, self.root)
-        except BrokenRunFile as error:
+        except Unreadable as error:
             self.failures[str(path.relative_to(self.root))] = str(error)
             return None
         if run.error is not None:

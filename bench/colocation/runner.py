@@ -1,6 +1,6 @@
-"""One GPU's runs: processes are commanded, heard, and what they say is written; a failure is written, too.
+"""Makes the runs of one GPU: commands the worker processes, and writes their replies or the failure to the run's file.
 
-Processes are started and ended only while no GPU of the host measures; see `host`.
+Processes start and end only while no GPU of the host measures; see `host`.
 """
 
 import json
@@ -16,42 +16,44 @@ from google.protobuf.json_format import MessageToDict
 from orion.bench import raw_data
 from orion.bench.colocation import gpus
 from orion.bench.colocation.host import Host
-from orion.bench.colocation.mps import MpsError
 from orion.bench.colocation.plan import PAIRED, PlannedRun, Unit
 from orion.bench.colocation.posts import Client, Post, posts_of
 from orion.bench.colocation.results import Results
 from orion.bench.colocation.roster import Roster
 from orion.bench.colocation.scenario import Scenario
-from orion.bench.colocation.schedule import Schedule, TooFast, rate_of, schedule
+from orion.bench.colocation.schedule import Schedule, rate_of, schedule
 from orion.bench.colocation.shared_gpu import SharedGPU
 from orion.bench.colocation.systems import Orion
-from orion.bench.managed import AgentError
 from orion.bench.samples import completed_between
-from orion.bench.workers.crew import Crew, Tick, Worker, WorkerError
-from orion.hook.switching import Switcher, SwitchingError
+from orion.bench.workers.crew import Crew, Tick, Worker
+from orion.errors import Exhausted, OrionError, Unavailable
+from orion.hook.switching import Switcher
 
-PAUSE = 0.3  # seconds between the command and its begin: all workers have read it by then
-TAIL = 0.2  # seconds that be goes on after what counts
-PATIENCE = 60.0  # seconds beyond three times the run's length, before a process counts as hanging
-LOOP_LEAD = 0.5  # seconds of a closed loop before it counts
+PAUSE = 0.3  # seconds between the command and the start of the run, for all workers to read the command
+TAIL = 0.2  # seconds that be continues after the measured window
+PATIENCE = 60.0  # seconds, in addition to three times the run's length, until a process counts as hanging
+LOOP_LEAD = 0.5  # seconds of a closed loop before its measured window
 Claim = Callable[[PlannedRun], bool]
 InTime = Callable[[PlannedRun, bool], bool]
-"""Of a run, and whether processes have to be started before it."""
-FAILURES = (WorkerError, AgentError, MpsError, SwitchingError, TooFast, OSError)
+"""Arguments: the run, and whether processes have to be started before it."""
+FAILURES = (OrionError, OSError)
 
 
 class Watcher(Protocol):
-    """Who is told how it goes; called from the thread of the GPU."""
+    """Is notified of the progress; the GPU's thread calls it."""
 
     def begins(self, device: gpus.Device, run: PlannedRun) -> None:
-        """Hear that a run is next."""
+        """Take notice that a run begins."""
 
     def ended(self, device: gpus.Device, run: PlannedRun, measured: dict[str, Any]) -> None:
-        """Hear what was measured; `error` says why nothing was."""
+        """Take notice of a run's result; `error` in it says why the run failed."""
 
 
 class Runner:
-    """A context manager; leaving it ends every process that was started, so is for when no GPU measures any more."""
+    """Makes the runs of one GPU; a context manager that ends all its processes at the end.
+
+    Leave the context only when no GPU measures any more, because ends of processes disturb measurements.
+    """
 
     def __init__(
         self,
@@ -63,16 +65,16 @@ class Runner:
         tick: Tick,
         watcher: Watcher,
     ) -> None:
-        """Prepare.
+        """Store the settings.
 
         Args:
             device: The GPU.
-            scenario: Resolved.
-            results: Where runs are written.
-            simulated: Whether the GPU is.
-            host: What this runner has in common with those of the host's other GPUs.
-            tick: Called ten times a second while processes work; what it raises ends the runner.
-            watcher: Told how it goes.
+            scenario: The resolved scenario.
+            results: The output folder.
+            simulated: Whether the GPU is simulated.
+            host: State that the runners of all GPUs share.
+            tick: Called ten times a second while processes work; an exception from it ends the runner.
+            watcher: Is notified of the progress.
         """
         self._device = device
         self._host = host
@@ -102,21 +104,22 @@ class Runner:
         self._stack.close()
 
     def lacks(self, runs: Iterable[PlannedRun]) -> bool:
-        """Say whether runs need a process that is not there."""
+        """Return whether a process has to be started for these runs."""
         return self._roster.lacks(self._posts(runs))
 
     def measure(self, unit: Unit, claim: Claim, in_time: InTime, ahead: Callable[[], Iterable[PlannedRun]]) -> None:
-        """Make all runs of a unit that are not there yet.
+        """Make all runs of a unit that are still missing.
 
-        Processes that a run lacks are started together with those of all later runs, as far as the GPU's memory goes,
-        and stay until they are in the way: starting one takes longer than most runs, and idles the host's other GPUs.
+        If a run lacks processes, the processes of all later runs start together with them, as far as the GPU's memory
+        allows. Processes keep running until their memory is needed: a start takes longer than most runs, and idles the
+        host's other GPUs.
 
         Args:
             unit: The runs.
-            claim: Says whether a run is this runner's to make; called once for each.
-            in_time: Says whether a run would end in time if it, or a start of processes before it, began now; else it
+            claim: Returns whether this runner should make a run; called once for each run.
+            in_time: Returns whether a run, after a start of processes if there is one, would end in time; else the run
                 is left out.
-            ahead: Returns the runs that this GPU makes next.
+            ahead: Returns the runs that this GPU makes after this unit.
         """
         runs = [run for run in unit.runs if claim(run)]
         for number, run in enumerate(runs):
@@ -125,7 +128,7 @@ class Runner:
                 self._results.write(run.path, measured)
                 self._watcher.ended(self._device, run, measured)
             elif run.kind == "hp-closed-loop":
-                return  # the others have no rate, and are held to nothing, without it
+                return  # without hp's capacity, the other runs have neither a rate nor a reference
 
     def _posts(self, runs: Iterable[PlannedRun]) -> Iterator[Post]:
         for run in runs:
@@ -134,14 +137,14 @@ class Runner:
     def _attempt(
         self, run: PlannedRun, coming: Callable[[], list[PlannedRun]], in_time: InTime
     ) -> dict[str, Any] | None:
-        """Return a run file; None where there is no time left for the run."""
+        """Make a run; return the content of its file, or None if there is no time left for the run."""
         posts, gpu = posts_of(run, self._simulated), self._device.index
         if not in_time(run, self._roster.lacks(posts)):
             return None
         try:
             planned = self._schedule(run)
-            self._roster.refuse_hopeless(posts)
-        except (TooFast, WorkerError) as error:  # nothing to wait for, and nothing to put in order
+            self._roster.raise_if_given_up(posts)
+        except (Exhausted, Unavailable) as error:  # no process was used, so there is nothing to clean up
             return {**self._described(run, None), "error": f"{run}: {error}"}
         if (wanted := self._wanted_change(posts, coming)) is not None:
             with self._host.changing(gpu, f"processes for {run}"):
@@ -163,11 +166,11 @@ class Runner:
                 return self._failed(run, posts, error)
 
     def _wanted_change(self, posts: list[Post], coming: Callable[[], list[PlannedRun]]) -> list[Post] | None:
-        """Return what should be there next; None if nothing is to be started now.
+        """Return the posts to fill now; None if nothing should start now.
 
-        Where some other GPU waits to start processes, or does, what is needed later is started with them.
+        If another GPU starts processes or waits to, this GPU joins that phase and starts its later processes, too.
         """
-        if not self._roster.lacks(posts) and not self._host.change_wished:
+        if not self._roster.lacks(posts) and not self._host.change_pending:
             return None
         wanted = list(dict.fromkeys([*posts, *self._posts(coming())]))
         return wanted if self._roster.lacks(wanted) else None
@@ -181,7 +184,7 @@ class Runner:
             gpu.note_servers()
 
     def _failed(self, run: PlannedRun, posts: list[Post], error: Exception) -> dict[str, Any]:
-        """End what a failed run may have left in disorder, and return its file."""
+        """End the processes of a failed run, and the MPS daemon if the run used it; return the content of its file."""
         modes = {post.mode for post in posts}
         happened = "".join(self._shared[mode].what_happened() for mode in modes)
         self._roster.keep(lambda post: post not in posts and not ("mps" in modes and post.mode == "mps"))
@@ -207,7 +210,7 @@ class Runner:
         return {**measured, "disturbances": self._host.disturbances(begin - PAUSE, begin)}
 
     def _switch_contexts(self, run: PlannedRun) -> None:
-        """Bring the GPU into the one state in which all runs begin, see `orion.hook.switching`."""
+        """Switch contexts, so that all runs begin with the GPU in the same state; see `orion.hook.switching`."""
         if self._switcher is None:
             return
         self._switcher.switch()
@@ -238,18 +241,18 @@ class Runner:
         return schedule(arrivals, rate, run.requests, lead, 1 / capacity, seed)
 
     def _capacity(self, run: PlannedRun) -> float:
-        """Return requests a second of hp's closed loop in the same round, so on the same GPU."""
+        """Return requests a second of hp's closed loop in the same round, which used the same GPU."""
         first = self._results.read(f"runs/{run.hp_id}/{run.round}/hp-closed-loop.json.gz")
         if first is None:
-            raise TooFast("hp's capacity is not known, since its closed loop of this round failed")
+            raise Exhausted("hp's capacity is unknown, because its closed loop of this round failed")
         begin, end = first["window"]
         capacity: float = completed_between(first["ends"], begin, end) / (end - begin)
         if capacity <= 0:
-            raise TooFast(f"hp completed less than two steps in a closed loop of {end - begin:g} s")
+            raise Exhausted(f"hp completed less than two steps in a closed loop of {end - begin:g} s")
         return capacity
 
     def _described(self, run: PlannedRun, planned: Schedule | None) -> dict[str, Any]:
-        """Return what is known of a run before it is made."""
+        """Return the fields of a run's file that are known before the run."""
         has_hp, open_loop = "hp" in run.sides, not run.closed
         hp = {**run.experiment.hp.model_dump(), "id": run.hp_id, "about": {}} if has_hp else None
         return {
@@ -294,9 +297,9 @@ class Runner:
         load = {"workload": run.entry.workload, "options": run.entry.options}
         several = f"#{number}" if run.entry.count > 1 and run.kind != "be-alone" else ""
         name = f"{run.be_id}{several}"
-        reported = {"id": name, **load, "about": worker.about, "ends": ends, "amount": worker.about["amount"]}
-        reported["weight"] = run.entry.weights[number] if run.entry.weights and run.kind in PAIRED else 1.0
-        return reported
+        fields = {"id": name, **load, "about": worker.about, "ends": ends, "amount": worker.about["amount"]}
+        fields["weight"] = run.entry.weights[number] if run.entry.weights and run.kind in PAIRED else 1.0
+        return fields
 
 
 def _coming(rest: list[PlannedRun], ahead: Callable[[], Iterable[PlannedRun]]) -> list[PlannedRun]:

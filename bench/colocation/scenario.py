@@ -1,6 +1,6 @@
-"""The scenario file: what is measured, beside what, under which systems.
+"""The scenario file: the hp and be workloads to measure, and the systems under which they share a GPU.
 
-Read strictly: a field that does not exist is refused by its name, in one sentence, before anything starts.
+Checks are strict: an unknown field is rejected by name, in one sentence, before anything starts.
 """
 
 import json
@@ -13,12 +13,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from orion.bench.colocation.systems import STANDARD, System, in_threads, needs_mps
+from orion.errors import Unreadable
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*")
-
-
-class ScenarioError(ValueError):
-    """A scenario that cannot be; one sentence that names the file and the field."""
 
 
 class _Strict(BaseModel):
@@ -33,11 +30,11 @@ class Load(_Strict):
 
 
 class BestEffort(Load):
-    """One entry of be: a workload, by one process or by several equal ones."""
+    """One be entry: a workload that one or several equal processes run."""
 
     count: int = Field(default=1, ge=1, le=64)
     weights: list[Annotated[float, Field(gt=0)]] = []
-    """ Of the be slots under Orion, one each; empty: the agent's default for all. """
+    """ Weights of the be slots under Orion, one for each process; empty: the agent's default for all. """
 
     @model_validator(mode="after")
     def _one_each(self) -> Self:
@@ -48,50 +45,50 @@ class BestEffort(Load):
 
 class _OpenLoop(_Strict):
     load: float | None = Field(default=None, gt=0, lt=1)
-    """ Share of hp's solo capacity, as its closed loop shows it in the same round. """
+    """ Share of hp's capacity alone, which its closed loop measures in the same round. """
 
     rate: float | None = Field(default=None, gt=0)
     """ Requests a second. """
 
 
 class Paced(_OpenLoop):
-    """Requests at random moments (a Poisson process), or evenly spaced."""
+    """Requests at random times (a Poisson process), or evenly spaced."""
 
     kind: Literal["poisson", "uniform"]
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.load is None) == (self.rate is None):
-            raise ValueError("either load (a share of the solo capacity) or rate (requests a second) has to be given")
+            raise ValueError("give either load (a share of hp's capacity alone) or rate (requests a second)")
         return self
 
 
 class Trace(_OpenLoop):
-    """Recorded arrivals, repeated where they are too few; with a load or a rate, stretched to it."""
+    """Recorded arrivals, repeated if they are too few; with a load or a rate, scaled to it."""
 
     kind: Literal["trace"]
     file: str | None = None
-    """ One number a line, or a JSON list; seconds. Relative to the scenario's own folder. """
+    """ File of numbers in seconds, one per line or a JSON list. Relative to the scenario's folder. """
 
     values: Literal["times", "gaps"] = "times"
-    """ What the numbers of the file are. """
+    """ Whether the numbers of the file are arrival times, or gaps between arrivals. """
 
     gaps: list[Annotated[float, Field(ge=0)]] = []
-    """ The trace itself in place of a file; a resolved scenario has it so. """
+    """ The gaps themselves, instead of a file; a resolved scenario uses this form. """
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if bool(self.file) == bool(self.gaps):
-            raise ValueError("either file or gaps has to be given")
+            raise ValueError("give either file or gaps")
         if self.gaps and not 0 < sum(self.gaps) < math.inf:
-            raise ValueError(f"gaps that add up to {sum(self.gaps):g} seconds are no trace")
+            raise ValueError(f"the gaps add up to {sum(self.gaps):g} seconds: give gaps with a positive, finite sum")
         if self.load is not None and self.rate is not None:
-            raise ValueError("load and rate exclude each other")
+            raise ValueError("give either load or rate, not both")
         return self
 
 
 class Closed(_Strict):
-    """The next request when the last one has been answered: training, measured by the time of its iterations."""
+    """A closed loop, for training: the next iteration starts when the previous one ends; iteration times count."""
 
     kind: Literal["closed"]
 
@@ -100,24 +97,24 @@ Arrivals = Annotated[Paced | Trace | Closed, Field(discriminator="kind")]
 
 
 class Experiment(_Strict):
-    """One hp workload beside several be workloads in turn."""
+    """One hp workload beside several be entries, one after another."""
 
     hp: Load
     arrivals: Arrivals
     requests: int | None = Field(default=None, ge=1)
-    """ In place of the scenario's. """
+    """ Replaces the scenario's `requests`. """
 
     rounds: int | None = Field(default=None, ge=1)
-    """ Only so many of the scenario's. """
+    """ Measure only this many of the scenario's rounds. """
 
     priority: int = 0
-    """ Rounds of experiments with a higher one are given out first: a measurement that is cut short has those. """
+    """ Experiments with a higher priority run first, so an interrupted measurement has these. """
 
     be: list[BestEffort] = Field(min_length=1)
     systems: list[str] = Field(min_length=1)
     ceiling: list[str] = []
-    """ Systems in mps or threads under which hp and be are also run in closed loops: the speeds from which the report
-    computes how much hp + be a perfect scheduler could reach. """
+    """ Systems in mode mps or threads under which hp and be also run in closed loops. From their speeds the report
+    computes the hp + be that a queueing model reaches. """
 
 
 class Scenario(_Strict):
@@ -126,16 +123,16 @@ class Scenario(_Strict):
     name: str
     rounds: int = Field(default=3, ge=1)
     requests: int = Field(default=1000, ge=1)
-    """ hp requests of a run that count. """
+    """ Measured hp requests of a run. """
 
     lead_seconds: float = Field(default=1.0, ge=0)
-    """ Before anything counts. """
+    """ Length of the lead-in, which is not measured. """
 
     closed_loop_seconds: float = Field(default=3.0, gt=0)
-    """ Length of hp's closed loop, from which its solo capacity and service time come. """
+    """ Length of hp's closed loop, which measures its capacity alone and its service time. """
 
     be_alone_seconds: float = Field(default=5.0, gt=0)
-    """ Length of the run of be alone, its lead left out. """
+    """ Length of the run of be alone, without its lead-in. """
 
     seed: int = 1
     systems: dict[str, System] = {}
@@ -145,7 +142,7 @@ class Scenario(_Strict):
     @classmethod
     def _is_a_name(cls, name: str) -> str:
         if not NAME.fullmatch(name):
-            raise ValueError("letters, digits and . + _ - are allowed, since folders are named so")
+            raise ValueError("only letters, digits and . + _ - are allowed, since folders have these names")
         return name
 
     @field_validator("systems")
@@ -168,15 +165,15 @@ class Scenario(_Strict):
             for name in experiment.ceiling:
                 if not (needs_mps(known[name]) or in_threads(known[name])):
                     raise ValueError(
-                        f"experiments[{number}].ceiling: {name!r} overlaps nothing: neither mps nor threads"
+                        f"experiments[{number}].ceiling: {name!r} overlaps nothing: its mode is neither mps nor threads"
                     )
         return self
 
     def resolved(self, folder: Path) -> "Scenario":
-        """Return the scenario with nothing left to look up: systems that are used, traces inline.
+        """Return the scenario with the definitions of all used systems, and with traces inline.
 
         Args:
-            folder: Where the files of traces are.
+            folder: Folder of the trace files.
         """
         used = list(
             dict.fromkeys(name for each in self.experiments for name in ("alone", *each.systems, *each.ceiling))
@@ -198,57 +195,57 @@ def _inlined(arrivals: Arrivals, folder: Path, number: int) -> Arrivals:
         numbers = json.loads(text) if text.lstrip().startswith("[") else text.split()
         times = [float(number) for number in numbers]
     except (OSError, ValueError, TypeError) as error:
-        raise ScenarioError(f"{where}: {path} is no list of numbers ({error})") from error
+        raise Unreadable(f"{where}: {path} cannot be read as a list of numbers ({error})") from error
     gaps = times if arrivals.values == "gaps" else [b - a for a, b in zip([0.0, *times], times, strict=False)]
     try:
         rest = arrivals.model_dump(exclude={"file", "values", "gaps"})
         return Trace.model_validate({**rest, "gaps": gaps})
     except ValidationError as error:
-        raise ScenarioError(f"{where}: {path}: {first_fault(error)} (values: {arrivals.values})") from error
+        raise Unreadable(f"{where}: {path}: {first_fault(error)} (values: {arrivals.values})") from error
 
 
 def read(path: Path) -> Scenario:
     """Read a scenario file.
 
     Raises:
-        ScenarioError: One sentence.
+        Unreadable: The file cannot be read, or is invalid.
     """
     try:
         fields = yaml.safe_load(path.read_text())
     except OSError as error:
-        raise ScenarioError(f"{path}: {error.strerror}") from error
+        raise Unreadable(f"{path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ScenarioError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+        raise Unreadable(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(fields, dict):
-        raise ScenarioError(f"{path} holds no scenario: its fields begin with name: and experiments:")
+        raise Unreadable(f"{path} is not a scenario: a scenario has the fields name: and experiments:")
     try:
         return Scenario.model_validate(fields)
     except ValidationError as error:
-        raise ScenarioError(f"{path}: {first_fault(error)}") from error
+        raise Unreadable(f"{path}: {first_fault(error)}") from error
 
 
 def first_fault(error: ValidationError, within: tuple[str, ...] = ()) -> str:
-    """Say what is wrong first, by the field's path as it stands in the file.
+    """Return the first fault as a sentence, with the field's path in the file.
 
     Args:
-        error: of the whole file, or of a part of it.
-        within: the path of that part.
+        error: error of the whole file, or of a part of it.
+        within: path of that part.
     """
     first = error.errors()[0]
     path = (*within, *first["loc"])
     kinds = {"alone", "timeslice", "mps", "orion", "plain-streams", "foreign", "poisson", "uniform", "trace", "closed"}
-    place = ""
+    field = ""
     for depth, part in enumerate(path):
         tag = part in kinds and depth > 0 and not (depth == 1 and path[0] == "systems")
-        place += "" if tag else f"[{part}]" if isinstance(part, int) else f".{part}"
-    reported = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
+        field += "" if tag else f"[{part}]" if isinstance(part, int) else f".{part}"
+    problem = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
     if first["type"] == "extra_forbidden":
-        reported = "there is no such field"
+        problem = "there is no such field"
     given = "" if first["type"] in ("missing", "extra_forbidden", "value_error") else f", not {first['input']!r}"
-    return f"{place.lstrip('.')}: {reported}{given}".removeprefix(": ")
+    return f"{field.lstrip('.')}: {problem}{given}".removeprefix(": ")
 
 
 def write(scenario: Scenario) -> str:
-    """Return a scenario as YAML that `read` takes."""
+    """Return a scenario as YAML that `read` accepts."""
     fields = scenario.model_dump(mode="json", exclude_defaults=True)
     return yaml.safe_dump(fields, sort_keys=False, width=120)

@@ -1,6 +1,6 @@
-"""When the requests of a run arrive: made once for an hp and a round, and replayed under every system.
+"""The arrivals of a run's requests: drawn once for each hp and round, and replayed under every system.
 
-A closed loop has no arrivals; its length is that of its wanted iterations on a GPU of its own.
+A closed loop has no arrivals; it lasts as long as its number of iterations takes on an unshared GPU.
 """
 
 import hashlib
@@ -9,35 +9,32 @@ from dataclasses import dataclass
 
 from orion.bench.arrivals import arrivals_with_lead
 from orion.bench.colocation.scenario import Arrivals, Closed, Paced, Trace
-
-
-class TooFast(ValueError):
-    """hp is asked for more than the GPU can give it; one sentence."""
+from orion.errors import Exhausted
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What hp is told to do."""
+    """The arrivals and the measured window of a run."""
 
     arrivals: list[float] | None
-    """Seconds from the run's begin, ascending; None: a closed loop."""
+    """Seconds from the start of the run, ascending; None: a closed loop."""
     rate: float | None
-    """Requests a second that were aimed at."""
+    """Intended requests a second."""
     lead: float
-    """Seconds before anything counts."""
+    """Length of the lead-in in seconds; the measured window begins at its end."""
     end: float
-    """End of what counts: the last arrival."""
+    """End of the measured window: the last arrival, or the end of a closed loop."""
 
 
 def rate_of(arrivals: Arrivals, capacity: float) -> float | None:
     """Return requests a second.
 
     Args:
-        arrivals: Of the scenario.
+        arrivals: The scenario's arrivals.
         capacity: Requests a second of hp's closed loop, alone.
 
     Raises:
-        TooFast: The rate is not below the capacity: a queue would grow for as long as one looks.
+        Exhausted: The rate is not below the capacity: the queue would grow without limit.
     """
     if isinstance(arrivals, Closed):
         return None
@@ -47,8 +44,8 @@ def rate_of(arrivals: Arrivals, capacity: float) -> float | None:
     elif rate is None and isinstance(arrivals, Trace):
         rate = len(arrivals.gaps) / sum(arrivals.gaps)
     if rate is None or rate >= capacity:
-        raise TooFast(
-            f"hp is asked for {rate or 0:.1f} requests/s and can serve {capacity:.1f} on a GPU of its own; "
+        raise Exhausted(
+            f"hp gets {rate or 0:.1f} requests/s, but can serve only {capacity:.1f} on a GPU of its own; "
             "give a lower rate, or a load"
         )
     return rate
@@ -58,11 +55,11 @@ def schedule(arrivals: Arrivals, rate: float | None, requests: int, lead: float,
     """Plan a run.
 
     Args:
-        arrivals: Of the scenario.
-        rate: Of `rate_of`.
-        requests: How many count, at least.
-        lead: Seconds before anything counts.
-        step: Seconds of one request on a GPU of its own; the length of a closed loop comes from it.
+        arrivals: The scenario's arrivals.
+        rate: Requests a second, from `rate_of`.
+        requests: Minimum number of measured requests.
+        lead: Length of the lead-in in seconds.
+        step: Seconds of one request on an unshared GPU; it determines the length of a closed loop.
         seed: Equal seeds give equal arrivals, on every machine.
     """
     if isinstance(arrivals, Closed) or rate is None:
@@ -84,7 +81,7 @@ def schedule(arrivals: Arrivals, rate: float | None, requests: int, lead: float,
 
 
 def expected_seconds(arrivals: Arrivals, requests: int, lead: float, step: float) -> float:
-    """Return about how long a run takes, for plans and progress bars; `step` as in `schedule`."""
+    """Return the expected duration of a run in seconds, for plans and progress bars; arguments as for `schedule`."""
     if isinstance(arrivals, Closed):
         return lead + requests * step
     rate = arrivals.rate or (arrivals.load or 0.5) / step

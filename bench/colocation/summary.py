@@ -1,6 +1,6 @@
-"""What an analysis found, as models: the content of summary.json, and what tables, pictures and targets are made from.
+"""The results of an analysis: the content of summary.json, and the input of tables, plots and targets.
 
-A figure that was not measured is None, never a stand-in number.
+A figure that was not measured is None, never a placeholder number.
 """
 
 from typing import Any, Literal
@@ -27,12 +27,12 @@ class Figure(_Model):
 
     @classmethod
     def of(cls, estimate: Estimate) -> "Figure":
-        """Take over an estimate."""
+        """Convert an estimate."""
         return cls(median=estimate.value, low=estimate.low, high=estimate.high, rounds=list(estimate.rounds))
 
 
 class Client(_Model):
-    """One process: its name, its workload, and what it said of itself."""
+    """One process: its name, its workload, and its own details (`facts`)."""
 
     id: str
     workload: str
@@ -42,20 +42,20 @@ class Client(_Model):
 
 
 class ClientShare(_Model):
-    """What one of several be clients got; lists hold one value a round."""
+    """The share of one of several be clients; lists have one value for each round."""
 
     id: str
     weight: float
     gpu_time: list[float]
-    """Its throughput over that of its work alone: how much of the GPU's time it had."""
+    """Its throughput over that of its work alone, which is its share of the GPU's time."""
     part: list[float]
-    """Its part of what all be clients had."""
+    """Its part of the GPU time of all be clients."""
     fair: float
-    """The part that its weight gives it."""
+    """Its fair part, by its weight."""
 
 
 class Hiccups(_Model):
-    """Requests of all rounds that took far longer than the others, in single ones; figures are not filtered."""
+    """Single requests of all rounds that took far longer than the others; figures include them."""
 
     number: int = 0
     longest_ms: float | None = None
@@ -64,67 +64,67 @@ class Hiccups(_Model):
 
     @property
     def words(self) -> str:
-        """Say it in a word or three; empty where there was none."""
-        reported = f"{self.number} (longest {self.longest_ms:.0f} ms)" if self.number else ""
+        """Return a short text; empty if there was no hiccup."""
+        hiccups = f"{self.number} (longest {self.longest_ms:.0f} ms)" if self.number else ""
         disturbed = f"{self.disturbed} runs disturbed" if self.disturbed else ""
-        return ", ".join(filter(None, [reported, disturbed]))
+        return ", ".join(filter(None, [hiccups, disturbed]))
 
 
 class SystemFigures(_Model):
-    """One system beside one be; lists hold one value a round, in the order of `rounds`."""
+    """The figures of one system for one pair; lists have one value for each round, in the order of `rounds`."""
 
     system: str
     spec: SystemSpec
     rounds: list[int]
     requests: int
-    """That count, in the round with the fewest; iterations for a closed loop."""
+    """Measured requests (closed loop: iterations) in the round with the fewest."""
     latency_ms: dict[str, list[float]]
-    """p50, p95, p99: from the scheduled arrival; of a closed loop the time of an iteration."""
+    """p50, p95, p99 from the scheduled arrival; in a closed loop, of iteration times."""
     latency: dict[str, Figure]
-    """The same over `alone` of the same round."""
+    """The same percentiles, over those of `alone` in the same round."""
     iteration: Figure | None
-    """Mean iteration time over alone's, of a closed loop."""
+    """Mean iteration time of a closed loop, over alone's."""
     busy_time: Figure | None
-    """GPU time that the same requests took, from start to end, over alone's."""
+    """Time of the same requests from start to end, over alone's."""
     hp_throughput: Figure | None
-    """hp's completed work over its solo capacity."""
+    """hp's throughput over its capacity alone."""
     be: Figure | None
-    """be's throughput over be alone in the same round; of several clients the sum."""
+    """be's throughput over be alone in the same round; the sum of all be clients."""
     be_over_bound: Figure | None
-    """be over what hp leaves it; see `PairFigures.be_bound`."""
+    """be over its bound; see `PairFigures.be_bound`."""
     total: Figure | None
     """hp_throughput + be."""
     unfairness: Figure | None
-    """Largest deviation of a be client from its fair share, as a part of that share; with two clients or more."""
+    """Largest deviation of a be client from its fair share, relative to that share; with at least two be clients."""
     be_clients: list[ClientShare] = []
-    """Where there are several be clients, what each of them got."""
+    """With several be clients, the share of each."""
     of_ceiling: Figure | None
-    """hp + be over the ceiling at the same hp p99; where the runs that a ceiling needs were made."""
+    """hp + be over the ceiling at the same hp p99, if the runs for a ceiling were made."""
     hiccups: Hiccups = Hiccups()
 
 
 class ClosedLoop(_Model):
-    """What overlap costs hp and gives be when neither ever waits for work; all over their own speeds alone."""
+    """Speeds of hp and be in closed loops, each relative to its speed alone."""
 
     system: str
-    """That overlaps them."""
+    """The overlapping system."""
     round: int
     alone: float
-    """hp's speed in the mode while be stands still."""
+    """hp's speed in the mode while be does nothing."""
     overlapped: float
     """hp's speed beside be."""
     be_overlapped: float
 
 
 class CeilingCurve(_Model):
-    """The most that a queueing model lets hp + be reach, by hp p99; lists belong together, p99 ascending."""
+    """The highest hp + be of a queueing model by hp p99; element i of both lists is one point, p99 ascending."""
 
     mode: str
     hp_p99: list[float]
-    """Over alone."""
+    """hp p99 over alone."""
     total: list[float]
     closed_loops: list[ClosedLoop]
-    """What it was made from."""
+    """The measured speeds that the model used."""
 
 
 class PairFigures(_Model):
@@ -134,12 +134,12 @@ class PairFigures(_Model):
     be_id: str
     be: list[Client]
     load: float | None
-    """Wanted share of hp's capacity."""
+    """Load that the scenario asks for, as a share of hp's capacity."""
     rate: float | None
     """hp requests a second, as scheduled."""
     rounds: list[int]
     alone_ms: dict[str, list[float]]
-    """p50, p95, p99 of hp alone by round."""
+    """p50, p95, p99 of hp alone, by round."""
     alone_hiccups: Hiccups = Hiccups()
     hp_service_ms: list[float]
     """hp's closed-loop service time by round."""
@@ -151,26 +151,26 @@ class PairFigures(_Model):
     systems: list[SystemFigures]
     ceilings: list[CeilingCurve]
     plots: list[str] = []
-    """Files beside summary.json."""
+    """Names of the plots, in the folder of summary.json."""
 
     @property
     def name(self) -> str:
-        """The pair in a word or three."""
+        """The pair's name in reports."""
         return f"{self.hp.id} beside {self.be_id}"
 
 
 class Verdict(_Model):
-    """Whether a target was reached, and by what figure."""
+    """Whether a target was reached, with the figures that decide it."""
 
     target: str
     asked: str
     status: Status
-    """incomplete: what was measured holds, but not all was measured."""
+    """incomplete: all measured pairs reach the target, but some pairs were not measured."""
     figures: str
 
 
 class Summary(_Model):
-    """All that was found in an output folder."""
+    """All results of an output folder."""
 
     format: int = 1
     name: str
@@ -179,6 +179,6 @@ class Summary(_Model):
     pairs: list[PairFigures]
     verdicts: list[Verdict]
     failures: list[str]
-    """Sentences, each naming the run that failed or the file that is broken."""
+    """Sentences, each of which names a failed run or a broken file."""
     without_plots: str | None
-    """Why no pair has plots."""
+    """Why no pair has plots; None if there are plots."""

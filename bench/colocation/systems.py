@@ -1,6 +1,6 @@
-"""The systems that can be compared: how two processes come to share a GPU.
+"""The systems to compare: the ways in which two processes share a GPU.
 
-Names are the scenario's own; those of `STANDARD` need no definition there.
+A scenario defines systems under its own names; the systems of `STANDARD` need no definition.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -11,11 +11,11 @@ from orion.hook import policy_table
 from orion.node_agent.pages import policy_changes
 
 Mode = Literal["timeslice", "mps", "threads"]
-"""Contexts time-sliced; contexts that share under an MPS server; threads of one process."""
+"""timeslice: the GPU time-slices the contexts; mps: contexts of one MPS server; threads: threads of one process."""
 
 
 class Side(BaseModel):
-    """What a system adds to the start of one side's processes."""
+    """What a system adds to the command and environment of hp's or be's processes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -23,95 +23,95 @@ class Side(BaseModel):
     """ Words before the worker's own command. """
 
     environment: dict[str, str] = {}
-    """ Variables on top of everybody's. """
+    """ Additional variables. """
 
 
 class _System(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     rounds: int | None = Field(default=None, ge=1)
-    """ In the first so many rounds only; None: in all. """
+    """ Measure only this many first rounds; None: all. """
 
     hp: Side = Side()
     be: Side = Side()
 
 
 class Alone(_System):
-    """hp without the hook and without MPS, nobody else. Measured in every round: it is what the others are held to."""
+    """hp alone, without the hook and without MPS. It is measured in every round, as the reference of all systems."""
 
     kind: Literal["alone"]
 
 
 class Timeslice(_System):
-    """Both unhooked, each with a context of its own: what the driver does by itself."""
+    """Both without the hook, each with its own context: the driver's default."""
 
     kind: Literal["timeslice"]
 
 
 class Mps(_System):
-    """Both unhooked under a private MPS daemon."""
+    """Both without the hook, under a private MPS daemon."""
 
     kind: Literal["mps"]
     be_client_priority: Literal[0, 1] | None = None
     """ CUDA_MPS_CLIENT_PRIORITY of be; 1 is below normal. """
 
     be_active_thread_percentage: float | None = Field(default=None, gt=0, le=100)
-    """ CUDA_MPS_ACTIVE_THREAD_PERCENTAGE of be: its share of the SMs. """
+    """ CUDA_MPS_ACTIVE_THREAD_PERCENTAGE of be, which limits its share of the SMs. """
 
     hp_stream_priority: Literal["high"] | None = None
-    """ hp works on a stream of the highest priority. """
+    """ high: hp uses a stream of the highest priority. """
 
 
 _Policy = create_model("_Policy", __base__=_System, **policy_changes.fields(policy_table.BENCH, "orion"))
 
 
 class Orion(_Policy):  # type: ignore[misc, valid-type]
-    """Both under the hook, with a private agent; what is not named is as the agent has it by default.
+    """Both under the hook, with a private agent.
 
-    Its policy and the fields of `hook/policy_table.py` are the system's own.
+    The system may set the policy and the fields of `hook/policy_table.py`; other fields have the agent's defaults.
     """
 
     kind: Literal["orion"]
     mode: Mode = "timeslice"
     refresh_ms: float | None = Field(default=None, ge=1)
-    """ Milliseconds between two switches of contexts (`orion.hook.switching`); None: none after the first. """
+    """ Milliseconds between two switches of contexts (`orion.hook.switching`); None: only one, before the run. """
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         more = sorted(set(self.policy_fields()) - {"policy", "max_slowdown"})
         if self.mode == "threads" and more:
-            raise ValueError(f"in mode threads there is policy and max_slowdown, not {', '.join(more)}")
+            raise ValueError(f"mode threads accepts only policy and max_slowdown; remove {', '.join(more)}")
         policy_changes.refuse_disorder(self.policy_fields())
         return self
 
     @property
     def baselines(self) -> bool:
-        """Whether its processes and its agent are those that know published schedulers."""
+        """Whether its processes and its agent need the published schedulers."""
         return policy_table.is_baseline(self.policy)
 
     @property
     def domain(self) -> str:
-        """Whose processes they are: those of one domain have one agent."""
+        """Name of its agent; systems with the same domain share an agent and its processes."""
         return f"{self.mode}, baselines" if self.baselines else self.mode
 
     def policy_fields(self) -> dict[str, Any]:
-        """Return what the agent is told, by the names of the table."""
+        """Return the policy and its fields for the agent, by the names of the policy table."""
         others = self.model_dump(exclude={"kind", "mode", "rounds", "hp", "be", "refresh_ms"}, exclude_none=True)
         return dict(others)
 
 
 class PlainStreams(_System):
-    """Threads of one process, each on a stream of its own, unhooked: what threads give by themselves."""
+    """Threads of one process, each on its own stream, without the hook."""
 
     kind: Literal["plain-streams"]
 
 
 class Foreign(_System):
-    """Somebody else's scheduler: `hp` and `be` say how each side is started under it."""
+    """Another project's scheduler; `hp` and `be` say how each role's processes start under it."""
 
     kind: Literal["foreign"]
     service: list[str] = []
-    """ A command that runs as long as the system's processes do; empty: none. """
+    """ A command that runs as long as the system's processes; empty: none. """
 
 
 System = Annotated[Alone | Timeslice | Mps | Orion | PlainStreams | Foreign, Field(discriminator="kind")]
@@ -132,14 +132,14 @@ _DEFINED |= {
     for policy in policy_table.BENCH.names
 }
 STANDARD: dict[str, System] = {name: ADAPTER.validate_python(fields) for name, fields in _DEFINED.items()}
-"""Systems that every scenario may name without defining them."""
+"""Systems that every scenario may use without a definition."""
 
 
 def needs_mps(system: System) -> bool:
-    """Say whether the system's processes are clients of an MPS server."""
+    """Return whether the system's processes are clients of an MPS server."""
     return isinstance(system, Mps) or (isinstance(system, Orion) and system.mode == "mps")
 
 
 def in_threads(system: System) -> bool:
-    """Say whether hp and be are threads of one process."""
+    """Return whether hp and be are threads of one process."""
     return isinstance(system, PlainStreams) or (isinstance(system, Orion) and system.mode == "threads")

@@ -1,4 +1,4 @@
-"""A summary as Markdown, for people: what was run on what, what was reached, and every pair's figures."""
+"""Writes a summary as Markdown: the machine, the failures, the targets, and the figures of each pair."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,20 +7,20 @@ from typing import Any
 from orion.bench.colocation.summary import CeilingCurve, Client, Figure, PairFigures, Summary, SystemFigures
 
 HOW_TO_READ = """\
-Every figure is a ratio to a run of the same round: hp's latencies to hp alone on the same arrivals, be's throughput to
-be alone. It is the median over the rounds; in brackets stands the 95 % bootstrap interval over rounds and, within them,
-over blocks of consecutive requests. Latency counts from the scheduled arrival. Columns:
+Each figure is a ratio to a run of the same round: hp's latencies to those of hp alone with the same arrivals, be's
+throughput to that of be alone. The figure is the median over rounds. The brackets have the 95 % bootstrap interval
+over rounds and, within rounds, over blocks of consecutive requests. Latency counts from the scheduled arrival. Columns:
 
-* **be / bound**: be over 0.97 x (1 - hp share - busy periods per second x 0.15 ms), what hp leaves it;
-* **hp + be**: both throughputs, each over its own capacity alone;
-* **hp GPU time**: what the same requests took from start to end, queueing left out;
+* **be / bound**: be over 0.97 x (1 - hp share - busy periods per second x 0.15 ms), which is the time that hp leaves;
+* **hp + be**: the sum of both throughputs, each over its capacity alone;
+* **hp GPU time**: the time of the same requests from start to end, without queueing;
 * **unfairness**: the largest deviation of a be client from its fair share of be's GPU time; GPU time is throughput
   over that of the same work alone, and a fair share is in proportion to the weight;
-* **of the ceiling**: hp + be over what a queueing model gives at the same hp p99, from closed loops of the same
+* **of the ceiling**: hp + be over the value of a queueing model at the same hp p99, from closed loops of the same
   round;
-* **hiccups**: single requests of all rounds whose service, from when hp could have begun it, took more than 2.5 x the
-  median of their run + 8 ms, and the longest of them. They count in all figures: where they are few, a p99 may rest on
-  them. A run is disturbed where a process on another GPU of the host started or ended meanwhile.
+* **hiccups**: the number of requests whose service, from when hp could have begun it, took more than 2.5 x the median
+  of their run + 8 ms, and the longest of them. All figures include them, so a few may decide a p99. A run is disturbed
+  if a process on another GPU of the host started or ended during the run.
 """
 
 Column = tuple[str, Callable[[SystemFigures], Figure | None]]
@@ -73,19 +73,19 @@ def _targets(summary: Summary) -> list[str]:
 def _pair(pair: PairFigures) -> list[str]:
     lines = [f"### {pair.name}", "", *_sides(pair), ""]
     columns = [column for column in _columns(pair) if any(column[1](system) for system in pair.systems)]
-    reported = any(system.hiccups.words for system in pair.systems)
-    heads = ["system", *(title for title, _ in columns), "hp p99, ms", "rounds x requests", *["hiccups"] * reported]
+    has_hiccups = any(system.hiccups.words for system in pair.systems)
+    heads = ["system", *(title for title, _ in columns), "hp p99, ms", "rounds x requests", *["hiccups"] * has_hiccups]
     lines += [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for system in pair.systems:
         cells = [system.system, *(_cell(figure(system)) for _, figure in columns)]
         p99 = ", ".join(_digits(value) for value in system.latency_ms["p99"])
-        cells += [p99, f"{len(system.rounds)} x {system.requests}", *[system.hiccups.words] * reported]
+        cells += [p99, f"{len(system.rounds)} x {system.requests}", *[system.hiccups.words] * has_hiccups]
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, "", *_shares(pair)]
 
 
 def _shares(pair: PairFigures) -> list[str]:
-    """Say what each of several be clients got."""
+    """Return a table with the shares of several be clients."""
     several = [system for system in pair.systems if system.be_clients]
     if not several:
         return []
@@ -137,14 +137,14 @@ def _sides(pair: PairFigures) -> list[str]:
 
 
 def _closed_loops(curve: CeilingCurve) -> str:
-    """Say what the ceiling of a mode was made from."""
-    reported = []
+    """Return a line with the measured speeds behind the ceiling of a mode."""
+    clauses = []
     for system in dict.fromkeys(loop.system for loop in curve.closed_loops):
         loops = [loop for loop in curve.closed_loops if loop.system == system]
         hp, be = _range([loop.overlapped for loop in loops]), _range([loop.be_overlapped for loop in loops])
-        reported.append(f"under {system} hp keeps {hp} and be gets {be}")
+        clauses.append(f"under {system} hp keeps {hp} and be gets {be}")
     alone = _range([loop.alone for loop in curve.closed_loops])
-    return f"* closed loops in {curve.mode}: hp keeps {alone} without be; {'; '.join(reported)}"
+    return f"* closed loops in {curve.mode}: hp keeps {alone} without be; {'; '.join(clauses)}"
 
 
 def _client(client: Client) -> str:
@@ -162,7 +162,7 @@ def _cell(figure: Figure | None) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three significant digits, none of them in an exponent."""
+    """Format a number with three significant digits, without an exponent."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"

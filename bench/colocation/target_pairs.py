@@ -1,4 +1,4 @@
-"""Finding, among what was measured, the pairs and systems that a target speaks of."""
+"""Finds the pairs and systems of a target among the measured ones."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from orion.bench.colocation.summary import Client, PairFigures, SystemFigures
 LOAD_TOLERANCE = 0.03
 RATE_TOLERANCE = 0.05
 USUAL = {"mode": "graph"}
-"""What an option is where neither the scenario nor the process says it; other options have to be said."""
+"""Values of options that neither the scenario nor the process states; all other options must be stated."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A workload as a target names it."""
+    """A workload of a target."""
 
     title: str
     workloads: tuple[str, ...]
-    """Any of these."""
+    """Names of workloads, any of which matches."""
     options: tuple[tuple[str, Any], ...] = ()
 
     def covers(self, client: Client) -> bool:
-        """Say whether a client ran this."""
+        """Return whether a client ran this workload."""
         named = client.workload in self.workloads
         return named and all(client.facts.get(name, USUAL.get(name)) == value for name, value in self.options)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """An hp at a load beside a be."""
+    """A pair of a target: hp, be, and hp's load or rate."""
 
     hp: Kind
     be: Kind
@@ -42,7 +42,7 @@ class Asked:
         return f"{self.hp.title} beside {self.be.title}"
 
     def covers(self, pair: PairFigures) -> bool:
-        """Say whether a pair is this, with one be client."""
+        """Return whether a measured pair matches, with one be client."""
         if len(pair.be) != 1 or not self.hp.covers(pair.hp) or not self.be.covers(pair.be[0]):
             return False
         if self.rate is not None and (pair.rate is None or abs(pair.rate / self.rate - 1) > RATE_TOLERANCE):
@@ -52,7 +52,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Found:
-    """A system beside a pair that was asked for."""
+    """A measured system for a pair of a target."""
 
     asked: Asked
     pair: PairFigures
@@ -60,21 +60,21 @@ class Found:
 
     @property
     def name(self) -> str:
-        """Return the pair's name, and the system's."""
+        """Return the names of the pair and of the system."""
         return f"{self.pair.name}, {self.system.system}"
 
 
 def find(
     pairs: Iterable[PairFigures], asked: Sequence[Asked], mode: str, policy: str, with_budget: bool
 ) -> list[Found]:
-    """Find Orion's figures.
+    """Find Orion's figures for the pairs of a target.
 
     Args:
-        pairs: What was measured.
-        asked: The pairs of a target.
-        mode: Of the GPU.
-        policy: Of the gate.
-        with_budget: Whether hp's owner may have granted a slowdown.
+        pairs: The measured pairs.
+        asked: The pairs of the target.
+        mode: Sharing mode: "timeslice", "mps" or "threads".
+        policy: The scheduling policy.
+        with_budget: Include systems with an overlap budget.
     """
     return [
         Found(wanted, pair, system)
@@ -87,7 +87,7 @@ def find(
 
 
 def is_orion(system: SystemFigures, mode: str, policy: str) -> bool:
-    """Say whether a system is Orion with this mode and policy."""
+    """Return whether a system is Orion with this mode and policy."""
     spec = system.spec
     return spec.kind == "orion" and (spec.mode or "timeslice") == mode and (spec.policy or "orion") == policy
 
@@ -103,7 +103,7 @@ RESNET_4 = Kind("ResNet-50 b4", ("resnet50-inference",), (("batch", 4), ("mode",
 BERT_16 = Kind("BERT b16", ("bert-inference",), (("batch", 16),))
 DECODE_1 = Kind("decode b1", ("gpt-decode",), (("batch", 1),))
 DECODE_32 = Kind("decode b32", ("gpt-decode",), (("batch", 32),))
-FREE_DECODE_1 = Kind("decode b1 without a sync a token", ("gpt-decode-unsynchronised",), (("batch", 1),))
+FREE_DECODE_1 = Kind("decode b1 without a sync per token", ("gpt-decode-unsynchronised",), (("batch", 1),))
 ANY_DECODE_1 = Kind("decode b1", ("gpt-decode", "gpt-decode-unsynchronised"), (("batch", 1),))
 RESNET_TRAINING = Kind("ResNet-50 training", ("resnet50-training",))
 BERT_TRAINING = Kind("BERT training", ("bert-training",))
@@ -124,4 +124,4 @@ BEHIND_LONG_KERNELS = (
     (Asked(RESNET_64, LONG_50, rate=60.0), 54.9),
     (Asked(ANY_DECODE_1, LONG_50, rate=8.0), 197.0),
 )
-"""With hp's p99 in ms behind a gate that keeps one launch in flight, on an H200; unmanaged: 12.9, 64.9, 320."""
+"""Each with hp's p99 in ms on an H200 with a gate that allows one launch in flight; unmanaged: 12.9, 64.9, 320 ms."""

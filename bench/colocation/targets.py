@@ -1,8 +1,8 @@
-"""What Orion has to reach on an H200, as data, and whether a summary shows that it does.
+"""Orion's performance targets on an H200, and the check whether a summary meets them.
 
-Each target is judged on medians of paired ratios; the intervals are in the tables. Where a target may be reached by
-`gate` or by `orion`, one policy has to reach it on all pairs; nothing is put together from the better of both. A
-target whose pairs were measured in part is `incomplete`, unless what was measured misses it already.
+Each target is judged by medians of paired ratios; the tables have the intervals. If `gate` or `orion` may reach a
+target, one of them has to reach it on all pairs; results of both are not combined. If only some pairs of a target were
+measured and all of them reach it, the target is `incomplete`.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,16 +16,16 @@ from orion.bench.colocation.target_pairs import Asked, Found, find
 
 POLICIES = ("gate", "orion")
 LONG_KERNEL_NOISE = 1.05
-"""What two p99 behind 50 ms kernels may differ by and still be the same."""
+"""Two p99 behind 50 ms kernels count as equal if their ratio is at most this."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one policy reached."""
+    """The result of one policy for a target."""
 
     holds: bool
     complete: bool
-    """Whether all that the target speaks of was measured."""
+    """Whether all pairs of the target were measured."""
     words: str
 
 
@@ -34,7 +34,7 @@ Judge = Callable[[Sequence[PairFigures]], list[Finding]]
 
 @dataclass(frozen=True)
 class Target:
-    """One promise."""
+    """One performance target."""
 
     name: str
     asked: str
@@ -42,7 +42,7 @@ class Target:
     """Returns one finding for each way to reach the target that was measured."""
 
     def verdict(self, pairs: Sequence[PairFigures]) -> Verdict:
-        """Judge what was measured."""
+        """Judge the measured pairs."""
         findings = self.judge(pairs)
         if not findings:
             return Verdict(target=self.name, asked=self.asked, status="not measured", figures="")
@@ -60,7 +60,7 @@ def judge_all(pairs: Sequence[PairFigures]) -> list[Verdict]:
 def _by_policy(
     pairs: Sequence[PairFigures], asked: Sequence[Asked], figure: Callable[[Found], float | None]
 ) -> list[tuple[str, dict[str, float], bool]]:
-    """Return, for each policy of mode timeslice that was measured: its name, figures by pair, and whether of all."""
+    """Return (policy, figures by pair, whether all pairs have one) for each measured policy of mode timeslice."""
     rows = []
     for policy in POLICIES:
         found = find(pairs, asked, "timeslice", policy, with_budget=False)
@@ -80,7 +80,7 @@ def _be_over_bound(found: Found) -> float | None:
 
 
 def _gemm_excess(found: Found) -> float:
-    """Return hp p99 less 1.05 x alone, in ms: the median over rounds."""
+    """Return hp p99 - 1.05 x alone in ms, the median over rounds."""
     alone = dict(zip(found.pair.rounds, found.pair.alone_ms["p99"], strict=True))
     own = zip(found.system.rounds, found.system.latency_ms["p99"], strict=True)
     return median(p99 - 1.05 * alone[number] for number, p99 in own)
@@ -115,7 +115,7 @@ def _extreme(
 def _best_total(
     pairs: Sequence[PairFigures], asked: Sequence[Asked], mode: str, within: float, total: float
 ) -> list[Finding]:
-    """Judge the point with the most throughput among those that keep to an hp p99."""
+    """Judge the point with the highest hp + be, among those whose hp p99 is within the limit."""
     points = [
         (one.system.total.median, _p99(one), one.system.system)
         for one in find(pairs, asked, mode, "orion", with_budget=True)
@@ -145,22 +145,22 @@ def _of_ceiling(pairs: Sequence[PairFigures]) -> list[Finding]:
 
 
 def _long_kernels(pairs: Sequence[PairFigures], mode: str, factor: float) -> list[Finding]:
-    """Judge hp p99 against the gate's of the same rounds; where none was measured, against the facts'."""
+    """Judge hp p99 against the gate's p99 of the same rounds or, if not measured, that of `BEHIND_LONG_KERNELS`."""
     best: dict[str, tuple[float, str]] = {}
-    for asked, facts_ms in which.BEHIND_LONG_KERNELS:
+    for asked, reference_ms in which.BEHIND_LONG_KERNELS:
         for one in find(pairs, [asked], mode, "orion", with_budget=mode == "mps"):
             own, gate = _p99_ms(one.system), _gate_p99_ms(one.pair)
             paired = [own[number] / gate[number] for number in own if number in gate]
-            ratio = median(paired or [p99 / facts_ms for p99 in own.values()])
-            beside = "gate" if paired else f"a gate's {facts_ms:g} ms elsewhere"
+            ratio = median(paired or [p99 / reference_ms for p99 in own.values()])
+            beside = "gate" if paired else f"a gate's {reference_ms:g} ms elsewhere"
             title = asked.hp.title
             words = f"{title} {median(own.values()):.1f} ms, {ratio:.2f} x {beside} ({one.system.system})"
             best[title] = min((ratio, words), best.get(title, (ratio, words)))
     if not best:
         return []
     holds = all(ratio <= factor for ratio, _ in best.values())
-    reported = ", ".join(words for _, words in best.values())
-    return [Finding(holds, len(best) == len(which.BEHIND_LONG_KERNELS), reported)]
+    listed = ", ".join(words for _, words in best.values())
+    return [Finding(holds, len(best) == len(which.BEHIND_LONG_KERNELS), listed)]
 
 
 def _p99_ms(system: SystemFigures) -> dict[int, float]:
@@ -168,7 +168,7 @@ def _p99_ms(system: SystemFigures) -> dict[int, float]:
 
 
 def _gate_p99_ms(pair: PairFigures) -> dict[int, float]:
-    """Return hp p99 behind the gate in mode timeslice, by round."""
+    """Return hp p99 under policy gate in mode timeslice, by round."""
     return next((_p99_ms(each) for each in pair.systems if which.is_orion(each, "timeslice", "gate")), {})
 
 
@@ -203,7 +203,7 @@ def _four_clients(pairs: Sequence[PairFigures]) -> list[Finding]:
 
 
 def _beside_one(pairs: Sequence[PairFigures], four: PairFigures, system: str) -> Figure | None:
-    """Return hp's p99 beside one client of the same work under the same system."""
+    """Return hp's p99 beside one be client with the same workload under the same system; None if not measured."""
     for pair in pairs:
         alike = len(pair.be) == 1 and pair.be[0].workload == four.be[0].workload
         if alike and pair.hp.id == four.hp.id and pair.be[0].options == four.be[0].options:
@@ -239,7 +239,7 @@ TARGETS: tuple[Target, ...] = (
     *(
         Target(
             f"overlap at {within:g}",
-            f"mps, decode b1 without a sync a token beside GEMM: hp + be >= {total:g} at hp p99 <= {within:g} x alone",
+            f"mps, decode b1 without a sync per token beside GEMM: hp + be >= {total:g} at p99 <= {within:g} x alone",
             partial(_best_total, asked=which.OVERLAP, mode="mps", within=within, total=total),
         )
         for within, total in ((1.3, 1.06), (1.5, 1.12), (2.2, 1.18))
@@ -271,7 +271,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "fairness",
-        "1 hp + 4 be: each be within 3 % of its fair share, hp p99 as beside one",
+        "1 hp + 4 be: each be within 3 % of its fair share, hp p99 the same as beside one be",
         _four_clients,
     ),
 )

@@ -1,4 +1,4 @@
-"""Whether clients as threads cost what was promised, from the raw data that `orion bench threads` left in a folder."""
+"""Judges the cost of clients that are threads, from the raw data that `orion bench threads` wrote to a folder."""
 
 import json
 from pathlib import Path
@@ -7,18 +7,18 @@ from orion.bench.colocation.summary import Status, Verdict
 
 FILE = "threads_cost.json"
 TITLE = "cost of threads"
-ASKED = "<= 1 us an operation over plain streams, and 100 GEMMs 2048 of two clients no slower"
+ASKED = "a launch takes <= 1 us longer than on plain streams, and 100 GEMMs 2048 of two clients take no longer"
 MOST_NS = 1000.0
 NOISE = 1.02
 JUDGED = ("two hp", "be and hp, gate", "be and hp, orion 1")
-"""Settings whose clients have to be as fast together as plain streams."""
+"""Settings whose two clients together have to be as fast as plain streams."""
 
 
 def verdict(output: Path) -> Verdict:
-    """Judge what was measured beside a colocation: medians over turns; quartiles are told beside them.
+    """Judge the medians over turns; the text also has the quartiles.
 
     Args:
-        output: The folder; without the file, or with a broken one, nothing was measured.
+        output: The output folder of a colocation. If the file is missing or broken, the verdict is "not measured".
     """
     try:
         raw = json.loads((output / FILE).read_text())
@@ -27,8 +27,8 @@ def verdict(output: Path) -> Verdict:
         slower = {
             name: ratio for name, ratio in figures["products_over_plain"].items() if name.rpartition(", ")[0] in JUDGED
         }
-        words = [f"{role} {_reported(cost, '+.0f')} ns a launch" for role, cost in costs.items()]
-        words += [f"{name} {_reported(ratio, '.3f')} x plain streams" for name, ratio in slower.items()]
+        words = [f"{role} {_with_quartiles(cost, '+.0f')} ns a launch" for role, cost in costs.items()]
+        words += [f"{name} {_with_quartiles(ratio, '.3f')} x plain streams" for name, ratio in slower.items()]
         most = max((cost["median"] for cost in costs.values()), default=0.0)
         slowest = max((ratio["median"] for ratio in slower.values()), default=0.0)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -39,7 +39,7 @@ def verdict(output: Path) -> Verdict:
 
 
 def _from_medians(medians: dict[str, dict[str, float]]) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the figures of a file of before there were quartiles."""
+    """Return the figures of an old file, which has no quartiles."""
     launches, products = medians["launch_ns"], medians["products_ms"]
     plain = launches["plain"]
     slower = {name: took / products[f"plain streams, {name.rpartition(', ')[2]}"] for name, took in products.items()}
@@ -49,7 +49,7 @@ def _from_medians(medians: dict[str, dict[str, float]]) -> dict[str, dict[str, d
     }
 
 
-def _reported(figure: dict[str, float], digits: str) -> str:
+def _with_quartiles(figure: dict[str, float], digits: str) -> str:
     if "low" not in figure:
         return f"{figure['median']:{digits}}"
     return f"{figure['median']:{digits}} ({figure['low']:{digits}} to {figure['high']:{digits}})"

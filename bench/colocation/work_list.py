@@ -1,11 +1,11 @@
-"""Which round of which hp a GPU takes next, and how long all of them take.
+"""Chooses the next unit (one round of one hp) of each GPU, and predicts how long all units take.
 
-What matters most first, as the scenario says it (`priority`): a measurement that is cut short has that. Among equals a
-GPU stays with the hp that it had, whose processes are there already; else it takes an hp that the fewest had, so that
-each has a round before one has all; and of those the longest, which lets all GPUs end at about the same time.
+A GPU takes a unit with the highest `priority`, so an interrupted measurement has the most important units. Among equal
+priorities it prefers its last hp, whose processes are already running; then the hp that was given out least often, so
+each hp gets a round before one gets all; then the longest unit, so all GPUs end at about the same time.
 
-Starting processes idles all GPUs of the host (see `phase_lock`). So a GPU knows ahead what it takes next, and starts
-the processes of that when others start theirs; what it has not begun when others have nothing left is theirs.
+Starts of processes idle all GPUs of the host (see `phase_lock`). So each GPU reserves its next unit early, and starts
+that unit's processes while other GPUs start theirs. A GPU that runs out of work takes a unit that another GPU reserved.
 """
 
 import threading
@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from orion.bench.colocation.plan import Unit
 
 START_SECONDS = 15.0
-"""About what the processes of an hp and its neighbours take to start, all at once, on an H200's machine."""
+"""About how long the processes of an hp and its be entries take to start together, on a machine with an H200."""
 
 
 class WorkList:
-    """Units that wait; may be used by several threads."""
+    """The waiting units; thread-safe."""
 
     def __init__(self, units: Sequence[Unit], seconds: Callable[[Unit], float]) -> None:
-        """Args: seconds says about how long a unit takes, the start of processes left out."""
+        """Args: seconds returns the expected duration of a unit, without the start of processes."""
         self._waiting = list(units)
         self._seconds = seconds
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class WorkList:
         self._given: dict[str, int] = {}
 
     def take(self, gpu: int) -> Unit | None:
-        """Return the next unit of a GPU; None if none is left."""
+        """Return the next unit of a GPU; None if no unit is left."""
         with self._lock:
             unit = self._ahead.pop(gpu, None) or self._choose(gpu)
             if unit is None and self._ahead:
@@ -40,7 +40,7 @@ class WorkList:
             return unit
 
     def ahead(self, gpu: int) -> Unit | None:
-        """Return what a GPU will take next unless another runs out of work before; None if nothing waits."""
+        """Reserve and return the GPU's next unit; None if no unit waits. Another GPU without work may still take it."""
         with self._lock:
             if gpu not in self._ahead and (unit := self._choose(gpu)) is not None:
                 self._ahead[gpu] = unit
@@ -61,16 +61,16 @@ class WorkList:
 def expected_seconds(
     units: Sequence[Unit], seconds: Callable[[Unit], float], longest: Callable[[Unit], float], gpus: int
 ) -> float:
-    """Return about how long so many GPUs take for all units, processes and all.
+    """Return the expected duration of all units on `gpus` GPUs, in seconds, including starts of processes.
 
-    A GPU that needs processes waits for the runs of the others, the longest of which has half of its time before it;
-    all of them wait for the start, in which they start what they need next, too, as if there were memory for it.
+    A GPU that needs processes waits for the current runs of the other GPUs: on average, half of the longest run. All
+    GPUs wait for the start, and start the processes of their next units, too; the estimate assumes memory for them.
 
     Args:
-        units: All of them; those that take no time are there already.
-        seconds: Of a unit, without the start of processes.
-        longest: Of a unit, its longest run.
-        gpus: How many.
+        units: All units; a unit of 0 seconds is already measured.
+        seconds: Returns the duration of a unit, without the start of processes.
+        longest: Returns the duration of a unit's longest run.
+        gpus: Number of GPUs.
     """
     units = [unit for unit in units if seconds(unit) > 0]
     work = WorkList(units, seconds)

@@ -1,1 +1,1 @@
-"""The processes that run workloads on command, and their parent's side."""
+"""Processes that run workloads on command (`worker`), and the parent that commands them (`crew`)."""

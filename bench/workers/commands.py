@@ -1,9 +1,9 @@
-"""What a worker does when it is told: serve requests as they arrive, or run steps back to back.
+"""The commands of a worker: serve requests as they arrive, or run steps back to back.
 
-Times are seconds of CLOCK_MONOTONIC, which all processes of a machine share, so workers start at the same moment
-without talking to each other.
+Times are seconds of CLOCK_MONOTONIC. All processes of a machine share this clock, so workers start at the same moment
+without messages to each other.
 
-    {"do": "serve", "begin": T, "arrivals": [...], "trace": [from, to]}   open loop, arrivals relative to begin
+    {"do": "serve", "begin": T, "arrivals": [...], "trace": [from, to]}   open loop; arrivals are relative to begin
     {"do": "loop", "begin": T, "end": T, "trace": [from, to]}             closed loop
 """
 
@@ -14,17 +14,17 @@ from orion.bench.workload import Workload
 
 
 def obey(workload: Workload, command: dict[str, Any]) -> dict[str, Any]:
-    """Carry one command out and return its reply.
+    """Execute one command and return its reply.
 
     Args:
-        workload: What runs; the calling thread's own.
-        command: As above; `trace` is left out where no spans are wanted.
+        workload: The workload, which the calling thread set up.
+        command: A command of this module's docstring; without `trace`, no spans are recorded.
 
     Returns:
-        What `serve` or `loop` returns, and with a trace `spans`: when the GPU worked for it, seconds from begin.
+        The reply of `serve` or `loop`. With `trace` it has `spans`: when the GPU worked for it, seconds from begin.
 
     Raises:
-        ValueError: There is no such command.
+        ValueError: The command is unknown.
     """
     begin, trace = command["begin"], command.get("trace")
     if trace is not None:
@@ -46,10 +46,10 @@ def obey(workload: Workload, command: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve(workload: Workload, begin: float, arrivals: list[float], trace: list[float] | None) -> dict[str, Any]:
-    """Answer each request in turn, none before it is due.
+    """Serve the requests one after another, each not before its arrival.
 
     Returns:
-        starts, ends: seconds from begin of each request.
+        starts, ends: of each request, in seconds from begin.
     """
     starts: list[float] = []
     ends: list[float] = []
@@ -72,8 +72,8 @@ def loop(workload: Workload, begin: float, end: float, trace: list[float] | None
     """Run steps back to back from begin to end.
 
     Returns:
-        ends: seconds from begin at which each step returned: completed where the workload waits for its steps, at
-        most two steps ahead where it queues them.
+        ends: when each step returned, in seconds from begin. If the workload waits for its steps, the step was
+        complete then; if it queues steps, at most two steps were incomplete.
     """
     ends: list[float] = []
     clock = time.monotonic
@@ -91,7 +91,7 @@ def loop(workload: Workload, begin: float, end: float, trace: list[float] | None
 
 
 def about(workload: Workload) -> dict[str, Any]:
-    """Describe a workload that is ready, for its parent and for the raw data."""
+    """Describe a workload that is ready, for the parent process and for the raw data."""
     return {
         "ready": True,
         "gpu": workload.gpu,

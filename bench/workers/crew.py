@@ -1,6 +1,6 @@
-"""The parent's side of the workers: start them, command them, hear them, end them; each wait has a deadline.
+"""Starts, commands and ends worker processes, and reads their replies; each wait has a deadline.
 
-Nothing here outlives its `with` block: leaving it, by an error or Ctrl-C too, ends every worker that was started.
+No worker outlives the `with` block of its `Crew`: the end of the block, also by an error or Ctrl-C, ends all workers.
 """
 
 import contextlib
@@ -18,19 +18,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import IO, Any, Self
 
+from orion.errors import Unavailable
+
 Tick = Callable[[], None]
 TICK_SECONDS = 0.1
-END_SECONDS = 0.5  # that a worker whose commands have ended gets to end
-START_SECONDS = 120.0  # torch's import and a model's warm-up on a slow disk
-COMMAND_SECONDS = 10.0  # that a worker gets to read a command: it waits for it
-
-
-class WorkerError(RuntimeError):
-    """A worker ended or missed a deadline; the text holds the end of what it wrote to standard error."""
+END_SECONDS = 0.5  # for a worker to exit after its standard input is closed
+START_SECONDS = 120.0  # for torch's import and a model's warm-up, on a slow disk
+COMMAND_SECONDS = 10.0  # for a worker to read a command
 
 
 class _Process:
-    """One process of the module `worker`, its replies sorted by client."""
+    """One process of the module `worker`, with its unread replies by client."""
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
         self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed in `end`)
@@ -45,40 +43,40 @@ class _Process:
         os.set_blocking(self.out.fileno(), False)
         os.set_blocking(self.commands.fileno(), False)
 
-    def tell(self, line: bytes) -> None:
-        """Hand a command over; an OSError if the process has ended, or does not read it in time."""
+    def send(self, line: bytes) -> None:
+        """Write a command to the process; raises OSError if the process has ended, or does not read it in time."""
         deadline, left = time.monotonic() + COMMAND_SECONDS, memoryview(line)
         while left:
             if not select.select([], [self.commands], [], max(0.0, deadline - time.monotonic()))[1]:
-                raise TimeoutError("it reads none")
+                raise TimeoutError("it does not read its standard input")
             left = left[os.write(self.commands.fileno(), left) :]
 
-    def hear(self) -> bool:
-        """Take in what has come; False if the process has closed its side."""
+    def receive(self) -> bool:
+        """Read the replies that have arrived, without waiting; False if the process has closed its output."""
         try:
             piece = os.read(self.out.fileno(), 1 << 20)
         except BlockingIOError:
             return True
         *lines, self._unread = (self._unread + piece).split(b"\n")
         for line in lines:
-            with contextlib.suppress(ValueError):  # what a prefix or preload of somebody else prints there is no reply
+            with contextlib.suppress(ValueError):  # not a reply: a prefix command or a preloaded library printed it
                 reply = json.loads(line)
                 if isinstance(reply, dict):
                     self._replies.setdefault(reply.get("client"), deque()).append(reply)
         return bool(piece)
 
     def reply(self, client: int | None) -> dict[str, Any] | None:
-        """Return a client's next reply; None asks for those of the process itself."""
+        """Return the client's next reply, or None; client None means the process as a whole."""
         waiting = self._replies.get(client)
         return waiting.popleft() if waiting else None
 
     def close_commands(self) -> None:
-        """Let the process end by itself."""
+        """Close the process's standard input, which ends the process."""
         with contextlib.suppress(OSError):
             self.commands.close()
 
     def end(self, deadline: float) -> None:
-        """End the process: by closing its commands, else at a time of CLOCK_MONOTONIC by SIGKILL."""
+        """End the process: close its standard input; kill it at `deadline`, in seconds of CLOCK_MONOTONIC."""
         if self.out.closed:
             return
         self.close_commands()
@@ -92,10 +90,10 @@ class _Process:
 
 
 class Worker:
-    """One worker: a process, or one of the threads of a process that has several."""
+    """One worker: a process, or one thread of a process with several clients."""
 
     def __init__(self, name: str, process: _Process, client: int | None = None) -> None:
-        """Args: name is what messages call it; client is its number in a process with threads."""
+        """Args: name appears in messages; client is the index of the thread in a process with several clients."""
         self.name = name
         self.about: dict[str, Any] = {}
         self.process = process
@@ -104,48 +102,51 @@ class Worker:
         self._client = client
 
     def whole_process(self) -> "Worker":
-        """Return who is told what is for all clients of the process together."""
+        """Return a worker whose commands go to the process as a whole, not to one client."""
         return Worker(self.name, self.process)
 
     def command(self, **command: Any) -> None:
-        """Send one command; its reply is read by `gather`."""
+        """Send one command; `gather` reads its reply."""
         if self._client is not None:
             command["client"] = self._client
         try:
-            self.process.tell(json.dumps(command).encode() + b"\n")
+            self.process.send(json.dumps(command).encode() + b"\n")
         except OSError as error:
             raise self.failure(f"cannot be commanded: {error}") from error
 
     def read(self) -> dict[str, Any] | None:
-        """Return the next reply if it is complete, without waiting."""
-        heard = self.process.hear()
+        """Return the next complete reply, or None, without waiting."""
+        open_output = self.process.receive()
         reply = self.process.reply(self._client)
-        if reply is None and not heard:
+        if reply is None and not open_output:
             raise self.failure("ended")
         return reply
 
-    def failure(self, what: str) -> WorkerError:
-        """Make the error that tells what happened, with the worker's own last words."""
+    def failure(self, what: str) -> Unavailable:
+        """Return an error that says what happened, with the worker's exit status and the end of its standard error."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.running.wait(0.2)
         said = self.said().strip()[-2000:]
         status = self.process.running.poll()
-        return WorkerError(f"worker {self.name} {what} (exit status {status}); it said:\n{said or '(nothing)'}")
+        return Unavailable(f"worker {self.name} {what} (exit status {status}); its output:\n{said or '(nothing)'}")
 
     def said(self) -> str:
-        """Return what the worker has written to standard error so far."""
+        """Return the worker's standard error so far."""
         self.process.errors.seek(0)
         return self.process.errors.read().decode(errors="replace")
 
     def alive(self) -> bool:
-        """Say whether its process has not ended."""
+        """Return whether the worker's process still runs."""
         return self.process.running.poll() is None
 
 
 @contextlib.contextmanager
 def _interrupted_after() -> Iterator[None]:
-    """Put Ctrl-C and the like off to the end: in the middle of a start they would leave a process that nobody knows."""
-    if threading.current_thread() is not threading.main_thread():  # handlers run in the main one only
+    """Defer SIGINT, SIGTERM and SIGHUP to the end of the context.
+
+    An interrupt during a start could leave a process that is not yet in the crew's list, and so would never be ended.
+    """
+    if threading.current_thread() is not threading.main_thread():  # signal handlers run in the main thread only
         yield
         return
     came: list[int] = []
@@ -166,7 +167,7 @@ class Crew:
     """The workers of one experiment."""
 
     def __init__(self, tick: Tick = lambda: None) -> None:
-        """Args: tick is called ten times a second while waiting (progress bars)."""
+        """Args: tick is called ten times a second during waits, for progress bars."""
         self._tick = tick
         self._workers: list[Worker] = []
 
@@ -174,9 +175,9 @@ class Crew:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.dismiss(list(self._workers))
+        self.end(list(self._workers))
 
-    def hire(
+    def start(
         self,
         name: str,
         kind: str,
@@ -184,21 +185,21 @@ class Crew:
         environment: Mapping[str, str],
         prefix: Sequence[str] = (),
     ) -> Worker:
-        """Start a worker process; `ready` waits for it.
+        """Start a worker process; `ready` waits until it has set up.
 
         Args:
-            name: What messages call it.
-            kind: A workload of `orion.bench.workers.worker`.
-            options: Of that workload.
-            environment: The whole environment, hook and all.
-            prefix: Words before the command.
+            name: Name of the worker in messages.
+            kind: Kind of workload, from `orion.bench.workloads`.
+            options: Options of the workload.
+            environment: The complete environment, including the hook's variables.
+            prefix: Words before the command, such as `nice -n 10`.
         """
         words = [*prefix, sys.executable, "-m", "orion.bench.workers.worker", kind, json.dumps(dict(options))]
         with _interrupted_after():
             self._workers.append(Worker(name, _Process(words, environment)))
         return self._workers[-1]
 
-    def hire_threads(
+    def start_threads(
         self,
         name: str,
         clients: Sequence[Mapping[str, Any]],
@@ -206,26 +207,26 @@ class Crew:
         prefix: Sequence[str] = (),
         scheduled: bool = True,
     ) -> list[Worker]:
-        """Start one process whose threads are the clients; they live and end together.
+        """Start one process in which each client is a thread; all its clients end together.
 
         Args:
-            name: What messages call the process.
-            clients: Of each its role, kind and options.
-            environment: The whole environment.
+            name: Name of the process in messages.
+            clients: Role, kind and options of each client.
+            environment: The complete environment.
             prefix: Words before the command.
-            scheduled: By Orion; else each thread has a plain stream of its own.
+            scheduled: Orion schedules the threads; else each thread has a plain stream of its own.
         """
         more = json.dumps({} if scheduled else {"scheduler": None})
-        reported = json.dumps([dict(client) for client in clients])
-        words = [*prefix, sys.executable, "-m", "orion.bench.workers.worker", "--threads", reported, more]
+        specs = json.dumps([dict(client) for client in clients])
+        words = [*prefix, sys.executable, "-m", "orion.bench.workers.worker", "--threads", specs, more]
         with _interrupted_after():
             process = _Process(words, environment)
             workers = [Worker(f"{name} ({client['role']})", process, number) for number, client in enumerate(clients)]
             self._workers += workers
         return workers
 
-    def dismiss(self, workers: Iterable[Worker]) -> None:
-        """End some workers now, all at once."""
+    def end(self, workers: Iterable[Worker]) -> None:
+        """End these workers now, all at the same time."""
         ending = list(workers)
         for worker in ending:
             worker.process.close_commands()
@@ -235,7 +236,7 @@ class Crew:
             worker.process.end(deadline)
 
     def ready(self, *workers: Worker, seconds: float = START_SECONDS) -> None:
-        """Wait until workers have set up; fills their `about`."""
+        """Wait until the workers have set up; sets their `about`."""
         for worker, about in zip(workers, self.gather(*workers, seconds=seconds), strict=True):
             worker.about = about
 
@@ -243,14 +244,14 @@ class Crew:
         """Wait for one reply of each worker.
 
         Args:
-            workers: Who was commanded.
+            workers: The workers that got a command.
             seconds: Deadline from now.
 
         Returns:
             The replies in the order of `workers`.
 
         Raises:
-            WorkerError: One ended or was late.
+            Unavailable: A worker ended, or did not answer in time.
         """
         deadline = time.monotonic() + seconds
         replies: dict[Worker, dict[str, Any]] = {}

@@ -1,16 +1,20 @@
-"""Several workloads in one process, a thread each: `python -m orion.bench.workers.worker --threads CLIENTS [MORE]`.
+"""Runs several workloads in one process, each in a thread of its own.
 
-CLIENTS is a JSON list of {"role": "hp" | "be", "kind": ..., "options": {...}}. MORE is {"scheduler": {...}}: the
-settings of `orion.inprocess.Scheduler` (policy, max_slowdown), under which each thread is then a client; {"scheduler":
-null} runs the threads on plain streams of their own, without Orion.
+A worker uses this module if it starts as
 
-Commands are those of `commands` with "client": the index in CLIENTS, and so are replies, that each client is ready
-among them. Commands of different clients overlap in time, those of one client follow each other. One is for the
-scheduler, and its reply has no client:
+    python -m orion.bench.workers.worker --threads CLIENTS [MORE]
+
+CLIENTS is a JSON list of {"role": "hp" | "be", "kind": ..., "options": {...}}. MORE is {"scheduler": {...}} with
+settings of `orion.inprocess.Scheduler` (policy, max_slowdown); each thread is then a client of the scheduler.
+{"scheduler": null} runs each thread on a plain stream of its own, without Orion.
+
+Commands and replies are those of `commands`, with one more field "client": the client's index in CLIENTS. Each client
+also replies when it is ready. Different clients execute their commands at the same time; one client executes its
+commands in order. One command is for the scheduler. It has no field "client", and neither has its reply:
 
     {"do": "policy", "policy": NAME, "max_slowdown": FACTOR}
 
-Set-ups follow each other: a graph is captured and a step is timed while no other client does anything.
+The clients are set up one after another. So no other client disturbs the capture of a graph or the timing of a step.
 """
 
 import contextlib
@@ -29,34 +33,34 @@ from orion.bench.workload import Place
 from orion.bench.workloads import check, make
 
 SWITCH_SECONDS = 50e-6
-"""How long a thread may keep Python's lock from another; its default of 5 ms would be most of a request."""
+"""How long a thread may hold the GIL while another waits; Python's default, 5 ms, is as long as a request."""
 
 Binding = Callable[[], AbstractContextManager[Place]]
-"""Binds the calling thread to its client; the place is where its workload then works."""
+"""Binds the calling thread to its client; yields the place in which the workload runs."""
 
 
 class Scheduler(Protocol):
-    """What is used of `orion.inprocess.Scheduler`."""
+    """The methods of `orion.inprocess.Scheduler` that this module uses."""
 
     def client(self, index: int) -> AbstractContextManager[Any]:
-        """Bind the calling thread to a client; what it yields has the client's CUstream as `stream`."""
+        """Bind the calling thread to a client; yields an object whose `stream` is the client's CUstream."""
 
     def set_policy(self, *, policy: str, max_slowdown: float) -> None:
-        """Change how be launches are let through."""
+        """Change the policy for be launches."""
 
 
 class _Client(threading.Thread):
-    """One client: its workload, and the commands that wait for it."""
+    """One client: its workload, and its queue of commands."""
 
     def __init__(self, index: int, spec: dict[str, Any], binding: Binding, replies: Replies) -> None:
-        super().__init__(name=f"client {index}", daemon=True)  # an error elsewhere does not wait for it
+        super().__init__(name=f"client {index}", daemon=True)  # daemon: an error in the main thread ends the process
         self._index, self._spec = index, spec
         self._binding, self._replies = binding, replies
         self.commands: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self.ready = threading.Event()
 
     def run(self) -> None:
-        """Set up, then obey until there is a None."""
+        """Set up, then execute commands until a None arrives."""
         try:
             with self._binding() as place:
                 workload = make(self._spec["kind"], self._spec.get("options", {}), place)
@@ -72,15 +76,15 @@ class _Client(threading.Thread):
 
 
 def run(specs: list[dict[str, Any]], settings: dict[str, Any] | None, replies: Replies) -> None:
-    """Set the clients up, report, hand commands out until they end.
+    """Set up the clients, then distribute commands to them until standard input ends.
 
     Args:
-        specs: The clients: role, kind, options.
-        settings: Of the scheduler; None: no scheduler.
-        replies: Where all of them answer.
+        specs: Role, kind and options of each client.
+        settings: Settings of the scheduler; None: no scheduler.
+        replies: Receives the replies of all clients.
 
     Raises:
-        WorkloadError: A workload that cannot be; nothing has been set up then.
+        Invalid: A workload is unknown or has an invalid option; nothing has been set up then.
     """
     for spec in specs:
         check(spec["kind"], spec.get("options", {}))
@@ -92,19 +96,19 @@ def run(specs: list[dict[str, Any]], settings: dict[str, Any] | None, replies: R
             client.ready.wait()
         stop_collecting()
         for line in sys.stdin:
-            _hand_out(json.loads(line), clients, scheduler, replies)
+            _dispatch(json.loads(line), clients, scheduler, replies)
         for client in clients:
             client.commands.put(None)
         for client in clients:
             client.join()
 
 
-def _hand_out(command: dict[str, Any], clients: list[_Client], scheduler: Scheduler | None, replies: Replies) -> None:
+def _dispatch(command: dict[str, Any], clients: list[_Client], scheduler: Scheduler | None, replies: Replies) -> None:
     if command["do"] != "policy":
         clients[command["client"]].commands.put(command)
         return
     if scheduler is None:
-        raise ValueError("there is no scheduler whose policy could change")
+        raise ValueError("there is no scheduler, so its policy cannot change")
     changes = {name: value for name, value in command.items() if name != "do"}
     scheduler.set_policy(**changes)
     replies.send({"policy": changes})
@@ -113,7 +117,7 @@ def _hand_out(command: dict[str, Any], clients: list[_Client], scheduler: Schedu
 def _scheduler(roles: list[str], settings: dict[str, Any] | None) -> AbstractContextManager[Scheduler | None]:
     if settings is None:
         return contextlib.nullcontext()
-    inprocess = importlib.import_module("orion.inprocess")  # needs the hook to be preloaded; plain threads do not
+    inprocess = importlib.import_module("orion.inprocess")  # imported late: it needs the hook; plain threads do not
     scheduler: AbstractContextManager[Scheduler] = inprocess.Scheduler(clients=roles, **settings)
     return scheduler
 

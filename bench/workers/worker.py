@@ -1,13 +1,14 @@
 """The process that runs workloads on command.
 
     python -m orion.bench.workers.worker KIND [OPTIONS]             one workload, options as JSON
-    python -m orion.bench.workers.worker --threads CLIENTS [MORE]   several, a thread each; see worker_threads
+    python -m orion.bench.workers.worker --threads CLIENTS [MORE]   several, one per thread; see `threads`
 
-It sets its workload up, says so, and then does what lines of JSON on its standard input say (see commands). Replies
-are lines of JSON on what was its standard output; everything else that a library prints goes to standard error.
+The worker sets up its workload, replies that it is ready, and then executes commands: lines of JSON on its standard
+input (see `commands`). Replies are lines of JSON on standard output; everything that libraries print goes to standard
+error.
 
-The worker ends with its standard input or with its parent, whichever is first; with an exception it ends at once, its
-last line on standard error saying which. Status 2 is a workload or an option that cannot be.
+The worker ends when its standard input closes or its parent ends. An exception ends the worker at once; the last line
+on standard error names the exception. Exit status 2 means an unknown workload or an invalid option.
 """
 
 import json
@@ -20,7 +21,7 @@ from orion.bench.workloads import make
 
 
 def run_workload(kind: str, options: dict[str, Any], replies: Replies) -> None:
-    """Set up, report, obey until the commands end."""
+    """Set up the workload, reply that it is ready, execute commands until standard input ends."""
     workload = make(kind, options)
     stop_collecting()
     replies.send(commands.about(workload))
@@ -29,7 +30,7 @@ def run_workload(kind: str, options: dict[str, Any], replies: Replies) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the command line says, until the commands end."""
+    """Run the workloads of the command line until standard input ends."""
     replies = Replies()
     quiet_process()
     try:

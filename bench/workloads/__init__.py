@@ -1,26 +1,27 @@
-"""What the benchmarks run on a GPU: models that people serve and train, and kernels as stress.
+"""Workloads that the benchmarks run on a GPU: models for serving and training, and stress kernels.
 
-Random weights and data that stay on the GPU, nothing downloaded. A workload knows nothing of roles, hooks or other
-processes: the same code runs in every system that is compared. It is set up and fully warm once it is made, so no
-first use of anything falls into a measurement, and it says in its `details` what it is: options, versions, and the
-time of one step as it found it then.
+Weights and data are random and stay on the GPU; nothing is downloaded. A workload does not know its role, the hook or
+other processes: the same code runs in every system that is compared. The constructor sets the workload up and warms it
+up, so a measurement never includes the first use of a library. `details` records options, versions and the measured
+time of one step.
 
-Where to look:
+    registry                workloads by name; `load` returns kind and options for a worker, `make` sets it up
+    options                 the options of each workload
+    inference               requests with one launch and one wait
+    decoding                requests that generate token by token
+    training                loops that run ahead of the GPU, with an optional input stall
+    stress, spinning        matrix products, streaming through memory, long kernels
+    networks, shapes        the models, and the sizes of the transformers
+    on_gpu                  the base class of the torch workloads: stream and waits
+    execution               how a network is launched: eager, as a CUDA graph, by torch.compile
+    turns                   lets processes that set up together time themselves one after another
+    stand_ins, simulated    replacements on the simulated GPU, with about the same durations and SMs
+    driver                  calls of the CUDA driver, for `simulated` and `spinning`
 
-    registry                the names; `load` is the door to what a worker is told, `make` sets a workload up
-    options                 what may be said of each
-    inference, decoding     requests: one launch and one wait; generation token by token
-    training                loops that run ahead of the GPU, with an input stall where it is wanted
-    stress                  matrix products, streaming, long kernels (`spinning`)
-    networks, shapes        the models
-    on_gpu, execution       what all of them share: stream and waiting; eager, CUDA graph, torch.compile
-    turns                   processes that are set up together time themselves one after the other
-    stand_ins, simulated    the same loads in the eyes of a scheduler, on the simulated GPU
-
-A new workload is a class with `step`, its options, a line in the registry and a stand-in.
+To add a workload, write a class with `step`, its options, an entry in the registry and a stand-in.
 """
 
-from orion.bench.workloads.registry import KINDS, OptionRow, WorkloadError, check, load, make, options_of
+from orion.bench.workloads.registry import KINDS, OptionRow, check, load, make, options_of
 from orion.bench.workloads.stand_ins import Load
 
-__all__ = ["KINDS", "Load", "OptionRow", "WorkloadError", "check", "load", "make", "options_of"]
+__all__ = ["KINDS", "Load", "OptionRow", "check", "load", "make", "options_of"]

@@ -1,4 +1,4 @@
-"""Token-by-token generation with a cache of keys and values: hundreds of small kernels a token, most SMs unused."""
+"""Token-by-token generation with a key-value cache: hundreds of small kernels per token, most SMs unused."""
 
 # mypy: disable-error-code="import-not-found, no-untyped-call, misc"
 from contextlib import AbstractContextManager
@@ -12,19 +12,19 @@ from orion.bench.workloads.networks.transformer import Decoder, OneToken
 from orion.bench.workloads.on_gpu import OnGPU
 from orion.bench.workloads.shapes import GPT
 
-ALIGNMENT = 16  # tokens; attention kernels pad a mask of another length at every launch
+ALIGNMENT = 16  # tokens; torch pads a mask of any other length at every launch of attention
 
 
 class _Decode(OnGPU[of.GptDecode]):
-    """The network, and one launch a token."""
+    """The network, with one launch per token."""
 
     unit = "requests"
 
     def _build(self, options: of.GptDecode) -> None:
         needed = options.prompt + max(options.tokens, CALLS_TO_PREPARE)
-        room = -(-needed // ALIGNMENT) * ALIGNMENT
-        module = OneToken(Decoder(*GPT, length=room), options.batch, options.prompt, room)
-        self._module = module.to(dtype=torch.bfloat16).eval()  # whole numbers stay as they are
+        capacity = -(-needed // ALIGNMENT) * ALIGNMENT
+        module = OneToken(Decoder(*GPT, length=capacity), options.batch, options.prompt, capacity)
+        self._module = module.to(dtype=torch.bfloat16).eval()  # does not convert integer tensors
         self._tokens = range(options.tokens)
 
     def _warm_up(self) -> None:
@@ -37,23 +37,23 @@ class _Decode(OnGPU[of.GptDecode]):
 
 
 class GptDecode(_Decode):
-    """As a server generates: each token comes to the CPU before the next one is asked for."""
+    """Generates like a server: the CPU reads each token before it launches the next."""
 
     def step(self) -> None:
-        """Serve one request: its tokens, each waited for."""
+        """Serve one request, with a wait after each token."""
         launch, mark, token = self._launch, self.trace.mark, self._module.token
         self._module.rewind()
         for _ in self._tokens:
             launch()
             mark()
-            token.tolist()  # copies to the CPU, and waits for that copy
+            token.tolist()  # copies the tokens to the CPU and waits for the copy
 
 
 class GptDecodeUnsynchronised(_Decode):
-    """The tokens of a request follow each other on the GPU; the CPU waits once, for the last one."""
+    """Queues all tokens of a request on the GPU; the CPU waits once, for the last token."""
 
     def step(self) -> None:
-        """Serve one request: its tokens, queued."""
+        """Serve one request, with one wait after the last token."""
         launch, mark = self._launch, self.trace.mark
         self._module.rewind()
         for _ in self._tokens:

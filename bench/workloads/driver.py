@@ -1,15 +1,14 @@
-"""The CUDA driver by ctypes, as far as the simulated and the spinning workloads call it.
+"""Calls of the CUDA driver through ctypes, for the simulated and the spinning workloads.
 
-NVIDIA's `cuda-bindings` were refused: 30 MB for twenty functions, in an installation whose demo needs them alone. The
-hook sees the same program either way. Functions are named as the library exports them, version and all.
+NVIDIA's `cuda-bindings` were rejected: they add 30 MB to the plain install, for twenty functions that only the demo
+needs there. The hook sees the same calls either way. Functions have the names that the library exports, including the
+version suffix.
 """
 
 import ctypes
 import functools
 
-
-class DriverError(RuntimeError):
-    """A driver call failed; the text holds its name and number."""
+from orion.errors import Unavailable
 
 
 @functools.cache
@@ -19,17 +18,17 @@ def library() -> ctypes.CDLL:
 
 
 def call(name: str, *arguments: object) -> None:
-    """Call a function. Pointers and handles are ctypes objects: a plain int is passed as an int.
+    """Call a function. Pass pointers and handles as ctypes objects: ctypes passes a plain int as a C int.
 
     Raises:
-        DriverError: It failed.
+        Unavailable: The call failed.
     """
     if status := getattr(library(), name)(*arguments):
-        raise DriverError(f"{name} answered {status}")
+        raise Unavailable(f"{name} answered {status}")
 
 
 def made(name: str, *arguments: object) -> ctypes.c_void_p:
-    """Call a function that writes a handle to where its first argument points, and return the handle."""
+    """Call a function that writes a handle to the address in its first argument; return the handle."""
     handle = ctypes.c_void_p()
     call(name, ctypes.byref(handle), *arguments)
     return handle

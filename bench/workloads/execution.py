@@ -1,4 +1,4 @@
-"""How a network is launched: kernel by kernel, as a CUDA graph, or as torch.compile makes it."""
+"""Three ways to launch a network: kernel by kernel, as a CUDA graph, or compiled by torch.compile."""
 
 # mypy: disable-error-code="import-not-found, no-untyped-call, misc"
 import contextlib
@@ -11,22 +11,22 @@ from torch import nn
 
 from orion.bench.workload import Place
 
-CALLS_TO_PREPARE = 4  # at most: warm-up and capture
+CALLS_TO_PREPARE = 4  # `prepare` calls the network at most so often: three times to warm up, once to capture
 Launch = Callable[[], object]
-"""Launches a network once on the current stream; inputs and outputs stay in the same places."""
+"""Launches a network once on the current stream, with the same input and output tensors each time."""
 
 
 class Captured:
-    """A CUDA graph of one call, and everything that it reads and writes."""
+    """A CUDA graph of one call, and the tensors that the graph reads and writes."""
 
     def __init__(self, module: nn.Module, inputs: tuple[Any, ...], stream: Any, place: Place) -> None:
-        """Capture on the stream of the work: a node keeps the priority that it was captured with.
+        """Capture on the workload's stream, because a node keeps the priority of the stream that captured the node.
 
         Args:
-            module: What is called.
-            inputs: With what.
-            stream: torch's; None: capture needs one beside the default stream.
-            place: Other threads may go on meanwhile if it is shared.
+            module: The network.
+            inputs: Its arguments.
+            stream: A torch stream; None: a new stream, because the default stream cannot capture.
+            place: Says whether other threads of the process have workloads, and may call CUDA during the capture.
         """
         side = stream or torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -41,19 +41,19 @@ class Captured:
         self._kept_alive = (module, inputs, answer)
 
     def __call__(self) -> None:
-        """Replay."""
+        """Replay the graph."""
         self._graph.replay()
 
 
 def prepare(module: nn.Module, inputs: tuple[Any, ...], mode: str, stream: Any, place: Place) -> Launch:
-    """Return what launches the module with these inputs.
+    """Return a function that launches the module with these inputs.
 
     Args:
         module: The network.
         inputs: Its arguments, on the GPU.
         mode: "graph", "eager" or "compile".
-        stream: As `Captured` takes it.
-        place: As `Captured` takes it.
+        stream: As for `Captured`.
+        place: As for `Captured`.
     """
     if mode == "graph":
         return Captured(module, inputs, stream, place)
@@ -66,8 +66,8 @@ def prepare(module: nn.Module, inputs: tuple[Any, ...], mode: str, stream: Any, 
 
 
 def _end_compilers() -> None:
-    """End the processes that torch.compile keeps for its next time: there is none, and they share the CPUs."""
-    with contextlib.suppress(ImportError, AttributeError):  # a private name of torch's; without it they stay, idle
+    """End torch.compile's worker processes: no further compilation follows, and they use CPU time."""
+    with contextlib.suppress(ImportError, AttributeError):  # private in torch; if it is gone, idle workers remain
         from torch._inductor.async_compile import shutdown_compile_workers
 
         shutdown_compile_workers()

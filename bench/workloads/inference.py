@@ -1,4 +1,4 @@
-"""Requests that are launched as one piece and waited for."""
+"""Inference requests, each with one launch and one wait."""
 
 # mypy: disable-error-code="import-not-found, no-untyped-call, misc"
 from abc import abstractmethod
@@ -20,7 +20,7 @@ InferenceT = TypeVar("InferenceT", bound=of.Inference)
 
 
 class _Inference(OnGPU[InferenceT], Generic[InferenceT]):
-    """One launch a request."""
+    """One launch per request."""
 
     unit = "requests"
     _autocast = False
@@ -38,7 +38,7 @@ class _Inference(OnGPU[InferenceT], Generic[InferenceT]):
 
     @contextmanager
     def _mode(self) -> Iterator[None]:
-        # Autocast's cache of converted weights would be filled in a capture and read outside of it.
+        # No cache of converted weights: a graph capture would fill the cache, and later calls would read it.
         mixed = torch.autocast("cuda", torch.bfloat16, enabled=self._autocast, cache_enabled=False)
         with torch.inference_mode(), mixed:
             yield
@@ -72,7 +72,7 @@ class MobileNetV2Inference(_Inference[of.Convolutional]):
 
 
 class BertInference(_Inference[of.BertInference]):
-    """BERT-base that classifies sequences, bf16."""
+    """BERT-base as a classifier of sequences, bf16."""
 
     def _network(self, options: of.BertInference) -> tuple[nn.Module, tuple[Any, ...]]:
         network = SequenceClassifier(*BERT_BASE, length=options.length).to(dtype=torch.bfloat16)
@@ -80,7 +80,7 @@ class BertInference(_Inference[of.BertInference]):
 
 
 class GptPrefill(_Inference[of.GptPrefill]):
-    """A decoder reads prompts into its caches and gives their first tokens, bf16."""
+    """A decoder that reads prompts into its caches and returns the first token of each, bf16."""
 
     def _network(self, options: of.GptPrefill) -> tuple[nn.Module, tuple[Any, ...]]:
         decoder = Decoder(*GPT, length=options.length)

@@ -1,8 +1,8 @@
-"""What every torch workload shares: the GPU, its stream, how it waits, the trace, a queue of unfinished steps.
+"""The base class of all torch workloads: GPU, stream, waits, trace, and the queue of incomplete steps.
 
-All work goes to the current stream of the calling thread, which `throughout` chooses. In a process of its own that is
-the default stream and waiting is `torch.cuda.synchronize`, as people write it; as one of several threads it is a
-stream of its own, and that alone is waited for.
+All work goes to the current stream of the calling thread, which `throughout` sets. A workload that is alone in its
+process uses the default stream and waits with `torch.cuda.synchronize`, like most programs. A workload that is one of
+several threads uses a stream of its own and waits for this stream only.
 """
 
 # mypy: disable-error-code="import-not-found, no-untyped-call"
@@ -21,30 +21,30 @@ from orion.bench.workloads.options import Options
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 
-HIGHEST_PRIORITY = -100  # torch takes the nearest one that the GPU has
-UNFINISHED_STEPS = 2  # a training loop runs ahead of the GPU, but not for ever
-WARM_UP = 8  # steps: allocator, lazily loaded kernels, cuBLAS's and cuDNN's choices
+HIGHEST_PRIORITY = -100  # torch clamps it to the GPU's highest priority
+UNFINISHED_STEPS = 2  # limit on how far a training loop runs ahead of the GPU
+WARM_UP = 8  # steps: for the allocator, lazily loaded kernels, and the algorithms that cuBLAS and cuDNN choose
 REPETITIONS = 10
 
 
 class OnGPU(ABC, Generic[OptionsT]):
-    """A workload on the first GPU, warm once it is constructed."""
+    """A workload on the first GPU; the constructor warms it up."""
 
     unit = "steps"
     amount = 1.0
 
     def __init__(self, options: OptionsT, place: Place) -> None:
-        """Build, warm up, measure.
+        """Build, warm up, calibrate, measure the time of a step.
 
         Args:
-            options: Of this kind.
-            place: Where the work goes.
+            options: Options of this kind of workload.
+            place: Which stream the workload uses.
         """
-        torch.backends.cudnn.benchmark = False  # its trials would choose other algorithms in each process
+        torch.backends.cudnn.benchmark = False  # its trials could choose another algorithm in each process
         torch.backends.cudnn.allow_tf32 = True
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.manual_seed(0)
-        torch.cuda.synchronize()  # the context is this thread's current one from here on
+        torch.cuda.synchronize()  # makes the GPU's context current in this thread
         self.gpu: str = torch.cuda.get_device_name()
         self.details: dict[str, Any] = {"torch": str(torch.__version__), **options.model_dump(exclude_none=True)}
         self._options = options
@@ -69,25 +69,25 @@ class OnGPU(ABC, Generic[OptionsT]):
 
     @abstractmethod
     def _build(self, options: OptionsT) -> None:
-        """Make parameters and inputs; new tensors are on the GPU."""
+        """Create parameters and inputs; new tensors are on the GPU by default."""
 
     def _warm_up(self) -> None:
-        """Prepare what `step` needs, in the context of a run; nothing by default."""
+        """Prepare for `step`, in the context of `throughout`; does nothing by default."""
 
     def _calibrate(self) -> None:
-        """Set what depends on measured times, while nobody else uses the GPU; nothing by default."""
+        """Set values that depend on measured times, while no other workload uses the GPU; does nothing by default."""
 
     @abstractmethod
     def step(self) -> None:
         """Do one step."""
 
     def finish(self) -> None:
-        """Wait until everything queued has completed."""
+        """Wait until all queued work has completed."""
         self._wait()
 
     @contextmanager
     def throughout(self) -> Iterator[None]:
-        """Offer the context of a run of steps: the stream, and the modes of torch that the kind needs."""
+        """Set the context for a run of steps: the stream, and the modes of torch that the workload needs."""
         with torch.cuda.stream(self._stream), self._mode():
             yield
 
@@ -95,13 +95,13 @@ class OnGPU(ABC, Generic[OptionsT]):
         return nullcontext()
 
     def _record(self) -> Any:
-        """Record a timing event on the workload's stream, in `throughout` or not."""
+        """Record a timing event on the workload's stream, inside or outside of `throughout`."""
         event = torch.cuda.Event(enable_timing=True)
         event.record(self._stream or torch.cuda.current_stream())
         return event
 
     def _queue_step(self) -> None:
-        """Wait for the step before the last ones."""
+        """Wait until at most `UNFINISHED_STEPS` steps are incomplete."""
         event = torch.cuda.Event()
         event.record()
         self._queued.append(event)
@@ -109,7 +109,7 @@ class OnGPU(ABC, Generic[OptionsT]):
             self._queued.popleft().synchronize()
 
     def _milliseconds(self) -> float:
-        """Mean time of one of several steps, the queue and the clocks brought up before."""
+        """Return the mean time of a step in milliseconds; earlier steps fill the queue and raise the clocks."""
         for _ in range(UNFINISHED_STEPS):
             self.step()
         self._wait()
@@ -121,7 +121,7 @@ class OnGPU(ABC, Generic[OptionsT]):
 
 
 def _make_stream(options: Options, place: Place) -> Any:
-    """Return the stream of the work; None is the default one, which only a process of its own may use."""
+    """Return the workload's stream; None: the default stream, only for a workload that is alone in its process."""
     if place.stream is not None:
         return torch.cuda.ExternalStream(place.stream())
     if options.stream_priority == "high":

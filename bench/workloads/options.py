@@ -1,6 +1,6 @@
-"""What may be said of each workload, checked before anything is set up; known without torch.
+"""The options of each workload, which are checked before anything is set up; this module does not import torch.
 
-One model a family, fields in the order in which people think of them. Values are taken strictly: "64" is no number.
+Checks are strict: the string "64" is not a number.
 """
 
 from typing import Literal
@@ -9,32 +9,32 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Options(BaseModel):
-    """What every workload knows."""
+    """Options of every workload."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     stream_priority: Literal["normal", "high"] = Field(
-        default="normal", description="high: everything runs on a stream of the highest priority"
+        default="normal", description="high: all work runs on a stream of the highest priority"
     )
 
 
 class Inference(Options):
-    """A request is launched and waited for."""
+    """Requests, each launched and waited for."""
 
-    batch: int = Field(default=1, ge=1, description="inputs a request")
+    batch: int = Field(default=1, ge=1, description="inputs per request")
     mode: Literal["graph", "eager", "compile"] = Field(
-        default="graph", description="one CUDA graph a request; kernel by kernel; what torch.compile makes of it"
+        default="graph", description="one CUDA graph per request; kernel by kernel; compiled by torch.compile"
     )
 
 
 class Convolutional(Inference):
     """Images of 224 x 224."""
 
-    batch: int = Field(default=64, ge=1, description="images a request")
+    batch: int = Field(default=64, ge=1, description="images per request")
 
 
 class ResNet50Inference(Convolutional):
-    """Of ResNet-50, in the number formats that people use."""
+    """Inference with ResNet-50, in common number formats."""
 
     precision: Literal["bf16", "autocast", "tf32"] = Field(
         default="bf16", description="weights in bf16; in fp32 under autocast; in fp32 with TF32 products"
@@ -42,120 +42,124 @@ class ResNet50Inference(Convolutional):
 
 
 class BertInference(Inference):
-    """Of BERT-base."""
+    """Inference with BERT-base."""
 
-    batch: int = Field(default=16, ge=1, description="sequences a request")
-    length: int = Field(default=128, ge=1, le=512, description="words a sequence")
+    batch: int = Field(default=16, ge=1, description="sequences per request")
+    length: int = Field(default=128, ge=1, le=512, description="words per sequence")
 
 
 class GptPrefill(Inference):
-    """Of prompts."""
+    """The prefill of prompts."""
 
     length: int = Field(default=512, ge=1, le=4096, description="tokens of each prompt")
 
 
 class GptDecode(Inference):
-    """Of the tokens after a prompt; in mode graph one replay a token."""
+    """Generation of tokens after a prompt; in mode graph, one replay per token."""
 
     batch: int = Field(default=1, ge=1, description="sequences generated together")
-    tokens: int = Field(default=32, ge=1, le=4096, description="generated a request")
-    prompt: int = Field(default=128, ge=0, le=4096, description="tokens that are in the cache already")
+    tokens: int = Field(default=32, ge=1, le=4096, description="tokens generated per request")
+    prompt: int = Field(default=128, ge=0, le=4096, description="tokens in the cache before the first generated one")
 
 
 class Training(Options):
-    """Iterations queued ahead of the GPU, at most two unfinished ones."""
+    """A training loop that runs ahead of the GPU, by at most two incomplete iterations."""
 
-    batch: int = Field(default=1, ge=1, description="inputs a step")
+    batch: int = Field(default=1, ge=1, description="inputs per step")
     stall: float = Field(
-        default=0.0, ge=0, le=0.95, description="share of an iteration spent waiting for input, the GPU idle"
+        default=0.0, ge=0, le=0.95, description="share of an iteration in which the loop waits for input, GPU idle"
     )
     stall_ms: float | None = Field(
-        default=None, ge=0, description="the same in milliseconds: nothing is calibrated, so processes stall alike"
+        default=None, ge=0, description="the same in milliseconds, equal in all processes since it is not calibrated"
     )
-    sync_each_step: bool = Field(default=False, description="wait for every step, as who reads each loss does")
+    sync_each_step: bool = Field(default=False, description="wait for each step, like a loop that reads each loss")
 
     @model_validator(mode="after")
     def _one_stall(self) -> "Training":
         if self.stall and self.stall_ms is not None:
-            raise ValueError("stall and stall_ms exclude each other")
+            raise ValueError("give either stall or stall_ms, not both")
         return self
 
 
 class ResNet50Training(Training):
     """bf16 autocast, SGD with momentum."""
 
-    batch: int = Field(default=256, ge=1, description="images a step")
-    traced: bool = Field(default=False, description="mark every layer while the trace is on; costs time while off too")
+    batch: int = Field(default=256, ge=1, description="images per step")
+    traced: bool = Field(
+        default=False, description="mark every layer in the trace; costs some time even while the trace is off"
+    )
 
 
 class BertTraining(Training):
     """bf16 autocast, AdamW; 12 layers of width 1024."""
 
-    batch: int = Field(default=32, ge=1, description="sequences a step")
-    length: int = Field(default=512, ge=8, le=4096, description="words a sequence")
+    batch: int = Field(default=32, ge=1, description="sequences per step")
+    length: int = Field(default=512, ge=8, le=4096, description="words per sequence")
 
 
 class GptTraining(Training):
     """bf16 autocast, AdamW; the decoder of gpt-decode."""
 
-    batch: int = Field(default=8, ge=1, description="sequences a step")
-    length: int = Field(default=1024, ge=8, le=4096, description="tokens a sequence")
+    batch: int = Field(default=8, ge=1, description="sequences per step")
+    length: int = Field(default=1024, ge=8, le=4096, description="tokens per sequence")
 
 
 class Gemm(Options):
     """Square bf16 matrix products."""
 
-    size: int = Field(default=8192, ge=16, le=65536, description="rows and columns; 2048, 4096, 8192 are the usual")
-    products: int = Field(default=8, ge=1, description="launched before each synchronisation")
+    size: int = Field(default=8192, ge=16, le=65536, description="rows and columns; usual: 2048, 4096, 8192")
+    products: int = Field(default=8, ge=1, description="products launched before each synchronisation")
 
 
 class Elementwise(Options):
-    """A tensor is read and written."""
+    """Passes that read and write a tensor."""
 
     mib: int = Field(default=1024, ge=1, le=65536, description="size of the tensor, MiB")
-    passes: int = Field(default=8, ge=1, description="over it, before each synchronisation")
+    passes: int = Field(default=8, ge=1, description="passes over the tensor before each synchronisation")
 
 
 class LongKernel(Options):
-    """A kernel on all SMs."""
+    """Kernels on all SMs."""
 
-    ms: float = Field(default=10.0, gt=0, le=10000, description="how long a kernel runs; 2, 10, 50 are the usual")
-    kernels: int = Field(default=2, ge=1, description="launched before each synchronisation")
+    ms: float = Field(default=10.0, gt=0, le=10000, description="duration of a kernel, milliseconds; usual: 2, 10, 50")
+    kernels: int = Field(default=2, ge=1, description="kernels launched before each synchronisation")
     counts: Literal["elapsed", "work"] = Field(
         default="elapsed",
-        description="ends at a time by the GPU's clock; or after a calibrated amount of work, longer if interrupted",
+        description="a kernel ends at a time of the GPU's clock, or after calibrated work: longer if interrupted",
     )
 
 
 class Spin(LongKernel):
-    """A kernel on some SMs."""
+    """Kernels on some SMs."""
 
-    ms: float = Field(default=5.0, gt=0, le=10000, description="how long a kernel runs")
-    blocks: int = Field(default=1, ge=1, le=65536, description="each fills half an SM; so many SMs are spun on")
+    ms: float = Field(default=5.0, gt=0, le=10000, description="duration of a kernel, milliseconds")
+    blocks: int = Field(default=1, ge=1, le=65536, description="blocks of a kernel; each block fills half an SM")
 
 
 class Simulated(Options):
-    """Kernels that are a duration and a number of SMs."""
+    """Simulated kernels, each defined by a duration and a number of SMs."""
 
     kernel_us: float = Field(default=500.0, gt=0, description="duration of a kernel, microseconds")
     kernels: int = Field(default=8, ge=1, description="kernels of a step")
     sms: int = Field(default=132, ge=1, description="SMs that a kernel needs")
-    parts: int = Field(default=1, ge=1, description="a step's equal parts, each launched and waited for")
-    graph: bool = Field(default=False, description="a part is one graph instead of its kernels one by one")
-    queued: bool = Field(default=False, description="parts are not waited for; at most two unfinished steps")
-    stall_ms: float = Field(default=0.0, ge=0, description="sleep after each step has completed, milliseconds")
-    amount: float = Field(default=1.0, gt=0, description="what a step processes")
-    timeline: str | None = Field(default=None, description="file in which the driver notes who had the GPU when")
+    parts: int = Field(default=1, ge=1, description="equal parts of a step, each launched and waited for")
+    graph: bool = Field(default=False, description="launch each part as one graph, not kernel by kernel")
+    queued: bool = Field(default=False, description="do not wait for parts; at most two incomplete steps")
+    stall_ms: float = Field(default=0.0, ge=0, description="sleep after each completed step, milliseconds")
+    amount: float = Field(default=1.0, gt=0, description="units that a step processes")
+    timeline: str | None = Field(
+        default=None, description="file in which the driver records when which process used the GPU"
+    )
 
     @model_validator(mode="after")
     def _whole_parts(self) -> "Simulated":
         if self.kernels % self.parts:
-            raise ValueError(f"{self.kernels} kernels cannot be divided into {self.parts} equal parts")
+            raise ValueError(f"{self.kernels} kernels cannot be divided into {self.parts} equal parts; give a multiple")
         return self
 
 
 class SimulatedTraining(Simulated):
-    """The same, with a training step's usual numbers."""
+    """The same, with defaults of a training step."""
 
     kernel_us: float = Field(default=200.0, gt=0, description="duration of a kernel, microseconds")
     kernels: int = Field(default=20, ge=1, description="kernels of a step")

@@ -1,6 +1,6 @@
-"""The workloads by name: what each is, what may be said of it, what makes it, and its simulated stand-in.
+"""The workloads by name: summary, options, class and simulated stand-in of each.
 
-Names and options are known without torch, which is imported by the process that runs a workload and by nobody else.
+This module does not import torch. Only the process that runs a torch workload imports torch.
 """
 
 import importlib
@@ -14,12 +14,9 @@ from orion.bench.workload import Place, Workload
 from orion.bench.workloads import options as of
 from orion.bench.workloads import stand_ins
 from orion.bench.workloads.stand_ins import Load
+from orion.errors import Invalid
 
 HERE = __name__.rpartition(".")[0]
-
-
-class WorkloadError(ValueError):
-    """There is no such workload, or it has no such option; one sentence."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +26,9 @@ class Kind:
     summary: str
     options: type[of.Options]
     factory: str
-    """`module:class`, the module in this package; the class takes options and a Place."""
+    """`module:class`, with a module of this package; the class takes options and a Place."""
     stand_in: Callable[[Any], Load] | None = None
-    """Makes the simulated one of checked options; None: it is one."""
+    """Returns the simulated workload for checked options; None: this workload is itself simulated."""
 
 
 KINDS: dict[str, Kind] = {
@@ -49,13 +46,13 @@ KINDS: dict[str, Kind] = {
         "a decoder of 24 layers reads prompts", of.GptPrefill, "inference:GptPrefill", stand_ins.gpt_prefill
     ),
     "gpt-decode": Kind(
-        "it generates, each token brought to the CPU before the next",
+        "the decoder generates; the CPU reads each token before the next",
         of.GptDecode,
         "decoding:GptDecode",
         stand_ins.gpt_decode,
     ),
     "gpt-decode-unsynchronised": Kind(
-        "it generates, a request's tokens queued and waited for once",
+        "the decoder generates; a request's tokens are queued, with one wait",
         of.GptDecode,
         "decoding:GptDecodeUnsynchronised",
         stand_ins.gpt_decode_unsynchronised,
@@ -69,30 +66,28 @@ KINDS: dict[str, Kind] = {
     "elementwise": Kind(
         "memory streaming in short blocks", of.Elementwise, "stress:Elementwise", stand_ins.elementwise
     ),
-    "long-kernel": Kind(
-        "single kernels that hold all SMs for long", of.LongKernel, "stress:LongKernel", stand_ins.long_kernel
-    ),
-    "spin": Kind("kernels that hold a few SMs", of.Spin, "stress:Spin", stand_ins.spin),
+    "long-kernel": Kind("long kernels that occupy all SMs", of.LongKernel, "stress:LongKernel", stand_ins.long_kernel),
+    "spin": Kind("kernels that occupy a few SMs", of.Spin, "stress:Spin", stand_ins.spin),
     "simulated-inference": Kind("requests on the simulated GPU", of.Simulated, "simulated:Simulated"),
     "simulated-training": Kind("training on the simulated GPU", of.SimulatedTraining, "simulated:SimulatedTraining"),
 }
 
 
 def load(kind: str, options: dict[str, Any], simulated: bool) -> Load:
-    """Return what a worker is told: a workload as it is, or its stand-in.
+    """Return kind and options for a worker: the workload itself or, if `simulated`, its stand-in.
 
     Raises:
-        WorkloadError: One that cannot be.
+        Invalid: The workload is unknown or has an invalid option.
     """
     checked, stand_in = check(kind, options), KINDS[kind].stand_in
     return stand_in(checked) if simulated and stand_in else (kind, options)
 
 
 def make(kind: str, options: dict[str, Any], place: Place | None = None) -> Workload:
-    """Set a workload up; returns when it is warm.
+    """Set up a workload and warm it up.
 
     Raises:
-        WorkloadError: One that cannot be; nothing has been imported then.
+        Invalid: The workload is unknown or has an invalid option; nothing has been imported then.
     """
     checked = check(kind, options)
     module, name = KINDS[kind].factory.split(":")
@@ -101,13 +96,13 @@ def make(kind: str, options: dict[str, Any], place: Place | None = None) -> Work
 
 
 def check(kind: str, options: dict[str, Any]) -> of.Options:
-    """Return a workload's options with its defaults.
+    """Check options; return them with the workload's defaults.
 
     Raises:
-        WorkloadError: There is no such kind or option, or a value cannot be.
+        Invalid: The kind or an option is unknown, or a value is invalid.
     """
     if kind not in KINDS:
-        raise WorkloadError(f"there is no workload {kind!r}; there are {', '.join(KINDS)}")
+        raise Invalid(f"there is no workload {kind!r}; there are {', '.join(KINDS)}")
     model = KINDS[kind].options
     try:
         return model.model_validate(options)
@@ -116,15 +111,15 @@ def check(kind: str, options: dict[str, Any]) -> of.Options:
         option = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
             known = ", ".join(model.model_fields)
-            raise WorkloadError(f"{kind} has no option {option!r}; it has {known}") from error
-        reported = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
+            raise Invalid(f"{kind} has no option {option!r}; it has {known}") from error
+        problem = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
         given = f"option {option} is {first['input']!r}; " if option else ""
-        raise WorkloadError(f"{kind}: {given}{reported}") from error
+        raise Invalid(f"{kind}: {given}{problem}") from error
 
 
 @dataclass(frozen=True)
 class OptionRow:
-    """One option as a person reads it."""
+    """One option, as text for people."""
 
     name: str
     default: Any
@@ -134,10 +129,10 @@ class OptionRow:
 
 
 def options_of(kind: str) -> list[OptionRow]:
-    """Describe a workload's options, the most telling ones first.
+    """Describe a workload's options: first its own, then those that all workloads have.
 
     Raises:
-        KeyError: There is no such kind.
+        KeyError: The kind is unknown.
     """
     schema = KINDS[kind].options.model_json_schema()["properties"]
     rows = [

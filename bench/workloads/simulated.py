@@ -1,7 +1,7 @@
-"""Workloads of the simulated GPU: kernels that are a duration and a number of SMs.
+"""Workloads of the simulated GPU: each kernel is a duration and a number of SMs.
 
-The hook sees an ordinary CUDA program. Python's work between two launches is kept small: on two cores it would be the
-noise that the demo measures.
+The hook sees an ordinary CUDA program. Python does little between two launches: on a machine with two cores, more
+work would disturb the demo's measurements.
 """
 
 import collections
@@ -17,29 +17,30 @@ from orion.bench.workload import NoTrace, Place, Span, Trace
 from orion.bench.workloads import driver
 from orion.bench.workloads import options as of
 from orion.bench.workloads.driver import call, made
+from orion.errors import Unavailable
 
 DEFAULT_STREAM = ctypes.c_void_p(0)
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
-HIGHEST_PRIORITY = -100  # the driver takes the nearest one that it has
+HIGHEST_PRIORITY = -100  # the driver clamps it to its highest priority
 CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL = 0, 1  # CUstreamCaptureMode
 UNFINISHED_STEPS = 2
 DRAIN_SECONDS = 0.1  # the driver appends to its timeline every 20 ms
 
 
 class DeviceTimeline:
-    """What the simulated GPU itself writes down: who had it when, to the nanosecond, slices and all."""
+    """The simulated GPU's own record of when each process ran, in nanoseconds, including time slices."""
 
     def __init__(self, path: Path) -> None:
-        """Args: path is where the driver appends `process begin_ns end_ns what`, one line a piece."""
+        """Args: path is the file to which the driver appends lines `process begin_ns end_ns what`."""
         self._path = path
         self.on = False
 
     def anchor(self, finish: Callable[[], None]) -> None:
-        """Do nothing: the device's clock is CLOCK_MONOTONIC."""
+        """Do nothing: the simulated GPU uses CLOCK_MONOTONIC."""
 
     def mark(self) -> None:
-        """Do nothing: the device sees each launch."""
+        """Do nothing: the simulated GPU sees each launch."""
 
     def spans(self) -> list[Span]:
         """Return (begin, end) of each piece in CLOCK_MONOTONIC seconds."""
@@ -54,10 +55,10 @@ class Simulated:
     unit = "requests"
 
     def __init__(self, options: of.Simulated, place: Place) -> None:
-        """Load the kernel, capture the graph where there is one, and run a few steps."""
+        """Load the kernel, capture the graph if the options ask for one, and run a few steps."""
         self.trace: Trace = NoTrace()
         if options.timeline:
-            os.environ["ORION_SIM_TRACE"] = options.timeline  # read by the driver when it is initialised
+            os.environ["ORION_SIM_TRACE"] = options.timeline  # cuInit reads it
             self.trace = DeviceTimeline(Path(options.timeline))
         self.gpu = _take_gpu()
         self.amount = options.amount
@@ -89,14 +90,14 @@ class Simulated:
             time.sleep(self._stall_seconds)
 
     def finish(self) -> None:
-        """Wait for the stream, or in a process of its own for everything."""
+        """Wait for the stream or, if the workload is alone in its process, for the context."""
         if self._one_of_several:
             call("cuStreamSynchronize", self._stream)
         else:
             call("cuCtxSynchronize")
 
     def throughout(self) -> AbstractContextManager[Any]:
-        """Return the context of a run of steps."""
+        """Return a null context: a run of steps needs none."""
         return nullcontext()
 
     def _launch_kernels(self) -> None:
@@ -104,13 +105,14 @@ class Simulated:
         arguments = (self._kernel, 1, 1, 1, 1, 1, 1, 0, self._stream, None, None)
         for _ in self._kernels:
             if status := launch(*arguments):
-                raise driver.DriverError(f"cuLaunchKernel answered {status}")
+                raise Unavailable(f"cuLaunchKernel answered {status}")
 
     def _captured(self, place: Place) -> Callable[[], None]:
-        """Return what launches the graph of a part."""
+        """Capture a part as a graph; return a function that launches the graph."""
         mode = CAPTURE_THREAD_LOCAL if place.one_of_several else CAPTURE_GLOBAL
         stream = self._stream
-        self._stream = stream if stream.value else made("cuStreamCreate", NON_BLOCKING)  # the default one: no capture
+        # The default stream cannot capture.
+        self._stream = stream if stream.value else made("cuStreamCreate", NON_BLOCKING)
         call("cuStreamBeginCapture_v2", self._stream, mode)
         self._launch_kernels()
         graph = ctypes.c_void_p()
@@ -120,7 +122,7 @@ class Simulated:
         return lambda: call("cuGraphLaunch", executable, stream)
 
     def _queue_step(self) -> None:
-        """Wait for the step before the last ones."""
+        """Wait until at most `UNFINISHED_STEPS` steps are incomplete."""
         event = self._events.pop()
         call("cuEventRecord", event, self._stream)
         self._queued.append(event)
@@ -130,13 +132,13 @@ class Simulated:
 
 
 class SimulatedTraining(Simulated):
-    """The same under another name for what it counts."""
+    """The same workload, with another unit."""
 
     unit = "steps"
 
 
 def _take_gpu() -> str:
-    """Make the first GPU's primary context current; return the GPU's name."""
+    """Initialise the driver, make the first GPU's primary context current; return the GPU's name."""
     device, name = ctypes.c_int(), ctypes.create_string_buffer(64)
     call("cuInit", 0)
     call("cuDeviceGet", ctypes.byref(device), 0)

@@ -1,10 +1,10 @@
-"""Kernels that keep SMs busy for a given time and do nothing else.
+"""Kernels that keep SMs busy for a given time.
 
-Written in PTX and loaded through the driver: torch's own sleeping kernel is one block, and a compiler at run time
-(Triton, NVRTC) would be one more thing to have, to warm up and to go wrong.
+They are PTX, loaded through the driver. torch's own sleep kernel was rejected: it has only one block. A run-time
+compiler (Triton, NVRTC) was rejected, too: it is one more dependency, and has to be warmed up.
 
-`elapsed` ends at a time by the GPU's clock, so a slice that somebody else gets is taken from it. `work` ends after a
-number of rounds, so an interruption makes it longer, as it does to real kernels.
+`elapsed` ends at a time of the GPU's clock, so it does not get longer if other processes run in between. `work` ends
+after a number of rounds, so interruptions make it longer, like real kernels.
 """
 
 import ctypes
@@ -30,8 +30,8 @@ again:
     ret;
 }
 
-// The store is never reached, since xor and shift of a word that is not 0 never give 0; without it there would be
-// nothing to compute.
+// The store is never executed: this xorshift of a word other than 0 never gives 0. Without the store, the assembler
+// could remove the computation.
 .visible .entry work(.param .u64 rounds)
 {
     .reg .u64 %left, %nowhere;
@@ -59,16 +59,16 @@ again:
 
 
 class SpinKernel:
-    """One of the kernels above in the current context, with its number of blocks and its argument."""
+    """One of the kernels in the current context, with its number of blocks and its argument."""
 
     def __init__(self, name: str, blocks: int, threads: int, stream: int) -> None:
-        """Load it.
+        """Load the kernel.
 
         Args:
             name: "elapsed" or "work".
-            blocks: Of each launch.
-            threads: Of each block.
-            stream: A CUstream; 0 is the default one.
+            blocks: Blocks of each launch.
+            threads: Threads of each block.
+            stream: A CUstream; 0 is the default stream.
         """
         module = driver.made("cuModuleLoadData", IMAGE)
         self._function = driver.made("cuModuleGetFunction", module, name.encode())
@@ -78,5 +78,5 @@ class SpinKernel:
         self._parameters = (ctypes.c_void_p * 1)(ctypes.addressof(self.argument))
 
     def launch(self) -> None:
-        """Launch once with `argument`, nanoseconds or rounds."""
+        """Launch once with `argument`: nanoseconds for "elapsed", rounds for "work"."""
         driver.call("cuLaunchKernel", self._function, *self._shape, self._stream, self._parameters, None)

@@ -1,4 +1,4 @@
-"""Kernels without a model: what makes sharing hard, one thing at a time."""
+"""Stress kernels without a model; each class tests one difficulty of sharing a GPU."""
 
 # mypy: disable-error-code="import-not-found, no-untyped-call"
 import time
@@ -10,13 +10,13 @@ from orion.bench.workloads import options as of
 from orion.bench.workloads.on_gpu import OnGPU
 from orion.bench.workloads.spinning import SpinKernel
 
-BLOCK = 1024  # threads, the most that a block may have
-FIRST_ROUNDS = 100_000  # of a spinning kernel that is to be calibrated: some milliseconds
+BLOCK = 1024  # threads; CUDA's maximum for a block
+FIRST_ROUNDS = 100_000  # rounds of a spinning kernel before its calibration: some milliseconds
 LongKernelT = TypeVar("LongKernelT", bound=of.LongKernel)
 
 
 class Gemm(OnGPU[of.Gemm]):
-    """Square bf16 matrix products back to back: they fill the GPU, and long ones cannot be interrupted."""
+    """Square bf16 matrix products back to back: they fill the GPU, and large ones are long kernels."""
 
     unit = "products"
 
@@ -36,7 +36,7 @@ class Gemm(OnGPU[of.Gemm]):
 
 
 class Elementwise(OnGPU[of.Elementwise]):
-    """A large tensor is read and written: memory bandwidth, in short blocks."""
+    """Passes over a large tensor: they use the memory bandwidth, in short blocks."""
 
     unit = "passes"
 
@@ -54,12 +54,12 @@ class Elementwise(OnGPU[of.Elementwise]):
 
 
 class _Spinning(OnGPU[LongKernelT], Generic[LongKernelT]):
-    """Kernels of `spinning`."""
+    """Kernels from `spinning`."""
 
     unit = "kernels"
 
     def _blocks(self, options: LongKernelT) -> int:
-        """As many as fit on the GPU at once."""
+        """Return as many blocks as the GPU can run at the same time."""
         gpu: Any = torch.cuda.get_device_properties()
         return int(gpu.multi_processor_count * (gpu.max_threads_per_multi_processor // BLOCK))
 
@@ -77,13 +77,13 @@ class _Spinning(OnGPU[LongKernelT], Generic[LongKernelT]):
     def _calibrate(self) -> None:
         if self._options.counts == "elapsed":
             return
-        for _ in range(2):  # the second time close to the wanted length
+        for _ in range(2):  # the second iteration measures at about the wanted duration
             rounds = self._kernel.argument.value * self._options.ms / 1e3 / self._one_kernel()
             self._kernel.argument.value = max(1, round(rounds))
         self.details["rounds"] = self._kernel.argument.value
 
     def _one_kernel(self) -> float:
-        """Return the shortest time of a few, seconds: what disturbs makes it longer, never shorter."""
+        """Return the shortest of four times, in seconds: disturbances only make a kernel longer."""
         times = []
         for _ in range(4):
             begin = time.monotonic()
@@ -101,11 +101,11 @@ class _Spinning(OnGPU[LongKernelT], Generic[LongKernelT]):
 
 
 class LongKernel(_Spinning[of.LongKernel]):
-    """Kernels that hold the whole GPU for long."""
+    """Long kernels that occupy all SMs."""
 
 
 class Spin(_Spinning[of.Spin]):
-    """Kernels that hold some SMs."""
+    """Kernels that occupy some SMs."""
 
     def _blocks(self, options: of.Spin) -> int:
         return options.blocks

@@ -1,7 +1,7 @@
 """Training loops: forward, backward, optimizer; bf16 autocast. Data stays on the GPU.
 
-An input pipeline would measure the machine's CPUs; where its effect is wanted, the loop waits for the step before,
-then sleeps for the given share of an iteration, which is what a slow loader does to the GPU.
+A real input pipeline was rejected: it would measure the machine's CPUs. To imitate a slow data loader, the loop waits
+for its queued steps and then sleeps for a given part of an iteration.
 """
 
 # mypy: disable-error-code="import-not-found, no-untyped-call, misc"
@@ -24,7 +24,7 @@ TrainingT = TypeVar("TrainingT", bound=of.Training)
 
 
 class _Training(OnGPU[TrainingT], Generic[TrainingT]):
-    """A loop over one batch."""
+    """A training loop that uses the same batch in each step."""
 
     _model: nn.Module
     _optimizer: Any
@@ -32,7 +32,7 @@ class _Training(OnGPU[TrainingT], Generic[TrainingT]):
 
     @abstractmethod
     def _loss(self) -> Any:
-        """Run the model forward."""
+        """Run the forward pass; return the loss."""
 
     def _build(self, options: TrainingT) -> None:
         self.amount = float(options.batch)
@@ -50,12 +50,12 @@ class _Training(OnGPU[TrainingT], Generic[TrainingT]):
     def _mode(self) -> AbstractContextManager[Any]:
         if not self._place.one_of_several:
             return nullcontext()
-        # The backward pass's own thread serves all clients of a process; launches have to come from the client's.
+        # torch has one backward thread for the whole process. Each launch has to come from its client's own thread.
         context: AbstractContextManager[Any] = torch.autograd.set_multithreading_enabled(False)
         return context
 
     def step(self) -> None:
-        """Queue one training step, after the input that it waits for."""
+        """Sleep for the input stall, if any, then queue one training step."""
         if self._stall_seconds:
             while self._queued:
                 self._queued.popleft().synchronize()
@@ -90,7 +90,7 @@ class ResNet50Training(_Training[of.ResNet50Training]):
 
 
 class BertTraining(_Training[of.BertTraining]):
-    """BERT as a masked language model: 15 % of the words are predicted, AdamW."""
+    """BERT as a masked language model that predicts 15 % of the words, AdamW."""
 
     unit = "sequences"
 
@@ -100,18 +100,18 @@ class BertTraining(_Training[of.BertTraining]):
         masked = length * 15 // 100
         self._model = MaskedLanguageModel(*BERT_WIDE, length=length)
         self._tokens = torch.randint(0, words, (batch, length))
-        self._places = torch.randint(0, length, (batch, masked))
+        self._positions = torch.randint(0, length, (batch, masked))
         self._labels = torch.randint(0, words, (batch * masked,))
         self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=1e-5, fused=True)
 
     def _loss(self) -> Any:
         with torch.autocast("cuda", torch.bfloat16):
-            scores = self._model(self._tokens, self._places)
+            scores = self._model(self._tokens, self._positions)
             return nn.functional.cross_entropy(scores.float().flatten(0, 1), self._labels)
 
 
 class GptTraining(_Training[of.GptTraining]):
-    """A decoder that learns to predict each next token, AdamW."""
+    """A decoder trained to predict each next token, AdamW."""
 
     unit = "sequences"
 
@@ -129,7 +129,7 @@ class GptTraining(_Training[of.GptTraining]):
 
 
 def mark_layers(model: nn.Module, trace: Trace) -> None:
-    """Mark the trace after every layer, forward and backward: pieces short enough to see the gate between them."""
+    """Mark the trace after every layer, forward and backward; the pieces are short enough to show waits at the gate."""
 
     def after(*_: object) -> None:
         trace.mark()

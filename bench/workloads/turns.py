@@ -1,8 +1,8 @@
-"""Processes that are set up together take turns where they time themselves.
+"""Lets processes that start together build side by side, but time themselves one after another.
 
-A measurement starts its processes all at once. What one of them finds out about itself while another warms up beside
-it (how long a step takes, so how long a stall has to be) would differ from start to start. So they build side by side,
-and time themselves one after the other while nobody builds. The lock is the kernel's: it ends with its holder.
+A measurement starts all its processes at once. A process times its own step, and may compute its input stall from that
+time. The time would differ from start to start if another process warmed up on the same GPU. So a process times itself
+only while no other process builds or times. The lock is a file lock: the kernel releases it when its holder ends.
 """
 
 import contextlib
@@ -15,12 +15,12 @@ from pathlib import Path
 
 
 def building() -> contextlib.AbstractContextManager[None]:
-    """Use the GPU beside others that build."""
+    """Share the GPU with other processes that build."""
     return _locked(fcntl.LOCK_SH)
 
 
 def timing() -> contextlib.AbstractContextManager[None]:
-    """Have the GPU to oneself, among processes of this user on the same GPU that keep to these rules."""
+    """Use the GPU alone, among this user's processes on the same GPU that use these locks."""
     return _locked(fcntl.LOCK_EX)
 
 
@@ -28,6 +28,6 @@ def timing() -> contextlib.AbstractContextManager[None]:
 def _locked(how: int) -> Iterator[None]:
     gpu = zlib.crc32(os.environ.get("CUDA_VISIBLE_DEVICES", "").encode())
     path = Path(tempfile.gettempdir()) / f"orion-bench-{os.getuid()}-{gpu:08x}.lock"
-    with open(path, "a") as lock:  # closing it gives the lock back
+    with open(path, "a") as lock:  # closing the file releases the lock
         fcntl.flock(lock, how)
         yield

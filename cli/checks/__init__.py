@@ -20,7 +20,7 @@ class Status(StrEnum):
     """The result of a check; only FAIL means that sharing will not work."""
 
     OK = "ok"
-    NOTE = "note"  # sharing works, but somebody may want to know
+    NOTE = "note"  # sharing works, but the user should know
     FAIL = "fail"
 
 

@@ -24,10 +24,10 @@ def _libcuda() -> Check:
     version = ctypes.c_int()
     if libcuda.cuDriverGetVersion(ctypes.byref(version)) != 0:
         return fail(name, "libcuda.so.1 does not report its version", INSTALL)
-    reported = f"CUDA {version.value // 1000}.{version.value % 1000 // 10}"
+    cuda = f"CUDA {version.value // 1000}.{version.value % 1000 // 10}"
     if version.value < OLDEST_DRIVER:
-        return fail(name, f"the driver supports {reported}, but Orion needs 12.5 or later", INSTALL)
-    return ok(name, f"the driver supports {reported}")
+        return fail(name, f"the driver supports {cuda}, but Orion needs 12.5 or later", INSTALL)
+    return ok(name, f"the driver supports {cuda}")
 
 
 def _nvml() -> Iterator[Check]:

@@ -62,8 +62,8 @@ def _close_range() -> Check:
     # The range is empty: this closes nothing. Without it the hook's thread would share the program's descriptors.
     if _libc.syscall(SYS_CLOSE_RANGE, none, none, CLOSE_RANGE_UNSHARE) == 0:
         return ok(name, "close_range can unshare")
-    reported = "not in this kernel" if ctypes.get_errno() == errno.ENOSYS else os.strerror(ctypes.get_errno())
-    return note(name, f"close_range: {reported}; a program that closes all descriptors disconnects its hook", NEWER)
+    reason = "not in this kernel" if ctypes.get_errno() == errno.ENOSYS else os.strerror(ctypes.get_errno())
+    return note(name, f"close_range: {reason}; a program that closes all descriptors disconnects its hook", NEWER)
 
 
 def _wipe_on_fork() -> Check:

@@ -36,14 +36,14 @@ def _glibc(library: Path) -> Check:
         needed = elf.newest_glibc(elf.needed_versions(library))
     except ValueError as error:
         return fail(name, f"the hook is unreadable: {error}", BUILD)
-    told = ".".join(map(str, needed))
+    version = ".".join(map(str, needed))
     if needed > tuple(map(int, local[1].split("."))):
-        return fail(name, f"the hook needs glibc {told}, this machine has {local[1]}",
+        return fail(name, f"the hook needs glibc {version}, this machine has {local[1]}",
                     "install the release wheel, which loads on glibc 2.17 and later, or " + BUILD)  # fmt: skip
     if needed > (2, 17):
-        return note(name, f"glibc {local[1]}; this build of the hook needs {told}, so containers with an older "
+        return note(name, f"glibc {local[1]}; this build of the hook needs {version}, so containers with an older "
                           "glibc run unmanaged", "the release wheel loads on glibc 2.17 and later")  # fmt: skip
-    return ok(name, f"glibc {local[1]}, the hook needs {told}")
+    return ok(name, f"glibc {local[1]}, the hook needs {version}")
 
 
 def _preload(library: Path) -> Check:
@@ -56,6 +56,6 @@ def _preload(library: Path) -> Check:
     except (OSError, subprocess.TimeoutExpired) as error:
         return fail(name, f"a program with the hook does not start: {error}", BUILD)
     if done.returncode != 0 or "cannot be preloaded" in done.stderr:
-        told = " ".join((done.stderr or f"exit status {done.returncode}").split())
-        return fail(name, f"the dynamic linker does not load the hook: {told}", BUILD)
+        reason = " ".join((done.stderr or f"exit status {done.returncode}").split())
+        return fail(name, f"the dynamic linker does not load the hook: {reason}", BUILD)
     return ok(name, "a program that starts with LD_PRELOAD loads the hook")

@@ -50,11 +50,11 @@ def _agent(root: Path) -> Check:
             name, f"does not answer at {root}: {error}", f"end it (`orion stop`), or look at {root / roots.AGENT_LOG}"
         )
     count = len(snapshot.gpus)
-    reported = f"version {snapshot.agent_version}, process {snapshot.agent_process_id}, {count} GPU{'s' * (count != 1)}"
+    text = f"version {snapshot.agent_version}, process {snapshot.agent_process_id}, {count} GPU{'s' * (count != 1)}"
     return (
-        ok(name, reported)
+        ok(name, text)
         if count
-        else note(name, reported, "an agent without GPUs manages nothing; start it with --simulated")
+        else note(name, text, "an agent without GPUs manages nothing; start it with --simulated")
     )
 
 

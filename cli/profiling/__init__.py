@@ -1,14 +1,14 @@
-"""What `orion profile` is made of.
+"""The parts of `orion profile`.
 
-running         starts the program so that the driver loads the profiler in it and its children
-collected       what the profiler left in its folder, processes merged
-occupancy       how many blocks of a kernel one SM holds
-names           mangled and demangled names
-building        from what was collected to a GPUProfile
-counters        a second run under Nsight Compute, where hardware counters may be read
-nsight_compute  classes of kernels, from a report of Nsight Compute's
-orion_csv       Orion's profile files, read and written
-units           what durations of those files are in
-loading         a profile's file, read and given to a running agent
-table           a profile as a table for people
+running         starts the program so that the driver loads the profiler in it and in its children
+collected       reads the profiler's output and merges the processes
+occupancy       computes how many blocks of a kernel fit on one SM
+names           demangles and shortens kernel names
+building        makes a GPUProfile from the profiler's output
+counters        runs the program again under Nsight Compute, to read hardware counters
+nsight_compute  reads classes of kernels from a report of Nsight Compute
+orion_csv       reads and writes the profile files of the published Orion
+units           units of durations in those files
+loading         reads a profile from a file and gives it to a running agent
+table           shows a profile as a table
 """

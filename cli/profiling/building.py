@@ -1,4 +1,4 @@
-"""From what was collected to a GPUProfile."""
+"""Makes a GPUProfile from the profiler's output."""
 
 import re
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from orion.hook.identity import kernel_identity
 
 
 def object_name(text: str) -> str:
-    """Return a name that Kubernetes takes for an object, made from any text."""
+    """Return a valid name of a Kubernetes object, made from any text."""
     return re.sub(r"[^a-z0-9.-]+", "-", text.lower()).strip("-.")[:63].strip("-.") or "profile"
 
 
 def limits_of(device: DeviceLine) -> Limits:
-    """Return a device's limits without the rest of its line."""
+    """Return the limits in a device's line."""
     return Limits(**{name: getattr(device, name) for name in Limits.__dataclass_fields__})
 
 
@@ -47,12 +47,12 @@ def _kernel(kernel: CollectedKernel, all_ns: int) -> Kernel:
 
 
 def _warnings(collected: Collected) -> list[str]:
-    """Return what a reader should know before trusting the figures."""
+    """Return sentences that say which measurements may be wrong."""
     warnings = []
     with_kernels = [process for process in collected.processes if process.records]
     if len(with_kernels) > 1:
         warnings.append(
-            f"{len(with_kernels)} processes ran kernels; durations of what ran at once hold what they cost each other"
+            f"{len(with_kernels)} processes ran kernels; kernels that ran at the same time have longer durations"
         )
     if dropped := sum(process.dropped for process in collected.processes):
         warnings.append(f"CUPTI had no room for {dropped} kernels, which are missing")
@@ -67,17 +67,17 @@ def _warnings(collected: Collected) -> list[str]:
     if len({device.model for device in collected.devices}) > 1:
         warnings.append("GPUs of several models were used; durations are those of all together")
     if collected.kernels and not collected.devices:
-        warnings.append("the driver did not tell the GPU's limits, so how many SMs kernels need is not known")
+        warnings.append("the driver did not report the GPU's limits, so the SMs that kernels need are unknown")
     return warnings
 
 
 def build_profile(collected: Collected, command: Sequence[str], name: str | None = None) -> GPUProfile:
-    """Return the profile of what was collected, the kernels with the most GPU time first.
+    """Return the profile of the collected kernels, sorted by GPU time, the longest first.
 
     Args:
-        collected: by the processes of one program.
+        collected: the merged output of one program's processes.
         command: the program and its arguments.
-        name: the object's name; made from the program's where it is None.
+        name: the object's name; None: made from the program's name.
     """
     device = collected.devices[0] if collected.devices else None
     all_ns = sum(kernel.total_ns for kernel in collected.kernels.values())

@@ -1,7 +1,7 @@
-"""What the profiler left in its folder: one file a process, merged to one list of kernels.
+"""Reads the files that the profiler wrote, one per process, and merges them into one list of kernels.
 
-The lines are described in hook/profiler/output.h. The reader takes them as they come, since a process may have been
-killed at any moment; only a line that is not ours is an error.
+hook/profiler/output.h describes the lines. A process may have been killed at any moment, so the reader accepts an
+incomplete file; only a line that the profiler cannot have written is an error.
 """
 
 import csv
@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from orion.cli.errors import Refused
+from orion.errors import Unreadable
 
 Three = tuple[int, int, int]
 Key = tuple[str, Three, Three, int]
@@ -21,7 +21,7 @@ Key = tuple[str, Three, Three, int]
 
 
 class ProcessLine(BaseModel):
-    """A process of the program, as of when it last wrote."""
+    """A process of the program, at the time of its last write."""
 
     record: Literal["process"]
     version: Literal[1]
@@ -36,7 +36,7 @@ class ProcessLine(BaseModel):
 
 
 class DeviceLine(BaseModel):
-    """A GPU that it used, under the process's own number."""
+    """A GPU that the process used, with its index in that process."""
 
     record: Literal["device"]
     device: int
@@ -53,7 +53,7 @@ class DeviceLine(BaseModel):
 
 
 class KernelLine(BaseModel):
-    """A kernel at one shape; the histogram's rows are (from, to, launches), nanoseconds."""
+    """A kernel at one launch shape; the histogram's rows are (from, to, launches), in nanoseconds."""
 
     record: Literal["kernel"]
     index: int
@@ -73,7 +73,7 @@ class KernelLine(BaseModel):
 
     @property
     def key(self) -> Key:
-        """What makes it this kernel."""
+        """The kernel's identity in a profile."""
         return self.name, self.grid, self.block, self.dynamic_shared
 
 
@@ -96,7 +96,7 @@ class CollectedKernel:
     histogram: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     def add(self, line: KernelLine) -> None:
-        """Count what one process saw of it."""
+        """Add the counts of one process."""
         self.launches += line.launches
         if line.timed:
             self.shortest_ns = min(self.shortest_ns, line.shortest_ns) if self.timed else line.shortest_ns
@@ -107,7 +107,14 @@ class CollectedKernel:
             self.histogram[begin, end] += launches
 
     def percentile(self, of_hundred: float) -> float:
-        """Return nanoseconds that this share of its launches does not exceed, to about 2 %; 0 if none was timed."""
+        """Return a percentile of the launches' durations, to about 2 %.
+
+        Args:
+            of_hundred: the percentage of launches that do not exceed the result.
+
+        Returns:
+            Nanoseconds; 0 if no launch was timed.
+        """
         wanted, seen = self.timed * of_hundred / 100, 0
         for (begin, end), launches in sorted(self.histogram.items()):
             if seen + launches >= wanted:
@@ -119,7 +126,7 @@ class CollectedKernel:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch; `order` sorts those of all processes: process, launch call, start."""
+    """One launch; `order` sorts the launches of all processes: by process, launch call, start."""
 
     order: tuple[int, int, int]
     key: Key
@@ -128,7 +135,7 @@ class Launch:
 
 @dataclass
 class Collected:
-    """All that was left in a folder."""
+    """The merged content of a folder."""
 
     processes: list[ProcessLine] = field(default_factory=list)
     devices: list[DeviceLine] = field(default_factory=list)
@@ -137,13 +144,13 @@ class Collected:
 
 
 def read_folder(folder: Path) -> Collected:
-    """Return what the processes of one program left.
+    """Return the merged output of one program's processes.
 
     Args:
-        folder: as ORION_PROFILE_DIRECTORY named it.
+        folder: the folder that ORION_PROFILE_DIRECTORY named.
 
     Raises:
-        Refused: a file there is not the profiler's.
+        Unreadable: a file in it is not from this version's profiler.
     """
     collected = Collected()
     for number, path in enumerate(sorted(folder.glob("process-*.jsonl"), key=_time)):
@@ -181,11 +188,11 @@ def _parse(text: str, path: Path, place: int) -> ProcessLine | DeviceLine | Kern
     try:
         return _LINES.validate_python(json.loads(text))
     except (ValidationError, ValueError) as error:
-        raise Refused(f"{path}:{place}: expected a line of the profiler of this version: {error}") from None
+        raise Unreadable(f"{path}:{place}: expected a line of the profiler of this version: {error}") from None
 
 
 def _read_launches(path: Path, number: int, keys: dict[int, Key]) -> list[Launch]:
-    """Read the launches of kernels that the process's file knows; a last line cut short is left out."""
+    """Read the launches of kernels that are in the process's file; an incomplete last line is skipped."""
     launches = []
     with path.open() as lines:
         for row in csv.reader(line for line in lines if line.endswith("\n")):

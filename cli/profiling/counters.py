@@ -1,7 +1,8 @@
-"""Hardware counters, where this user may read them: a second run of the program, under Nsight Compute.
+"""Reads hardware counters: runs the program a second time, under Nsight Compute.
 
-A run of its own, since ncu repeats each kernel to read its counters in turn: durations taken under it are worthless. It
-is no reason to fail: without ncu, without the right, or with a report that says nothing, kernels stay `unknown`.
+This needs a separate run, because ncu repeats each kernel to read all counters, so durations under ncu are useless. A
+failure here does not fail the command: without ncu, without the rights, or with an unusable report, the classes of
+kernels stay `unknown`.
 """
 
 import shutil
@@ -9,8 +10,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from orion.cli.errors import Refused
 from orion.cli.profiling import nsight_compute
+from orion.errors import Unreadable
 
 _NO_RIGHT = "ERR_NVGPUCTRPERM"
 _OPTIONS = ("--csv", "--page", "raw", "--set", "roofline", "--section", "ComputeWorkloadAnalysis")
@@ -18,7 +19,7 @@ _PROCESSES = ("--target-processes", "all")
 
 
 def read_counters(command: Sequence[str], folder: Path) -> "nsight_compute.Report | str":
-    """Run a program under Nsight Compute and return the classes of its kernels, or a sentence on why there are none.
+    """Run a program under Nsight Compute and return the classes of its kernels, or a sentence that says why not.
 
     Args:
         command: the program and its arguments.
@@ -37,5 +38,5 @@ def read_counters(command: Sequence[str], folder: Path) -> "nsight_compute.Repor
         return "this user may not read them (root may, or all with the driver's NVreg_RestrictProfilingToAdminUsers=0)"
     try:
         return nsight_compute.read_report(report)
-    except Refused as refusal:
-        return f"ncu ended with status {done.returncode}: {refusal}"
+    except Unreadable as error:
+        return f"ncu ended with status {done.returncode}: {error}"

@@ -1,4 +1,4 @@
-"""Kernel names: demangled for people, and short for formats that cannot take more."""
+"""Kernel names: demangles them for people, and shortens them for formats that need short names."""
 
 import ctypes
 import re
@@ -9,7 +9,7 @@ _OPENING, _CLOSING = "<({[", ">)}]"
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    """The C++ library, which knows how: `c++filt` is not on every machine, this nearly always."""
+    """Return the C++ library, which can demangle. Nearly every machine has it; many lack `c++filt`."""
     try:
         library = ctypes.CDLL("libstdc++.so.6")
         library.__cxa_demangle.restype = ctypes.c_void_p
@@ -21,7 +21,7 @@ def _library() -> ctypes.CDLL | None:
 
 
 def demangle(name: str) -> str:
-    """Return a C++ name as it stands in the source; any other name, and all where that is not possible, as it is."""
+    """Return the demangled form of a C++ name; return other names, and all names without libstdc++, unchanged."""
     library = _library() if name.startswith("_Z") else None
     if library is None:
         return name
@@ -52,5 +52,5 @@ def base_name(name: str) -> str:
 
 
 def comparable(name: str) -> str:
-    """Return a name such that two demanglers' spellings of it are equal."""
+    """Return a normal form of a name, in which the spellings of two demanglers are equal."""
     return re.sub(r"\s+|\((?:int|unsigned int|bool|long|unsigned long)\)", "", name)

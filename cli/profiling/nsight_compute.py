@@ -1,10 +1,10 @@
-"""Classes of kernels from a report of Nsight Compute's, as `ncu --csv --page raw` prints it.
+"""Reads the classes of kernels from a report of Nsight Compute, as `ncu --csv --page raw` prints it.
 
-Hardware counters need rights that a profile is not to need, so the classes come from a report that somebody with those
-rights has made. compute: the SMs or their tensor cores are busy for 60 % or more of what they could be; memory: DRAM
-is; the larger, when both are. Below that the roofline decides, where the report has arithmetic and bytes: a kernel
-whose arithmetic, tensor cores included, is nearer to its peak than its bytes are to theirs lies right of the ridge.
-Orion's own roofline knows FP32 alone, and so takes every tensor-core kernel for something else.
+Hardware counters need rights, and profiling must work without them, so a user with these rights makes the report. The
+class is compute if the SMs or their tensor cores reach 60 % of their peak, and memory if DRAM does; if both do, the
+higher one decides. Otherwise the roofline decides, if the report has arithmetic and bytes: compute if the arithmetic,
+tensor cores included, is nearer to its peak than the memory traffic is to its own. The published Orion's roofline
+covers only FP32, so it misclassifies kernels that use tensor cores.
 """
 
 import csv
@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orion.cli.errors import Refused
 from orion.cli.profiling.names import base_name, comparable
 from orion.crds.profile import GPUProfile, Kernel, KernelClass
+from orion.errors import Unreadable
 
 BUSY = 60.0
-""" Per cent of its peak at which a resource is what a kernel is short of. """
+""" A resource limits a kernel from this percentage of the resource's peak on. """
 
 HOW = "ncu --csv --page raw --set roofline --section ComputeWorkloadAnalysis CMD > report.csv"
 
@@ -35,13 +35,13 @@ _PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "k": 1e3}
 
 @dataclass(frozen=True)
 class Measured:
-    """Shares of their peaks, per cent; None where the report does not say.
+    """The use of resources in per cent of their peaks; None: not in the report.
 
     Args:
         sm: the busiest part of the SMs.
         tensor: the tensor cores.
         dram: the device's memory.
-        arithmetic: floating-point operations, those of tensor cores included.
+        arithmetic: floating-point operations, including those of tensor cores.
     """
 
     sm: float | None
@@ -51,7 +51,7 @@ class Measured:
 
     @property
     def kernel_class(self) -> KernelClass:
-        """What the kernel is short of."""
+        """The resource that limits the kernel."""
         compute = max(self.sm or 0.0, self.tensor or 0.0)
         memory = self.dram or 0.0
         if max(compute, memory) >= BUSY:
@@ -62,14 +62,14 @@ class Measured:
 
 
 Report = Mapping[tuple[str, str, str], KernelClass]
-""" Name (comparable, whole or base), grid and block -> class; see `_keys`. """
+""" Class by name (normalised; whole or base name), grid and block; see `_keys`. """
 
 
 def read_report(path: Path) -> Report:
     """Return the classes of the kernels in a report.
 
     Raises:
-        Refused: it cannot be read, or is no such report.
+        Unreadable: the file is unreadable or not such a report.
     """
     seen: dict[tuple[str, str, str], list[Measured]] = {}
     for name, grid, block, measured in _rows(path):
@@ -79,7 +79,7 @@ def read_report(path: Path) -> Report:
 
 
 def _keys(name: str, grid: str, block: str) -> list[tuple[str, str, str]]:
-    """Return what a kernel may be found by, the surest first: ncu prints whole names, or bare ones on request."""
+    """Return the keys for a kernel, the most specific first; ncu prints whole names, or on request base names."""
     bare = base_name(name).rpartition("::")[2]
     return [(comparable(name), grid, block), (bare, grid, block), (comparable(name), "", ""), (bare, "", "")]
 
@@ -98,25 +98,25 @@ def _rows(path: Path) -> Iterator[tuple[str, str, str, Measured]]:
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}") from error
-    # What the program and ncu itself print stands before the table.
+        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
+    # The output of the program and of ncu itself precedes the table.
     start = next(
         (number for number, line in enumerate(lines) if '"Kernel Name"' in line or ",Kernel Name," in line), None
     )
     if start is None:
-        raise Refused(f"{path}:1: expected a table with a column Kernel Name, as made by `{HOW}`")
+        raise Unreadable(f"{path}:1: expected a table with a column Kernel Name, as made by `{HOW}`")
     table = csv.reader(lines[start:])
     header = next(table)
     if "Metric Name" in header:
-        raise Refused(f"{path}:{start + 1}: expected one column a metric; make it with --page raw: `{HOW}`")
+        raise Unreadable(f"{path}:{start + 1}: expected one column a metric; make it with --page raw: `{HOW}`")
     if not any(column in header for column in (*_DRAM, *_SM)):
-        raise Refused(f"{path}:{start + 1}: expected the column {_SM[0]}; make it by `{HOW}`")
+        raise Unreadable(f"{path}:{start + 1}: expected the column {_SM[0]}; make it by `{HOW}`")
     units: dict[str, str] = {}
     for number, cells in enumerate(table, start=start + 2):
         if not cells or cells[0].startswith("=="):
             continue
         if len(cells) != len(header):
-            raise Refused(f"{path}:{number}: expected {len(header)} cells, as in line {start + 1}, are {len(cells)}")
+            raise Unreadable(f"{path}:{number}: expected {len(header)} cells, as in line {start + 1}, are {len(cells)}")
         row = dict(zip(header, cells, strict=True))
         if not row["Kernel Name"]:
             units = row
@@ -157,7 +157,7 @@ def _measured(row: Mapping[str, str], units: Mapping[str, str]) -> Measured:
 
 
 def _arithmetic(row: Mapping[str, str], tensor: float) -> float | None:
-    """Return the share of its peak, per cent, that the busiest kind of floating-point arithmetic reaches."""
+    """Return the use of the busiest kind of floating-point arithmetic, in per cent of its peak."""
     shares = []
     for kind in "fdh":  # single, double, half
         rates = [_operations(row, f"{kind}{operation}") for operation in ("add", "mul", "fma")]
@@ -174,7 +174,7 @@ def _arithmetic(row: Mapping[str, str], tensor: float) -> float | None:
 
 
 def _operations(row: Mapping[str, str], operation: str) -> float | None:
-    """Return thread instructions a cycle, over all SMs."""
+    """Return thread instructions per cycle, summed over all SMs."""
     name = f"sass_thread_inst_executed_op_{operation}_pred_on.sum.per_cycle_elapsed"
     return _first(row, (f"smsp__{name}", f"sm__{name}"))
 
@@ -193,7 +193,7 @@ def _dram_of_bytes(row: Mapping[str, str], units: Mapping[str, str]) -> float | 
 
 
 def classify(profile: GPUProfile, report: Report) -> tuple[GPUProfile, int]:
-    """Return the profile with the classes of a report, and how many kernels the report does not know."""
+    """Return the profile with the classes of a report, and the number of kernels that are not in the report."""
 
     def known(kernel: Kernel) -> KernelClass | None:
         grid = ",".join(map(str, kernel.grid or ()))

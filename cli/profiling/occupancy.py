@@ -1,29 +1,30 @@
-"""How many blocks of a kernel one SM holds, and so how many SMs its grid fills.
+"""Computes how many blocks of a kernel fit on one SM, and how many SMs its grid fills.
 
-The arithmetic of cuOccupancyMaxActiveBlocksPerMultiprocessor, which itself needs the kernel's handle in its own
-process; a test on a GPU compares the two. Clusters of blocks and named barriers are left out: they limit few kernels.
+The result equals that of cuOccupancyMaxActiveBlocksPerMultiprocessor, which needs the kernel's handle in the kernel's
+own process; a test on a GPU compares the two. Clusters of blocks and named barriers are ignored: they limit few
+kernels.
 """
 
 from dataclasses import dataclass
 
 _REGISTER_UNIT = 256
-""" Registers are given out to a warp in units of so many. """
+""" The number of registers in one unit of allocation to a warp. """
 _PARTITIONS = 4
-""" An SM has so many schedulers, each with its own part of the registers. """
+""" The number of schedulers of an SM; each has its own part of the registers. """
 
 
 @dataclass(frozen=True)
 class Limits:
-    """A device's limits, as the driver tells them.
+    """A device's limits, as the driver reports them.
 
     Args:
         sms: number of SMs.
-        threads_per_sm: resident at once.
-        blocks_per_sm: resident at once.
-        registers_per_sm: of 32 bits.
-        shared_per_sm: bytes.
-        reserved_shared_per_block: bytes that the system keeps of each block.
-        warp: threads.
+        threads_per_sm: the most that are resident at once.
+        blocks_per_sm: the most that are resident at once.
+        registers_per_sm: registers of 32 bits.
+        shared_per_sm: shared memory in bytes.
+        reserved_shared_per_block: bytes that the system reserves for each block.
+        warp: threads of one warp.
         major: of the compute capability.
     """
 
@@ -51,7 +52,7 @@ def blocks_per_sm(limits: Limits, threads: int, registers: int, shared_bytes: in
         shared_bytes: static and dynamic, of one block.
 
     Returns:
-        0 if not even one fits, which a kernel that has run contradicts.
+        0 if no block fits; that cannot happen for a kernel that has run.
     """
     warps = max(1, -(-threads // limits.warp))
     most = min(limits.blocks_per_sm, limits.threads_per_sm // limits.warp // warps)
@@ -65,7 +66,7 @@ def blocks_per_sm(limits: Limits, threads: int, registers: int, shared_bytes: in
 
 
 def sms_needed(limits: Limits, blocks: int, threads: int, registers: int, shared_bytes: int) -> int:
-    """Return how many SMs a grid fills when all its blocks run at once; may be more than there are.
+    """Return how many SMs a grid fills if all of its blocks run at once; this may exceed the number of SMs.
 
     Args:
         limits: the device's.

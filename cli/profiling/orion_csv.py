@@ -1,8 +1,9 @@
-"""Orion's profile files: `Name,Profile,Memory_footprint,SM_usage,Duration`, one launch a row, in launch order.
+"""Profile files of the published Orion (EuroSys'24): `Name,Profile,Memory_footprint,SM_usage,Duration`.
 
-Profile is 1 (compute), 0 (memory) or -1 (unknown); Duration is nanoseconds, in files of kernel_intercept microseconds
-under the same header; SM_usage may exceed the number of SMs. Orion splits rows at every comma and knows no quotes, so
-names are written short and without commas; on reading, the last four cells count and the rest is the name.
+Each row is one launch, in launch order. Profile is 1 (compute), 0 (memory) or -1 (unknown). Duration is in nanoseconds,
+but in files of kernel_intercept in microseconds under the same header. SM_usage may exceed the number of SMs. The
+published Orion splits rows at every comma and has no quotes, so this module writes short names without commas. When it
+reads a row, the last four cells are the values and the rest is the name.
 """
 
 import statistics
@@ -10,26 +11,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from orion.cli.errors import Refused
 from orion.cli.profiling.building import object_name
 from orion.cli.profiling.collected import Collected
 from orion.cli.profiling.names import base_name
 from orion.cli.profiling.units import Unit
 from orion.crds.metadata import Metadata
 from orion.crds.profile import GPU, Duration, GPUProfile, Kernel, KernelClass, ProfileSpec, Source
+from orion.errors import Conflict, Unreadable
 
 HEADER = "Name,Profile,Memory_footprint,SM_usage,Duration"
 _PROFILES = {KernelClass.COMPUTE: 1, KernelClass.MEMORY: 0, KernelClass.UNKNOWN: -1}
 _CLASSES = {number: kernel_class for kernel_class, number in _PROFILES.items()}
 _TOO_SHORT_NS = 500
-""" No kernel is as short as this; a file whose typical one is was written in another unit. """
+""" Every kernel takes longer than this; a file with a lower median has another unit. """
 _TOO_LONG_NS = 20_000_000
-""" Hardly a program's typical kernel is as long as this. """
+""" Nearly every program's median kernel is shorter than this. """
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row, its duration in nanoseconds."""
+    """One row; the duration is in nanoseconds."""
 
     name: str
     kernel_class: KernelClass
@@ -43,16 +44,16 @@ def _row_text(row: Row) -> str:
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> int:
-    """Write a file for Orion and return its number of rows.
+    """Write a file for the published Orion and return its number of rows.
 
     Raises:
-        Refused: it cannot be written.
+        Conflict: the file cannot be written.
     """
     texts = [_row_text(row) for row in rows]
     try:
         path.write_text("\n".join([HEADER, *texts, ""]), encoding="utf-8", errors="replace")
     except OSError as error:
-        raise Refused(f"{path} cannot be written: {error.strerror}") from error
+        raise Conflict(f"{path} cannot be written: {error.strerror}") from error
     return len(texts)
 
 
@@ -61,12 +62,12 @@ def _kernel_row(kernel: Kernel, duration_ns: float) -> Row:
 
 
 def kernel_rows(profile: GPUProfile) -> list[Row]:
-    """Return one row a kernel, its duration the median."""
+    """Return one row per kernel, with the median duration."""
     return [_kernel_row(kernel, kernel.duration_ns.median) for kernel in profile.spec.kernels]
 
 
 def launch_rows(profile: GPUProfile, collected: Collected) -> list[Row]:
-    """Return one row a launch, in launch order, process after process; the bound is that of the collection."""
+    """Return one row per launch, by process and in launch order; `collected` bounds the number of launches."""
     kernels = {
         (kernel.mangled_name, kernel.grid, kernel.block, kernel.shared_memory.dynamic): kernel
         for kernel in profile.spec.kernels
@@ -78,20 +79,20 @@ def launch_rows(profile: GPUProfile, collected: Collected) -> list[Row]:
 
 
 def read_rows(path: Path, unit: Unit) -> list[Row]:
-    """Return the rows of a file of Orion's.
+    """Return the rows of a file of the published Orion.
 
     Raises:
-        Refused: it cannot be read, or a row is none.
+        Unreadable: the file is unreadable, or a row is invalid.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}") from error
+        raise Unreadable(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}") from error
     if not lines or [cell.strip() for cell in lines[0].split(",")] != HEADER.split(","):
-        raise Refused(f"{path}:1: expected {HEADER}, is {lines[0] if lines else 'nothing'!r}")
+        raise Unreadable(f"{path}:1: expected {HEADER}, is {lines[0] if lines else 'nothing'!r}")
     rows = [_read_row(line, path, number, unit) for number, line in enumerate(lines[1:], start=2) if line.strip()]
     if not rows:
-        raise Refused(f"{path}:2: expected a row such as Conv,1,0,98,100480, is nothing")
+        raise Unreadable(f"{path}:2: expected a row such as Conv,1,0,98,100480, is nothing")
     return rows
 
 
@@ -99,28 +100,28 @@ def _read_row(line: str, path: Path, number: int, unit: Unit) -> Row:
     where = f"{path}:{number}"
     cells = line.rsplit(",", 4)
     if len(cells) != 5:
-        raise Refused(f"{where}: expected five cells, {HEADER}, is {line!r}")
+        raise Unreadable(f"{where}: expected five cells, {HEADER}, is {line!r}")
     name, profile, _, sms, duration = (cell.strip() for cell in cells)
     if profile not in ("1", "0", "-1"):
-        raise Refused(f"{where}: expected a Profile of 1, 0 or -1, is {profile!r}")
+        raise Unreadable(f"{where}: expected a Profile of 1, 0 or -1, is {profile!r}")
     if not sms.isdecimal():
-        raise Refused(f"{where}: expected an SM_usage of 0 or more, is {sms!r}")
+        raise Unreadable(f"{where}: expected an SM_usage of 0 or more, is {sms!r}")
     try:
         nanoseconds = float(duration) * unit.nanoseconds
     except ValueError:
         nanoseconds = -1.0
     if not 0 <= nanoseconds < 1e15:
-        raise Refused(f"{where}: expected a Duration of 0 or more, is {duration!r}")
+        raise Unreadable(f"{where}: expected a Duration of 0 or more, is {duration!r}")
     return Row(name, _CLASSES[int(profile)], int(sms), nanoseconds)
 
 
 def to_profile(rows: list[Row], name: str, sms: int | None) -> GPUProfile:
-    """Return the profile that rows tell: rows of one name, class and SM need are one kernel.
+    """Return the profile of the rows: rows with the same name, class and SM_usage are one kernel.
 
     Args:
         rows: at least one.
         name: the object's.
-        sms: of the GPU that they were measured on, where that is known.
+        sms: the number of SMs of the measured GPU; None: unknown.
     """
     groups: dict[tuple[str, KernelClass, int], list[float]] = {}
     for row in rows:
@@ -150,7 +151,7 @@ def _p95(values: list[float]) -> float:
 
 
 def _doubts(rows: list[Row]) -> list[str]:
-    doubts = ["grids and blocks are not in such files, so the policy cannot tell these kernels' launches"]
+    doubts = ["grids and blocks are not in such files, so the policy cannot recognise launches of these kernels"]
     typical = statistics.median(row.duration_ns for row in rows)
     if typical < _TOO_SHORT_NS:
         doubts.append(f"the median duration would be {typical:.0f} ns, shorter than any kernel: try --unit us")

@@ -1,7 +1,7 @@
 """Starts a program so that the CUDA driver loads the profiler in it and in its children.
 
-The driver itself loads what CUDA_INJECTION64_PATH names, in the first cuInit: no preload, nothing to link, and it works
-for static CUDA runtimes and for children.
+The driver itself loads the library that CUDA_INJECTION64_PATH names, in the first cuInit. This needs no preload and no
+linking, and it also works for static CUDA runtimes and for child processes.
 """
 
 import os
@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from orion.cli.errors import Refused
+from orion.cli.errors import ProgramFailed
+from orion.errors import Conflict
 
 INJECTION = "CUDA_INJECTION64_PATH"
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
@@ -21,12 +22,12 @@ _WHEELS = ("nvidia/cu13/lib/libcupti.so.13", "nvidia/cuda_cupti/lib/libcupti.so.
 
 
 def find_cupti(program: Path) -> list[Path]:
-    """Return the CUPTI libraries that a program may have brought along: wheels, conda, a toolkit.
+    """Return the CUPTI libraries that came with a program: from wheels, conda or a toolkit.
 
-    Those that the loader finds by itself, and one that the program has loaded before, are the profiler's own business.
+    The profiler itself finds libraries that the dynamic linker finds, or that the program has already loaded.
 
     Args:
-        program: its executable; of an interpreter in a virtual environment the link there.
+        program: its executable; for an interpreter in a virtual environment, the link in that environment.
     """
     return list(dict.fromkeys(path for path in _candidates(program) if path.is_file()))
 
@@ -52,24 +53,25 @@ def _candidates(program: Path) -> Iterator[Path]:
 
 
 def run_profiled(command: Sequence[str], library: Path, folder: Path, launches: int) -> int:
-    """Run a program to its end and return its status, as a shell gives it.
+    """Run a program to its end and return its status, in the form of a shell's status.
 
     Args:
         command: the program and its arguments.
         library: the profiler.
-        folder: for what it writes.
-        launches: how many to write down one by one, in each process.
+        folder: for the profiler's output.
+        launches: the number of launches to record individually, in each process.
 
     Raises:
-        Refused: it cannot be run, or another tool's library is to be injected.
+        ProgramFailed: the program cannot be run.
+        Conflict: CUDA_INJECTION64_PATH is already set.
     """
     if INJECTION in os.environ:
-        raise Refused(
-            f"{INJECTION} is set, to {os.environ[INJECTION]}: the driver loads one tool; unset it, or end the other"
+        raise Conflict(
+            f"{INJECTION} is already set to {os.environ[INJECTION]}, but the driver loads only one tool: unset it"
         )
     program = shutil.which(command[0])
     if program is None:
-        raise Refused(f"{command[0]}: there is no such program", status=127)
+        raise ProgramFailed(f"{command[0]}: there is no such program", 127)
     environment = os.environ | {
         INJECTION: str(library),
         "ORION_PROFILE_DIRECTORY": str(folder),
@@ -80,17 +82,17 @@ def run_profiled(command: Sequence[str], library: Path, folder: Path, launches: 
     try:
         process = subprocess.Popen(command, executable=program, env=environment)
     except OSError as error:
-        raise Refused(f"{program} cannot be run: {error.strerror}", status=126) from error
+        raise ProgramFailed(f"{program} cannot be run: {error.strerror}", 126) from error
     return _wait(process)
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int:
-    """Wait for a program; a terminal sends Ctrl-C to it as well, other ends are handed on to it."""
+    """Wait for a program. Pass SIGTERM and SIGHUP on to it; a terminal itself sends Ctrl-C to both processes."""
 
-    def hand_on(number: int, _: FrameType | None) -> None:
+    def forward(number: int, _: FrameType | None) -> None:
         process.send_signal(number)
 
-    before = {number: signal.signal(number, hand_on) for number in _FORWARDED}
+    before = {number: signal.signal(number, forward) for number in _FORWARDED}
     before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         status = process.wait()

@@ -1,4 +1,4 @@
-"""A profile as a table for people."""
+"""Shows a profile as a table."""
 
 from typing import TYPE_CHECKING
 
@@ -31,11 +31,11 @@ def _shape(kernel: Kernel) -> str:
 
 
 def picture(profile: GPUProfile, most: int) -> "RenderableType":
-    """Return the kernels with the most GPU time.
+    """Return a table of the kernels with the most GPU time.
 
     Args:
         profile: to be shown.
-        most: rows; what the others have together is one more.
+        most: the highest number of kernels; one more row sums up the rest.
     """
     from rich import box
     from rich.console import Group

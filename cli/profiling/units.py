@@ -1,4 +1,4 @@
-"""What the durations of Orion's profile files are in; apart, for the command line names it first."""
+"""Units of durations in profile files. They have their own module, so that the command line imports only this one."""
 
 from enum import StrEnum
 
@@ -12,5 +12,5 @@ class Unit(StrEnum):
 
     @property
     def nanoseconds(self) -> float:
-        """Nanoseconds in one."""
+        """The nanoseconds in one unit."""
         return {"ns": 1.0, "us": 1e3, "ms": 1e6}[self.value]

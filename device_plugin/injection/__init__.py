@@ -1,6 +1,7 @@
-"""How a container gets the GPU itself: one way for the whole node, configured; most names are those of NVIDIA's plugin.
+"""Device injection: how a container gets the GPU itself. The node's configuration sets one strategy for all containers.
 
-A simulated GPU comes with its driver's file whatever the strategy: there is no runtime that would bring it.
+Most strategies have the names that NVIDIA's device plugin uses. A simulated GPU always comes with its driver's file,
+since no container runtime would mount that.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,18 +23,18 @@ CDI_KIND = "nvidia.com/gpu"
 def _by_environment(answer: Answer, _: Resource, gpus: Sequence[AdvertisedGPU], __: NodeSettings, ___: Path) -> None:
     """Name the GPUs in NVIDIA_VISIBLE_DEVICES, which NVIDIA's container runtime reads.
 
-    NVIDIA_DRIVER_CAPABILITIES is left to the image: the runtime's own default is what CUDA needs, and a value from here
-    would take video or graphics from an image that asks for them.
+    NVIDIA_DRIVER_CAPABILITIES is left to the image: the runtime's default is what CUDA needs, and a value from here
+    would remove video or graphics from an image that asks for them.
     """
     answer.envs["NVIDIA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
 
 
 def _cdi_names(gpus: Sequence[AdvertisedGPU]) -> list[str]:
-    """Return the qualified names of devices, which the runtime looks up in specifications on the node.
+    """Return the qualified CDI names, which the container runtime looks up in specifications on the node.
 
-    The specifications are the NVIDIA container toolkit's (`nvidia-ctk cdi generate`, its refresh service, or the GPU
-    operator): they follow the driver, which Orion does not install. They must name devices by UUID, as the toolkit
-    does beside the index by default.
+    The NVIDIA container toolkit writes these specifications (`nvidia-ctk cdi generate`, its refresh service, or the GPU
+    operator), because they depend on the driver, which Orion does not install. They must name devices by UUID; the
+    toolkit does so by default, in addition to the index.
     """
     return [f"{CDI_KIND}={gpu.uuid}" for gpu in gpus]
 
@@ -41,12 +42,12 @@ def _cdi_names(gpus: Sequence[AdvertisedGPU]) -> list[str]:
 def _by_cdi_annotation(
     answer: Answer, resource: Resource, gpus: Sequence[AdvertisedGPU], _: NodeSettings, __: Path
 ) -> None:
-    """Name the GPUs in an annotation of the container: one key a resource, since the kubelet merges answers by key."""
+    """Name the GPUs in an annotation of the container. Each resource has its own key, as the kubelet merges by key."""
     answer.annotations[f"cdi.k8s.io/orion-device-plugin_{resource.role}"] = ",".join(_cdi_names(gpus))
 
 
 def _by_cdi_names(answer: Answer, _: Resource, gpus: Sequence[AdvertisedGPU], __: NodeSettings, ___: Path) -> None:
-    """Name the GPUs in the field that the kubelet passes on by the CRI."""
+    """Name the GPUs in the field that the kubelet passes to the runtime through the CRI."""
     answer.cdi_devices.extend(api_pb2.CDIDevice(name=name) for name in _cdi_names(gpus))
 
 
@@ -65,14 +66,14 @@ def inject(
 
     Args:
         answer: the container's.
-        resource: the one asked for.
-        gpus: each once.
+        resource: which the container requests.
+        gpus: without duplicates.
         settings: of the node.
-        host: where the node's root directory is seen from here.
-        files: the folder of the hook's files on the node, which holds the simulated driver too.
+        host: where the node's root directory is mounted here.
+        files: the folder of the hook's files on the node, which also holds the simulated driver.
 
     Raises:
-        HostRefused: the driver's files are not where they should be.
+        Unavailable: the driver's files are not where they should be.
     """
     real = [gpu for gpu in gpus if not gpu.simulated]
     if real:
@@ -82,7 +83,7 @@ def inject(
 
 
 def _add_simulated(answer: Answer, gpus: Sequence[str], files: Path) -> None:
-    """Add what makes these simulated GPUs be seen in the container: the driver's file and the machine's state."""
+    """Add what makes these simulated GPUs visible in the container: the driver's file and the machine's state."""
     needs = simulated.container_needs(library=files / SIMULATED_DRIVER, state=simulated.state_folder(), gpus=gpus)
     for mount in needs.mounts:
         answer.mounts.add(

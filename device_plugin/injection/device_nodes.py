@@ -1,9 +1,9 @@
-"""By device nodes and the driver's files, mounted by us: for a runtime that knows nothing of GPUs.
+"""Device nodes and the driver's files, mounted by the plugin: for a container runtime without GPU support.
 
-Where the loader finds the libraries: at the two places where glibc looks without being told, /usr/lib/x86_64-linux-gnu
-(Debian's family) and /usr/lib64 (Red Hat's), file by file, so that the image's own libraries there stay. Refused:
-LD_LIBRARY_PATH, since a pod or an image that sets it loses the driver, as do programs that clear it; and a line in
-/etc/ld.so.conf.d, which only counts once ldconfig has run in the container.
+Each library is mounted as a single file at the two paths that glibc searches by default: /usr/lib/x86_64-linux-gnu
+(Debian's family) and /usr/lib64 (Red Hat's). The image's own libraries there stay visible. Rejected: LD_LIBRARY_PATH,
+since a pod or an image that sets it loses the driver, as do programs that clear it; and a file in /etc/ld.so.conf.d,
+which has no effect until ldconfig runs in the container.
 """
 
 import os
@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from orion.crds.node_configuration import NodeSettings
-from orion.device_plugin.errors import HostRefused
 from orion.device_plugin.kubelet import api_pb2
 from orion.device_plugin.slots import Resource
 from orion.device_plugin.snapshot import AdvertisedGPU
+from orion.errors import Unavailable
 
 _NEEDED = ("nvidiactl", "nvidia-uvm")
 _WHERE_THERE = ("nvidia-uvm-tools", "nvidia-modeset")
@@ -24,14 +24,14 @@ _WHERE_THERE = ("nvidia-uvm-tools", "nvidia-modeset")
 _LIBRARIES = re.compile(
     r"lib(cuda|cudadebugger|nvidia-(ml|cfg|ptxjitcompiler|nvvm|nvvm70|gpucomp|pkcs11|pkcs11-openssl3|opencl))\.so\.[0-9.]+"
 )
-""" What CUDA programs load of the driver, by soname and by full version: it loads its own parts by either. """
+""" Libraries of the driver that CUDA programs load, by soname or by full version; the driver does the same. """
 
 _MACHINE = platform.machine()
 _FOLDERS = (
     f"usr/lib/{_MACHINE}-linux-gnu", "usr/lib64", "usr/lib", "lib64",
     "usr/local/nvidia/lib64", "home/kubernetes/bin/nvidia/lib64", "opt/nvidia/lib64",
 )  # fmt: skip
-""" Where drivers put their libraries, below the driver's root. """
+""" Where drivers install their libraries, relative to the driver's root. """
 
 _IN_CONTAINER = (f"/usr/lib/{_MACHINE}-linux-gnu", "/usr/lib64")
 
@@ -43,16 +43,16 @@ def add(
     settings: NodeSettings,
     host: Path,
 ) -> None:
-    """Add the GPUs' nodes, those that all of them share, and the driver's libraries.
+    """Add the GPUs' device nodes, the nodes that all GPUs share, and the driver's libraries.
 
     Raises:
-        HostRefused: a node or the driver's library is not there.
+        Unavailable: a device node or the driver's library does not exist.
     """
     devices = _device_folder(Path(settings.driver_root), host)
     wanted = [*(f"nvidia{gpu.minor}" for gpu in gpus), *_NEEDED]
     for name in wanted:
         if not (host / (devices / name).relative_to("/")).exists():
-            raise HostRefused(f"the node has no {devices / name}: is the driver loaded, and driverRoot right?")
+            raise Unavailable(f"the node has no {devices / name}: check the driver and driverRoot")
     wanted += [name for name in _WHERE_THERE if (host / (devices / name).relative_to("/")).exists()]
     for name in wanted:
         answer.devices.add(container_path=f"/dev/{name}", host_path=str(devices / name), permissions="rw")
@@ -62,13 +62,13 @@ def add(
 
 
 def _device_folder(driver_root: Path, host: Path) -> Path:
-    """Return the node's folder of device nodes: the driver's own where a containerised one has made them there."""
+    """Return the node's folder of device nodes: the driver's own, if a containerised driver made them there."""
     own = driver_root / "dev"
     return own if (host / own.relative_to("/") / "nvidiactl").exists() else Path("/dev")
 
 
 def _libraries(driver_root: Path, host: Path) -> Iterator[tuple[Path, str]]:
-    """Yield each library's file on the node and a name that programs look it up by."""
+    """Yield each library's path on the node, and a name by which programs load it."""
     for folder in _FOLDERS:
         seen = host / driver_root.relative_to("/") / folder
         try:
@@ -79,10 +79,10 @@ def _libraries(driver_root: Path, host: Path) -> Iterator[tuple[Path, str]]:
             for name in names:
                 yield _on_node(seen / name, host), name
             return
-    raise HostRefused(f"no libcuda.so is below {driver_root} on the node: driverRoot says where the driver lies")
+    raise Unavailable(f"no libcuda.so is below {driver_root} on the node: set driverRoot to the driver's root")
 
 
 def _on_node(seen: Path, host: Path) -> Path:
-    """Return a file's path as the node has it, links followed; a link that leads out of `host` is the node's own."""
+    """Return a file's path on the node with links resolved; a link that leads out of `host` is used as it is."""
     real = seen.resolve()
     return Path("/") / real.relative_to(host.resolve()) if real.is_relative_to(host.resolve()) else real

@@ -1,9 +1,9 @@
-"""One process trains and serves on one GPU; the server's requests go first.
+"""Trains and serves in one process on one GPU; the server's requests have priority.
 
     HOOK="$(python -c 'import orion.hook; print(orion.hook.library())')"
     LD_PRELOAD="$HOOK" python examples/threads/serve_and_train.py
 
-Needs torch and a GPU. Change MAX_SLOWDOWN to 1.3 to let training run beside requests, too.
+It needs torch and a GPU. Set MAX_SLOWDOWN to 1.3 to let training also run beside requests.
 """
 
 import statistics
@@ -20,7 +20,7 @@ TRAINER, SERVER = 0, 1
 
 
 def train(scheduler: orion.inprocess.Scheduler, over: threading.Event) -> None:
-    """Step until it is over."""
+    """Train until `over` is set."""
     with scheduler.client(TRAINER):
         model = torch.nn.Sequential(*(torch.nn.Linear(4096, 4096) for _ in range(8))).cuda()
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -31,8 +31,8 @@ def train(scheduler: orion.inprocess.Scheduler, over: threading.Event) -> None:
             model(batch).square().mean().backward()
             optimizer.step()
             steps += 1
-            torch.cuda.synchronize()  # waits for this client's work alone
-        print(f"{steps / SECONDS:.1f} training steps a second")
+            torch.cuda.synchronize()  # waits for this client's work only
+        print(f"{steps / SECONDS:.1f} training steps per second")
 
 
 def serve(scheduler: orion.inprocess.Scheduler, over: threading.Event) -> None:
@@ -47,11 +47,11 @@ def serve(scheduler: orion.inprocess.Scheduler, over: threading.Event) -> None:
             torch.cuda.synchronize()
             latencies.append(time.monotonic() - began)
             time.sleep(0.02)
-    print(f"{1e3 * statistics.quantiles(latencies, n=100)[98]:.2f} ms is the requests' p99")
+    print(f"{1e3 * statistics.quantiles(latencies, n=100)[98]:.2f} ms: the requests' p99")
 
 
 def main() -> None:
-    """Run both for some seconds."""
+    """Run both threads for SECONDS."""
     over = threading.Event()
     with orion.inprocess.Scheduler(clients=["be", "hp"], max_slowdown=MAX_SLOWDOWN) as scheduler:
         threads = [threading.Thread(target=body, args=(scheduler, over)) for body in (train, serve)]

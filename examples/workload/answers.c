@@ -1,4 +1,5 @@
-/* Answers (see answers.h). One request at a time, each with a time limit: a slow client delays others by a second. */
+/* Implements answers.h. Handles one request at a time, each with a time limit, so a slow client delays others by 1 s.
+ * */
 #include "answers.h"
 
 #include <netinet/in.h>
@@ -25,7 +26,7 @@ static void answer(int client)
     char request[4096], reply[sizeof latest + 128];
     setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-    if (recv(client, request, sizeof request, 0) <= 0) /* whatever is asked, the answer is the same */
+    if (recv(client, request, sizeof request, 0) <= 0) /* the answer does not depend on the request */
         return;
     pthread_mutex_lock(&lock);
     int length = snprintf(reply, sizeof reply,
@@ -41,7 +42,7 @@ static void *run(void *listener)
     for (;;) {
         int client = accept((int)(intptr_t)listener, NULL, NULL);
         if (client < 0) {
-            usleep(100000); /* such as no descriptor left: it may pass */
+            usleep(100000); /* such as no free file descriptor, which may be temporary */
             continue;
         }
         answer(client);
@@ -58,7 +59,7 @@ bool answers_begin(int port)
     pthread_t thread;
     bool bound = listener >= 0 && !setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&
                  !bind(listener, (struct sockaddr *)&six, sizeof six);
-    if (!bound) { /* no IPv6 here */
+    if (!bound) { /* this machine has no IPv6 */
         if (listener >= 0) close(listener);
         listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         bound = listener >= 0 && !setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&

@@ -4,10 +4,11 @@
 
 #include <stdbool.h>
 
-/* Begins to answer on all addresses, in a thread of its own; false where the port cannot be had (errno says why). */
+/* Starts to answer on all addresses, in a separate thread. Returns false if the port cannot be bound; errno says why.
+ * */
 bool answers_begin(int port);
 
-/* What answers say from now on: one line of JSON, which is copied. */
+/* Sets the text of the following answers: one line of JSON, which is copied. */
 void answers_say(const char *line);
 
 #endif

@@ -1,4 +1,4 @@
-/* The GPU (see gpu.h). */
+/* Implements gpu.h. */
 #include "gpu.h"
 
 #include <cuda.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define THREADS 1024
-#define BLOCKS_PER_SM 2 /* that many of such blocks fill an SM */
+#define BLOCKS_PER_SM 2 /* two blocks of this size fill an SM */
 
 /* clang-format off */
 #define CALLS(CALL) \
@@ -18,13 +18,14 @@
     CALL(cuLaunchKernel) CALL(cuEventCreate) CALL(cuEventRecord) CALL(cuEventSynchronize)
 /* clang-format on */
 
-/* cuda.h renames functions to their newest versions, so a pointer is declared by the renamed function, and looked up by
- * that name. */
+/* cuda.h renames functions to their newest versions by macros, so each pointer is declared and looked up by the renamed
+ * name. */
 #define POINTER(function) static __typeof__(function) *call_##function;
 CALLS(POINTER)
 
-/* Looks at the GPU's clock again and again, and counts what passes between two looks; more than 0.1 ms is a slice of time
- * that somebody else had, and is not counted. So it needs the GPU for that time, as a kernel that computes does. */
+/* Reads the GPU's clock repeatedly and adds up the time between two reads. An interval above 0.1 ms was another
+ * context's time slice, and is not counted. So the kernel needs the GPU for the configured time, as a computing kernel
+ * does. */
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                           ".visible .entry spin(.param .u64 microseconds, .param .u32 sms)\n"
                           "{\n"

@@ -1,8 +1,8 @@
-/* One GPU through the CUDA driver, and one kernel on it that takes as long as it is told.
+/* One GPU through the CUDA driver, and one kernel on it that takes a configured time.
  *
- * The driver is loaded at run time, so `--help` works where there is none. A real driver takes the kernel as PTX, the
- * simulated one as text; which of them is there shows by trying. Whatever fails ends the program: it prints a line of
- * JSON that names the call, and exits with status 1. */
+ * The driver is loaded at run time, so `--help` works without one. A real driver takes the kernel as PTX, the simulated
+ * driver takes it as text; gpu_open tries both. Any error ends the program: it prints a line of JSON that names the
+ * call, and exits with status 1. */
 #ifndef WORKLOAD_GPU_H
 #define WORKLOAD_GPU_H
 
@@ -17,16 +17,16 @@ struct gpu {
     bool simulated;
 };
 
-/* Take a device and `memory` bytes of it, and load the kernel, which will fill `sms` SMs (0: all of them). */
+/* Opens a device, allocates `memory` bytes on it, and loads the kernel, which will fill `sms` SMs (0: all of them). */
 struct gpu gpu_open(int device, size_t memory, int sms);
 
-/* Queue kernels of so many microseconds, one after the other. */
+/* Queues kernels of `microseconds` each, one after the other. */
 void gpu_launch(uint64_t kernels, uint64_t microseconds);
 
-/* Wait for all that was queued. */
+/* Waits for all queued kernels. */
 void gpu_wait(void);
 
-/* Remember what is queued by now under a number, 0 or 1, and wait until that is done. */
+/* gpu_mark records the kernels queued so far under a number, 0 or 1; gpu_wait_mark waits until these are done. */
 void gpu_mark(int number);
 void gpu_wait_mark(int number);
 

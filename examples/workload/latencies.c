@@ -1,9 +1,9 @@
-/* Latencies (see latencies.h). */
+/* Implements latencies.h. */
 #include "latencies.h"
 
 #include <stdio.h>
 
-/* Below 128 ns a row each; above, the 7 bits after the highest one say which row of its power of two. */
+/* Below 128 ns each value has its own row; above, the 7 bits after the highest bit select a row of the power of two. */
 static unsigned row_of(uint64_t ns)
 {
     unsigned shift = 0;

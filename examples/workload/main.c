@@ -1,6 +1,6 @@
-/* A GPU program to try a shared GPU with: it serves requests or trains without end, and says how well that goes.
+/* A GPU program for trying a shared GPU: it serves requests or trains without end, and reports its performance.
  *
- * `--help` teaches it; README.md shows it in pods. It knows nothing of Orion. */
+ * `--help` describes its use; README.md shows it in pods. It contains no code for Orion. */
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -14,14 +14,14 @@
 #include "options.h"
 
 #define SECOND_NS 1e9
-#define LOOK_NS 100000000u /* longest sleep: a report or the end may be due, and a signal may come just before */
+#define LOOK_NS 100000000u /* longest sleep: a report may be due, or a signal may arrive just before a sleep */
 
-static volatile sig_atomic_t reported_to_end;
+static volatile sig_atomic_t terminated;
 
 static void end(int number)
 {
     (void)number;
-    reported_to_end = 1;
+    terminated = 1;
 }
 
 static uint64_t now_ns(void)
@@ -31,14 +31,14 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Until then, or until a signal comes. */
+/* Sleeps until this time, or until a signal arrives. */
 static void sleep_until(uint64_t ns)
 {
     struct timespec until = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
-/* When what happens next: all in CLOCK_MONOTONIC nanoseconds. */
+/* Times of the next events, in CLOCK_MONOTONIC nanoseconds. */
 struct timetable { uint64_t begin, end, reported, report; };
 
 static struct timetable begin_now(const struct options *options)
@@ -48,9 +48,9 @@ static struct timetable begin_now(const struct options *options)
     return (struct timetable){now, end, now, now + (uint64_t)(options->report_seconds * SECOND_NS)};
 }
 
-static bool over(const struct timetable *times) { return reported_to_end || now_ns() >= times->end; }
+static bool over(const struct timetable *times) { return terminated || now_ns() >= times->end; }
 
-/* Seconds since the last report if one is due; else 0. */
+/* Returns the seconds since the last report if a report is due; else 0. */
 static double report_due(struct timetable *times, const struct options *options)
 {
     uint64_t now = now_ns(), before = times->reported;
@@ -78,7 +78,7 @@ static void report_served(struct timetable *times, const struct options *options
     }
 }
 
-/* Seconds until the next request. xorshift64*: the same arrivals for the same seed, whatever the C library. */
+/* Returns the seconds until the next request. xorshift64* gives the same arrivals for a seed with every C library. */
 static double next_gap(const struct options *options, uint64_t *random)
 {
     *random ^= *random >> 12;
@@ -88,7 +88,7 @@ static double next_gap(const struct options *options, uint64_t *random)
     return options->fixed ? 1 / options->rate : -log(uniform) / options->rate;
 }
 
-/* Open loop: a request that comes while another is served waits, and that counts. */
+/* Open loop: a request that arrives while another is served waits, and the wait counts as latency. */
 static void serve(const struct options *options)
 {
     static struct latencies recent, all;
@@ -119,7 +119,7 @@ static void print_trained(const char *event, double seconds, uint64_t steps)
            (double)steps / seconds);
 }
 
-/* One step is queued while another runs, so the GPU never waits for the host; as frameworks do it. */
+/* One step is queued while another runs, so the GPU never waits for the host; frameworks do the same. */
 static void train(const struct options *options)
 {
     struct timetable times = begin_now(options);
@@ -127,7 +127,7 @@ static void train(const struct options *options)
     while (!over(&times)) {
         gpu_launch(options->kernels, options->kernel_us);
         gpu_mark((int)(queued % 2));
-        if (queued++) gpu_wait_mark((int)(queued % 2)); /* the step before this one */
+        if (queued++) gpu_wait_mark((int)(queued % 2)); /* wait for the previous step */
         double seconds = report_due(&times, options);
         if (seconds > 0) {
             print_trained("report", seconds, queued - 1 - reported);

@@ -1,4 +1,4 @@
-/* Options (see options.h): one table for flags, variables, defaults and the help. */
+/* Implements options.h: one table of flags, variables, defaults and help texts. */
 #include "options.h"
 
 #include <stdio.h>
@@ -11,27 +11,27 @@ static const struct {
     const char *name, *variable, *serve, *train; /* the defaults in both modes */
     const char *help;
 } table[OPTIONS] = {
-    [RATE] = {"rate", "WORKLOAD_RATE", "50", "0", "serve: requests a second"},
-    [FIXED] = {"fixed", "WORKLOAD_FIXED", "0", "0", "serve: 1: requests come at equal distances; 0: at random (Poisson)"},
-    [KERNELS] = {"kernels", "WORKLOAD_KERNELS", "4", "10", "kernels of a request or step"},
-    [KERNEL_US] = {"kernel-us", "WORKLOAD_KERNEL_US", "1000", "1000", "microseconds that each takes"},
-    [SMS] = {"sms", "WORKLOAD_SMS", "0", "0", "SMs that each fills; 0: all"},
-    [MEMORY] = {"memory", "WORKLOAD_MEMORY", "0", "0", "GPU memory to take: bytes, or 512MiB, 4GiB"},
-    [DEVICE] = {"device", "WORKLOAD_DEVICE", "0", "0", "which of the GPUs that the container has"},
-    [SECONDS] = {"seconds", "WORKLOAD_SECONDS", "0", "0", "end after so long; 0: run until SIGTERM"},
+    [RATE] = {"rate", "WORKLOAD_RATE", "50", "0", "serve: requests per second"},
+    [FIXED] = {"fixed", "WORKLOAD_FIXED", "0", "0", "serve: 1: requests arrive at equal intervals; 0: at random (Poisson)"},
+    [KERNELS] = {"kernels", "WORKLOAD_KERNELS", "4", "10", "kernels in each request or step"},
+    [KERNEL_US] = {"kernel-us", "WORKLOAD_KERNEL_US", "1000", "1000", "duration of each kernel in microseconds"},
+    [SMS] = {"sms", "WORKLOAD_SMS", "0", "0", "SMs that each kernel fills; 0: all"},
+    [MEMORY] = {"memory", "WORKLOAD_MEMORY", "0", "0", "GPU memory to allocate: bytes, or 512MiB, 4GiB"},
+    [DEVICE] = {"device", "WORKLOAD_DEVICE", "0", "0", "index of the GPU among those of the container"},
+    [SECONDS] = {"seconds", "WORKLOAD_SECONDS", "0", "0", "end after this time; 0: run until SIGTERM"},
     [REPORT] = {"report", "WORKLOAD_REPORT", "5", "5", "seconds between two reports"},
-    [SEED] = {"seed", "WORKLOAD_SEED", "1", "1", "serve: of the random arrivals"},
-    [PORT] = {"port", "WORKLOAD_PORT", "0", "0", "serve: answer HTTP there with the latest report; 0: nowhere"},
+    [SEED] = {"seed", "WORKLOAD_SEED", "1", "1", "serve: seed of the random arrivals"},
+    [PORT] = {"port", "WORKLOAD_PORT", "0", "0", "serve: port of an HTTP server with the latest report; 0: none"},
 };
 
 static const char introduction[] =
     "usage: workload serve|train [--OPTION VALUE]...\n\n"
-    "A GPU program to try a shared GPU with. It computes nothing: its kernels take the time that they are told.\n\n"
-    "  serve   answers requests that come whether or not it keeps up, one at a time; what counts is latency, from a\n"
-    "          request's arrival to its end. Run it as hp (high priority).\n"
-    "  train   runs steps back to back, without end; what counts is steps a second. Run it as be (best effort).\n\n"
-    "It writes lines of JSON. The first is {\"event\":\"ready\",...}, then {\"event\":\"report\",...} of the time since the\n"
-    "line before, and {\"event\":\"summary\",...} of all the time when it ends: by SIGTERM or Ctrl-C, with status 0.\n\n";
+    "A GPU program for trying a shared GPU. It computes nothing: its kernels take a configured time.\n\n"
+    "  serve   answers requests in open loop, one at a time, and reports latency: from a request's arrival to its end.\n"
+    "          Run it as hp (high priority).\n"
+    "  train   runs steps back to back, without end, and reports steps per second. Run it as be (best effort).\n\n"
+    "It writes lines of JSON: first {\"event\":\"ready\",...}, then {\"event\":\"report\",...} for the time since the line\n"
+    "before, and at the end {\"event\":\"summary\",...} for the whole run. SIGTERM and Ctrl-C end it with status 0.\n\n";
 
 static void print_help(void)
 {
@@ -51,7 +51,7 @@ static void print_help(void)
 
 static void refuse(const char *what, const char *value)
 {
-    fprintf(stderr, "workload: %s%s%s; --help tells more\n", what, *value ? ": " : "", value);
+    fprintf(stderr, "workload: %s%s%s; see --help\n", what, *value ? ": " : "", value);
     exit(2);
 }
 

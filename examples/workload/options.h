@@ -1,4 +1,4 @@
-/* What the workload is told: on its command line, else in its environment, else a default. */
+/* The workload's options: from the command line, else from the environment, else a default. */
 #ifndef WORKLOAD_OPTIONS_H
 #define WORKLOAD_OPTIONS_H
 
@@ -8,20 +8,20 @@
 
 struct options {
     bool train;         /* else serve */
-    double rate;        /* requests a second */
-    bool fixed;         /* arrivals at equal distances; else a Poisson process */
-    uint64_t kernels;   /* of a request or step */
-    uint64_t kernel_us; /* of each */
+    double rate;        /* requests per second */
+    bool fixed;         /* arrivals at equal intervals; else a Poisson process */
+    uint64_t kernels;   /* in each request or step */
+    uint64_t kernel_us; /* duration of each kernel */
     int sms;            /* that a kernel fills; 0: all */
-    size_t memory;      /* bytes that are taken and never used */
+    size_t memory;      /* bytes that are allocated and never used */
     int device;
-    double seconds;        /* until it ends by itself; 0: never */
+    double seconds;        /* until the program ends; 0: never */
     double report_seconds; /* between two reports */
     uint64_t seed;         /* of the arrivals */
-    int port;              /* where HTTP requests are answered; 0: nowhere */
+    int port;              /* of the HTTP server; 0: none */
 };
 
-/* Ends the program: with status 0 for --help, with 2 and one sentence on standard error for what cannot be. */
+/* Ends the program with status 0 for --help, and with status 2 and a sentence on standard error for invalid options. */
 struct options options_read(int count, char **arguments);
 
 #endif

@@ -31,17 +31,17 @@ static bool is(const struct profiler_kernel *kernel, uint64_t hash, const struct
            !strcmp(kernel->name, name);
 }
 
-static struct profiler_kernel *place(struct profiler_kernels *kernels, const struct cupti_kernel *record)
+static struct profiler_kernel *entry_of(struct profiler_kernels *kernels, const struct cupti_kernel *record)
 {
-    const uint32_t places = 2 * PROFILER_KERNELS;
+    const uint32_t entries = 2 * PROFILER_KERNELS;
     const char *name = record->name != NULL ? record->name : "";
     uint64_t hash = hash_of(record, name);
-    uint32_t at = (uint32_t)(hash % places);
-    for (; kernels->places[at] != 0; at = (at + 1) % places)
-        if (is(&kernels->kernels[kernels->places[at] - 1], hash, record, name)) return &kernels->kernels[kernels->places[at] - 1];
+    uint32_t at = (uint32_t)(hash % entries);
+    for (; kernels->table[at] != 0; at = (at + 1) % entries)
+        if (is(&kernels->kernels[kernels->table[at] - 1], hash, record, name)) return &kernels->kernels[kernels->table[at] - 1];
     struct profiler_kernel *kernel = &kernels->kernels[kernels->count];
     if (kernels->count == PROFILER_KERNELS || (kernel->name = strdup(name)) == NULL) return NULL;
-    kernels->places[at] = (uint16_t)++kernels->count;
+    kernels->table[at] = (uint16_t)++kernels->count;
     kernel->hash = hash;
     memcpy(kernel->grid, record->grid, sizeof kernel->grid);
     memcpy(kernel->block, record->block, sizeof kernel->block);
@@ -72,7 +72,7 @@ uint32_t profiler_kernels_add(struct profiler_kernels *kernels, const struct cup
 {
     bool timed = record->start != 0 && record->end >= record->start;
     uint64_t ns = timed ? record->end - record->start : 0;
-    struct profiler_kernel *kernel = place(kernels, record);
+    struct profiler_kernel *kernel = entry_of(kernels, record);
     kernels->records++;
     if (kernel == NULL) {
         kernels->unplaced++;

@@ -29,8 +29,8 @@ struct profiler_kernel {
 };
 
 struct profiler_kernels {
-    struct profiler_kernel *kernels;       /* PROFILER_KERNELS entries, in the order of first launch */
-    uint16_t places[2 * PROFILER_KERNELS]; /* hash table: index + 1, or 0 */
+    struct profiler_kernel *kernels;      /* PROFILER_KERNELS entries, in the order of first launch */
+    uint16_t table[2 * PROFILER_KERNELS]; /* hash table: index + 1, or 0 */
     uint32_t count;
     uint64_t records, unplaced, unplaced_ns; /* unplaced: launches of kernels that did not fit */
 };

@@ -31,7 +31,7 @@ bool sim_allocation_remove(uintptr_t start, struct sim_allocation *removed);
 /* Is the address in device memory? Copies need this to choose an engine. */
 bool sim_on_device(const void *address);
 
-/* Allocate device memory for `context` and charge it; and return it. */
+/* Allocate device memory for `context` and charge the context for it; free the memory again. */
 CUresult sim_device_memory(struct CUctx_st *context, size_t size, enum sim_memory memory, void *pool, uintptr_t *start);
 void sim_device_memory_free(const struct sim_allocation *allocation);
 

@@ -45,18 +45,18 @@ struct sim_client *sim_own_client(void)
 static struct robust_list_head head;
 static struct robust_list entry;
 
-static uint64_t take_place(void)
+static uint64_t take_row(void)
 {
     uint32_t self = (uint32_t)syscall(SYS_gettid);
     for (uint64_t client_index = 0; client_index < SIM_CLIENTS; client_index++) {
         _Atomic uint32_t *word = &sim_machine->alive[client_index];
-        uint32_t nobody = 0;
+        uint32_t free_word = 0;
         if (atomic_load(word) || !sim_file_claim(client_index)) continue;
         head.list.next = &head.list;
         head.futex_offset = (long)((char *)word - (char *)&entry);
         head.list_op_pending = &entry;
         syscall(SYS_set_robust_list, &head, sizeof head);
-        if (atomic_compare_exchange_strong(word, &nobody, self)) {
+        if (atomic_compare_exchange_strong(word, &free_word, self)) {
             entry.next = &head.list;
             head.list.next = &entry;
             head.list_op_pending = NULL;
@@ -81,7 +81,7 @@ static void *keep(void *argument)
     prctl(PR_SET_NAME, "sim-keeper");
     prctl(PR_SET_TIMERSLACK, 1000);
     pthread_mutex_lock(&handshake->mutex);
-    uint64_t client_index = handshake->client_index = take_place();
+    uint64_t client_index = handshake->client_index = take_row();
     bool kept = client_index != SIM_NEVER;
     handshake->finished = true;
     pthread_cond_signal(&handshake->done);

@@ -7,8 +7,8 @@
  * blocks of a kernel do on the hardware. A kernel keeps its SMs until it ends or its context loses the engine, because
  * blocks are not preempted.
  *
- * SMs with high numbers are given first, because green contexts have the low ones. An ordinary kernel so uses the SMs
- * of green contexts last.
+ * Ordinary kernels get SMs with high numbers first, because green contexts have the low ones. So an ordinary kernel
+ * uses the SMs of green contexts last.
  *
  * Rejected: a kernel waits until all SMs that it needs are free (a long kernel on half of the SMs would stop all
  * others); whole waves (the images do not contain the duration of a block); several kernels on one SM. */

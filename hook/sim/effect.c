@@ -20,7 +20,7 @@ struct effect {
 };
 
 _Atomic uint32_t sim_effects_done;
-static _Atomic uint32_t news; /* grows with every announcement; the keeper sleeps on this word */
+static _Atomic uint32_t announcements; /* grows with every announcement; the keeper sleeps on this word */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct effect *first, **last = &first;
 static __thread bool running;
@@ -36,8 +36,8 @@ void sim_effect_add(const struct sim_position *position, sim_effect_run run, voi
     *last = effect;
     last = &effect->next;
     pthread_mutex_unlock(&mutex);
-    atomic_fetch_add(&news, 1);
-    sim_wake(&news);
+    atomic_fetch_add(&announcements, 1);
+    sim_wake(&announcements);
 }
 
 /* Is the effect's operation at the head? NOT_YET: no, and `*when` is the earliest time at which it may be. GONE: the
@@ -105,7 +105,7 @@ static uint64_t attempt(struct effect *effect)
 
 void sim_effects_work(void)
 {
-    uint32_t seen = atomic_load(&news);
+    uint32_t seen = atomic_load(&announcements);
     uint64_t until = SIM_NEVER;
     pthread_mutex_lock(&mutex);
     struct effect *effect = first;
@@ -125,5 +125,5 @@ void sim_effects_work(void)
         sim_trace_drain();
         until = until < drain ? until : drain;
     }
-    sim_sleep_until(until, &news, seen);
+    sim_sleep_until(until, &announcements, seen);
 }

@@ -2,11 +2,11 @@
  *
  * Operations of a stream run in order. A kernel at the head of a stream may start when its context has the compute
  * engine; dispatch.c gives it SMs. In time-slice mode one context has the engine until its slice is over and another
- * context has work, or until it has no work left. The rest of an interrupted kernel continues when its context has the
- * engine again. The contexts of MPS clients count as one. Each copy engine runs one copy at a time.
+ * context has work, or until its own work is done. The rest of an interrupted kernel continues when its context has the
+ * engine again. The contexts of MPS clients count as one context. Each copy engine runs one copy at a time.
  *
- * Rejected: events in a heap (a scan of a few busy streams is faster than logging the heap's stores), and random
- * contention. */
+ * Rejected: a heap of future events (a scan of the few busy streams is faster than logging the heap's stores), and
+ * random contention between kernels. */
 #include "dispatch.h"
 #include "engine.h"
 #include "state.h"
@@ -88,16 +88,16 @@ static void settle(struct sim_state *state)
             changed |= completed;
             sim_commit_if_full();
             if (!completed || state->streams[stream].busy_position != at + 1)
-                at += !completed; /* another stream has moved to this index: check it next */
+                at += !completed; /* completed: check this index again, because another stream has moved to it */
         }
     }
 }
 
-/* Which groups want the compute engine of a GPU. */
+/* Which groups wait for or use the compute engine of a GPU. */
 struct wish {
-    bool holder;
-    bool others;
-    uint64_t next;
+    bool holder;   /* the group that has the engine has kernels */
+    bool others;   /* another group has kernels */
+    uint64_t next; /* of the other groups, the one that ran longest ago */
 };
 
 static struct wish look(struct sim_state *state, uint64_t gpu)
@@ -143,8 +143,8 @@ static void switch_to(struct sim_state *state, uint64_t gpu, uint64_t group)
     SIM_PUT(of->slice_end_ns, 0);
 }
 
-/* Decide which group has the engine. A slice that continued while no other group wanted the engine ends at its next
- * multiple. */
+/* Decide which group has the engine. A slice has no end while no other group waits. Once one waits, the slice ends at
+ * the next multiple of slice_ns after its start. */
 static void arbitrate(struct sim_state *state, uint64_t gpu)
 {
     struct sim_gpu *of = &state->gpus[gpu];
@@ -162,7 +162,7 @@ static void arbitrate(struct sim_state *state, uint64_t gpu)
         SIM_PUT(of->slice_end_ns, of->slice_start_ns + ((state->now_ns - of->slice_start_ns) / slice + 1) * slice);
 }
 
-/* The waiting copy that reached the head of its stream first; SIM_NEVER: none. */
+/* The stream whose waiting copy has been at the head longest; SIM_NEVER: no copy waits for the engine. */
 static uint64_t first_copy(struct sim_state *state, uint64_t gpu, uint64_t engine)
 {
     uint64_t best = SIM_NEVER;
@@ -203,7 +203,7 @@ static uint64_t next_change(struct sim_state *state)
 void sim_run(void)
 {
     struct sim_state *state = sim_state();
-    SIM_PUT(state->next_ns, state->now_ns); /* until the last store below: if we die, a survivor must run this again */
+    SIM_PUT(state->next_ns, state->now_ns); /* until the last store: if this process dies, another runs this again */
     settle(state);
     for (uint64_t gpu = 0; gpu < sim_machine->parameters.gpus; gpu++) {
         arbitrate(state, gpu);

@@ -1,5 +1,6 @@
-/* Event slots (see event_slot.h): a free list through the slots. A slot's generation grows when the slot is freed, so a
- * record that is still queued for a destroyed event writes nothing. */
+/* Event slots (see event_slot.h). Freed slots form a linked list (`next`). Freeing a slot also increments its
+ * generation: a cuEventRecord that is still queued for the destroyed event then finds another generation and writes no
+ * time. */
 #include "event_slot.h"
 #include "state.h"
 

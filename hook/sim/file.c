@@ -161,9 +161,9 @@ void sim_file_retire(struct sim_region *region)
     static struct sim_region *retired[RETIRED];
     static unsigned at;
     if (!region) return;
-    struct sim_region **client_index = &retired[at++ % RETIRED];
-    if (*client_index) sim_file_unmap(*client_index);
-    *client_index = region;
+    struct sim_region **oldest = &retired[at++ % RETIRED];
+    if (*oldest) sim_file_unmap(*oldest);
+    *oldest = region;
 }
 
 void sim_file_forget(uint64_t number)

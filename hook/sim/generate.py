@@ -1,8 +1,10 @@
 """Writes the simulated driver's generated sources from NVIDIA's headers.
 
-It writes three files into `generated/`: a weak stub for every function of cuda.h (a handwritten function replaces its
-stub at link time), the per-thread-default-stream variants, and the table behind cuGetProcAddress with the versions of
-cudaTypedefs.h.
+It writes three files into `generated/`:
+
+    stubs.c         a weak stub for every function of cuda.h; the linker replaces it by the handwritten function, if any
+    per_thread.c    the variants whose default stream is the calling thread's
+    entries.inc     the table of cuGetProcAddress: which symbol belongs to which version, from cudaTypedefs.h
 
 Usage: python hook/sim/generate.py [--check]
 """
@@ -17,7 +19,7 @@ from orion.hook.cuda_header import Function
 GENERATED = Path(__file__).parent / "generated"
 DRIVER_VERSION = 13000
 NOT_IN_CUDA_H = ("cuProfilerInitialize", "cuProfilerStart", "cuProfilerStop")
-# Symbols whose names do not show the order of versions: (function, version) -> symbol.
+# Where a symbol's name does not show its version: (function, first CUDA version) -> symbol.
 NAMED_OTHERWISE = {
     ("cuGraphInstantiate", 10000): "cuGraphInstantiate",
     ("cuGraphInstantiate", 11000): "cuGraphInstantiate_v2",
@@ -26,24 +28,24 @@ NAMED_OTHERWISE = {
 
 
 def base_of(symbol: str) -> str:
-    """The function's name without version and variant."""
+    """Return the function's name without version and variant."""
     return re.sub(r"(_v\d+)?(_pt[ds]s?z?)?$", "", re.sub(r"_(ptsz|ptds)$", "", symbol))
 
 
 def version_rank(symbol: str) -> int:
-    """1 for a plain symbol, n for one that ends in _vn."""
+    """Return n for a symbol that ends in _vn, 1 for one without a suffix."""
     match = re.search(r"_v(\d+)$", symbol)
     return int(match.group(1)) if match else 1
 
 
 def variant_of(symbol: str) -> str:
-    """The per-thread suffix, empty if there is none."""
+    """Return the suffix of a per-thread variant, without the underscore; empty for a plain symbol."""
     match = re.search(r"_(ptsz|ptds)$", symbol)
     return match.group(1) if match else ""
 
 
 def entries(include: Path, symbols: set[str]) -> list[tuple[str, int, bool, str]]:
-    """Rows of the look-up table: function, first version, per-thread variant, symbol."""
+    """Return rows of the look-up table: function, first CUDA version, whether per-thread, symbol."""
     text = "".join((include / name).read_text() for name in ("cudaTypedefs.h", "cudaProfilerTypedefs.h"))
     versions: dict[tuple[str, bool], set[int]] = {}
     for name, version, variant in re.findall(r"PFN_(cu\w+?)_v(\d{4,5})(_ptsz|_ptds)?\)", text):
@@ -54,9 +56,10 @@ def entries(include: Path, symbols: set[str]) -> list[tuple[str, int, bool, str]
         same.sort(key=lambda s: version_rank(re.sub(r"_(ptsz|ptds)$", "", s)))
         for index, version in enumerate(sorted(known)):
             symbol = NAMED_OTHERWISE.get((name, version))
-            if symbol is None and same:  # the newest version is the symbol with the highest number, and so on downwards
-                place = index + len(same) - len(known)
-                symbol = same[max(place, 0)]
+            if symbol is None and same:
+                # Count from the end: the newest version has the symbol with the highest number.
+                position = index + len(same) - len(known)
+                symbol = same[max(position, 0)]
             if symbol is not None and version <= DRIVER_VERSION:
                 rows.append((name, version, per_thread, symbol))
     rows.append(("cuGraphInstantiate", 12000, False, "cuGraphInstantiateWithFlags"))
@@ -64,7 +67,7 @@ def entries(include: Path, symbols: set[str]) -> list[tuple[str, int, bool, str]
 
 
 def per_thread_sources(found: dict[str, Function]) -> str:
-    """Variants that call the plain function with the thread's own stream as the default stream."""
+    """Return the source of the variants, which call the plain function with the thread's own default stream."""
     lines = [
         "/* Written by generate.py: do not edit. In these functions the default stream is the calling thread's. */",
         "#define __CUDA_API_VERSION_INTERNAL",
@@ -82,10 +85,12 @@ def per_thread_sources(found: dict[str, Function]) -> str:
 
 
 def render(include: Path) -> dict[str, str]:
-    """File name -> contents."""
+    """Return the contents of each generated file by its name."""
     found = cuda_header.functions(include / "cuda.h")
     symbols = set(found) | set(NOT_IN_CUDA_H)
-    stubs = ["/* Written by generate.py: do not edit. What the simulation lacks returns CUDA_ERROR_NOT_SUPPORTED. */"]
+    stubs = [
+        "/* Written by generate.py: do not edit. A function that is not simulated returns CUDA_ERROR_NOT_SUPPORTED. */"
+    ]
     stubs += ['#include "stub.h"', ""]
     stubs += [f"SIM_STUB({symbol})" for symbol in sorted(symbols) if not variant_of(symbol)]
     table = ["/* Written by generate.py: do not edit. Function, first version, per thread, symbol. */"]

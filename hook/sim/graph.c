@@ -4,7 +4,7 @@
 
 #include "graph.h"
 
-_Static_assert(sizeof(struct CUgraphNode_st) <= 512, "a node fits a handle's place");
+_Static_assert(sizeof(struct CUgraphNode_st) <= 512, "a node fits into a handle's entry");
 
 static _Atomic unsigned marks;
 

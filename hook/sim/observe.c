@@ -40,7 +40,7 @@ int orion_sim_gpu_memory(int gpu, uint64_t *total, uint64_t *used)
 }
 
 /* The indices of up to SIM_CLIENTS clients with a context on the GPU, and the bytes that each has there. */
-static int clients_on(int gpu, uint64_t places[SIM_CLIENTS], uint64_t bytes[SIM_CLIENTS])
+static int clients_on(int gpu, uint64_t indices[SIM_CLIENTS], uint64_t bytes[SIM_CLIENTS])
 {
     uint64_t contexts[SIM_CLIENTS] = {0}, memory[SIM_CLIENTS] = {0};
     int found = 0;
@@ -55,7 +55,7 @@ static int clients_on(int gpu, uint64_t places[SIM_CLIENTS], uint64_t bytes[SIM_
     }
     for (uint64_t client = 0; client < state->clients_high; client++)
         if (contexts[client] && state->clients[client].used) {
-            places[found] = client;
+            indices[found] = client;
             bytes[found++] = memory[client];
         }
     sim_leave();
@@ -64,11 +64,11 @@ static int clients_on(int gpu, uint64_t places[SIM_CLIENTS], uint64_t bytes[SIM_
 
 int orion_sim_gpu_processes(int gpu, uint32_t *processes, uint64_t *memory, int count)
 {
-    uint64_t places[SIM_CLIENTS], bytes[SIM_CLIENTS];
+    uint64_t indices[SIM_CLIENTS], bytes[SIM_CLIENTS];
     if (!there(gpu)) return -1;
-    int found = clients_on(gpu, places, bytes);
+    int found = clients_on(gpu, indices, bytes);
     for (int i = 0; i < found && i < count; i++) {
-        if (processes) processes[i] = sim_file_claimant(places[i]);
+        if (processes) processes[i] = sim_file_claimant(indices[i]);
         if (memory) memory[i] = bytes[i];
     }
     return found;

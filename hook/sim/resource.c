@@ -1,21 +1,22 @@
 /* Sets of SMs as programs see them: a program queries a set, splits it, and makes a green context from a part.
  *
- * A resource is a structure of the program, so its reserved bytes hold the set. Groups have the sizes of compute
- * capability 9: multiples of 8, or of 2 (one TPC) if the program asks to ignore co-scheduling. */
+ * The program owns the CUdevResource structure, so the driver stores the set in its reserved bytes. A split makes
+ * groups of the sizes of compute capability 9: multiples of 8 SMs, or of 2 (one TPC) if the program asks to ignore
+ * co-scheduling. */
 #include <string.h>
 
 #include "dispatch.h"
 #include "green.h"
 
 #define MARK 0x534d5345u
-#define GROUP 8u /* SMs that are co-scheduled */
-#define FINE_GROUP 2u
+#define GROUP 8u      /* SMs that are co-scheduled */
+#define FINE_GROUP 2u /* SMs of one TPC */
 
 struct content {
     uint32_t mark;
     int32_t device;
-    uint64_t split; /* number of the call that made it; 0: a query, not a split */
-    uint64_t group; /* not 0: a group of a split, which cannot be split again */
+    uint64_t split; /* number of the split that made this set; 0: a query made it */
+    uint64_t group; /* number of this group, from 1; a group cannot be split again. 0: a query or a remainder */
     struct sim_sms sms;
 };
 

@@ -4,14 +4,15 @@
  * names the valid one. A process enters a region under its lock and logs every store before it makes the store. When a
  * lock does not change hands (its owner was killed, stopped or throttled), another process copies the region, undoes
  * the unfinished stores in the copy, and makes the copy current. An owner that continues writes into a region that no
- * process reads. It detects this and does its work again. One mechanism so handles death, SIGSTOP and CPU quotas.
+ * process reads. The owner detects this and does its work again. So one mechanism handles death, SIGSTOP and CPU
+ * quotas.
  *
  * Rejected: a robust mutex alone (a stopped owner would stop the machine, and another library may use the thread's
  * robust list); two copies of all state, switched at every call (each launch would copy megabytes); a daemon (users
  * would have to start it).
  *
- * Words have 64 bits, except where the kernel requires 32. Times are nanoseconds of CLOCK_MONOTONIC. Slots are numbered
- * from 0, and references are numbers, never addresses. */
+ * Words have 64 bits, except futexes, for which Linux requires 32. Times are nanoseconds of CLOCK_MONOTONIC. Slots are
+ * numbered from 0. A reference is a slot's number, never an address, because each process maps the file elsewhere. */
 #ifndef ORION_SIM_SHARED_H
 #define ORION_SIM_SHARED_H
 
@@ -32,7 +33,7 @@
 #define SIM_SM_WORDS 4u
 #define SIM_SMS (SIM_SM_WORDS * 64u) /* SMs of one GPU, at most */
 #define SIM_NEVER UINT64_MAX
-#define SIM_TOGETHER (SIM_CONTEXTS + 1u) /* the group of all contexts that run together: those of MPS clients */
+#define SIM_TOGETHER (SIM_CONTEXTS + 1u) /* the group of the contexts of all MPS clients, which run together */
 
 enum sim_mode { SIM_TIMESLICE = 0, SIM_MPS = 1 };
 enum sim_engine { SIM_HOST_TO_DEVICE = 0, SIM_DEVICE_TO_HOST = 1, SIM_DEVICE_TO_DEVICE = 2, SIM_ENGINES = 3 };
@@ -40,21 +41,21 @@ enum sim_engine { SIM_HOST_TO_DEVICE = 0, SIM_DEVICE_TO_HOST = 1, SIM_DEVICE_TO_
 enum sim_kind {
     SIM_KERNEL = 1, /* runs on the compute engine */
     SIM_COPY = 2,   /* runs on the copy engine `sms` (enum sim_engine) */
-    SIM_RECORD = 3, /* writes the time into event slot a, if its generation is b */
+    SIM_RECORD = 3, /* writes the time into event slot a, if the slot's generation is b */
     SIM_WAIT = 4,   /* waits until stream slot a of generation b has completed c operations */
-    SIM_EFFECT = 5, /* waits until its own process has done its part: a host function, a memory operation */
+    SIM_EFFECT = 5, /* waits until the owning process has run the host function or memory operation */
 };
 
 /* A set of SMs of one GPU, one bit each. */
 struct sim_sms { uint64_t word[SIM_SM_WORDS]; };
 
-/* One operation in a stream's queue. Its stores are not logged: the operation exists once `tail` includes it. */
+/* One operation in a stream's queue. A process fills it without logging the stores, then includes it in `tail`. */
 struct sim_op {
     uint64_t kind;
-    uint64_t remaining_ns; /* while not running; for a kernel, on all the SMs that it needs */
-    uint64_t end_ns;       /* while running; for an effect: not 0 once it is done */
-    uint64_t sms;          /* number of SMs that the kernel needs */
-    uint64_t a, b, c;      /* for a kernel: a = start of the running piece; b = 1: any SM, whatever SMs the stream has */
+    uint64_t remaining_ns; /* valid while not running; a kernel's time if it gets `sms` SMs */
+    uint64_t end_ns;       /* 0 while not running; an effect: not 0 once done */
+    uint64_t sms;          /* number of SMs that the kernel needs; a copy: its engine */
+    uint64_t a, b, c;      /* see enum sim_kind; a kernel: a = start of its piece; b = 1: may use SMs outside `allowed` */
     uint64_t name;         /* valid in the owning process only */
 };
 
@@ -62,48 +63,50 @@ struct sim_stream {
     uint64_t used, generation;
     uint64_t context;
     uint64_t priority;      /* 0 is the highest */
-    uint64_t closing;       /* destroyed; the slot is freed when drained */
-    uint64_t busy_position; /* index into busy + 1; 0: idle */
-    uint64_t ready_ns;      /* when the present head reached the head */
+    uint64_t closing;       /* 1: destroyed; the slot is freed when the queue is empty */
+    uint64_t busy_position; /* index in sim_state.busy, plus 1; 0: idle */
+    uint64_t ready_ns;      /* when the operation at the head became the head */
     _Atomic uint64_t tail;  /* operations ever queued */
-    _Atomic uint64_t done;  /* operations ever completed; the head is number done */
-    struct sim_sms allowed; /* where its kernels may run: on all SMs, or in the partition of its green context */
-    struct sim_sms held;    /* where its head runs */
+    _Atomic uint64_t done;  /* operations ever completed; the head of the queue has this number */
+    struct sim_sms allowed; /* SMs that its kernels may use: all, or those of its green context */
+    struct sim_sms held;    /* SMs on which the operation at the head runs */
 };
 
 struct sim_context {
     uint64_t used, client, gpu, memory, last_ran_ns, streams;
-    uint64_t group; /* contexts of different groups are time-sliced; the context's number + 1, or SIM_TOGETHER */
+    uint64_t group; /* the context's number + 1, or SIM_TOGETHER; different groups are time-sliced */
 };
 struct sim_client { uint64_t used, number, trace; };
 struct sim_event {
     uint64_t used, generation, client, next;
     _Atomic uint64_t time_ns;
 };
+/* The time in which one kernel ran without interruption, for the trace. */
 struct sim_piece { uint64_t client, start_ns, end_ns, name; };
 
 struct sim_gpu {
     uint64_t memory;                       /* bytes in use */
-    uint64_t group;                        /* the group that has the compute engine; 0: none */
-    uint64_t slice_start_ns, slice_end_ns; /* the end is 0 while no other group wants the engine */
-    struct sim_sms held;                   /* held by running kernels */
-    uint64_t copying[SIM_ENGINES];         /* stream + 1 */
+    uint64_t group;                        /* the group that uses the compute engine; 0: none */
+    uint64_t slice_start_ns, slice_end_ns; /* the end is 0 while no other group waits for the engine */
+    struct sim_sms held;                   /* SMs on which kernels run */
+    uint64_t copying[SIM_ENGINES];         /* by copy engine: the stream whose copy runs, plus 1; 0: idle */
 };
 
-/* The order of the arrays lets a copy stop at the high-water marks. */
+/* Each `_high` is the number of slots of its array that were ever used. A copy of the state omits the slots above. The
+ * scalars come first, because a copy takes them as one block. */
 struct sim_state {
     uint64_t now_ns;
-    _Atomic uint64_t next_ns; /* the state does not change before this time, unless something is queued */
+    _Atomic uint64_t next_ns; /* the state does not change before this time, unless a process queues an operation */
     uint64_t reaped_ns;
     uint64_t clients_high, contexts_high, streams_high, events_high;
-    uint64_t event_free; /* index + 1 of a free event slot; 0: take a new one */
+    uint64_t event_free; /* first freed event slot, plus 1; 0: none, take a slot that was never used */
     uint64_t busy_count;
-    uint64_t trace_head; /* pieces written so far */
+    uint64_t trace_head; /* pieces written so far; `trace` is a ring */
     struct sim_gpu gpus[SIM_GPUS];
     struct sim_client clients[SIM_CLIENTS];
     struct sim_context contexts[SIM_CONTEXTS];
     struct sim_stream streams[SIM_STREAMS];
-    uint64_t busy[SIM_STREAMS]; /* streams that have something queued */
+    uint64_t busy[SIM_STREAMS]; /* the streams whose queues are not empty, in no order */
     struct sim_event events[SIM_EVENTS];
     struct sim_piece trace[SIM_TRACE];
     struct sim_op queue[SIM_STREAMS][SIM_QUEUE];
@@ -113,10 +116,10 @@ struct sim_store { uint64_t offset, old; };
 
 struct sim_region {
     _Atomic uint32_t lock;      /* 0 free, 1 held, 2 held and others wait; a futex */
-    _Atomic uint32_t frozen;    /* 1: a process copies the region; later commits may be missing in the copy */
-    _Atomic uint64_t turns;     /* how often the lock was taken */
+    _Atomic uint32_t frozen;    /* 1: a process copies the region, and the copy may lack later commits */
+    _Atomic uint64_t turns;     /* how many times a process took the lock */
     _Atomic uint64_t logged;    /* stores logged so far */
-    _Atomic uint64_t committed; /* stores that stay */
+    _Atomic uint64_t committed; /* stores that are permanent */
     struct sim_store journal[SIM_JOURNAL];
     struct sim_state state;
 };
@@ -129,24 +132,24 @@ struct sim_parameters {
     char seed[128];
 };
 
-/* What an administrator sees of a faulty GPU. It is not part of a region. */
+/* The faults of a GPU, as administration tools see them. They are not part of a region. */
 struct sim_health {
-    _Atomic uint64_t xid;  /* number of Xid events so far << 32 | number of the last */
+    _Atomic uint64_t xid;  /* number of Xid events so far << 32 | code of the last */
     _Atomic uint32_t lost; /* 1: the GPU no longer responds */
 };
 
 struct sim_header {
     uint64_t magic;
-    uint64_t layout; /* SIM_LAYOUT and the sizes of header and region, mixed */
-    char boot[40];   /* times of another boot are invalid */
+    uint64_t layout; /* combines SIM_LAYOUT with the sizes of header and region */
+    char boot[40];   /* the boot id; a file of another boot is invalid, because its times are */
     struct sim_parameters parameters;
     _Atomic uint64_t current;     /* number of the valid region */
-    _Atomic uint64_t next_region; /* numbers are never reused, because a stopped owner may still write to an old region */
+    _Atomic uint64_t next_region; /* never reused, because a stopped owner may still write to an old region */
     _Atomic uint64_t virtual_ns;
     struct sim_health health[SIM_GPUS];
-    /* Robust futexes, held by each client's keeper thread. The word is the thread's id while it lives; the kernel sets
-     * FUTEX_OWNER_DIED. Threads of two pid namespaces may have the same id, so a client takes a word only under the
-     * claim of its index (file.h). */
+    /* By client: a robust futex that the client's keeper thread holds. The word is the thread's id while the thread
+     * lives; when it dies, Linux sets FUTEX_OWNER_DIED. Threads of two pid namespaces may have the same id, so a client
+     * takes a word only while it has the claim of its index (file.h). */
     _Atomic uint32_t alive[SIM_CLIENTS];
 };
 

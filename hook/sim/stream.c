@@ -89,13 +89,13 @@ static CUresult per_thread_stream(struct CUctx_st *context, struct CUstream_st *
         unsigned long long context;
         struct CUstream_st *stream;
     } known[SIM_GPUS];
-    int client_index = (int)(context->id % SIM_GPUS);
-    if (known[client_index].context != context->id) {
-        SIM_TRY(sim_stream_new(context, NULL, CU_STREAM_DEFAULT, 0, &known[client_index].stream));
-        known[client_index].stream->per_thread = true;
-        known[client_index].context = context->id;
+    int index = (int)(context->id % SIM_GPUS);
+    if (known[index].context != context->id) {
+        SIM_TRY(sim_stream_new(context, NULL, CU_STREAM_DEFAULT, 0, &known[index].stream));
+        known[index].stream->per_thread = true;
+        known[index].context = context->id;
     }
-    *stream = known[client_index].stream;
+    *stream = known[index].stream;
     return CUDA_SUCCESS;
 }
 

@@ -1,8 +1,8 @@
-/* The timeline (see trace.h). The process that advances the machine writes pieces into a ring in the state. Each
- * process takes its own pieces out of the ring and appends them to its file: `pid start_ns end_ns kind name`, one line
- * per piece.
+/* The timeline (see trace.h). A piece is a span of time in which one kernel ran without a break. The process that
+ * advances the machine writes each piece into a ring in the shared state. Each process reads its own pieces from the
+ * ring and appends them to the file that ORION_SIM_TRACE names, one line per piece: `pid start_ns end_ns kind name`.
  *
- * A process loses pieces if the ring wraps around before it reads them. Its keeper reads every 20 ms. */
+ * A process loses pieces if the ring wraps around before its keeper thread reads them. The keeper reads every 20 ms. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ void sim_trace_piece(struct sim_state *state, uint64_t stream, uint64_t start_ns
     SIM_PUT(state->trace_head, state->trace_head + 1);
 }
 
-/* Labels, each text once. They live until the process ends, because pieces may name them. */
+/* The labels of this process, each text once. They live until the process ends, because pieces may point to them. */
 struct label {
     struct label *next;
     char text[];
@@ -61,7 +61,7 @@ uint64_t sim_trace_label(const char *kind, const char *name)
     return label ? (uint64_t)(uintptr_t)label->text : 0;
 }
 
-/* Takes up to PORTION pieces of this process out of the ring and advances `*at`. */
+/* Copies up to PORTION pieces of this process from the ring, and moves `*at` behind the last piece that was read. */
 static int take(struct sim_piece *pieces, uint64_t *at)
 {
     int count;
@@ -107,7 +107,7 @@ void sim_trace_drain(void)
     struct sim_piece pieces[PORTION];
     int file = open(getenv("ORION_SIM_TRACE"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     int count = PORTION;
-    if (!begun) /* skip pieces of the former client with our index */
+    if (!begun) /* skip the pieces of an earlier client that had our index */
         at = sim_trace_begin();
     begun = true;
     while (file >= 0 && count == PORTION) {

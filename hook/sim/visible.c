@@ -35,7 +35,7 @@ static const char *next_word(const char **list, char word[LONGEST])
 }
 
 /* The index in `among` of the GPU that the word names; -1: none or several match. */
-static int client_index_of(const char *word, const int *among, int many)
+static int index_of(const char *word, const int *among, int many)
 {
     char uuid[SIM_UUID_TEXT], *end;
     int found = -1;
@@ -69,7 +69,7 @@ static int given(int into[SIM_GPUS])
     uint64_t named = list ? 0 : UINT64_MAX;
     for (int gpu = 0; gpu < many; gpu++) all[gpu] = gpu;
     while ((text = next_word(&list, word))) {
-        int gpu = client_index_of(text, all, many);
+        int gpu = index_of(text, all, many);
         if (gpu >= 0) named |= UINT64_C(1) << gpu;
     }
     for (int gpu = 0; gpu < many; gpu++)
@@ -86,7 +86,7 @@ void sim_choose_devices(void)
     count = 0;
     for (int at = 0; !chosen && at < many; at++) gpus[count++] = had[at];
     while ((text = next_word(&list, word))) {
-        int at = client_index_of(text, had, many);
+        int at = index_of(text, had, many);
         if (at < 0) return;
         if (contains(gpus, count, had[at])) { /* a GPU named twice: no GPU at all, as in CUDA */
             count = 0;

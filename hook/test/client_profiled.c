@@ -1,14 +1,17 @@
-/* A CUDA program whose kernels standard input lists, for tests of the profiler with the fake CUPTI. As the real driver
- * does in cuInit, it loads CUDA_INJECTION64_PATH and calls its InitializeInjection.
+/* A CUDA program that reads commands from standard input. It tests the profiler with the fake CUPTI. The fake driver
+ * does not load the profiler, so after cuInit this program loads the library CUDA_INJECTION64_PATH and calls its
+ * InitializeInjection, as the real driver does.
  *
- *   kernel NAME GX GY GZ BX BY BZ STATIC DYNAMIC REGISTERS NS COUNT [DEVICE]   COUNT launches of NS nanoseconds each
- *   running NAME            one launch that has not ended
- *   drop COUNT              records that CUPTI dropped for lack of space
- *   spawn                   this program again as a child: one launch of child_kernel
- *   fork                    a child that ends by exit() and uses no CUDA
- *   exit STATUS, _exit STATUS
+ *   kernel NAME GX GY GZ BX BY BZ STATIC DYNAMIC REGISTERS NS COUNT [DEVICE]
+ *                           COUNT launches of NS nanoseconds each; grid G, block B; STATIC, DYNAMIC: shared memory, bytes
+ *   running NAME            one launch, not yet ended, of a kernel named "running"; NAME is ignored
+ *   drop COUNT              CUPTI reports that it dropped COUNT records for lack of space
+ *   spawn                   runs this program as a child, which launches child_kernel once
+ *   fork                    forks a child that calls exit() and does not use CUDA
+ *   exit STATUS             ends the process, with exit handlers
+ *   _exit STATUS            ends the process, without exit handlers
  *
- * It answers each with "ok". */
+ * The program prints "ok" after each command but the last two. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdint.h>

@@ -1,11 +1,12 @@
-/* A second preload library, like a profiler or another hook: it wraps dlsym and getpid, and finds the next definitions
- * by RTLD_NEXT. It is also linked with the driver, so that tests can open it in unusual ways. */
+/* A second preload library beside the hook, like a profiler. It wraps getpid and, if WRAPS_DLSYM is defined, dlsym. It
+ * looks up the next definition of a function by RTLD_NEXT. It is also linked with the driver: tests open it by
+ * RTLD_DEEPBIND or dlmopen, to see which driver function it then calls. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stddef.h>
 #include <sys/types.h>
 
-#if defined(__x86_64__) /* the oldest version of each glibc function, which every glibc has */
+#if defined(__x86_64__) /* the oldest version of dlsym on this architecture; every glibc has it */
 #define DLSYM_VERSION "GLIBC_2.2.5"
 #else
 #define DLSYM_VERSION "GLIBC_2.17"
@@ -29,7 +30,7 @@ void *dlsym(void *handle, const char *name)
 }
 #endif
 
-/* The definition behind this library, found in both ways. */
+/* The next definition after this library's own: found by glibc's dlsym, and by the dlsym that this library calls. */
 void *preload_next(const char *name) { return next_dlsym()(RTLD_NEXT, name); }
 void *preload_next_by_dlsym(const char *name)
 {

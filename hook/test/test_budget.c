@@ -132,7 +132,7 @@ static void a_period_without_end_is_cut_into_slices(struct orion_gpu *gpu)
         now += 2 * MS;
         work += beside ? 14 : 20;
         if (i > 50000) alone += beside ? 1.4 : 2, spent += 2;
-        orion_budget_attend(gpu, now, work);
+        orion_budget_poll(gpu, now, work);
     }
     CHECK(spent / alone < 1.17);
     CHECK(spent / alone > 1.08);
@@ -152,7 +152,7 @@ static void a_period_of_short_parts_without_end_is_cut_into_slices(struct orion_
             now += 5 * MS;
             work += beside ? 14 : 20;
             if (i > 10000) alone += beside ? 3.5 : 5, spent += 5;
-            orion_budget_attend(gpu, now, work);
+            orion_budget_poll(gpu, now, work);
         }
         orion_budget_paused(gpu, now, work);
         now += MS;

@@ -1,5 +1,5 @@
-/* The busy word is never clear while work is outstanding. Threads launch and synchronise at random on shared streams,
- * and a watcher reads the word as a be client does. The test also runs under the thread sanitizer. */
+/* hp's busy word is never clear (IDLE or LINGER) while work is outstanding. Threads launch and synchronise at random on
+ * shared streams, and a watcher reads the word as a be client does. The test also runs under the thread sanitizer. */
 #include "check.h"
 #include "fake_driver.h"
 
@@ -16,9 +16,9 @@
 #define PAUSE_EVERY 400
 
 static struct orion_gpu *gpu;
-static _Atomic uint64_t given[STREAMS], completed[STREAMS]; /* the truth: work passed to the "GPU" and completed */
+static _Atomic uint64_t given[STREAMS], completed[STREAMS]; /* launches passed to the fake GPU, and completed */
 static _Atomic uint32_t finished;
-static _Atomic uint64_t clears; /* clear states that the watcher saw */
+static _Atomic uint64_t clears; /* how often the watcher saw a clear word */
 static pthread_barrier_t barrier;
 
 static CUstream stream_of(unsigned i) { return (CUstream)(uintptr_t)(0x5000 + 0x100 * i); }
@@ -32,7 +32,7 @@ static void launch(unsigned i)
     orion_work_end(&work, CUDA_SUCCESS);
 }
 
-/* The driver's synchronise: all work passed before the call is complete when the call returns. */
+/* What a synchronise of the driver does: the first `upto` launches of the stream are complete when it returns. */
 static void complete(unsigned i, uint64_t upto)
 {
     uint64_t done = atomic_load(&completed[i]);
@@ -68,7 +68,7 @@ static void record_and_wait(unsigned i, CUevent event)
     orion_proof_end(&proof, CUDA_SUCCESS);
 }
 
-/* What the drain thread queries in the driver: an event behind all work passed so far. */
+/* The drain thread records an event and queries it. The event completes after all work that was passed before it. */
 static uint64_t behind[STREAMS];
 static CUresult CUDAAPI record_context(CUcontext context, CUevent event)
 {
@@ -83,8 +83,8 @@ static CUresult CUDAAPI query_event(CUevent event)
     return CUDA_SUCCESS;
 }
 
-/* From time to time all threads stop launching until the watcher sees a clear word: the word must clear when all is
- * done. */
+/* From time to time all threads stop launching until the watcher sees a clear word: the word must clear once all work
+ * is complete. */
 static void pause_together(void)
 {
     if (pthread_barrier_wait(&barrier) == PTHREAD_BARRIER_SERIAL_THREAD) {
@@ -116,8 +116,8 @@ static void *worker(void *argument)
     return NULL;
 }
 
-/* A violation: the word is IDLE or LINGER between two equal counts of passed work, and some of that work is
- * incomplete. */
+/* A violation: the word is clear, but a launch that was passed before the watcher read the word is incomplete. The
+ * watcher reads `completed` last, so it misses a launch that completes between the two reads. */
 static void *watcher(void *argument)
 {
     (void)argument;
@@ -145,7 +145,7 @@ int main(void)
     pthread_join(watch, NULL);
     synchronise_context();
     uint32_t state = atomic_load(&gpu->busy->state);
-    CHECK(state == ORION_LINGER || state == ORION_IDLE); /* the word clears when all is done */
+    CHECK(state == ORION_LINGER || state == ORION_IDLE); /* the word is clear once all work is complete */
     CHECK(atomic_load(&gpu->busy->progress) > 0);
     printf("busy: %llu clear states seen, none with work outstanding\n", (unsigned long long)atomic_load(&clears));
     return 0;

@@ -132,8 +132,8 @@ static void one_gpu_is_not_tied(void)
 {
     for (unsigned i = 0; i < 5; i++) CHECK(launch(0) == 0);
     set_hp(0, true);
-    CHECK(!orion_collective_attend(process));
-    CHECK(orion_collective_stands(process, gpus[0]) == NULL);
+    CHECK(!orion_collective_update(process));
+    CHECK(orion_collective_blocked_by(process, gpus[0]) == NULL);
     set_hp(0, false);
     for (unsigned i = 0; i < 5; i++) CHECK(launch(1) == i + 1);
     CHECK(launch(0) == 6 && launch(1) == 6);
@@ -146,16 +146,16 @@ static void what_has_begun_is_finished_and_nothing_else_begins(void)
     launch(0), launch(1), launch(0), launch(1);
     step(0), step(0); /* the first collective runs on GPU 0 */
     set_hp(1, true);
-    CHECK(orion_collective_attend(process));
-    CHECK(!orion_collective_attend(process)); /* the state has settled */
-    CHECK(orion_collective_stands(process, gpus[0]) == gpus[1]);
+    CHECK(orion_collective_update(process));
+    CHECK(!orion_collective_update(process)); /* the state has settled */
+    CHECK(orion_collective_blocked_by(process, gpus[0]) == gpus[1]);
     run_all();
     CHECK(devices[0].count == 2 && devices[1].count == 2); /* the first finishes on GPU 1; the second finishes on neither */
     set_hp(1, false);
-    orion_collective_attend(process);
+    orion_collective_update(process);
     run_all();
     CHECK(devices[0].count == 0 && devices[1].count == 0);
-    CHECK(orion_collective_stands(process, gpus[0]) == NULL);
+    CHECK(orion_collective_blocked_by(process, gpus[0]) == NULL);
 }
 
 /* The GPU has passed the wait but has not written so when the word closes. */
@@ -164,33 +164,33 @@ static void what_began_while_closing_is_seen_at_the_next_look(void)
     launch(0), launch(1);
     step(0);
     set_hp(0, true);
-    CHECK(orion_collective_attend(process));
+    CHECK(orion_collective_update(process));
     CHECK(!step(1));
     step(0);
-    CHECK(orion_collective_attend(process));
+    CHECK(orion_collective_update(process));
     run_all();
     CHECK(devices[0].count == 0 && devices[1].count == 0);
     set_hp(0, false);
-    orion_collective_attend(process);
+    orion_collective_update(process);
 }
 
 static void on_the_cpu_the_same_holds(void)
 {
     uint32_t first = orion_collective_begin(process, gpus[0]);
     CHECK(!orion_collective_held(process, gpus[0], first));
-    orion_collective_go(process, gpus[0], first);
-    CHECK(!orion_collective_follows(process, gpus[0], first));
+    orion_collective_note_unarmed(process, gpus[0], first);
+    CHECK(!orion_collective_peer_launched(process, gpus[0], first));
     set_hp(1, true);
     CHECK(orion_collective_begin(process, gpus[1]) == first);
-    CHECK(orion_collective_follows(process, gpus[1], first));
+    CHECK(orion_collective_peer_launched(process, gpus[1], first));
     CHECK(!orion_collective_held(process, gpus[1], first)); /* although hp on that GPU is busy */
-    orion_collective_go(process, gpus[1], first);
+    orion_collective_note_unarmed(process, gpus[1], first);
     uint32_t second = orion_collective_begin(process, gpus[0]);
     CHECK(orion_collective_held(process, gpus[0], second));
     set_hp(1, false);
     orion_collective_wait(process, gpus[0], second);
-    orion_collective_go(process, gpus[0], second);
-    orion_collective_go(process, gpus[1], orion_collective_begin(process, gpus[1]));
+    orion_collective_note_unarmed(process, gpus[0], second);
+    orion_collective_note_unarmed(process, gpus[1], orion_collective_begin(process, gpus[1]));
 }
 
 /* GPUs run in any order, one far ahead of the other; hp comes and goes. Whenever the word is closed and was checked
@@ -210,16 +210,16 @@ static void whenever_hp_comes_all_gpus_stop_at_one_number(void)
         unsigned whose = (unsigned)rand_r(&seed) % 2;
         set_hp(whose, true);
         unsigned before = devices[0].count < devices[1].count ? devices[0].count : devices[1].count;
-        orion_collective_attend(process);
+        orion_collective_update(process);
         for (unsigned i = 0; i < 2; i++)
             if (devices[i].count % 2 == 1) step(i); /* a GPU past its wait writes so */
-        orion_collective_attend(process);
+        orion_collective_update(process);
         run_all();
         CHECK(devices[0].count == devices[1].count && devices[0].count % 2 == 0);
         CHECK(devices[0].count + 1 >= before); /* nothing else started */
-        CHECK(!orion_collective_attend(process));
+        CHECK(!orion_collective_update(process));
         set_hp(whose, false);
-        orion_collective_attend(process);
+        orion_collective_update(process);
         stops++;
     }
     run_all();
@@ -234,12 +234,12 @@ static void out_of_step_all_are_held(void)
     for (unsigned i = 0; i < 40; i++) launch(1), launch(2), run_all();
     launch(0), launch(1), launch(2);
     set_hp(0, true);
-    orion_collective_attend(process);
+    orion_collective_update(process);
     run_all();
     CHECK(devices[0].count == 2 && devices[1].count == 2 && devices[2].count == 2);
     atomic_store(&policy(0)->hp_clients, 0); /* no hp there any more, and its page says idle */
     set_hp(0, false);
-    orion_collective_attend(process);
+    orion_collective_update(process);
     run_all();
     CHECK(devices[0].count == 0 && devices[1].count == 0 && devices[2].count == 0);
     atomic_store(&policy(0)->hp_clients, 1);
@@ -249,12 +249,12 @@ static void a_context_that_ends_opens(void)
 {
     set_hp(1, true);
     launch(0), launch(1), launch(2);
-    orion_collective_attend(process);
+    orion_collective_update(process);
     run_all();
     CHECK(devices[0].count + devices[1].count + devices[2].count > 0);
     orion_forbid_touch(process);
     orion_stops_open(process);
-    CHECK(!orion_collective_attend(process));
+    CHECK(!orion_collective_update(process));
     run_all();
     CHECK(devices[0].count + devices[1].count + devices[2].count == 0);
     orion_allow_touch(process);

@@ -1,6 +1,6 @@
 /* Client threads bind, launch and synchronise at random, in parallel. Then the scheduler stops and another one starts.
- * hp is never clear while it has work, and each launch counts for its own client. The test also runs under the thread
- * sanitizer. client_threads.c tests the whole against the simulated GPU. */
+ * hp's busy word is never clear while hp has work, and each launch counts for its own client. The test also runs under
+ * the thread sanitizer. The scenarios in client_threads/ test client threads against the simulated GPU. */
 #include "check.h"
 #include "fake_driver.h"
 
@@ -36,7 +36,7 @@ static CUresult CUDAAPI done_stream(CUstream stream)
     (void)stream;
     return CUDA_SUCCESS;
 }
-static CUstream ended; /* ended with its context */
+static CUstream ended; /* a stream that ended with its context; no call may use it */
 static CUresult CUDAAPI record(CUevent event, CUstream stream)
 {
     (void)event;
@@ -82,7 +82,7 @@ static void launch(uint32_t client, CUstream stream)
     CHECK(work.stream_record != NULL);
     const struct orion_gpu *gpu = work.stream_record->gpu;
     CHECK(gpu->client == client + 1);
-    uint32_t state = atomic_load(&gpu->busy->state); /* another thread may be trying to clear it now */
+    uint32_t state = atomic_load(&gpu->busy->state); /* CLOSING: another thread tries to clear the word now */
     if (gpu->role == ORION_ROLE_HP) CHECK(state == ORION_BUSY || state == ORION_CLOSING);
     atomic_fetch_add(&launched[client], 1);
     orion_work_end(&work, CUDA_SUCCESS);
@@ -129,7 +129,8 @@ static void run_scheduler(void)
     CHECK(atomic_load(&orion_the_process->managed) == 0);
 }
 
-/* A thread still bound when its context ends has an invalid stream: a use of its handle may end the process. */
+/* A context ends while a thread is bound to a client. The client's stream is then invalid: a driver call with the
+ * stream may crash the process, so the hook must make none. */
 static void end_a_context_under_a_bound_thread(void)
 {
     CHECK(orion_start_scheduler(CLIENTS) == 0);

@@ -77,7 +77,7 @@ static void either_kind_of_handle_is_one_kernel(void)
     CHECK(!orion_kernel_text(orion_kernels(process), 12345, text, sizeof text));
 }
 
-static void unloaded_code_is_asked_about_anew(void)
+static void unloaded_code_is_asked_about_again(void)
 {
     uint64_t before = key(function(3)).name;
     atomic_store(&generation, 1);
@@ -190,7 +190,7 @@ int main(void)
     orion_driver.cuDeviceGetAttribute = device_attribute;
     orion_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor = occupancy;
     either_kind_of_handle_is_one_kernel();
-    unloaded_code_is_asked_about_anew();
+    unloaded_code_is_asked_about_again();
     a_kernel_without_a_name_is_its_handle();
     many_kernels_are_bounded_and_right();
     facts_come_before_the_first_sample();

@@ -20,7 +20,7 @@ static uint32_t take(const struct orion_knowledge_header *header, const struct o
     int table = memfd_create("table", MFD_CLOEXEC);
     CHECK(write(table, header, sizeof *header) == (ssize_t)sizeof *header);
     CHECK(write(table, entries, count * sizeof *entries) == (ssize_t)(count * sizeof *entries));
-    uint32_t taken = orion_knowledge_take(&durations, table);
+    uint32_t taken = orion_knowledge_receive(&durations, table);
     close(table);
     return taken;
 }
@@ -89,36 +89,36 @@ static void malformed_tables_are_not_taken(void)
     CHECK(take(&wrong, entries, 2) == 0);
     wrong = right, wrong.count = 3; /* shorter than its header says */
     CHECK(take(&wrong, entries, 2) == 0);
-    CHECK(orion_knowledge_take(&durations, -1) == 0);
+    CHECK(orion_knowledge_receive(&durations, -1) == 0);
     CHECK(take(&right, entries, 2) == 2);
 }
 
 static void what_is_new_is_reported_once(void)
 {
-    struct orion_knowledge_news news;
+    struct orion_knowledge_batch batch;
     uint32_t cursor = 0, reported = 0, count;
     durations = empty;
     for (uint64_t i = 0; i < 600; i++) orion_duration_learn(&durations, kernel(i), 1000 * (i + 1), ORION_SAMPLE_CLEAN);
     orion_duration_learn(&durations, kernel(0) | ORION_IDENTITY_LOCAL, 1000, ORION_SAMPLE_CLEAN);
     do {
-        count = orion_knowledge_news(&durations, &cursor, &news);
-        orion_knowledge_reported(&durations, &news, count);
+        count = orion_knowledge_collect(&durations, &cursor, &batch);
+        orion_knowledge_reported(&durations, &batch, count);
         reported += count;
     } while (count == ORION_LEARNT_ENTRIES);
     CHECK(reported == 600);
-    CHECK(orion_knowledge_news(&durations, &cursor, &news) == 0);
+    CHECK(orion_knowledge_collect(&durations, &cursor, &batch) == 0);
     for (int i = 0; i < 10; i++) orion_duration_learn(&durations, kernel(300), 301000, ORION_SAMPLE_CLEAN); /* the same as before */
-    CHECK(orion_knowledge_news(&durations, &cursor, &news) == 0);
+    CHECK(orion_knowledge_collect(&durations, &cursor, &batch) == 0);
     for (int i = 0; i < 10; i++) orion_duration_learn(&durations, kernel(300), 100000, ORION_SAMPLE_CLEAN);
     orion_facts_set_sms(orion_duration_find(&durations, kernel(301)), 5);
-    CHECK(orion_knowledge_news(&durations, &cursor, &news) == 2);
-    /* A measurement equal to what the agent sent is not news. */
+    CHECK(orion_knowledge_collect(&durations, &cursor, &batch) == 2);
+    /* A measurement equal to what the agent sent is not reported. */
     struct orion_knowledge_header header = {ORION_KNOWLEDGE_MAGIC, ORION_KNOWLEDGE_LAYOUT, 1};
     struct orion_knowledge_entry entry = {kernel(700), 5000, 3, 0, 0};
-    orion_knowledge_reported(&durations, &news, 2);
+    orion_knowledge_reported(&durations, &batch, 2);
     CHECK(take(&header, &entry, 1) == 1);
     orion_duration_learn(&durations, kernel(700), 500000, ORION_SAMPLE_CLEAN);
-    CHECK(orion_knowledge_news(&durations, &cursor, &news) == 0);
+    CHECK(orion_knowledge_collect(&durations, &cursor, &batch) == 0);
 }
 
 static uint32_t received(int socket)
@@ -130,42 +130,42 @@ static uint32_t received(int socket)
     return learnt.count;
 }
 
-static void telling_is_paced_and_starts_anew_with_another_agent(void)
+static void telling_is_paced_and_starts_again_with_another_agent(void)
 {
     int sockets[2];
-    struct orion_telling telling;
+    struct orion_knowledge_reports reports;
     struct orion_welcome old = {.offers = 0}, welcome = {.offers = ORION_OFFERS_KNOWLEDGE},
                          again = {.offers = ORION_OFFERS_KNOWLEDGE, .returned = 1};
     uint64_t now = ORION_SECOND;
     durations = empty;
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets) == 0);
     for (uint64_t i = 0; i < 300; i++) orion_duration_learn(&durations, kernel(i), 1000, ORION_SAMPLE_CLEAN);
-    orion_telling_begin(&telling, &durations, &old, now);
-    CHECK(telling.at_ns == UINT64_MAX);
-    orion_telling_attend(&telling, &durations, sockets[0], now + 100 * ORION_SECOND);
+    orion_knowledge_reports_begin(&reports, &durations, &old, now);
+    CHECK(reports.at_ns == UINT64_MAX);
+    orion_knowledge_reports_poll(&reports, &durations, sockets[0], now + 100 * ORION_SECOND);
     CHECK(received(sockets[1]) == 0);
-    orion_telling_begin(&telling, &durations, &welcome, now);
-    orion_telling_attend(&telling, &durations, sockets[0], now);
+    orion_knowledge_reports_begin(&reports, &durations, &welcome, now);
+    orion_knowledge_reports_poll(&reports, &durations, sockets[0], now);
     CHECK(received(sockets[1]) == 0); /* not yet */
-    orion_telling_attend(&telling, &durations, sockets[0], telling.at_ns);
+    orion_knowledge_reports_poll(&reports, &durations, sockets[0], reports.at_ns);
     CHECK(received(sockets[1]) == ORION_LEARNT_ENTRIES && received(sockets[1]) == 0);
-    orion_telling_attend(&telling, &durations, sockets[0], telling.at_ns);
+    orion_knowledge_reports_poll(&reports, &durations, sockets[0], reports.at_ns);
     CHECK(received(sockets[1]) == 50);
     for (int i = 0; i < 10; i++) {
-        uint64_t at = telling.at_ns;
-        orion_telling_attend(&telling, &durations, sockets[0], at);
-        CHECK(telling.at_ns > at && received(sockets[1]) == 0);
+        uint64_t at = reports.at_ns;
+        orion_knowledge_reports_poll(&reports, &durations, sockets[0], at);
+        CHECK(reports.at_ns > at && received(sockets[1]) == 0);
     }
-    orion_telling_begin(&telling, &durations, &again, now);
-    orion_telling_attend(&telling, &durations, sockets[0], telling.at_ns);
-    orion_telling_attend(&telling, &durations, sockets[0], telling.at_ns);
+    orion_knowledge_reports_begin(&reports, &durations, &again, now);
+    orion_knowledge_reports_poll(&reports, &durations, sockets[0], reports.at_ns);
+    orion_knowledge_reports_poll(&reports, &durations, sockets[0], reports.at_ns);
     CHECK(received(sockets[1]) + received(sockets[1]) == 300);
     /* An agent that does not read: nothing counts as reported. */
     orion_duration_learn(&durations, kernel(1000), 5000, ORION_SAMPLE_CLEAN);
     close(sockets[1]);
-    orion_telling_attend(&telling, &durations, sockets[0], telling.at_ns);
-    struct orion_knowledge_news news;
-    CHECK(orion_knowledge_news(&durations, &telling.cursor, &news) == 1);
+    orion_knowledge_reports_poll(&reports, &durations, sockets[0], reports.at_ns);
+    struct orion_knowledge_batch batch;
+    CHECK(orion_knowledge_collect(&durations, &reports.cursor, &batch) == 1);
     close(sockets[0]);
 }
 
@@ -175,7 +175,7 @@ int main(void)
     a_profile_takes_the_client_index_of_the_last();
     malformed_tables_are_not_taken();
     what_is_new_is_reported_once();
-    telling_is_paced_and_starts_anew_with_another_agent();
+    telling_is_paced_and_starts_again_with_another_agent();
     puts("knowledge: ok");
     return 0;
 }

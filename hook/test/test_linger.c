@@ -29,7 +29,7 @@ static void token_loop_is_covered(uint64_t gap, uint64_t most)
     CHECK(chosen <= most);
 }
 
-/* Pauses so rare that they have faded: nothing suggests that a longer wait would ever end. */
+/* All gaps have the same length. The linger covers this length, and no seen gap justifies a longer linger. */
 static void a_loop_without_pauses_is_covered_and_no_more(uint64_t gap, uint64_t most)
 {
     struct orion_linger linger = {0};
@@ -40,7 +40,8 @@ static void a_loop_without_pauses_is_covered_and_no_more(uint64_t gap, uint64_t 
     CHECK(orion_linger_now(&linger, FLOOR, CEILING) >= gap);
 }
 
-/* Gaps in a whole bucket are no reason to wait for the rest of the bucket above the floor. */
+/* The floor of 1000 us lies inside the bucket from 768 to 1024 us. The gaps of this bucket do not extend the linger
+ * from the floor to the bucket's edge. */
 static void a_floor_within_a_bucket_stays(void)
 {
     struct orion_linger linger = {0};
@@ -52,6 +53,7 @@ static void a_floor_within_a_bucket_stays(void)
     CHECK(lingered < 20000 * (floor + floor / 20));
 }
 
+/* The count of gaps has reached its limit, but new gaps still change the linger. */
 static void learning_never_ends(void)
 {
     struct orion_linger linger = {.known = UINT32_MAX - 4};
@@ -66,7 +68,7 @@ static void sparse_requests_waste_nothing(void)
     CHECK(orion_linger_now(&linger, FLOOR, CEILING) <= 100 * US);
 }
 
-/* Random arrivals so frequent that waiting through every gap costs about as much as waiting through none. */
+/* Requests arrive at random, so often that waiting through every gap costs about as much as waiting through none. */
 static void frequent_requests_waste_little(void)
 {
     struct orion_linger linger = {0};
@@ -78,7 +80,8 @@ static void frequent_requests_waste_little(void)
     CHECK(lingering < 20000 / 20);
 }
 
-/* Queued requests follow each other within 40 us, others arrive at random. The random gaps are not worth a wait. */
+/* The gaps between queued requests are short (about 22 us). The other gaps are random: waiting through them does
+ * not pay. */
 static void gaps_behind_a_queue_are_not_waited_through(void)
 {
     struct orion_linger linger = {0};
@@ -94,8 +97,9 @@ static void gaps_behind_a_queue_are_not_waited_through(void)
     CHECK(lingered < 20000 * 2 * FLOOR);
 }
 
-/* Slow followers are covered too. They are few, so the cost of all gaps hardly shows them, and each would find the GPU
- * in use by be. Here requests per second are few, so waiting for them costs be nothing. */
+/* The linger also covers slow followers: queued requests that follow with a longer gap than most. They are few, so they
+ * hardly change the total cost of a linger. Without the longer linger, each would find the GPU in use by be. Requests
+ * are rare here, so the longer linger costs be little. */
 static void slow_followers_are_covered(uint64_t least, uint64_t spread, uint64_t random)
 {
     struct orion_linger linger = {0};

@@ -1,4 +1,5 @@
-/* The window is as narrow as hp's shortest busy period requires, and not narrower than its waits are worth. */
+/* hp's shortest busy period narrows the window, but only down to a minimum: the waits at the valve would cost be more
+ * than a narrower window is worth. */
 #include "check.h"
 
 #include "be/window.h"
@@ -8,7 +9,7 @@
 
 #define US ORION_MICROSECOND
 
-static struct orion_busy_page pages[ORION_PLACES];
+static struct orion_busy_page pages[ORION_GPU_CLIENTS_MAX];
 static struct orion_policy_page policy;
 static struct orion_grant_page grant;
 static struct orion_gpu gpu = {.policy = &policy, .grant = &grant, .neighbours = pages};
@@ -28,16 +29,16 @@ int main(void)
 {
     policy.copy[0].window_ns = 400 * US;
     CHECK(narrowed(400 * US, 0, 0) == 400 * US);                      /* no hp */
-    CHECK(narrowed(400 * US, 1, 0) == 400 * US);                      /* nothing is known of hp */
-    CHECK(narrowed(400 * US, 1, 30 * ORION_MILLISECOND) == 400 * US); /* a fortieth of the period is more */
+    CHECK(narrowed(400 * US, 1, 0) == 400 * US);                      /* hp's busy period is not known yet */
+    CHECK(narrowed(400 * US, 1, 30 * ORION_MILLISECOND) == 400 * US); /* a fortieth of the period is longer than the window */
     CHECK(narrowed(400 * US, 1, 12 * ORION_MILLISECOND) == 300 * US);
-    CHECK(narrowed(400 * US, 3, 12 * ORION_MILLISECOND) == 300 * US); /* the shortest of several periods */
+    CHECK(narrowed(400 * US, 3, 12 * ORION_MILLISECOND) == 300 * US); /* the shortest period of three hp clients counts */
     CHECK(narrowed(400 * US, 1, ORION_MILLISECOND) == 75 * US);       /* the minimum */
-    CHECK(narrowed(200 * US, 1, 12 * ORION_MILLISECOND) == 150 * US); /* one of two be clients: half of it */
-    CHECK(narrowed(40 * US, 1, ORION_MILLISECOND) == 20 * US);        /* one of many */
-    CHECK(narrowed(400 * US, 1, UINT64_MAX) == 400 * US);             /* a page with an extreme value */
+    CHECK(narrowed(200 * US, 1, 12 * ORION_MILLISECOND) == 150 * US); /* this client is one of two be clients: half of 300 us */
+    CHECK(narrowed(40 * US, 1, ORION_MILLISECOND) == 20 * US);        /* one of ten be clients: the minimum of a share */
+    CHECK(narrowed(400 * US, 1, UINT64_MAX) == 400 * US);             /* the largest value that a page can have */
     policy.copy[0].window_ns = 50 * US;
-    CHECK(narrowed(50 * US, 1, ORION_MILLISECOND) == 50 * US); /* never wider than before */
+    CHECK(narrowed(50 * US, 1, ORION_MILLISECOND) == 50 * US); /* a window below the minimum does not get wider */
     policy.copy[0].window_ns = UINT64_MAX;
     CHECK(narrowed(UINT64_MAX, 1, ORION_MILLISECOND) == UINT64_MAX); /* no arithmetic overflows */
     puts("window: ok");

@@ -1,1 +1,1 @@
-"""What a cluster's part of Orion costs: the operator, the webhook, the device plugin, pods, an upgrade of the chart."""
+"""Measures Orion's parts on a cluster: the operator, the webhook, the device plugin, pods, an upgrade of the chart."""

@@ -1,12 +1,12 @@
-"""What pods that compute, and people who make pods, notice while Orion is replaced under them: watched from outside.
+"""Watches from outside how replacing Orion affects running pods and users who create pods.
 
-Two threads look ten times a second, for as long as the context lasts:
+While the context lasts, two threads check ten times a second:
 
-* at the agent's record. Each watched process has a seat (GPU, slot, place, generation). Who was unmanaged for a moment
-  has joined again, which gives another generation: so whoever has its seat at the end as in the beginning, and never
-  another one in between, was managed all the time. Between two agents the seats stand in the pages, and a new agent
-  knows them from the state of the one before until their processes have said that they are there;
-* at admission: a pod is made as a trial (dry run), which asks the webhook. Each refusal is kept, in its own words.
+* the agent's clients. Each watched process has a record (GPU, slot, slot index, generation). A process that was
+  unmanaged for a moment joins again with another generation. So a process with the same record in every check was
+  managed all the time. Between two agents the records stay in the pages, and a new agent reads them from the state of
+  the earlier agent until the processes have connected to it;
+* admission: a dry run creates a pod, which calls the webhook. Each rejection is recorded with its text.
 """
 
 import contextlib
@@ -20,31 +20,31 @@ from typing import NamedTuple
 LOOKS_PER_SECOND = 10
 
 
-class Seat(NamedTuple):
-    """Where a process has joined."""
+class Client(NamedTuple):
+    """What a process has joined."""
 
     gpu: str
     slot: str
-    place: int
+    client_index: int
     generation: int
 
 
-Seats = Mapping[int, Seat]
-""" By the node's process ids. """
+Clients = Mapping[int, Client]
+""" By process ID on the node. """
 
 
 @dataclass
 class Disturbance:
-    """What was seen.
+    """The result of watching.
 
     Args:
-        looks: how often it was looked at the agent.
-        unanswered: at how many of them no agent answered.
+        looks: number of checks of the agent.
+        unanswered: number of checks that no agent answered.
         away_seconds: the longest time between two answers.
-        returning_seconds: the longest time for which an agent answered, and did not show a process yet.
-        changed: a sentence for each look at which a process had another seat than at first.
-        trials: how many pods were made as a trial.
-        refusals: the API server's words where one was refused.
+        returning_seconds: the longest time in which an agent answered but did not show a process yet.
+        changed: a sentence for each check at which a process had another record than at first.
+        trials: number of pods created as dry runs.
+        refusals: the API server's text for each rejected one.
     """
 
     looks: int = 0
@@ -57,25 +57,25 @@ class Disturbance:
 
 
 class Watch:
-    """Watches while its context lasts; `seen` is complete after it.
+    """Watches while its context lasts; `seen` is complete after that.
 
     Args:
-        seats: asks the agent where every process has joined.
-        trial: makes a pod as a trial.
-        of: the processes that are watched.
+        clients: returns the agent's clients.
+        trial: creates a pod as a dry run.
+        of: the processes to watch, with their first records.
 
-    Both raise `away` where nobody answers (seats), or `refused` (trial).
+    If nobody answers, `clients` raises `away`; if the pod is rejected, `trial` raises `refused`.
     """
 
     def __init__(
         self,
-        seats: Callable[[], Seats],
+        clients: Callable[[], Clients],
         trial: Callable[[], object],
-        of: Seats,
+        of: Clients,
         away: type[Exception],
         refused: type[Exception],
     ) -> None:
-        self._seats, self._trial, self._of, self._away, self._refused = seats, trial, dict(of), away, refused
+        self._clients, self._trial, self._of, self._away, self._refused = clients, trial, dict(of), away, refused
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=self._again, args=(each,)) for each in (self._look, self._try)]
         self._fault: BaseException | None = None
@@ -103,14 +103,14 @@ class Watch:
         try:
             while not self._ended.wait(1 / LOOKS_PER_SECOND):
                 action()
-        except BaseException as fault:  # reaches whoever leaves the context
+        except BaseException as fault:  # __exit__ raises it again
             self._fault = fault
 
     def _look(self) -> None:
         self.seen.looks += 1
-        found: Seats | None = None
+        found: Clients | None = None
         with contextlib.suppress(self._away):
-            found = self._seats()
+            found = self._clients()
         now = time.monotonic()
         if found is None:
             self.seen.unanswered += 1
@@ -119,10 +119,10 @@ class Watch:
         if self._agent_gone:
             self._agent_gone, self._agent_since = False, now
         self.seen.away_seconds = max(self.seen.away_seconds, now - self._answered_at)
-        for process, seat in self._of.items():
+        for process, client in self._of.items():
             if process in found:
                 self._shown_at[process] = now
-                self.seen.changed += [f"{process} was at {seat}, and is at {found[process]}"] * (found[process] != seat)
+                self.seen.changed += [f"{process} had {client}, and has {found[process]}"] * (found[process] != client)
             else:
                 absent = now - max(self._shown_at[process], self._agent_since)
                 self.seen.returning_seconds = max(self.seen.returning_seconds, absent)

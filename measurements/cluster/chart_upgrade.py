@@ -1,12 +1,12 @@
-"""What an installation and an upgrade of the chart take, and what pods notice.
+"""Measures how long installing and upgrading the chart take, and how they affect pods.
 
     python -m measurements.cluster.chart_upgrade
 
-On a cluster of its own (root; half a minute to start), in each round: install, let the example's server and training
-compute in their slots, upgrade to an Orion of another version and layout, roll back, uninstall with everything. What
-is noticed is watched as in chart_disturbance.py; the server itself says how long its requests took, every two seconds.
-On simulated GPUs the 99th percentile is above all what else the cores do, such as to start the new pods: it says that
-nothing is lost, not what a GPU would show.
+It starts its own cluster (needs root; takes half a minute). Each round installs Orion, lets the example's server and
+training compute in their slots, upgrades to an Orion of another version and layout, rolls back, and uninstalls
+everything. chart_disturbance.py watches the effects; every two seconds the server reports its requests' latency. On
+simulated GPUs the 99th percentile mostly shows other work of the cores, such as starting the new pods. So it shows that
+no request is lost, not the latency on a GPU.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from typing import Any
 from kubernetes import client, config
 
 from measurements.cluster import pods_latency
-from measurements.cluster.chart_disturbance import Seat, Seats, Watch
+from measurements.cluster.chart_disturbance import Client, Clients, Watch
 from measurements.cluster.webhook_load import conditions
 from orion.bench import raw_data
 from orion.bench.commandline import OneSentenceParser, counted, say
@@ -41,9 +41,9 @@ NEWER = "newer"
 NAMESPACE = "bench"
 REPORT_S = "2"
 SERVER_CPU = "1"
-""" Of two cores: whoever wants latency asks for it. Pods that begin take all that nobody has asked for. """
+""" Of two cores. A pod that needs low latency must request CPU: starting pods take all CPU that is not requested. """
 CALM_S = 20.0
-""" So long the server is watched before each change, for comparison. """
+""" Time for which the server is watched before each change, for comparison. """
 PATIENCE_S = 120.0
 
 
@@ -55,7 +55,7 @@ class Tenants:
         self._core = client.CoreV1Api(api)
 
     def begin(self) -> None:
-        """Make them, and return when both have joined."""
+        """Create them; return when both have joined."""
         self._core.create_namespace({"metadata": {"name": NAMESPACE}})
         _until(lambda: self._core.list_namespaced_service_account(NAMESPACE).items)
         for pod in (pods_latency.server(), pods_latency.training("train")):
@@ -66,39 +66,39 @@ class Tenants:
                 container["resources"]["requests"]["cpu"] = SERVER_CPU
             container["resources"]["limits"] = {name: str(amount) for name, amount in limits.items()}
             self._core.create_namespaced_pod(NAMESPACE, {"apiVersion": "v1", "kind": "Pod", **pod})
-        _until(lambda: self.served() and len(self.seats()) == 2)
+        _until(lambda: self.served() and len(self.clients()) == 2)
 
     def end(self) -> None:
         """Remove them."""
         self._core.delete_namespace(NAMESPACE)
         _until(lambda: not self._core.list_namespace(field_selector=f"metadata.name={NAMESPACE}").items)
 
-    def seats(self) -> Seats:
-        """Ask the agent where processes have joined.
+    def clients(self) -> Clients:
+        """Return the agent's clients.
 
         Raises:
-            NoAgent: none answers.
+            NoAgent: no agent answers.
         """
         with AgentClient(Path(f"/proc/{self._node.init}/root/run/orion")) as agent:
             return {
-                each.process_id: Seat(gpu.uuid, slot.name, each.place, each.generation)
+                each.process_id: Client(gpu.uuid, slot.name, each.place, each.generation)
                 for gpu in agent.snapshot().gpus
                 for slot in gpu.slots
                 for each in slot.clients
             }
 
     def trial(self) -> None:
-        """Make a pod as a trial.
+        """Create a pod as a dry run.
 
         Raises:
-            client.ApiException: it was refused.
+            client.ApiException: the API server rejected it.
         """
         pod = {"apiVersion": "v1", "kind": "Pod", **pods_latency.training("trial")}
         pod["spec"]["containers"][0]["resources"]["limits"] = {"orion.gpu/be": "1"}
         self._core.create_namespaced_pod(NAMESPACE, pod, dry_run="All")
 
     def served(self) -> list[dict[str, Any]]:
-        """Return the server's reports so far; none before its container has begun."""
+        """Return the server's reports so far; none before its container has started."""
         try:
             log = str(self._core.read_namespaced_pod_log("serve", NAMESPACE, _preload_content=False).data.decode())
         except client.ApiException as error:
@@ -109,20 +109,20 @@ class Tenants:
         return [line for line in lines if line["event"] == "report"]
 
     def failed(self) -> int:
-        """Return how many requests or steps failed: a program ends with the first, and begins again."""
+        """Return how many requests or steps failed: a program exits at the first failure, and restarts."""
         pods = self._core.list_namespaced_pod(NAMESPACE).items
         return sum(status.restart_count for pod in pods for status in pod.status.container_statuses or ())
 
 
 def change(tenants: Tenants, act: Callable[[], float]) -> dict[str, Any]:
-    """Do something to the release while the tenants compute; return what it took, and what they noticed."""
+    """Change the release while the tenants compute; return the duration and the effects on the tenants."""
     begun = len(tenants.served())
     time.sleep(CALM_S)
     calm = len(tenants.served())
-    seats, failed = tenants.seats(), tenants.failed()
-    with Watch(tenants.seats, tenants.trial, seats, NoAgent, client.ApiException) as watch:
+    clients, failed = tenants.clients(), tenants.failed()
+    with Watch(tenants.clients, tenants.trial, clients, NoAgent, client.ApiException) as watch:
         seconds = act()
-        _until(lambda: tenants.seats() == seats)
+        _until(lambda: tenants.clients() == clients)
         ended = len(tenants.served())
         _until(lambda: len(tenants.served()) > ended)
     reports = tenants.served()
@@ -141,7 +141,7 @@ def change(tenants: Tenants, act: Callable[[], float]) -> dict[str, Any]:
 
 
 def measure(cluster: Cluster, rounds: int, raw: dict[str, Any]) -> None:
-    """Run all rounds; put into `raw` what they gave."""
+    """Run all rounds; put their results into `raw`."""
     settings = client.Configuration()
     config.load_kube_config(str(cluster.access.kubeconfig), client_configuration=settings)
     settings.proxy = None
@@ -162,7 +162,7 @@ def measure(cluster: Cluster, rounds: int, raw: dict[str, Any]) -> None:
 
 
 def summary(raw: Mapping[str, Any]) -> str:
-    """Return a Markdown table: medians over rounds, with the extremes."""
+    """Return a Markdown table: medians over rounds, with minimum and maximum."""
     rows = ["| | seconds | failed requests | unmanaged | pods refused | hp p99 / before |", "|---|---|---|---|---|---|"]
     rows.append(f"| install | {_spread([each['install_s'] for each in raw['rounds']], 1)} | | | | |")
     for what in ("upgrade", "rollback"):
@@ -183,19 +183,19 @@ def _p99(reports: list[dict[str, Any]]) -> float:
 
 
 def _until(condition: Callable[[], object]) -> None:
-    """Return when a condition is met; while no agent answers, it is not."""
+    """Return when a condition is met; it counts as not met while no agent answers."""
 
     def met() -> bool:
         with contextlib.suppress(NoAgent):
             return bool(condition())
         return False
 
-    wait_until(met, "the tenants were not as they should be", patience=PATIENCE_S)
+    wait_until(met, "the tenants did not reach the expected state", patience=PATIENCE_S)
 
 
 @contextlib.contextmanager
 def _equipped() -> Iterator[Cluster]:
-    """A cluster of one node, with both images."""
+    """Start a cluster of one node, with both images."""
     archives = [
         orion_image.build(say, image_name()),
         orion_image.build(say, image_name(NEWER), NEWER),
@@ -211,7 +211,7 @@ def _equipped() -> Iterator[Cluster]:
 def main() -> int:
     """Measure, print the table, and write the raw data."""
     parser = OneSentenceParser(prog="chart_upgrade", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rounds", type=counted, default=5, help="(default: %(default)s)")
+    parser.add_argument("--rounds", type=counted, default=5, help="number of rounds (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="file for the raw data, such as chart_upgrade.json")
     options: argparse.Namespace = parser.parse_args()
     raw: dict[str, Any] = raw_data.header("measurements.cluster.chart_upgrade") | conditions() | {"rounds": []}

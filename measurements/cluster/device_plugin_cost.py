@@ -1,9 +1,9 @@
-"""What the device plugin costs the kubelet: `python -m measurements.cluster.device_plugin_cost`.
+"""Measures what the device plugin costs the kubelet: `python -m measurements.cluster.device_plugin_cost`.
 
-The real process (`orion device-plugin`) with 64 slots on 8 GPUs, on the last word of an agent that is not there, and
-this program in the kubelet's place, over the real protocol. Three questions: how long Allocate takes, one after the
-other as the kubelet asks; how long GetPreferredAllocation takes; and how long after the kubelet's socket has appeared
-both resources are registered and their lists have come.
+It runs the real process (`orion device-plugin`) with 64 slots on 8 GPUs, from the saved snapshot of an agent that does
+not run. This script plays the kubelet, over the real protocol. It measures three times: of Allocate, one call after the
+other, as the kubelet calls it; of GetPreferredAllocation; and from the kubelet's socket appearing until both resources
+are registered and have sent their lists.
 """
 
 import argparse
@@ -34,23 +34,23 @@ GPUS, SLOTS = 8, 8
 RESOURCES = ("orion.gpu/hp", "orion.gpu/be")
 PATIENCE_S = 30.0
 ALLOCATE_MS, REGISTERED_S = 5.0, 1.0
-""" What p99 must keep. """
+""" Limits for p99. """
 
 
 class Kubelet(api_pb2_grpc.RegistrationServicer):
-    """As much of a kubelet as registers plugins: each that has sent its list is put into `listed`."""
+    """The part of a kubelet that registers plugins; each plugin that has sent its list is put into `listed`."""
 
     def __init__(self, folder: Path) -> None:
         self.socket = folder / "kubelet.sock"
         self._folder = folder
         self.listed: queue.SimpleQueue[tuple[str, Any, list[str]]] = queue.SimpleQueue()
-        """ Resource, stub, device ids. """
+        """ Resource, stub, device IDs. """
         self._channels: list[grpc.Channel] = []
         self._threads = futures.ThreadPoolExecutor(8)
         self._server: grpc.Server | None = None
 
     def start(self) -> float:
-        """Delete all sockets and listen; return when, by time.monotonic()."""
+        """Delete all sockets and listen; return the time by time.monotonic()."""
         for path in self._folder.glob("*.sock"):
             path.unlink()
         self._server = grpc.server(futures.ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
@@ -61,7 +61,7 @@ class Kubelet(api_pb2_grpc.RegistrationServicer):
         return began
 
     def stop(self) -> None:
-        """End as a kubelet does: everything is cut."""
+        """End as a kubelet does: cut all connections."""
         assert self._server is not None
         self._server.stop(None).wait()
         for channel in self._channels:
@@ -71,7 +71,7 @@ class Kubelet(api_pb2_grpc.RegistrationServicer):
             self.listed.get()
 
     def both(self) -> tuple[dict[str, Any], dict[str, list[str]], float]:
-        """Return stubs and device ids by resource once both have sent their lists, and when that was."""
+        """Wait until both resources have sent their lists; return stubs and device IDs by resource, and the time."""
         stubs: dict[str, Any] = {}
         devices: dict[str, list[str]] = {}
         while len(stubs) < len(RESOURCES):
@@ -79,7 +79,7 @@ class Kubelet(api_pb2_grpc.RegistrationServicer):
         return stubs, devices, time.monotonic()
 
     def Register(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Dial back, as the kubelet does, before it answers."""
+        """Connect to the plugin before answering, as the kubelet does."""
         options = [("grpc.use_local_subchannel_pool", 1)]
         channel = grpc.insecure_channel(f"unix:{self._folder / request.endpoint}", options=options)
         self._channels.append(channel)
@@ -95,9 +95,9 @@ class Kubelet(api_pb2_grpc.RegistrationServicer):
 
 
 def last_snapshot(root: Path) -> None:
-    """Leave what an agent of the node would have said."""
+    """Write the snapshot that an agent of the node would have sent."""
     names = ["hp-0", *(f"be-{number}" for number in range(SLOTS))]
-    word = agent_pb2.Devices(
+    message = agent_pb2.Devices(
         devices=[
             agent_pb2.Device(
                 uuid=f"GPU-{index:08d}-0000-4000-8000-000000000000", index=index, minor=index, healthy=True,
@@ -107,7 +107,7 @@ def last_snapshot(root: Path) -> None:
         ]
     )  # fmt: skip
     root.mkdir()
-    (root / "device-plugin.json").write_text(json_format.MessageToJson(word))
+    (root / "device-plugin.json").write_text(json_format.MessageToJson(message))
 
 
 @contextlib.contextmanager
@@ -125,7 +125,7 @@ def plugin(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def timed(ask: Callable[[Any], Any], requests: list[Any]) -> list[float]:
-    """Send requests one after the other; return the seconds that each took."""
+    """Send requests one after the other; return the duration of each in seconds."""
     taken = []
     for request in requests:
         began = time.perf_counter()
@@ -135,7 +135,7 @@ def timed(ask: Callable[[Any], Any], requests: list[Any]) -> list[float]:
 
 
 def measure_requests(kubelet: Kubelet, calls: int, chance: random.Random) -> dict[str, list[float]]:
-    """Return seconds of Allocate and GetPreferredAllocation for the be slots."""
+    """Return durations of Allocate and GetPreferredAllocation for the be slots, in seconds."""
     stubs, devices, _ = kubelet.both()
     stub, ids = stubs[RESOURCES[1]], devices[RESOURCES[1]]
     assert len(ids) == GPUS * SLOTS
@@ -151,12 +151,12 @@ def measure_requests(kubelet: Kubelet, calls: int, chance: random.Random) -> dic
                 container_requests=[{"available_deviceIDs": available, "allocation_size": size}]
             )
         )
-    timed(stub.Allocate, allocate[:50])  # the first calls open what later ones use
+    timed(stub.Allocate, allocate[:50])  # warm-up
     return {"allocate_s": timed(stub.Allocate, allocate), "prefer_s": timed(stub.GetPreferredAllocation, prefer)}
 
 
 def measure_registering(kubelet: Kubelet, turns: int, chance: random.Random) -> list[float]:
-    """Return seconds from the kubelet's socket appearing to both lists, for restarts at any moment."""
+    """Restart the kubelet at random moments; return the seconds from its socket appearing to both lists."""
     taken = []
     for _ in range(turns):
         kubelet.stop()
@@ -191,13 +191,13 @@ def measure(calls: int, turns: int, seed: int) -> dict[str, Any]:
 
 
 def resident(process_id: int) -> int:
-    """Return a process's memory in KiB."""
+    """Return a process's resident memory in KiB."""
     status = Path(f"/proc/{process_id}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0])
 
 
 def idle(process_id: int, seconds: float = 20.0) -> float:
-    """Return the CPU seconds that a process takes in a minute when nothing happens."""
+    """Return the CPU seconds that an idle process takes in a minute."""
 
     def used() -> int:
         fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
@@ -210,7 +210,7 @@ def idle(process_id: int, seconds: float = 20.0) -> float:
 
 def table(raw: dict[str, Any]) -> str:
     """Return the figures as Markdown."""
-    lines = ["| | p50 | p99 | most | of | asked for |", "|---|---|---|---|---|---|"]
+    lines = ["| | p50 | p99 | max | samples | target |", "|---|---|---|---|---|---|"]
     for key, name, unit, scale, limit in (
         ("allocate_s", "Allocate", "ms", 1e3, f"p99 <= {ALLOCATE_MS:g} ms"),
         ("prefer_s", "GetPreferredAllocation", "ms", 1e3, ""),
@@ -238,7 +238,7 @@ def main() -> int:
     raw["command"] = raw["command"].replace(str(arguments.output), "FILE")
     raw_data.write(arguments.output, raw)
     print(table(raw))
-    print(f"\nmemory {raw['resident_kib'] / 1024:.0f} MiB; CPU at rest {raw['cpu_s_a_minute']:.2f} s a minute")
+    print(f"\nmemory {raw['resident_kib'] / 1024:.0f} MiB; CPU when idle {raw['cpu_s_a_minute']:.2f} s a minute")
     return 0
 
 

@@ -1,13 +1,13 @@
-"""How long a real kubelet is without the device plugin: `python -m measurements.cluster.device_plugin_on_kubelet`.
+"""Measures how long a kubelet lacks slots after a restart: `python -m measurements.cluster.device_plugin_on_kubelet`.
 
-From a checkout and as root: it starts a cluster of its own with a node, as `make cluster` does, and asks the kubelet
-itself, by its PodResources interface, which slots it could give to pods. Two questions:
+The program needs a checkout and root. It starts its own cluster with one node, as `make cluster` does. It asks the
+kubelet's PodResources interface which slots are allocatable. It measures two times:
 
-    registered   from the moment a kubelet that was killed makes its socket again until it has all slots again
-    updated      from the moment the old plugin of a rolling update is told to end (or is killed) until the kubelet has
-                 all slots for good; 0 where it never missed one
+    registered   begins when a killed kubelet has created its socket again; ends when the kubelet has all slots again
+    updated      begins when the old plugin of a rolling update gets SIGTERM or is killed; ends when the kubelet has all
+                 slots permanently; 0 if the kubelet never lacked a slot
 
-The Node object says the same up to `nodeStatusUpdateFrequency` later, which is recorded beside it.
+The kubelet writes the Node object up to `nodeStatusUpdateFrequency` later. The program records that time, too.
 """
 
 import argparse
@@ -35,15 +35,16 @@ from testbed.node import Node
 from testbed.orion import RESOURCES, Orion
 
 REGISTERED_S, UPDATED_S = 1.0, 2.0
-""" What is asked for. """
+""" Targets. """
 CALM_S = 6.0
-""" For so long nothing must change before a turn counts as over: plugins look at each other five times a second. """
+""" Seconds without a change that end a turn. Plugins look at their sockets every 0.2 s, so they act much sooner. """
 PATIENCE_S = 60.0
+""" A turn fails if the slots are not back after this time. """
 POLL_S = 0.01
 
 
 class Watch:
-    """Notes in a thread of its own when the kubelet, and when the Node object, has how many slots."""
+    """Records in two threads how many slots the kubelet and the Node object have, with the time of each change."""
 
     def __init__(self, node: Node, orion: Orion) -> None:
         self._node, self._orion = node, orion
@@ -66,20 +67,22 @@ class Watch:
             thread.join()
 
     def settled(self, total: int) -> None:
-        """Return when both have had all slots for a while from now on.
+        """Return when the kubelet and the Node object have had all slots for CALM_S since this call.
 
         Raises:
-            TimeoutError: they had not.
+            TimeoutError: not all slots were back within PATIENCE_S after the call.
         """
         began = time.monotonic()
         deadline = began + PATIENCE_S
         while not all(self._calm(changes, total, began) for changes in (self._kubelet, self._object)):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not {total} slots within {PATIENCE_S:.0f} s: {self._kubelet}, {self._object}")
+                raise TimeoutError(
+                    f"not {total} slots within {PATIENCE_S:.0f} s: kubelet {self._kubelet}, Node object {self._object}"
+                )
             time.sleep(POLL_S)
 
     def back(self, since: float) -> dict[str, float]:
-        """Return how many seconds after a moment each had all slots for good; 0: it never had fewer."""
+        """Return how many seconds after `since` the kubelet and the Node object had all slots for good; 0: always."""
         return {
             "kubelet_s": round(max(0.0, self._kubelet[-1][0] - since), 4),
             "node_object_s": round(max(0.0, self._object[-1][0] - since), 4),
@@ -95,7 +98,7 @@ class Watch:
                 changes.append((time.monotonic(), count))
 
     def _ask_kubelet(self) -> int:
-        """Return how many slots the kubelet would give; 0 while it is away."""
+        """Return the kubelet's number of allocatable slots; 0 while the kubelet is down."""
         socket = self._node.folder / "lib/kubelet/pod-resources/kubelet.sock"
         options = [("grpc.default_authority", "localhost"), ("grpc.use_local_subchannel_pool", 1)]
         with grpc.insecure_channel(f"unix:{socket}", options=options) as channel:
@@ -111,7 +114,7 @@ class Watch:
 
 
 def registered(node: Node, watch: Watch, total: int) -> dict[str, float]:
-    """Kill the kubelet, let it begin again, and return how long the slots took from its socket on."""
+    """Kill and restart the kubelet; return the seconds from its new socket until all slots are back."""
     path = node.folder / "lib/kubelet/device-plugins/kubelet.sock"
     before = path.stat().st_ino, path.stat().st_mtime_ns
     node.restart("kubelet")
@@ -130,7 +133,16 @@ def _appeared(path: Path, before: tuple[int, int]) -> float | None:
 
 
 def updated(node: Node, orion: Orion, watch: Watch, total: int, patience: float, names: list[str]) -> dict[str, float]:
-    """Start a new plugin, end the old one when that has registered, and return how long slots were missing then."""
+    """Replace the plugin as a rolling update does; return the seconds from the signal until all slots are back.
+
+    Args:
+        node: Has the old plugin.
+        orion: Starts and ends the plugins.
+        watch: Observes the slots.
+        total: Number of slots.
+        patience: Seconds between SIGTERM and SIGKILL; 0 kills the old plugin at once.
+        names: The running plugin, then the new one; swapped in place for the next call.
+    """
     old, new = names
     before = _registrations(orion, f"{node.name}-{new}")
     orion.begin_plugin(node, new)
@@ -151,7 +163,7 @@ def _registrations(orion: Orion, plugin: str) -> int:
 
 
 def measure(turns: int, seed: int) -> dict[str, Any]:
-    """Return the raw data."""
+    """Measure `turns` times each; return the raw data."""
     chance = random.Random(seed)
     raw = raw_data.header("measurements.cluster.device_plugin_on_kubelet") | conditions()
     raw |= {"seed": seed, "load_before": os.getloadavg()[0]}
@@ -163,15 +175,16 @@ def measure(turns: int, seed: int) -> dict[str, Any]:
         try:
             orion.start()
             total = sum(orion.allocatable(node).values())
-            raw |= {"slots": total, "registered": [], "updated_reported": [], "updated_killed": []}
+            raw |= {"slots": total, "registered": [], "updated_sigterm": [], "updated_killed": []}
             names = ["plugin", "plugin-2"]
             with Watch(node, orion) as watch:
                 watch.settled(total)
                 for turn in range(turns):
                     say(f"turn {turn + 1} of {turns}")
-                    time.sleep(chance.uniform(0, 2))  # the node's status is written every 2 s
+                    # The kubelet writes the Node's status every 2 s: begin at a random time between two writes.
+                    time.sleep(chance.uniform(0, 2))
                     raw["registered"].append(registered(node, watch, total))
-                    raw["updated_reported"].append(updated(node, orion, watch, total, 20, names))
+                    raw["updated_sigterm"].append(updated(node, orion, watch, total, 20, names))
                     raw["updated_killed"].append(updated(node, orion, watch, total, 0, names))
         finally:
             orion.stop()
@@ -180,10 +193,10 @@ def measure(turns: int, seed: int) -> dict[str, Any]:
 
 def table(raw: dict[str, Any]) -> str:
     """Return the figures as Markdown."""
-    lines = ["| | median | most | Node object, median | most | of | asked for |", "|---|---|---|---|---|---|---|"]
+    lines = ["| | median | max | Node object, median | max | samples | target |", "|---|---|---|---|---|---|---|"]
     for key, name, limit in (
         ("registered", "all slots after the kubelet's socket appeared", REGISTERED_S),
-        ("updated_reported", "all slots after the old plugin was reported to end", UPDATED_S),
+        ("updated_sigterm", "all slots after the old plugin got SIGTERM", UPDATED_S),
         ("updated_killed", "all slots after the old plugin was killed", UPDATED_S),
     ):
         figures = []

@@ -1,8 +1,9 @@
-"""What the two ways to preload the hook cost a process's start: `python -m measurements.cluster.device_plugin_preload`.
+"""Measures what two ways to preload the hook cost at process start: `... measurements.cluster.device_plugin_preload`.
 
-LD_PRELOAD names the library in the environment; /etc/ld.so.preload names it in a file that the loader reads first.
-The same program is started without either, by one, by the other, and by both, in turns that are shuffled, and its whole
-life is timed. It runs as root in a mount namespace of its own, since the file must be the machine's for a moment.
+LD_PRELOAD names the library in the environment; /etc/ld.so.preload names it in a file that the loader reads first. The
+script starts the same program without either, with one, with the other, and with both, in random order, and times its
+whole life. It runs as root in its own mount namespace, since it must change the machine's /etc/ld.so.preload for a
+moment.
 """
 
 import argparse
@@ -27,10 +28,10 @@ _CLONE_NEWNS, _PRIVATE_RECURSIVE = 0x20000, (1 << 18) | 16384
 
 
 def own_etc() -> None:
-    """Give this process an /etc that it may change.
+    """Give this process a private, writable /etc.
 
     Raises:
-        OSError: it is not root, or the kernel has no overlay file system.
+        OSError: the process is not root, or the kernel has no overlay file system.
     """
     libc = ctypes.CDLL(None, use_errno=True)
 
@@ -62,7 +63,7 @@ def life(program: list[str], way: str, library: Path) -> tuple[float, float]:
 
 
 def measure(program: list[str], starts: int, seed: int) -> dict[str, Any]:
-    """Return the raw data: seconds of time and of CPU by way, in rounds of all ways in an order of chance."""
+    """Return the raw data: wall and CPU seconds by way, from rounds of all ways in random order."""
     raw = raw_data.header("measurements.cluster.device_plugin_preload") | {"program": program, "seed": seed}
     raw |= {"processors": os.cpu_count(), "kernel": platform.release(), "libc": platform.libc_ver()}
     raw["load_before"] = os.getloadavg()[0]
@@ -74,7 +75,7 @@ def measure(program: list[str], starts: int, seed: int) -> dict[str, Any]:
                 PRELOAD.write_text(f"{library}\n")
             taken = life(program, way, library)
             PRELOAD.unlink(missing_ok=True)
-            if round_ >= 10:  # the first ones warm the page cache
+            if round_ >= 10:  # the first rounds warm the page cache
                 lives[way].append(taken)
     seconds = {way: raw_data.rounded([taken for taken, _ in each]) for way, each in lives.items()}
     cpu = {way: raw_data.rounded([used for _, used in each]) for way, each in lives.items()}
@@ -82,7 +83,7 @@ def measure(program: list[str], starts: int, seed: int) -> dict[str, Any]:
 
 
 def table(raw: dict[str, Any]) -> str:
-    """Return the figures as Markdown: medians, and the median difference from `neither` of the same round."""
+    """Return the figures as Markdown: medians, and the median difference from `neither` in the same round."""
     lines = ["| the hook by | time | more than without | CPU | more than without |", "|---|---|---|---|---|"]
     for way in WAYS:
         cells = []
@@ -99,7 +100,7 @@ def main() -> int:
     parser = OneSentenceParser(
         prog="python -m measurements.cluster.device_plugin_preload", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("--starts", type=counted, default=1_000, help="of each way")
+    parser.add_argument("--starts", type=counted, default=1_000, help="starts for each way")
     parser.add_argument("--seed", type=counted, default=1)
     parser.add_argument("--output", type=Path, default=Path("device_plugin_preload.json.gz"))
     parser.add_argument("program", nargs="*", default=["/bin/true"])
@@ -108,7 +109,7 @@ def main() -> int:
     try:
         own_etc()
     except OSError as error:
-        print(f"device_plugin_preload: it needs root and an overlay file system: {error}", file=sys.stderr)
+        print(f"device_plugin_preload: needs root and an overlay file system: {error}", file=sys.stderr)
         return 1
     raw = measure(arguments.program, arguments.starts, arguments.seed)
     raw["command"] = raw["command"].replace(str(arguments.output), "FILE")

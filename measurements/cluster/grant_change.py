@@ -1,10 +1,10 @@
-"""How long a change of a pod's grant takes to its processes: `python -m measurements.cluster.grant_change`.
+"""Measures how long a change of a pod's grant takes to reach its processes: `... measurements.cluster.grant_change`.
 
-Against a running control plane (`make cluster`, then `kubectl apply --server-side -f charts/orion/files/crds`): a pod
-bound to a node without a kubelet, a stand-in for that kubelet's PodResources interface, the real agent on simulated
-GPUs, and a client of the pod's slot that reads its grant page all the time, as the hook does at each allocation. A
-change counts from before its request is sent to the API server until the page says it. All that is made is removed at
-the end.
+It runs against a control plane (`make cluster`, then `kubectl apply --server-side -f charts/orion/files/crds`) with a
+pod bound to a node without a kubelet, a stand-in for that kubelet's PodResources interface, the real agent on simulated
+GPUs, and a client of the pod's slot that polls its grant page; the hook reads that page at each allocation. A change
+counts from before its request to the API server until the page shows it. At the end the script removes everything that
+it made.
 """
 
 import argparse
@@ -42,21 +42,21 @@ LATE_S = 30.0
 
 
 class StandInKubelet(api_pb2_grpc.PodResourcesListerServicer):
-    """Says that one container has one slot."""
+    """Reports that one container has one slot."""
 
     def __init__(self, namespace: str, pod: str) -> None:
         self._namespace, self._pod = namespace, pod
         self.gpu = ""
 
     async def List(self, request: Any, context: Any) -> api_pb2.ListPodResourcesResponse:  # noqa: N802
-        """Answer."""
+        """Return the container with its slot."""
         devices = [api_pb2.ContainerDevices(resource_name="orion.gpu/be", device_ids=[f"{self.gpu}::{SLOT}"])]
         container = api_pb2.ContainerResources(name="main", devices=devices if self.gpu else [])
         pod = api_pb2.PodResources(namespace=self._namespace, name=self._pod, containers=[container])
         return api_pb2.ListPodResourcesResponse(pod_resources=[pod])
 
     async def GetAllocatableResources(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Answer that there is nothing."""
+        """Return nothing."""
         return api_pb2.AllocatableResourcesResponse()
 
 
@@ -79,13 +79,13 @@ def joined(directory: Path) -> Any:
 
 
 def limit(page: mmap.mmap) -> int:
-    """Return the memory limit that a grant page says now."""
+    """Return the memory limit in a grant page."""
     whole = layout.GrantPage.from_buffer_copy(page)
     return int(whole.copy[whole.current].memory_limit_bytes)
 
 
 def granted(bytes_: int) -> dict[str, str]:
-    """Return a pod's annotations with a limit."""
+    """Return a pod's annotations for a memory limit in bytes."""
     containers = {"main": {"slots": 1, "memoryLimitBytes": bytes_}}
     return {GRANT: json.dumps({"format": 1, "priority": "be", "containers": containers})}
 
@@ -109,7 +109,7 @@ async def pod(cluster: Cluster, name: str) -> AsyncIterator[str]:
 
 
 async def change(server: ApiServer, path: str, page: mmap.mmap, changes: int) -> list[float]:
-    """Change the pod's grant again and again; return how long each change took, in seconds."""
+    """Change the pod's grant repeatedly; return the duration of each change in seconds."""
     seconds = []
     for number in range(2, changes + 2):
         begin = time.perf_counter()
@@ -117,7 +117,7 @@ async def change(server: ApiServer, path: str, page: mmap.mmap, changes: int) ->
         while limit(page) != number:
             await asyncio.sleep(0)
             if time.perf_counter() - begin > LATE_S:
-                raise SystemExit(f"change {number} never came")
+                raise SystemExit(f"change {number} did not arrive within {LATE_S:g} s")
         seconds.append(time.perf_counter() - begin)
         await asked
         await asyncio.sleep(0.02)
@@ -125,7 +125,7 @@ async def change(server: ApiServer, path: str, page: mmap.mmap, changes: int) ->
 
 
 async def run(options: argparse.Namespace, folder: Path) -> list[float]:
-    """Start everything, measure, and clear up."""
+    """Start all parts, measure, and clean up."""
     access = find_access(options.kubeconfig)
     cluster, name, server = Cluster(access), f"orion-bench-{uuid.uuid4().hex[:8]}", ApiServer(access, "orion-bench")
     kubelet, answering = StandInKubelet(name, "pod"), grpc.aio.server()
@@ -154,8 +154,8 @@ async def run(options: argparse.Namespace, folder: Path) -> list[float]:
 def main() -> int:
     """Measure, print the figures, and write the raw data."""
     parser = OneSentenceParser(prog="grant_change", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="of a control plane for tests, as administrator")
-    parser.add_argument("--changes", type=counted, default=500, help="how many (default 500)")
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="administrator's, of a control plane for tests")
+    parser.add_argument("--changes", type=counted, default=500, help="number of changes (default 500)")
     parser.add_argument("--out", type=Path, help="file for the raw data, such as grant_change.json")
     options = parser.parse_args()
     raw = raw_data.header("measurements.cluster.grant_change") | conditions() | {"load_before": os.getloadavg()[0]}

@@ -1,11 +1,12 @@
-"""What the operator costs at scale: 1,000 shares and 5,000 pods on a real API server, with fake nodes and agents.
+"""Measures what the operator costs with 1,000 shares and 5,000 pods on a real API server, with fake nodes and agents.
 
     make cluster
     python -m measurements.cluster.operator_scale --kubeconfig ~/.cache/orion/cluster/kubeconfig --output FILE
 
-No pod runs: nodes are objects without a kubelet, and this program writes the statuses that kubelets and node agents
-would. All else is as in a cluster: API server, etcd, the operator as a process of its own. What is measured: time to
-ready after a start, resident memory, writes at rest and with moving figures, and a change of a share of 1,000 pods.
+No pod runs: nodes are objects without a kubelet, and this script writes the statuses that kubelets and node agents
+would write. Everything else is real: API server, etcd, and the operator as a separate process. The script measures the
+time from start to ready, resident memory, writes when idle and while figures change, and a change of a share with 1,000
+pods.
 """
 
 import argparse
@@ -36,13 +37,13 @@ _SHARES = f"/apis/{API_VERSION}"
 
 
 class Cluster:
-    """Makes objects and plays kubelets and agents."""
+    """Makes objects, and writes what kubelets and agents would write."""
 
     def __init__(self, api: ApiServer, shares: int, pods: int) -> None:
         self.api, self._shares, self._pods = api, shares, pods
 
     def placed(self) -> Iterator[tuple[str, str, str]]:
-        """Yield each pod's namespace, name and share: `WIDE` has `WIDE_PODS`, the others have the rest evenly."""
+        """Yield each pod's namespace, name and share: `WIDE` has `WIDE_PODS` pods, the other shares divide the rest."""
         wide = min(WIDE_PODS, self._pods // 2)
         for number in range(wide):
             yield _namespace(0), f"{WIDE}-{number}", WIDE
@@ -51,9 +52,9 @@ class Cluster:
             yield _namespace(share), f"pod-{number}", f"share-{share}"
 
     async def make(self) -> None:
-        """Make everything; what is there stays."""
+        """Make all objects; keep those that exist."""
         await _all(self._make("/api/v1/namespaces", _object(_namespace(n))) for n in range(NAMESPACES))
-        await asyncio.sleep(2)  # service accounts
+        await asyncio.sleep(2)  # until the service accounts exist
         pods = list(self.placed())
         nodes = -(-len(pods) // (PODS_OF_A_GPU * GPUS_OF_A_NODE))
         await _all(self._make("/api/v1/nodes", _object(_node(n))) for n in range(nodes))
@@ -63,13 +64,13 @@ class Cluster:
         await self.report(ratio=0.5)
 
     async def report(self, ratio: float) -> None:
-        """Write each GPU's status as its agent would, all be clients waiting for `ratio` of their time."""
+        """Write each GPU's status as its agent would, with all be clients waiting for `ratio` of their time."""
         pods = list(self.placed())
         groups = [pods[first : first + PODS_OF_A_GPU] for first in range(0, len(pods), PODS_OF_A_GPU)]
         await _all(self._report(number, group, ratio) for number, group in enumerate(groups))
 
     async def change_wide(self) -> int:
-        """Change the memory limit of the share with the most pods; return the new one in bytes."""
+        """Change the memory limit of the share with the most pods; return the new limit in bytes."""
         path = f"{_SHARES}/namespaces/{_namespace(0)}/gpushares/{WIDE}"
         share = await self.api.get(path)
         limit = share["metadata"]["generation"] + 4
@@ -77,7 +78,7 @@ class Cluster:
         return int(limit) * 2**30
 
     async def with_memory(self, limit: int) -> int:
-        """Return how many pods of that share have a grant with that limit; bytes."""
+        """Return how many pods of that share have a grant with this limit in bytes."""
         label = f"app={WIDE}"
         found = await self.api.get(f"/api/v1/namespaces/{_namespace(0)}/pods", labelSelector=label)
         marks = (pod["metadata"].get("annotations", {}).get(GRANT, "") for pod in found["items"])
@@ -109,11 +110,11 @@ class Cluster:
     async def _report(self, number: int, pods: list[tuple[str, str, str]], ratio: float) -> None:
         uuid, node = f"GPU-{number:08x}-0000-4000-8000-000000000000", _node(number // GPUS_OF_A_NODE)
         slots, clients = [], []
-        for seat, (namespace, name, share) in enumerate(pods):
-            row = {"slot": f"be-{seat}", "priority": "be", "pod": {"namespace": namespace, "name": name}}
+        for index, (namespace, name, share) in enumerate(pods):
+            row = {"slot": f"be-{index}", "priority": "be", "pod": {"namespace": namespace, "name": name}}
             figures = {"memory": "3Gi", "busyRatio": 0.4, "gatedRatio": ratio}
-            clients.append({**row, "processId": 1_000 + seat, "command": "python", "state": "running", **figures})
-            slots.append({"name": f"be-{seat}", "priority": "be", "pod": row["pod"], "share": share, "clients": 1})
+            clients.append({**row, "processId": 1_000 + index, "command": "python", "state": "running", **figures})
+            slots.append({"name": f"be-{index}", "priority": "be", "pod": row["pod"], "share": share, "clients": 1})
         status: dict[str, Any] = {
             "node": node,
             "uuid": uuid,
@@ -140,7 +141,7 @@ class Operator:
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> float:
-        """Start it; return the seconds until it says that it is ready."""
+        """Start it; return the seconds until it reports that it is ready."""
         began = time.monotonic()
         with self._log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(*self._command, stderr=log, stdout=log)
@@ -150,7 +151,7 @@ class Operator:
         return time.monotonic() - began
 
     async def settled(self) -> float:
-        """Return the seconds until it leads, and nothing waits to be looked at."""
+        """Return the seconds until it is the leader and its queue is empty."""
         began = time.monotonic()
         while True:
             found = await self.metrics()
@@ -171,7 +172,7 @@ class Operator:
         return {name: float(value) for name, value in lines}
 
     async def writes(self) -> dict[str, int]:
-        """Return the writes so far by what they are; `requests` also counts the Lease's."""
+        """Return the number of writes so far by kind; `requests` also counts those for the Lease."""
         found = await self.metrics()
         kinds = ("PatchPod", "PatchShare", "PatchNode", "PostEvent", "EvictPod")
         done = {kind: _sum(found, f'what="{kind}"', "orion_operator_writes_total") for kind in kinds}
@@ -180,13 +181,13 @@ class Operator:
         return done
 
     def cpu(self) -> float:
-        """Return the CPU time that it has used; seconds. Unlike times of the clock it knows no neighbours."""
+        """Return the CPU time that it has used, in seconds. Unlike wall time, other processes do not affect it."""
         assert self.process
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> dict[str, int]:
-        """Return resident memory now and at its highest; MiB."""
+        """Return its resident memory now and at its peak, in MiB."""
         assert self.process
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         fields = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith(("VmRSS", "VmHWM"))}
@@ -204,7 +205,7 @@ class Operator:
 
 
 async def measure(cluster: Cluster, operator: Operator, rest: float) -> dict[str, Any]:
-    """Return all figures; seconds, writes, MiB."""
+    """Return all figures, in seconds, writes and MiB."""
     found: dict[str, Any] = {}
     found["first_start_ready_s"] = await operator.start()
     found["first_start_settled_s"] = found["first_start_ready_s"] + await operator.settled()
@@ -252,7 +253,7 @@ async def _change(cluster: Cluster, operator: Operator) -> dict[str, Any]:
             break
         await asyncio.sleep(0.1)
     took, spent = time.monotonic() - began, operator.cpu() - spent
-    await asyncio.sleep(15)  # what follows: the share's status
+    await asyncio.sleep(15)  # until the share's status is written
     after = await operator.writes()
     return {"pods": wide, "seconds": took, "cpu_s": spent, "writes": {key: after[key] - before[key] for key in after}}
 
@@ -264,8 +265,8 @@ async def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--shares", type=int, default=1_000)
     parser.add_argument("--pods", type=int, default=5_000)
-    parser.add_argument("--made", action="store_true", help="the objects are there, from an earlier run")
-    parser.add_argument("--rest", type=float, default=90, help="seconds at rest, and seconds with moving figures")
+    parser.add_argument("--made", action="store_true", help="reuse the objects of an earlier run")
+    parser.add_argument("--rest", type=float, default=90, help="seconds when idle, and seconds with changing figures")
     reported = parser.parse_args()
     api = ApiServer(find_access(reported.kubeconfig), "orion-bench", concurrency=AT_ONCE, attempt_s=60)
     cluster = Cluster(api, reported.shares, reported.pods)
@@ -288,7 +289,7 @@ async def main() -> None:
 
 
 async def _all(work: Iterable[Awaitable[None]]) -> None:
-    """Await everything, so many at once; the first failure ends it."""
+    """Await everything, at most AT_ONCE at a time; the first failure ends it."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(each: Awaitable[None]) -> None:

@@ -1,17 +1,17 @@
-"""The README's table: what an hp pod notices of a be pod on its GPU (`python -m measurements.cluster.pods_latency`).
+"""Measures how a be pod slows an hp pod on its GPU (the README's table): `python -m measurements.cluster.pods_latency`.
 
-The example's server runs as a pod all the time, and says itself how long its requests take. Beside it, time-sliced:
+The example's server runs as a pod all the time and reports its requests' latency. One of these runs beside it:
 
-    alone        nobody
-    unmanaged    the example's training, past Orion: it takes the simulated GPU from the node's files, without a slot
-    orion        the same in a be slot
+    alone        nothing
+    unmanaged    the example's training without Orion: it uses the simulated GPU from the node's files, without a slot
+    orion        the same training in a be slot
 
-On a node of a cluster with Orion and one simulated GPU, so that both are on it. In a cluster of `make cluster`:
+It needs a node of a cluster with Orion and exactly one simulated GPU, so that both pods are on it. With `make cluster`:
 
     python -m testbed on node-1 -- .venv/bin/python -m measurements.cluster.pods_latency --kubeconfig FILE
 
-A simulated GPU shows how Orion works, not what a GPU gives; where other programs keep the cores busy, the simulation
-stutters, and `alone` shows it.
+A simulated GPU shows that Orion works, not the performance of a GPU. If other programs keep the cores busy, the
+simulation is delayed; the figures of `alone` then show it.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from orion.hook import simulated
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PHASES = ("alone", "unmanaged", "orion")
 REPORT_S = 10
-""" Of the pods' own reports: 500 requests each. """
+""" Interval of the pods' own reports: 500 requests each. """
 POLL_S = 0.5
 PATIENCE_S = 120.0
 
@@ -50,12 +50,12 @@ def server() -> Manifest:
 
 
 def training(name: str) -> Manifest:
-    """Return a pod of the example's Deployment."""
+    """Return a pod of the example's training Deployment."""
     template = yaml.safe_load((EXAMPLES / "train.yaml").read_text())["spec"]["template"]
     return _named(dict(template), name)
 
 
-def past_orion(pod: Manifest, gpu: str, library: Path, state: Path) -> Manifest:
+def without_slot(pod: Manifest, gpu: str, library: Path, state: Path) -> Manifest:
     """Return the same pod without a slot: it mounts the simulated GPU from the node's files.
 
     Args:
@@ -84,46 +84,46 @@ def _named(pod: Manifest, name: str) -> Manifest:
 
 
 class Bench:
-    """One namespace, and what its pods say."""
+    """One namespace, and the reports of its pods."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._name = cluster, f"orion-bench-{uuid.uuid4().hex[:8]}"
         self._pods = f"/api/v1/namespaces/{self._name}/pods"
 
     async def begin(self) -> None:
-        """Make the namespace, and return when pods can be made there."""
+        """Make the namespace; return when pods can be created in it."""
         await self._cluster.ask("POST", "/api/v1/namespaces", {"metadata": {"name": self._name}})
         path = f"/api/v1/namespaces/{self._name}/serviceaccounts"
         while not json.loads(await self._cluster.ask("GET", path))["items"]:
             await asyncio.sleep(POLL_S)
 
     async def end(self) -> None:
-        """Remove all that was made."""
+        """Remove everything that was made."""
         await self._cluster.ask("DELETE", f"{self._pods}?gracePeriodSeconds=1")
         await self._cluster.ask("DELETE", f"/api/v1/namespaces/{self._name}")
 
     async def create(self, pod: Manifest) -> dict[str, Any]:
-        """Make a pod; return what it says once it uses its GPU."""
+        """Create a pod; return its first report once it uses its GPU."""
         await self._cluster.ask("POST", self._pods, pod)
-        return (await self._said(pod["metadata"]["name"], "ready", 1))[0]
+        return (await self._events(pod["metadata"]["name"], "ready", 1))[0]
 
     async def delete(self, name: str) -> None:
-        """Delete a pod, and return when it is gone."""
+        """Delete a pod; return when it is gone."""
         await self._cluster.ask("DELETE", f"{self._pods}/{name}")
         while any(each["metadata"]["name"] == name for each in await self._all()):
             await asyncio.sleep(POLL_S)
 
     async def reports(self, name: str, count: int) -> list[dict[str, Any]]:
-        """Return a pod's next reports, without the one that it is about to make."""
-        before = len(await self._said(name, "report", 0))
-        return (await self._said(name, "report", before + 1 + count))[-count:]
+        """Return a pod's next reports, without the one for the current interval."""
+        before = len(await self._events(name, "report", 0))
+        return (await self._events(name, "report", before + 1 + count))[-count:]
 
     async def _all(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(await self._cluster.ask("GET", self._pods))["items"]
         return found
 
-    async def _said(self, name: str, event: str, count: int) -> list[dict[str, Any]]:
-        """Return the lines of a pod's log about an event, once there are so many."""
+    async def _events(self, name: str, event: str, count: int) -> list[dict[str, Any]]:
+        """Return the lines of a pod's log with this event, once there are at least `count`."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 running = any(
@@ -137,23 +137,23 @@ class Bench:
                 await asyncio.sleep(POLL_S)
 
     async def phase(self, name: str, gpu: str, reports: int) -> dict[str, Any]:
-        """Let the server run beside what a phase says; return both sides' reports."""
+        """Run the server beside the phase's pod; return the reports of both."""
         if name == "alone":
             return {"hp": await self.reports("serve", reports), "be": []}
         pod = training(name)
         if name == "unmanaged":
             library = next(Path("/var/lib/orion/hook").glob("*/simulated-libcuda.so.1"))
-            past_orion(pod, gpu, library, simulated.state_folder())
+            without_slot(pod, gpu, library, simulated.state_folder())
         begun = await self.create(pod)
         if begun["gpu"] != gpu:
-            raise SystemExit(f"the be pod came to {begun['gpu']}, the hp pod is on {gpu}: let the node have one GPU")
+            raise SystemExit(f"the be pod got {begun['gpu']}, the hp pod has {gpu}: use a node with one GPU")
         hp, be = await asyncio.gather(self.reports("serve", reports), self.reports(name, reports))
         await self.delete(name)
         return {"hp": hp, "be": be}
 
 
 async def measure(options: argparse.Namespace, raw: dict[str, Any]) -> None:
-    """Run all rounds; put into `raw` what the pods said."""
+    """Run all rounds; put the pods' reports into `raw`."""
     cluster = Cluster(find_access(options.kubeconfig))
     bench = Bench(cluster)
     try:
@@ -174,7 +174,7 @@ async def measure(options: argparse.Namespace, raw: dict[str, Any]) -> None:
 
 
 def table(raw: dict[str, Any]) -> str:
-    """Return a Markdown table: medians over all reports, each ratio within its round."""
+    """Return a Markdown table: medians over all reports; ratios are taken within each round."""
     rows = ["| beside the hp pod | hp p50 | hp p99 | p99 / alone | be steps/s |", "|---|---|---|---|---|"]
     for phase in PHASES:
         hp = [report for turn in raw["rounds"] for report in turn[phase]["hp"]]
@@ -187,7 +187,7 @@ def table(raw: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
-_NAMES = {"alone": "nobody", "unmanaged": "training, unmanaged", "orion": "training, a be pod"}
+_NAMES = {"alone": "nothing", "unmanaged": "training, unmanaged", "orion": "training, a be pod"}
 
 
 def _p99(turn: dict[str, Any], phase: str) -> float:
@@ -198,9 +198,9 @@ def _p99(turn: dict[str, Any], phase: str) -> float:
 def main() -> int:
     """Measure, print the table, and write the raw data."""
     parser = OneSentenceParser(prog="pods_latency", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="of a cluster for tests, as administrator")
-    parser.add_argument("--rounds", type=counted, default=5, help="of all three (default: %(default)s)")
-    parser.add_argument("--reports", type=counted, default=2, help="of the hp pod in each (default: %(default)s)")
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="administrator's, of a cluster for tests")
+    parser.add_argument("--rounds", type=counted, default=5, help="rounds of all three (default: %(default)s)")
+    parser.add_argument("--reports", type=counted, default=2, help="of the hp pod in each phase (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="file for the raw data, such as pods_latency.json")
     options = parser.parse_args()
     raw = raw_data.header("measurements.cluster.pods_latency") | conditions()

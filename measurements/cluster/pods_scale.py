@@ -1,13 +1,13 @@
-"""How fast a node starts pods with slots, and how fast a changed grant arrives.
+"""Measures how fast a node starts pods with slots, and how fast a changed grant takes effect.
 
-On a node of a cluster with Orion, where the agent's socket is in view, and with as many be slots as pods are asked for
-(`slots: {be: 20}` in the node configuration makes 40 of two GPUs). In a cluster of `make cluster`:
+It runs on a node of a cluster with Orion, where it can reach the agent's socket. The node needs as many be slots as
+pods (`slots: {be: 20}` in the node configuration makes 40 on two GPUs). In a cluster of `make cluster`:
 
     BENCH='python -m measurements.cluster.pods_scale'
     python -m testbed on node-1 -- .venv/bin/$BENCH --kubeconfig FILE --node node-1
 
-All pods of a turn are created at once, and the turn's time is from the first request until the last pod is Running, as
-a watch tells. Turns change between three kinds of pods, because the machine's mood changes too:
+All pods of a turn are created at once. A turn's time is from the first request until a watch shows the last pod
+Running. Turns alternate between three kinds of pods, because the machine's speed changes over time:
 
     plain    a shell that sleeps, without a GPU
     slots    the same with a be slot each: admission, allocation, mounts, PreStartContainer
@@ -42,11 +42,11 @@ SLOT = "orion.gpu/be"
 GONE = "Gone"
 KINDS = ("plain", "slots", "joined")
 RATIO_MAX = 1.33
-""" Of the time of pods with slots over that of pods without. """
+""" Maximum ratio of the time of pods with slots to that of pods without. """
 GRANT_MAX_S = 1.0
 SILENCE_S = 300.0
 GAP_S = (0.2, 1.2)
-""" Between two changes of a grant: at random, so that no timer keeps step with them. """
+""" Pause between two changes of a grant; random, so that no timer runs in step with them. """
 GIB = 1 << 30
 
 
@@ -72,30 +72,30 @@ class Bench:
         self._pods = f"/api/v1/namespaces/{self._name}/pods"
 
     async def begin(self) -> None:
-        """Make the namespace, and return when pods can be made there."""
+        """Make the namespace; return when pods can be created in it."""
         await self._cluster.ask("POST", "/api/v1/namespaces", {"metadata": {"name": self._name}})
         path = f"/api/v1/namespaces/{self._name}/serviceaccounts"
         while not (await self._server.get(path))["items"]:
             await asyncio.sleep(0.1)
 
     async def end(self) -> None:
-        """Remove all that was made."""
+        """Remove everything that was made."""
         await self._cluster.ask("DELETE", f"{self._pods}?gracePeriodSeconds=1")
         await self._cluster.ask("DELETE", f"/api/v1/namespaces/{self._name}")
 
     async def about(self) -> dict[str, Any]:
-        """Return versions, and how many slots pods may have."""
+        """Return versions, and the number of allocatable slots."""
         node = await self._server.get(f"/api/v1/nodes/{self._node}")
-        told = node["status"]["nodeInfo"]
+        info = node["status"]["nodeInfo"]
         names = ("kubeletVersion", "containerRuntimeVersion", "kernelVersion", "osImage")
         ours = {"orion": importlib.metadata.version("orion-gpu")}
-        return ours | {"slots": int(node["status"]["allocatable"].get(SLOT, 0)), **{name: told[name] for name in names}}
+        return ours | {"slots": int(node["status"]["allocatable"].get(SLOT, 0)), **{name: info[name] for name in names}}
 
     async def turn(self, kind: str, count: int) -> list[float]:
-        """Let pods come and go; return when each was Running, in seconds since the first request."""
+        """Create and delete pods; return when each was Running, in seconds since the first request."""
         names = {f"{kind}-{number}" for number in range(count)}
         running = asyncio.create_task(self._times(names, "Running"))
-        await asyncio.sleep(0.5)  # the watch stands
+        await asyncio.sleep(0.5)  # until the watch is established
         began = time.monotonic()
         await asyncio.gather(*(self._create(pod(name, kind)) for name in names))
         times = sorted(at - began for at in await running)
@@ -104,10 +104,10 @@ class Bench:
         return times
 
     async def grants(self, agent: AgentClient, count: int) -> list[float]:
-        """Change the memory limit of a running pod's share again and again.
+        """Change the memory limit of a running pod's share repeatedly.
 
         Returns:
-            Seconds from each change's request until the agent has the new limit in the slot's page.
+            Seconds from each change's request until the agent has written the new limit into the slot's page.
         """
         shares = f"/apis/{API_VERSION}/namespaces/{self._name}/gpushares"
         spec = {"priority": "be", "selector": {"matchLabels": {"app": "granted"}}, "memory": {"limit": "1Gi"}}
@@ -155,7 +155,7 @@ def _kind(name: str) -> dict[str, str]:
 
 
 def _wait_for_limit(agent: AgentClient, limit: int, clients: bool = False) -> float:
-    """Return when a slot has this memory limit, and clients if wanted."""
+    """Wait until a slot has this memory limit and, if `clients`, a client; return the time."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         slots = [slot for gpu in agent.snapshot().gpus for slot in gpu.slots if slot.memory_limit_bytes == limit]
@@ -167,7 +167,7 @@ def _wait_for_limit(agent: AgentClient, limit: int, clients: bool = False) -> fl
 
 
 async def measure(options: argparse.Namespace, raw: dict[str, Any]) -> None:
-    """Run all turns and changes; put into `raw` what was seen."""
+    """Run all turns and changes; put the results into `raw`."""
     access = find_access(options.kubeconfig)
     cluster, server = Cluster(access), ApiServer(access, "orion-bench", concurrency=options.pods, attempt_s=60)
     bench = Bench(cluster, server, options.node)
@@ -194,7 +194,7 @@ async def measure(options: argparse.Namespace, raw: dict[str, Any]) -> None:
 
 
 def report(raw: dict[str, Any]) -> None:
-    """Print what the raw data says."""
+    """Print a summary of the raw data."""
     turns = [{kind: [turn["running_s"][-1]] for kind, turn in each.items()} for each in raw["rounds"]]
     for kind in KINDS:
         seconds = spread([turn[kind][0] for turn in turns])
@@ -211,13 +211,13 @@ def report(raw: dict[str, Any]) -> None:
 def main() -> int:
     """Measure, print the figures, and write the raw data."""
     parser = OneSentenceParser(prog="pods_scale", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="of a cluster for tests, as administrator")
-    parser.add_argument("--node", required=True, help="the node that this runs on")
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="administrator's, of a cluster for tests")
+    parser.add_argument("--node", required=True, help="the node on which this runs")
     parser.add_argument(
         "--root", type=Path, default=Path("/run/orion"), help="the agent's folder (default: %(default)s)"
     )
-    parser.add_argument("--pods", type=counted, default=40, help="in each turn (default: %(default)s)")
-    parser.add_argument("--rounds", type=counted, default=5, help="of a turn for each kind (default: %(default)s)")
+    parser.add_argument("--pods", type=counted, default=40, help="pods in each turn (default: %(default)s)")
+    parser.add_argument("--rounds", type=counted, default=5, help="turns of each kind (default: %(default)s)")
     parser.add_argument("--grants", type=counted, default=20, help="changes of a grant (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="file for the raw data, such as pods_scale.json")
     options = parser.parse_args()

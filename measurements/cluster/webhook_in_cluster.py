@@ -1,9 +1,9 @@
-"""What admission costs as the API server itself counts it: `python -m measurements.cluster.webhook_in_cluster`.
+"""Measures what admission costs by the API server's own metrics: `python -m measurements.cluster.webhook_in_cluster`.
 
-Against a running control plane (`make cluster`, then `kubectl apply --server-side -f charts/orion/files/crds`): the
-real webhook, a namespace of its own with a thousand GPUShares, and creators that make pods as fast as the API server
-takes them. The figures are from its own histogram, whose bounds are 5, 25 and 100 ms at this place: finer ones are the
-client's (`webhook_load`). Everything that is made is removed at the end.
+It runs against a control plane (`make cluster`, then `kubectl apply --server-side -f charts/orion/files/crds`) with the
+real webhook, a separate namespace with a thousand GPUShares, and tasks that create pods as fast as the API server
+accepts them. The figures come from the API server's histogram, whose bounds in this range are 5, 25 and 100 ms;
+`webhook_load` measures more finely, in the client. At the end the script removes everything that it made.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from orion.operator.webhook import manifests, reviews
 HISTOGRAM = "apiserver_admission_webhook_admission_duration_seconds"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 AT_ONCE = 20
-""" Shares that are made at the same time. """
+""" Shares that are created concurrently. """
 
 
 class Cluster:
@@ -43,7 +43,7 @@ class Cluster:
         """Return the answer's text.
 
         Raises:
-            SystemExit: the server said no.
+            SystemExit: the server returned an error.
         """
         async with self._session.request(method, self._url + path, json=plain) as response:
             text = await response.text()
@@ -56,7 +56,7 @@ class Cluster:
         await self._session.close()
 
     async def histogram(self) -> dict[str, float]:
-        """Return the API server's counts for Orion's webhook: by upper bound in seconds, and `sum`."""
+        """Return the API server's counts for Orion's webhook: by upper bound in seconds, and `_sum` and `_count`."""
         found: dict[str, float] = {}
         for line in (await self.ask("GET", "/metrics")).splitlines():
             if line.startswith(HISTOGRAM) and "webhook.orion.gpu" in line and 'rejected="false"' in line:
@@ -67,7 +67,7 @@ class Cluster:
 
 
 async def create(cluster: Cluster, namespace: str, shares: int, seconds: float, creators: int) -> dict[str, Any]:
-    """Make pods as fast as it goes; return how many, in what time, and what the API server counted meanwhile."""
+    """Create pods as fast as possible; return their number, the time, and the API server's counts in that time."""
     made = 0
     begin = time.perf_counter()
 
@@ -77,7 +77,7 @@ async def create(cluster: Cluster, namespace: str, shares: int, seconds: float, 
             pod = example_pod((made + number) % shares, good=True)
             pod["spec"]["containers"][0]["securityContext"] = {}
             for container in pod["spec"]["containers"]:
-                container.pop("volumeMounts")  # the service account's: the API server adds them
+                container.pop("volumeMounts")  # of the service account: the API server adds them
             pod["spec"].pop("volumes")
             pod["metadata"].pop("managedFields")
             await cluster.ask("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
@@ -91,7 +91,7 @@ async def create(cluster: Cluster, namespace: str, shares: int, seconds: float, 
 
 
 async def prepare(cluster: Cluster, namespace: str, port: int, authority: Path, shares: int) -> None:
-    """Make the namespace, its shares, and the webhook's configuration for it alone."""
+    """Make the namespace, its shares, and a webhook configuration for this namespace only."""
     await cluster.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace, "labels": {"orion-bench": "1"}}})
     at_once = asyncio.Semaphore(AT_ONCE)
 
@@ -122,7 +122,7 @@ def _probe() -> dict[str, Any]:
 
 
 async def run(options: argparse.Namespace, port: int, authority: Path) -> dict[str, Any]:
-    """Prepare, load, and clear up."""
+    """Prepare, run the load, and clean up."""
     cluster, namespace = Cluster(find_access(options.kubeconfig)), f"orion-bench-{uuid.uuid4().hex[:8]}"
     try:
         await cluster.ask("GET", "/api/v1/namespaces/default/serviceaccounts/default")
@@ -140,10 +140,10 @@ async def run(options: argparse.Namespace, port: int, authority: Path) -> dict[s
 def main() -> int:
     """Measure, print the figures, and write the raw data."""
     parser = OneSentenceParser(prog="webhook_in_cluster", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="of a control plane for tests, as administrator")
-    parser.add_argument("--seconds", type=positive, default=20.0, help="how long (default 20)")
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="administrator's, of a control plane for tests")
+    parser.add_argument("--seconds", type=positive, default=20.0, help="duration (default 20)")
     parser.add_argument("--shares", type=counted, default=1_000, help="GPUShares in the namespace (default 1000)")
-    parser.add_argument("--creators", type=counted, default=8, help="that make pods, each the next at once (default 8)")
+    parser.add_argument("--creators", type=counted, default=8, help="concurrent tasks that create pods (default 8)")
     parser.add_argument("--out", type=Path, help="file for the raw data, such as webhook_in_cluster.json")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="orion-bench-") as text:
@@ -158,7 +158,7 @@ def main() -> int:
             seen = asyncio.run(run(options, ports[0], authority))
     counts = seen["histogram"]
     total = counts["+Inf"]
-    say(f"{seen['pods']} pods in {seen['seconds']:.1f} s: {seen['pods'] / seen['seconds']:.0f} a second")
+    say(f"{seen['pods']} pods in {seen['seconds']:.1f} s: {seen['pods'] / seen['seconds']:.0f} pods/s")
     say(f"mean {1e3 * counts['_sum'] / total:.2f} ms over {total:.0f} reviews")
     for bound in sorted((key for key in counts if key[0].isdigit()), key=float):
         say(f"within {1e3 * float(bound):>6g} ms  {100 * counts[bound] / total:6.2f} %")

@@ -1,10 +1,10 @@
-"""How fast the webhook answers: reviews over TLS in open loop, `python -m measurements.cluster.webhook_load`.
+"""Measures the webhook's latency: reviews over TLS in open loop, `python -m measurements.cluster.webhook_load`.
 
-The real process (`orion webhook`) with real lists: a stand-in for the API server in a process of its own serves a
-thousand GPUShares and a hundred GPUs, and then says no more. This program asks as the API server would, over
-connections that are kept. A review is due at its time whether or not the one before it has been answered, and its
-latency counts from then, so a stall shows in every review that waited. What the client itself was late by is recorded
-beside it: on two busy cores that is part of the figure, and it is not subtracted.
+It runs the real process (`orion webhook`) with realistic lists: a separate process stands in for the API server, serves
+a thousand GPUShares and a hundred GPUs, and then sends no events. This script sends reviews as the API server would,
+over persistent connections. A review is due at its time even if an earlier one is unanswered, and its latency counts
+from then. So a stall shows in every review that waited. The client's own delay is recorded beside the latency; on two
+busy cores it is part of the figure, and it is not subtracted.
 """
 
 import argparse
@@ -31,10 +31,10 @@ from orion.bench.arrivals import poisson_arrivals
 from orion.bench.commandline import OneSentenceParser, counted, positive, say
 
 LEAD_S = 2.0
-""" Connections are made and caches filled; not counted. """
+""" Warm-up: connections are opened and caches filled; not counted. """
 PATIENCE_S = 30.0
 LIMIT_MS = 10.0
-""" What p99 must keep. """
+""" Limit for p99. """
 
 
 @contextlib.contextmanager
@@ -53,8 +53,8 @@ def process(*command: str, until: str) -> Iterator[str]:
             running.terminate()
 
 
-async def offer(port: int, context: ssl.SSLContext, asked: list[Review], due: list[float], connections: int) -> Any:
-    """Send each review when it is due; return rows of (due, late, latency) in seconds, and the answers' problems."""
+async def send(port: int, context: ssl.SSLContext, asked: list[Review], due: list[float], connections: int) -> Any:
+    """Send each review when it is due; return rows of (due, late, latency) in seconds, and wrong answers."""
     import aiohttp
 
     connector = aiohttp.TCPConnector(ssl=context, limit=connections, keepalive_timeout=90)
@@ -85,7 +85,7 @@ def wait_until_ready(port: int) -> None:
     """Return once the webhook has its lists.
 
     Raises:
-        SystemExit: it has not in time.
+        SystemExit: the webhook was not ready in time.
     """
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     end = time.monotonic() + PATIENCE_S
@@ -97,7 +97,7 @@ def wait_until_ready(port: int) -> None:
 
 
 def conditions() -> dict[str, Any]:
-    """Return what the figures hang on: the cores, and whether others on them had to make way (`chrt -r 1`)."""
+    """Return what affects the figures: the cores, and whether this runs with real-time priority (`chrt -r 1`)."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
     real_time = os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
@@ -105,13 +105,13 @@ def conditions() -> dict[str, Any]:
 
 
 def quantile(values: list[float], part: float) -> float:
-    """Return the smallest value that so many of them do not exceed."""
+    """Return the smallest value that is at least as large as this part of the values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Run the processes and the load; return what was seen."""
+    """Run the processes and the load; return the raw data."""
     with tempfile.TemporaryDirectory(prefix="orion-bench-") as text:
         folder = Path(text)
         authority = certificates(folder)
@@ -139,11 +139,11 @@ def _load(options: argparse.Namespace, port: int, context: ssl.SSLContext) -> di
     due = poisson_arrivals(options.rate, LEAD_S + options.seconds, options.seed)
     if options.regular:
         due = [number / options.rate for number in range(int((LEAD_S + options.seconds) * options.rate))]
-    say(f"{options.rate:g} reviews a second for {options.seconds:g} s, {len(asked[0].body)} bytes each")
+    say(f"{options.rate:g} reviews/s for {options.seconds:g} s, {len(asked[0].body)} bytes each")
     before = os.getloadavg()[0]
     gc.collect()
-    gc.freeze()  # the client's own collections would count as the server's
-    rows, problems = asyncio.run(offer(port, context, asked, due, options.connections))
+    gc.freeze()  # otherwise collections in the client would count as the webhook's time
+    rows, problems = asyncio.run(send(port, context, asked, due, options.connections))
     counted_rows = [row for row in rows if row[0] >= LEAD_S]
     return {
         "load_before": before,
@@ -177,12 +177,12 @@ def summary(seen: dict[str, Any]) -> dict[str, float]:
 def main() -> int:
     """Measure, print the figures, and write the raw data."""
     parser = OneSentenceParser(prog="webhook_load", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rate", type=positive, default=200.0, help="reviews a second (default 200)")
-    parser.add_argument("--seconds", type=positive, default=30.0, help="how long (default 30)")
+    parser.add_argument("--rate", type=positive, default=200.0, help="reviews per second (default 200)")
+    parser.add_argument("--seconds", type=positive, default=30.0, help="duration (default 30)")
     parser.add_argument("--shares", type=counted, default=1_000, help="GPUShares in the cluster (default 1000)")
-    parser.add_argument("--namespaces", type=counted, default=20, help="that they are in (default 20)")
-    parser.add_argument("--connections", type=counted, default=16, help="that are kept (default 16)")
-    parser.add_argument("--regular", action="store_true", help="equal distances instead of a Poisson process")
+    parser.add_argument("--namespaces", type=counted, default=20, help="namespaces of the shares (default 20)")
+    parser.add_argument("--connections", type=counted, default=16, help="persistent connections (default 16)")
+    parser.add_argument("--regular", action="store_true", help="equal intervals instead of a Poisson process")
     parser.add_argument("--seed", type=int, default=1, help="of the arrivals (default 1)")
     parser.add_argument("--out", type=Path, help="file for the raw data, such as webhook_load.json.gz")
     options = parser.parse_args()

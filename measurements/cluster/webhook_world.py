@@ -1,8 +1,8 @@
-"""What the webhook's benchmark asks about: reviews as the API server sends them, and lists as it serves them.
+"""Data for the webhook's benchmarks: reviews as the API server sends them, and lists as it serves them.
 
-As a program (`python -m measurements.cluster.webhook_world`) it serves the lists, in a process of its own so that the
-load's clock is not disturbed. Not a fake for tests: those run against a real API server; here it would be one more load
-on the same two cores, and it has no part in a review.
+As a program (`python -m measurements.cluster.webhook_world`) it serves the lists from a separate process, so that it
+does not disturb the load's clock. Tests do not use it: they run against a real API server. In the benchmark a real API
+server would only add load to the same two cores, and it has no part in a review.
 """
 
 import argparse
@@ -19,16 +19,16 @@ from typing import Any
 GROUP = "/apis/orion.gpu/v1alpha1"
 DEVICES = 100
 VARIETY = 500
-""" Reviews that differ; the load repeats them. """
+""" Number of different reviews; the load repeats them. """
 
 
 @dataclass(frozen=True)
 class Review:
-    """A review, and what is right to say.
+    """A review and its expected answer.
 
     Args:
         body: an AdmissionReview as JSON.
-        allowed: whether the pod may come.
+        allowed: whether the webhook must admit the pod.
     """
 
     body: bytes
@@ -72,7 +72,7 @@ def device(number: int) -> dict[str, Any]:
 
 
 def reviews(shares: int, namespaces: int) -> list[Review]:
-    """Return reviews of pods that are governed by shares all over; one in twenty is refused."""
+    """Return reviews of pods that different shares govern; one review in twenty must be rejected."""
     return [_review(number * shares // VARIETY, namespaces, number % 20 != 7) for number in range(VARIETY)]
 
 
@@ -95,7 +95,7 @@ def _review(number: int, namespaces: int, good: bool) -> Review:
 
 
 def example_pod(number: int, good: bool) -> dict[str, Any]:
-    """Return a pod as a ReplicaSet makes it: defaults filled in, 20 variables, a sidecar, a service account's token."""
+    """Return a pod as a ReplicaSet makes it: with defaults, 20 variables, a sidecar, a service account's token."""
     priority = "hp" if number % 4 == 0 else "be"
     token = {
         "name": "kube-api-access-x",
@@ -135,7 +135,7 @@ def example_pod(number: int, good: bool) -> dict[str, Any]:
 
 
 def certificates(folder: Path) -> Path:
-    """Write tls.crt and tls.key of a server on loopback, signed by itself; return what a client trusts."""
+    """Write tls.crt and tls.key of a server on loopback, self-signed; return the certificate for clients."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -156,7 +156,7 @@ def certificates(folder: Path) -> Path:
 
 
 async def serve(shares: int, namespaces: int) -> None:
-    """Serve lists, and watches that say nothing, until killed."""
+    """Serve lists, and watches without events, until killed."""
     from aiohttp import web
 
     lists = {

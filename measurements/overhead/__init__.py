@@ -1,1 +1,1 @@
-"""What the hook costs a program that shares its GPU with nobody."""
+"""Measures what the hook costs a program that has the GPU to itself."""

@@ -1,6 +1,6 @@
-"""Reads what valgrind's callgrind counted: instructions by shared object.
+"""Parses the profile of valgrind's callgrind: instructions by shared object.
 
-Only inside one function and what it calls: callgrind's own summary would count the client's start as well.
+Only one function and its callees are counted, because callgrind's own summary includes the start of the client.
 """
 
 from collections import Counter
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def command(out: Path, function: str) -> list[str]:
-    """Return the words before a program's own that count inside a function, into a file."""
+    """Return the command prefix under which a program's function is counted, with output to a file."""
     return [
         "valgrind",
         "--quiet",
@@ -28,11 +28,11 @@ def instructions_by_object(text: str) -> Counter[str]:
         text: A callgrind profile written with the options of `command`: one event, no compressed names.
 
     Returns:
-        Instructions by the path of the object that holds them; "???" where callgrind did not know.
+        Instructions by the path of the object that contains them; "???" if callgrind did not know the object.
     """
     counts: Counter[str] = Counter()
     current = "???"
-    inclusive = False  # the line after `calls=` is the callee's cost, counted at the callee
+    inclusive = False  # the line after `calls=` is the callee's cost, which the callee's own lines count
     for line in text.splitlines():
         if line.startswith("ob="):
             current = line[3:]

@@ -1,8 +1,9 @@
-"""What the hook adds to one driver call: `python -m measurements.overhead.hook_cost` or `make bench-hook`.
+"""Measures what the hook adds to one driver call: `python -m measurements.overhead.hook_cost` or `make bench-hook`.
 
-A small C program launches empty kernels and synchronises, without the hook, as an hp client and as a be client that
-need not wait. On a GPU each call is timed, the three in turns. Without one, callgrind counts instructions on the
-simulated GPU: nanoseconds there would mostly be the simulation's own, instructions are exact and the same everywhere.
+A small C program launches empty kernels and synchronises: without the hook, as an hp client, and as a be client that
+need not wait. On a GPU each call is timed, alternating between the three. Without a GPU, callgrind counts instructions
+on the simulated GPU: times there would mostly be the simulation's, whereas instructions are exact and equal on every
+machine.
 """
 
 import argparse
@@ -24,7 +25,8 @@ from rich.table import Table
 from measurements.overhead import callgrind
 from orion.bench import raw_data
 from orion.bench.commandline import OneSentenceParser, counted
-from orion.bench.managed import AgentError, ManagedGPU, machine
+from orion.bench.managed import ManagedGPU, machine
+from orion.errors import OrionError, Unavailable
 
 CLIENT = Path(__file__).with_name("hook_cost_client.c")
 CLIENT_SECONDS = 120.0
@@ -32,37 +34,33 @@ CLIENT_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Case:
-    """One call of one kind of client."""
+    """One driver call by one kind of client."""
 
     role: str
     call: str
-    """ `launch` or `synchronise`, as the C program has it. """
+    """ `launch` or `synchronise`: an argument of the C program. """
     burst: int
-    """ Launches between two synchronisations. A be burst is short: its window must not fill, or it would wait. """
+    """ Launches between two synchronisations. A be burst is short, because be waits when its window is full. """
     limit_ns: int
-    """ What the hook may cost on a GPU. """
+    """ Maximum cost of the hook on a GPU. """
 
 
 CASES = (Case("hp", "launch", 500, 60), Case("be", "launch", 40, 300),
          Case("hp", "synchronise", 1, 200), Case("be", "synchronise", 1, 200))  # fmt: skip
 Pairs = list[tuple[float, float]]
-"""Without and with the hook, one pair a turn."""
+""" Without and with the hook, one pair for each turn. """
 
 
 @dataclass(frozen=True)
 class Subjects:
-    """Who is measured: clients without the hook, as hp and as be."""
+    """The systems that are measured: clients without the hook, as hp and as be."""
 
     managed: ManagedGPU
     environments: dict[str, dict[str, str]]
 
     def joined(self, system: str) -> Callable[[], None]:
-        """Return what waits until a client of that system is what it should be."""
+        """Return a function that waits until a client of that system has joined, if it must join."""
         return (lambda: None) if system == "off" else (lambda: self.managed.wait_for_clients(1))
-
-
-class HookCostError(RuntimeError):
-    """Something that the measurement needs is missing or failed; the text says what."""
 
 
 def compile_client(folder: Path) -> Path:
@@ -71,12 +69,12 @@ def compile_client(folder: Path) -> Path:
     command = ["gcc", "-std=gnu11", "-O2", "-g", "-o", str(program), str(CLIENT), "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_SECONDS, check=False)
     if done.returncode != 0:
-        raise HookCostError(f"gcc cannot compile {CLIENT}:\n{done.stderr.strip()[-2000:]}")
+        raise Unavailable(f"gcc cannot compile {CLIENT}:\n{done.stderr.strip()[-2000:]}")
     return program
 
 
 def time_call(program: Path, subjects: Subjects, case: Case, turns: int) -> Pairs:
-    """Time a call: median nanoseconds over the bursts of each turn."""
+    """Time a call: the median over the bursts of each turn, in nanoseconds."""
 
     def median(system: str) -> float:
         command = [str(program), case.call, "200", str(case.burst)]
@@ -85,7 +83,7 @@ def time_call(program: Path, subjects: Subjects, case: Case, turns: int) -> Pair
 
     pairs = []
     for turn in range(turns):
-        first, second = ("off", case.role) if turn % 2 == 0 else (case.role, "off")  # neither has the warmer place
+        first, second = ("off", case.role) if turn % 2 == 0 else (case.role, "off")  # alternate which one runs warm
         taken = {first: median(first), second: median(second)}
         pairs.append((taken["off"], taken[case.role]))
     return pairs
@@ -95,8 +93,8 @@ def count_call(program: Path, subjects: Subjects, case: Case, turns: int, folder
     """Count a call's instructions under callgrind.
 
     Returns:
-        Instructions a call, the driver's included (they vary a little: what the simulated GPU has to catch up with
-        depends on time), and those of them in the hook's own code.
+        Pairs of instructions for each call, the driver's included (they vary a little, because the simulated GPU's work
+        depends on time), and the instructions for each call in the hook's own code.
     """
     out, rounds = folder / "callgrind.out", 4000 // case.burst if case.call == "launch" else 200
     calls = rounds * case.burst
@@ -114,7 +112,7 @@ def count_call(program: Path, subjects: Subjects, case: Case, turns: int, folder
 
 
 def summarise(case: Case, pairs: Pairs) -> dict[str, Any]:
-    """Subtract turn by turn.
+    """Subtract within each turn.
 
     Returns:
         off, on, cost: medians; spread: the quartiles of the cost over the turns.
@@ -127,7 +125,7 @@ def summarise(case: Case, pairs: Pairs) -> dict[str, Any]:
 
 
 def measure(simulated: bool, turns: int) -> dict[str, Any]:
-    """Measure everything; see `summarise` for the rows."""
+    """Measure all cases; see `summarise` for the rows."""
     with ExitStack() as stack:
         base = stack.enter_context(machine(simulated))
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="orion-"))
@@ -150,7 +148,7 @@ def measure(simulated: bool, turns: int) -> dict[str, Any]:
 
 
 def table(results: dict[str, Any]) -> Table:
-    """Lay the results out for people."""
+    """Return the results as a table for people."""
     unit = results["unit"]
     last = "own" if unit == "instructions" else "limit"
     sheet = Table(title=f"{unit} a call, {results['gpu']}")
@@ -163,12 +161,12 @@ def table(results: dict[str, Any]) -> Table:
         numbers = (f"{row[name]:.0f}" for name in ("off", "on", "cost"))
         sheet.add_row(row["role"], row["call"], *numbers, f"{low:.0f} to {high:.0f}", f"{row[last]:.0f}")
     if unit == "instructions":
-        sheet.caption = "own: those in the hook's own code; the rest of the cost is the simulated driver's and noise"
+        sheet.caption = "own: instructions in the hook's code; the rest of the cost is the simulated driver's and noise"
     return sheet
 
 
 def _run_client(command: list[str], environment: dict[str, str], joined: Callable[[], None]) -> str:
-    """Run a client: it sets up, says so, and measures once it is told to, as a member of the GPU by then."""
+    """Run a client: it sets up, prints "ready", and measures after we have written a line; by then it has joined."""
     with tempfile.TemporaryFile() as errors:
         client = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
@@ -179,38 +177,38 @@ def _run_client(command: list[str], environment: dict[str, str], joined: Callabl
                 joined()
             printed, _ = client.communicate("go\n", timeout=CLIENT_SECONDS)
         except subprocess.TimeoutExpired as error:
-            raise HookCostError(f"`{' '.join(command)}` took more than {CLIENT_SECONDS:.0f} s") from error
+            raise Unavailable(f"`{' '.join(command)}` took more than {CLIENT_SECONDS:.0f} s") from error
         finally:
             client.kill()
             client.wait()
         if client.returncode != 0:
             errors.seek(0)
-            raise HookCostError(f"`{' '.join(command)}` failed:\n{errors.read().decode(errors='replace')[-2000:]}")
+            raise Unavailable(f"`{' '.join(command)}` failed:\n{errors.read().decode(errors='replace')[-2000:]}")
         return printed
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print a table (and JSON where asked)."""
+    """Measure, print a table (and JSON with --json)."""
     parser = OneSentenceParser(
-        prog="measurements.overhead.hook_cost", description="What the hook adds to one driver call."
+        prog="measurements.overhead.hook_cost", description="Measure what the hook adds to one driver call."
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--simulated", action="store_true", default=None, help="count instructions even if there is a GPU"
     )
     where.add_argument("--gpu", dest="simulated", action="store_false", default=None, help="time calls on a GPU")
-    parser.add_argument("--turns", type=counted, help="how often each system is measured; default: 9 on a GPU, else 3")
+    parser.add_argument("--turns", type=counted, help="measurements of each system; default: 9 on a GPU, else 3")
     parser.add_argument("--json", dest="as_json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--output", type=Path, help="a file for the JSON")
     options: argparse.Namespace = parser.parse_args(arguments)
     simulated = not Path("/dev/nvidiactl").exists() if options.simulated is None else options.simulated
     for tool in ("gcc", "valgrind") if simulated else ("gcc",):
         if shutil.which(tool) is None:
-            print(f"{parser.prog}: {tool} is needed and not installed", file=sys.stderr)
+            print(f"{parser.prog}: {tool} is not installed: install it and run again", file=sys.stderr)
             return 1
     try:
         results = measure(simulated, options.turns or (3 if simulated else 9))
-    except (HookCostError, AgentError, FileNotFoundError) as error:
+    except (OrionError, FileNotFoundError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
     if options.output:

@@ -1,12 +1,12 @@
-/* A CUDA program that does nothing but call the driver, for measurements.overhead.hook_cost to count or time.
+/* A CUDA program that only calls the driver; measurements.overhead.hook_cost counts or times its calls.
  *
- *   hook_cost_client launch ROUNDS BURST        each round: BURST empty kernels, measured together; a synchronise
- *   hook_cost_client synchronise ROUNDS BURST   each round: a kernel, time for it to end; a synchronise, measured
+ *   hook_cost_client launch ROUNDS BURST        each round: BURST empty kernels, measured together; then a synchronise
+ *   hook_cost_client synchronise ROUNDS BURST   each round: a kernel, time for it to end; then a measured synchronise
  *
- * Says "ready", waits for a line (the hook joins its agent meanwhile), and prints the nanoseconds a call of each round,
- * one a line. What is measured stands in functions of its own, so that callgrind can count inside them alone. The
- * driver is reached as NVIDIA's runtime reaches it: dlopen, one dlsym, and cuGetProcAddress for everything else;
- * cuda.h is not needed. */
+ * The program prints "ready", waits for a line (meanwhile the hook joins its agent), and prints for each round the
+ * nanoseconds of one call. Measured calls are in separate functions, so that callgrind can count only these. The
+ * program finds the driver as NVIDIA's runtime does: dlopen, one dlsym, and cuGetProcAddress for everything else. It
+ * does not need cuda.h. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -107,7 +107,7 @@ static double synchronise_round(int warm)
 {
     require(launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), "cuLaunchKernel");
     uint64_t begin = now_ns();
-    while (now_ns() - begin < KERNEL_ENDS_NS) {} /* no query: a successful one is a proof that the hook acts on */
+    while (now_ns() - begin < KERNEL_ENDS_NS) {} /* no query: a successful query would make the hook act */
     begin = now_ns();
     if (warm)
         require(synchronise(stream), "cuStreamSynchronize");

@@ -1,7 +1,7 @@
-"""Markdown from raw data: `python -m measurements.overhead.report RAW...`, for the tables of docs/results.
+"""Makes Markdown tables of raw data for docs/results: `python -m measurements.overhead.report RAW...`.
 
-Takes the files that solo_overhead and hook_cost write (.json or .json.gz) and prints one section a file. A colocation
-has a report of its own: `orion bench report`.
+It reads the files that solo_overhead and hook_cost write (.json or .json.gz) and prints one section for each file.
+Reports of colocations come from `orion bench report`.
 """
 
 import sys
@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             print(markdown(raw_data.read(path)))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            print(f"{parser.prog}: {path} holds no raw data of a benchmark ({error})", file=sys.stderr)
+            print(f"{parser.prog}: {path} is not the raw data of a benchmark ({error})", file=sys.stderr)
             return 1
     return 0
 

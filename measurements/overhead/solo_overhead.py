@@ -1,10 +1,11 @@
-"""A lone process with the hook on and off: `python -m measurements.overhead.solo_overhead --output DIR`.
+"""Measures a single process with the hook on and off: `python -m measurements.overhead.solo_overhead --output DIR`.
 
-Closed-loop throughput, so every nanosecond that the hook adds to the critical path shows. For each load and role two
-processes stay alive, one without the hook and one with it, and work in turns of some seconds in random order: clocks
-and temperature drift by more than the hook costs, so neighbours in time are compared.
+It measures throughput in a closed loop, where every nanosecond that the hook adds to the critical path counts. For each
+load and role two processes stay alive, one without the hook and one with it. They work alternately for some seconds
+each, in random order. Clocks and temperature drift by more than the hook costs, so only neighbouring turns are
+compared.
 
-Needs an NVIDIA GPU and torch; about four minutes with the defaults.
+It needs an NVIDIA GPU and torch, and takes about four minutes with the defaults.
 """
 
 import itertools
@@ -18,19 +19,20 @@ from typing import Any
 
 from orion.bench import raw_data
 from orion.bench.commandline import OneSentenceParser, counted, positive, say
-from orion.bench.managed import AgentError, ManagedGPU, machine
+from orion.bench.managed import ManagedGPU, machine
 from orion.bench.samples import completed_between
-from orion.bench.workers.crew import Crew, WorkerError
+from orion.bench.workers.crew import Crew
 from orion.bench.workloads import Load, load
+from orion.errors import OrionError
 
 LOADS: dict[str, Load] = {
     "resnet50-inference": ("resnet50-inference", {}),
     "gemm": ("gemm", {}),
     "resnet50-training": ("resnet50-training", {}),
-    "resnet50-eager": ("resnet50-inference", {"batch": 4, "mode": "eager"}),  # bound by the CPU: what a launch costs
+    "resnet50-eager": ("resnet50-inference", {"batch": 4, "mode": "eager"}),  # CPU-bound: shows the cost of a launch
 }
-PAUSE = 0.3  # seconds between the command and its begin
-EDGE = 0.2  # seconds at each end of a turn that do not count
+PAUSE = 0.3  # seconds between the command and the start of a turn
+EDGE = 0.2  # seconds at each end of a turn that are not counted
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,15 @@ def run_load(
     Args:
         name: Of the load.
         what: Its workload.
-        turns: How often and how long.
-        crew: Where workers are hired; they are dismissed at the end.
+        turns: Number and length of the turns.
+        crew: Starts the workers; they are dismissed at the end.
         systems: The environments: "off" and the role's.
         role: Of the hooked worker.
 
     Returns:
-        One row a turn and system: load, role, turn, system, per_second, and the ends of all steps.
+        One row for each turn and system: load, role, turn, system, per_second, and the end times of all steps.
     """
-    workers = {system: crew.hire(f"{name} {system}", *what, environment) for system, environment in systems.items()}
+    workers = {system: crew.start(f"{name} {system}", *what, environment) for system, environment in systems.items()}
     crew.ready(*workers.values())
     rows = []
     for turn in range(turns.count):
@@ -80,7 +82,7 @@ def run_load(
                 }
             )
             say(f"{name} turn {turn + 1}: {system:<3} {per_second:.2f} {worker.about['unit']}/s")
-    crew.dismiss(workers.values())
+    crew.end(workers.values())
     return rows
 
 
@@ -92,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, required=True, help="a folder for the raw data")
     parser.add_argument("--loads", nargs="+", choices=tuple(LOADS), default=list(LOADS))
     parser.add_argument("--turns", type=counted, default=6)
-    parser.add_argument("--seconds", type=positive, default=1.5, help="length of a turn that counts")
+    parser.add_argument("--seconds", type=positive, default=1.5, help="counted length of a turn")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--simulated", action="store_true", help="try the script with stand-ins; no results")
     options = parser.parse_args(arguments)
@@ -104,13 +106,13 @@ def main(arguments: list[str] | None = None) -> int:
             environment = stack.enter_context(machine(options.simulated))
             managed = stack.enter_context(ManagedGPU(environment, options.simulated))
             hooked = {role: managed.client_environment(role) for role in ("hp", "be")}
-            # One role at a time: a be client beside an hp client, even an idle one, is not alone.
+            # One role at a time: an hp client, even an idle one, would affect a be client on the same GPU.
             for kind, role in itertools.product(options.loads, hooked):
                 crew = stack.enter_context(Crew())
                 what = load(*LOADS[kind], options.simulated)
                 raw["rows"] += run_load(kind, what, turns, crew, {"off": environment, role: hooked[role]}, role)
                 raw_data.write(options.output / "solo_overhead.json.gz", raw)
-    except (WorkerError, AgentError, FileNotFoundError) as error:
+    except (OrionError, FileNotFoundError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
     return 0

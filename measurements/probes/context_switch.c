@@ -1,14 +1,14 @@
-/* What a switch of the GPU between two processes takes: kernels that note the GPU's own clock as they begin and end, the
- * least that gate, linger and wake-ups can add to. On a machine with an NVIDIA GPU:
+/* Measures how long the GPU takes to switch between two processes. Kernels record the GPU's own clock when they begin
+ * and end. Gate, linger and wake-ups add to this time, so no scheduler can be faster. On a machine with an NVIDIA GPU:
  *
  *   gcc -O2 -I/usr/local/cuda/include measurements/probes/context_switch.c -o /tmp/context_switch \
  *       -L/usr/local/cuda/lib64/stubs -lcuda -lm
- *   /tmp/context_switch turns 1000 50      two processes time-sliced, kernels of 50 us
- *   /tmp/context_switch alone 1000 50      one process, its streams time-sliced: what of that is no switch
- *   /tmp/context_switch hp 400 1200 2400   requests of 1200 us, random gaps of 2400 us on average, and beside it
- *   /tmp/context_switch be 4 50 16         for 4 s kernels of 50 us, at most 16 queued; both with or without the hook
+ *   /tmp/context_switch turns 1000 50      two processes alternate, kernels of 50 us
+ *   /tmp/context_switch alone 1000 50      one process alternates between its streams: the part that is not a switch
+ *   /tmp/context_switch hp 400 1200 2400   requests of 1200 us, random gaps of 2400 us on average; run it beside:
+ *   /tmp/context_switch be 4 50 16         kernels of 50 us for 4 s, at most 16 queued; both with or without the hook
  *
- * Output: a line a kernel, its begin and end by the GPU's clock and when its launch was called, in ns. */
+ * Output: one line for each kernel: its begin and end by the GPU's clock, and the time of the launch call, in ns. */
 #include <cuda.h>
 #include <math.h>
 #include <stdint.h>
@@ -126,7 +126,7 @@ static void time_sliced(int kernels, double microseconds, int processes)
 {
     volatile int *turn = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int me = 0;
-    *turn = -processes; /* processes that are not ready */
+    *turn = -processes; /* negative: the number of processes that are not ready */
     pid_t child = processes == 2 ? fork() : 0;
     if (processes == 2 && child == 0) me = 1;
     start();

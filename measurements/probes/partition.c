@@ -1,5 +1,5 @@
-/* What moving a kernel to fewer SMs costs, and what keeps to them: the facts that overlap rests on
- * (hook/src/be/partition.h). On a machine with an NVIDIA GPU:
+/* Measures what moving a kernel to fewer SMs costs, and which work stays on these SMs: hook/src/be/partition.h depends
+ * on both. On a machine with an NVIDIA GPU:
  *
  *   gcc -O2 -I/usr/local/cuda/include measurements/probes/partition.c -o /tmp/partition \
  *       -L/usr/local/cuda/lib64/stubs -lcuda && /tmp/partition */
@@ -11,7 +11,7 @@
 
 #define LAUNCHES 2000
 #define SPIN_US 20
-#define SEEN_WORDS 8 /* a bit an SM, 256 of them */
+#define SEEN_WORDS 8 /* one bit for each of up to 256 SMs */
 
 /* Spins for ns nanoseconds, and sets the bit of the SM that it runs on. */
 static const char source[] =
@@ -97,7 +97,7 @@ static CUgraphExec captured(CUstream stream)
     return exec;
 }
 
-/* Who keeps to a green context's SMs: a kernel, the plain stream beside it, a graph. */
+/* Prints which work stays on a green context's SMs: a kernel, a kernel on the plain stream, a graph. */
 static CUstream who_keeps_to(unsigned wanted, CUstream plain)
 {
     CUdevResource part;

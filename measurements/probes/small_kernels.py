@@ -1,8 +1,9 @@
-"""What makes a decoder's small kernels begin faster, and what ends that: one thing at a time, timed before and after.
+"""Measures what makes a decoder's small kernels start faster, and what ends that effect: one action at a time.
 
-    python measurements/probes/small_kernels.py        on a machine with an NVIDIA GPU and torch, nobody else on it
+    python measurements/probes/small_kernels.py        on a machine with torch and an otherwise idle NVIDIA GPU
 
-Prints the median of a request of 16 tokens (a CUDA graph replayed 16 times) after each; see `orion.hook.switching`.
+It prints the median time of a request of 16 tokens (a CUDA graph replayed 16 times) after each action; see
+`orion.hook.switching`.
 """
 
 import statistics
@@ -30,7 +31,7 @@ def median_ms(decoder: Any) -> float:
 
 
 def main() -> None:
-    """Time the decoder, do a thing, time it again."""
+    """Time the decoder after each action."""
     decoder = make("gpt-decode-unsynchronised", {"batch": 1, "tokens": 16, "mode": "graph"})
     kept: list[Any] = []
 
@@ -42,7 +43,7 @@ def main() -> None:
     reported("after its set-up")
     with Switcher("") as switcher:
         reported("another process has made a context")
-        reported("it rests for 5 s", lambda: time.sleep(5))
+        reported("5 s without requests", lambda: time.sleep(5))
         reported("1 GiB allocated", lambda: torch.empty(1 << 30, dtype=torch.uint8, device="cuda"))
         reported("another stream made and used", _use_a_stream)
         reported("a convolution", _convolve)

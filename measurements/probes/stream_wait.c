@@ -1,5 +1,5 @@
-/* What a wait on a word costs a stream, and what a blocked one costs another process: the facts that the hook's valve
- * rests on (hook/src/be/valve.h). On a machine with an NVIDIA GPU:
+/* Measures what a wait on a word costs a stream, and what a blocked wait costs another process: hook/src/be/valve.h
+ * depends on both. On a machine with an NVIDIA GPU:
  *
  *   gcc -O2 -I/usr/local/cuda/include measurements/probes/stream_wait.c -o /tmp/stream_wait \
  *       -L/usr/local/cuda/lib64/stubs -lcuda && /tmp/stream_wait */
@@ -105,7 +105,7 @@ static void from_open_to_done(unsigned blocked_us)
     printf("\n");
 }
 
-/* Closed 2 ms into a 5 ms kernel: the one behind the wait must not run. */
+/* The word closes 2 ms into a 5 ms kernel: the kernel behind the wait must not run. */
 static void is_in_order(void)
 {
     *word = 0;
@@ -141,7 +141,7 @@ int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
     volatile int *turn = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (fork() == 0) { /* another process with a context of its own */
+    if (fork() == 0) { /* a second process with its own context */
         start();
         while (*turn != 1) usleep(100);
         requests("an idle process");

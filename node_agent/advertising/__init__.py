@@ -1,1 +1,1 @@
-"""The advertised devices: which GPUs the device plugin offers, in how many slots, and what stands against them."""
+"""The advertised devices: which GPUs the device plugin advertises, with how many slots, and why not others."""

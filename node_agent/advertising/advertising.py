@@ -1,8 +1,7 @@
-"""What a device plugin may advertise: which GPUs, in how many slots, and what stands against new pods there.
+"""Computes what a device plugin may advertise: which GPUs, with how many slots, and which are closed to new pods.
 
-Two things meet here: the slots that each GPU has (slot_numbers.py), and judges (health, cordon, other plugins) who say
-where no further pod shall come. The plugin gets the whole of it each time: a list that replaces another cannot drift
-from it as a series of changes can.
+It combines the slots of each GPU (slot_numbers.py) with the verdicts of judges (health, cordon, other plugins). The
+plugin always gets the whole list: a complete list cannot become inconsistent, as a sequence of changes can.
 """
 
 import asyncio
@@ -25,53 +24,53 @@ if TYPE_CHECKING:  # an agent without a configuration loads no API types
 
 _LOOK_SECONDS = 1.0
 _SPACING_SECONDS = 0.2
-""" Between two lists that one watcher gets. """
+""" The minimum time between two lists to one watcher. """
 _TIME_CONSTANT_SECONDS = 60.0
 _STEP = 0.05
 _CLEARLY = 0.8
-""" Of a step: at this distance from the reported value, the next is reported. """
+""" Part of a step: at this distance from the reported value, a new value is reported. """
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a judge says of a GPU."""
+    """The verdict of a judge about a GPU."""
 
     healthy: bool = True
     cordoned: bool = False
-    """ No further pods; those that are there stay. """
+    """ No new pods; running pods stay. """
 
     reason: str = ""
-    """ One CamelCase word; empty where nothing stands against the GPU. """
+    """ One CamelCase word; empty: new pods can get the GPU. """
 
     message: str = ""
-    """ A sentence for people. """
+    """ One sentence for people. """
 
 
 FINE = Verdict()
 
 
 class Judge(Protocol):
-    """Knows something that may stand against a GPU; whoever changes its mind calls `Advertising.changed`."""
+    """Decides whether new pods can get a GPU. After a change of its verdict, `Advertising.changed` must be called."""
 
     def verdict(self, uuid: str) -> Verdict:
-        """Return what is so now."""
+        """Return the current verdict."""
 
 
 class HealthJudge:
-    """Speaks for whoever looks after the GPUs' health."""
+    """A judge by the GPUs' health."""
 
     def __init__(self, keeper: HealthKeeper) -> None:
         self._keeper = keeper
 
     def verdict(self, uuid: str) -> Verdict:
-        """Return whether a GPU is well."""
+        """Return whether a GPU is healthy."""
         health = self._keeper.verdict(uuid)
         return Verdict(health.healthy, False, health.reason, health.message)
 
 
 @dataclass(frozen=True)
 class AdvertisedGpu:
-    """A GPU as it is advertised."""
+    """An advertised GPU."""
 
     gpu: Gpu
     slots: tuple[str, ...]
@@ -83,7 +82,7 @@ class AdvertisedGpu:
 
 @dataclass(frozen=True)
 class NotAdvertised:
-    """A GPU that is not."""
+    """A GPU that is not advertised, with the reason."""
 
     uuid: str
     reason: str
@@ -99,13 +98,14 @@ class AdvertisedDevices:
 
 
 class SteppedRatio:
-    """A ratio for those who act on it: smoothed over a minute and reported in steps, so that it seldom changes.
+    """A ratio that is smoothed over a minute and reported in steps, so that it rarely changes.
 
-    A device plugin sends its whole list to the kubelet again for each change, so noise has to end here. A step is left
-    only when the ratio is clearly out of it; else one that hovers between two steps would be reported again and again.
+    For each change, a device plugin sends its whole list to the kubelet again, so noise must end here. The reported
+    value changes only when the ratio is clearly in another step; otherwise, a ratio between two steps would cause many
+    reports.
 
     Args:
-        first: its value at the beginning, 0 to 1.
+        first: the first value, 0 to 1.
     """
 
     def __init__(self, first: float) -> None:
@@ -114,7 +114,7 @@ class SteppedRatio:
         self._at: float | None = None
 
     def take(self, value: float, now: float) -> float:
-        """Take in its value now (seconds, monotonic); return what to tell."""
+        """Process the current value; return the value to report. `now`: in seconds, monotonic."""
         elapsed = 0.0 if self._at is None else max(0.0, now - self._at)
         self._at = now
         self._smooth += (value - self._smooth) * -math.expm1(-elapsed / _TIME_CONSTANT_SECONDS)
@@ -131,7 +131,7 @@ class Advertising:
     """The advertised devices of one agent.
 
     Args:
-        agent: whose GPUs and slots.
+        agent: the agent whose GPUs and slots are advertised.
     """
 
     def __init__(self, agent: OpensSlots) -> None:
@@ -144,16 +144,16 @@ class Advertising:
 
     @property
     def settings(self) -> "NodeSettings | None":
-        """What the configuration says of this node; None: there is none, or none that could be read."""
+        """The configuration of this node; None: there is none, or it could never be read."""
         return self.slots.settings
 
     def add_judge(self, judge: Judge) -> None:
-        """Let a judge have its say from now on."""
+        """Use the verdicts of this judge from now on."""
         self._judges.append(judge)
         self.changed()
 
     def changed(self) -> None:
-        """Something may be advertised otherwise than before: tell those who watch. To be called on the event loop."""
+        """Notify the watchers that the list may have changed. Call it on the event loop."""
         for watcher in self._watchers:
             watcher.set()
 
@@ -162,7 +162,7 @@ class Advertising:
         await periodically("advertising: a look", _LOOK_SECONDS, self.look)
 
     async def watch(self) -> AsyncIterator[AdvertisedDevices]:
-        """Yield what is advertised: at once, then whenever it differs from what was yielded last."""
+        """Yield the list at once, and again whenever it differs from the last one."""
         watcher = asyncio.Event()
         self._watchers.add(watcher)
         try:
@@ -183,7 +183,7 @@ class Advertising:
             self._watchers.discard(watcher)
 
     def look(self) -> AdvertisedDevices:
-        """Take in the configuration, fit the slots to it, and return what is advertised now."""
+        """Read the configuration, open and close slots for it, and return the current list."""
         self.slots.look()
         advertised = self._advertised()
         if advertised != self._last:
@@ -216,7 +216,7 @@ class Advertising:
         return AdvertisedDevices(tuple(advertised), tuple(not_advertised))
 
     def _hp_busy_ratio(self, served: ServedGpu, slots: Iterable[Slot]) -> float:
-        """Return what part of the time hp takes; a GPU that hp has left is free at once, whatever went before."""
+        """Return the part of the time that hp takes; 0 at once when no hp slot is in use."""
         shared_gpu = served.shared_gpu
         if not any(slot.role is layout.Role.HP and self.slots.in_use(slot) for slot in slots):
             self._ratios.pop(shared_gpu.gpu.uuid, None)
@@ -225,7 +225,7 @@ class Advertising:
         return ratio.take(shared_gpu.hp_busy_ratio, time.monotonic())
 
     def _verdict(self, uuid: str) -> Verdict:
-        """Return what all judges say together; the reason is that of the first who speaks against the GPU."""
+        """Return the combined verdict, with the reason of the first unhealthy, else of the first cordoned verdict."""
         verdicts = [judge.verdict(uuid) for judge in self._judges]
         against = [each for each in verdicts if not each.healthy] + [each for each in verdicts if each.cordoned]
         if not against:

@@ -1,8 +1,8 @@
-"""How many slots each GPU has: what the configuration says, against who holds what.
+"""Opens and closes the slots of each GPU, by the configuration and by which slots are in use.
 
-Slots that are missing are opened, held ones that nobody configured too. One that is too many and that nobody holds is
-withdrawn first, and closed a while later: the kubelet may have given it to a pod just before it heard of that, and a
-container whose mount has gone would not start.
+Missing slots are opened, and so are held slots that are not configured. A free slot too many is withdrawn first and
+closed later: the kubelet may have given it to a pod just before it learnt of the withdrawal, and a container whose
+mount is gone would not start.
 """
 
 import logging
@@ -23,59 +23,59 @@ if TYPE_CHECKING:  # an agent without a configuration loads no API types
 _log = logging.getLogger(__name__)
 
 _WITHDRAWN_SECONDS = 5.0
-""" So long after the plugin was notified, a pod that was given the slot before that is known. """
+""" After this time since the plugin was notified, the agent knows a pod that got the slot before. """
 
 
 def slot_name(role: layout.Role, number: int) -> str:
-    """Return the name of a slot as it is offered: "hp-0", "be-3"."""
+    """Return the advertised name of a slot: "hp-0", "be-3"."""
     return f"{role.name.lower()}-{number}"
 
 
 class OpensSlots(Serves, Protocol):
-    """What is needed of an agent here."""
+    """What `SlotNumbers` needs from an agent."""
 
     @property
     def settings(self) -> AgentSettings:
-        """How it was started."""
+        """The agent's settings."""
 
     def open_permanent(self, uuid: str, name: str, role: layout.Role) -> None:
-        """Make a slot that stays, whoever comes and goes."""
+        """Open a permanent slot."""
 
     def close_slot(self, uuid: str, name: str) -> None:
-        """End a slot."""
+        """Close a slot."""
 
 
 class SlotNumbers:
-    """The slots of one agent's GPUs that stay, whoever comes and goes.
+    """The permanent slots of one agent's GPUs.
 
     Args:
-        agent: whose.
+        agent: the agent.
     """
 
     def __init__(self, agent: OpensSlots) -> None:
         self._agent = agent
         self._file = _configuration(agent.settings)
         self.mig_enabled: Callable[[str], bool] = lambda _: False
-        """ Whether MIG is enabled on a GPU; such have no slots. """
+        """ Whether a GPU has MIG enabled; such GPUs get no slots. """
         self._refused: set[tuple[str, str]] = set()
-        """ Slots that could not be opened, each said once. """
+        """ Slots that could not be opened; each is logged once. """
         self._withdrawn: dict[Slot, float] = {}
-        """ Slots that are too many and that nobody holds, and since when (seconds, monotonic). """
+        """ Free slots too many, and since when (in seconds, monotonic). """
 
     @property
     def settings(self) -> "NodeSettings | None":
-        """What the configuration says of this node; None: there is none, or none that could be read."""
+        """The configuration of this node; None: there is none, or it could never be read."""
         return self._file.settings if self._file is not None else None
 
     def look(self) -> None:
-        """Take in the configuration, and fit the slots to it."""
+        """Read the configuration, and open and close slots for it."""
         if self._file is not None:
             self._file.look()
         for uuid in list(self._agent.gpus):
             self._fit(uuid)
 
     def wanted(self, gpu: Gpu) -> dict[str, layout.Role]:
-        """Return the slots that a GPU shall have, by name; where nobody can say, those that it has."""
+        """Return the slots that a GPU should have, by name; without a readable configuration, those that it has."""
         numbers = self._numbers(gpu)
         if numbers is None:
             served = self._agent.gpus.get(gpu.uuid)
@@ -83,13 +83,13 @@ class SlotNumbers:
         return {slot_name(role, number): role for role, count in numbers.items() for number in range(count)}
 
     def advertised(self, uuid: str) -> list[Slot]:
-        """Return the slots of a GPU that a plugin may offer, hp first."""
+        """Return the slots of a GPU that a plugin may advertise, hp first."""
         shared_gpu = self._agent.gpus[uuid].shared_gpu
         slots = (slot for slot in shared_gpu.slots.values() if slot.permanent and slot not in self._withdrawn)
         return sorted(slots, key=lambda slot: (slot.role, int(slot.name.rpartition("-")[2])))
 
     def in_use(self, slot: Slot) -> bool:
-        """Return whether a container holds a slot, or processes are in it whose container is not known."""
+        """Return whether a container holds a slot, or processes use it whose container is not known."""
         shared_gpu = self._agent.gpus[slot.gpu].shared_gpu
         return (
             self._agent.holders.holds(slot)
@@ -98,7 +98,7 @@ class SlotNumbers:
         )
 
     def why_not(self, gpu: Gpu) -> tuple[str, str] | None:
-        """Return why a GPU shall have no slots: one CamelCase word, and a sentence; None: it shall."""
+        """Return why a GPU should have no slots: one CamelCase word and a sentence; None: it should have slots."""
         if self.mig_enabled(gpu.uuid):
             return "MIGEnabled", "MIG is enabled on it; disable that (nvidia-smi -mig 0) to share it by Orion"
         if self._file is None:
@@ -106,14 +106,14 @@ class SlotNumbers:
         if self._file.settings is None:
             return ("ConfigurationUnreadable", self._file.problem) if not self.wanted(gpu) else None
         if not self._file.settings.includes(gpu.uuid, gpu.index):
-            return "NotIncluded", "the configuration does not count it among Orion's GPUs"
+            return "NotIncluded", "the node's configuration does not include this GPU"
         return None
 
     def _numbers(self, gpu: Gpu) -> dict[layout.Role, int] | None:
-        """Return how many slots a GPU shall have; None: nobody can say."""
+        """Return how many slots of each role a GPU should have; None: the configuration was never readable."""
         if self._file is None:
-            reported = self._agent.settings
-            numbers = {layout.Role.HP: reported.hp_slots, layout.Role.BE: reported.be_slots}
+            settings = self._agent.settings
+            numbers = {layout.Role.HP: settings.hp_slots, layout.Role.BE: settings.be_slots}
         elif self._file.settings is None:
             return None
         else:
@@ -122,7 +122,7 @@ class SlotNumbers:
         return numbers if self.why_not(gpu) is None else {}
 
     def _fit(self, uuid: str) -> None:
-        """Open the slots that are missing, and withdraw those that are too many and that nobody holds."""
+        """Open the missing slots, and withdraw free slots too many."""
         shared_gpu = self._agent.gpus[uuid].shared_gpu
         wanted = self.wanted(shared_gpu.gpu)
         for name, role in {**wanted, **self._agent.holders.held(uuid)}.items():
@@ -133,7 +133,7 @@ class SlotNumbers:
                 self._withdraw(slot, spare=slot.name not in wanted and not self.in_use(slot))
 
     def _withdraw(self, slot: Slot, spare: bool) -> None:
-        """Offer a spare slot no more, and close it after a while."""
+        """Stop advertising a spare slot, and close it after a while."""
         if not spare:
             self._withdrawn.pop(slot, None)
         elif self._agent.holders.certain:
@@ -148,7 +148,7 @@ class SlotNumbers:
         except OSError as error:
             if (uuid, name) not in self._refused:
                 self._refused.add((uuid, name))
-                _log.error("slot: %s %s cannot be opened, and is tried again: %s", uuid, name, error)
+                _log.error("slot: %s %s cannot be opened, the agent tries again: %s", uuid, name, error)
         else:
             self._refused.discard((uuid, name))
 
@@ -157,6 +157,6 @@ def _configuration(settings: AgentSettings) -> "ConfigurationFile | None":
     path = settings.configuration
     if path is None:
         return None
-    from orion.crds.configuration_file import ConfigurationFile  # here: an agent without one needs no API types
+    from orion.crds.configuration_file import ConfigurationFile  # here: only this needs the API types
 
     return ConfigurationFile(path, settings.node_name)

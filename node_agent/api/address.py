@@ -1,21 +1,21 @@
-"""The gRPC address of the agent's administrators' socket, also where the path is too long for a socket address."""
+"""The gRPC address of the administrators' socket; also works if the path is too long for a socket address."""
 
 import os
 from pathlib import Path
 
 SOCKET = "agent.sock"
 _PATH_MAX = 100
-""" Bytes; the kernel's bound is 107. """
+""" In bytes; the kernel's limit is 107. """
 
 
 class SocketAddress:
-    """The socket of one root; to be closed when no channel may connect any more.
+    """The socket of one root. Close it when no channel needs to connect any more.
 
     Args:
-        root: the agent's directory.
+        root: the agent's root directory.
 
     Raises:
-        OSError: the directory is not there, and its path too long.
+        OSError: the path is too long, and the directory does not exist.
     """
 
     def __init__(self, root: Path) -> None:
@@ -25,10 +25,10 @@ class SocketAddress:
             self._folder = os.open(root, os.O_PATH | os.O_CLOEXEC)
             path = f"/proc/self/fd/{self._folder}/{SOCKET}"
         self.target = f"unix:{path}"
-        """ What a channel is made for. """
+        """ The target for a gRPC channel. """
 
     def close(self) -> None:
-        """Forget the directory."""
+        """Close the directory."""
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1

@@ -85,64 +85,64 @@ class AgentServicer:
     """Missing associated documentation comment in .proto file."""
 
     def GetSnapshot(self, request, context):
-        """The GPUs, slots and clients as they are now.
+        """Returns the current GPUs, slots and clients.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchSnapshots(self, request, context):
-        """The same, again and again, every `interval_ms` (at least 100).
+        """Sends a snapshot every `interval_ms` (at least 100).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def OpenSlot(self, request, context):
-        """Makes a slot, its directory and its socket, or finds the one of that name. Its grant is what the request says.
+        """Opens a slot with its directory and socket, or finds the open slot of that name. Sets the grant of the request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CloseSlot(self, request, context):
-        """Ends a slot: its clients are forgotten and its directory goes.
+        """Closes a slot: removes its clients and its directory.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PrepareSlot(self, request, context):
-        """Makes a slot ready for a new container: clients of an earlier one are forgotten, the grant of the pod that holds it
-        applies where that is known, else the default one.
+        """Resets a slot for a new container: removes the clients of the previous one, and sets the grant of the pod that holds
+        the slot, or the default grant if that pod is not known.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetGrant(self, request, context):
-        """Changes what a slot may do; reaches running clients without a restart.
+        """Changes a slot's grant; running clients use it without a restart.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetPolicy(self, request, context):
-        """Changes how a GPU's clients share it. INVALID_ARGUMENT, with the figure, where a promise to hp cannot be kept.
+        """Changes a GPU's policy. INVALID_ARGUMENT, with the value, if a promise to hp cannot be kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetProfile(self, request, context):
-        """Replaces what a slot's clients are reported of kernels before they have measured them; running clients hear of it.
+        """Replaces the profile of a slot: kernel data for its clients, before they have measured. Also reaches running clients.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchDevices(self, request, context):
-        """What a device plugin may advertise: all of it at once, then again, whole, at every change that a plugin acts on.
+        """What a device plugin may advertise: sends the whole list at once, and again at every change that concerns a plugin.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,4 +1,4 @@
-"""Asking the agent: a typed client that blocks, for command lines, the device plugin's threads and tests."""
+"""A typed, blocking client of the agent, for command lines, the device plugin's threads and tests."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -8,18 +8,22 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
+from orion.errors import OrionError, Unavailable
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
 from orion.node_agent.api.address import SOCKET, SocketAddress
 
 Answer = TypeVar("Answer")
 
 
-class NoAgent(ConnectionError):
-    """Nobody answers on the administrators' socket."""
+class NoAgent(Unavailable):
+    """No agent answers on the administrators' socket."""
+
+    forbidden = False
+    """ Whether an agent listens there that this user may not ask. """
 
 
-class RequestRefused(Exception):
-    """The agent answered with a sentence in place of a result; `code` is gRPC's."""
+class RequestRefused(OrionError):
+    """The agent answered with an error; `code` is gRPC's."""
 
     def __init__(self, code: grpc.StatusCode, sentence: str) -> None:
         super().__init__(sentence)
@@ -30,11 +34,11 @@ class AgentClient:
     """A connection to the agent of one root; a context manager.
 
     Args:
-        root: the agent's directory.
-        timeout: seconds that connecting, and each request, may take.
+        root: the agent's root directory.
+        timeout: limit in seconds for connecting and for each request.
 
     Raises:
-        NoAgent: no agent listens there, or this user may not ask it.
+        NoAgent: no agent listens there, or this user has no permission.
     """
 
     def __init__(self, root: Path, timeout: float = 5.0) -> None:
@@ -52,7 +56,7 @@ class AgentClient:
             raise self._nobody(exists=False) from None
 
     def snapshot(self) -> agent_pb2.Snapshot:
-        """Return the GPUs, slots and clients as they are now."""
+        """Return the current GPUs, slots and clients."""
         return self._ask(self._stub.GetSnapshot, agent_pb2.SnapshotRequest(), agent_pb2.Snapshot)
 
     def watch(self, interval: float) -> Iterator[agent_pb2.Snapshot]:
@@ -77,7 +81,7 @@ class AgentClient:
         owner_process_id: int = 0,
         weight: float = 0,
     ) -> agent_pb2.Slot:
-        """Make a slot, or take the one of that name; see `OpenSlotRequest`."""
+        """Open a slot, or find the open slot of that name; see `OpenSlotRequest`."""
         request = agent_pb2.OpenSlotRequest(
             gpu=gpu,
             name=name,
@@ -89,15 +93,15 @@ class AgentClient:
         return self._ask(self._stub.OpenSlot, request, agent_pb2.Slot)
 
     def close_slot(self, gpu: str, name: str) -> None:
-        """End a slot."""
+        """Close a slot."""
         self._ask(self._stub.CloseSlot, agent_pb2.SlotRequest(gpu=gpu, name=name), agent_pb2.Empty)
 
     def prepare_slot(self, gpu: str, name: str) -> agent_pb2.PreparedSlot:
-        """Forget a slot's clients and give it the grant of the pod that holds it, or the default one."""
+        """Remove a slot's clients, and set the grant of the pod that holds the slot, or the default grant."""
         return self._ask(self._stub.PrepareSlot, agent_pb2.SlotRequest(gpu=gpu, name=name), agent_pb2.PreparedSlot)
 
     def watch_devices(self) -> Iterator[agent_pb2.Devices]:
-        """Return what a device plugin may offer: at once, then at every change, without end.
+        """Yield what a device plugin may advertise, at once and at every change, without end.
 
         Raises:
             NoAgent: the agent has ended.
@@ -110,12 +114,12 @@ class AgentClient:
     def set_grant(
         self, gpu: str, name: str, *, memory_limit_bytes: int | None = None, weight: float = 0
     ) -> agent_pb2.Slot:
-        """Change what a slot may do; running clients see it. What is not given stays."""
+        """Change a slot's grant, also for running clients. Values that are not given do not change."""
         request = agent_pb2.SetGrantRequest(gpu=gpu, name=name, memory_limit_bytes=memory_limit_bytes, weight=weight)
         return self._ask(self._stub.SetGrant, request, agent_pb2.Slot)
 
     def set_policy(self, gpu: str, *, policy: str = "", **fields: float) -> agent_pb2.Gpu:
-        """Change how a GPU is shared; what is not given stays. `hook/policy_table.py` says what the fields are."""
+        """Change a GPU's policy. Fields that are not given do not change; `hook/policy_table.py` has the fields."""
         return self._ask(
             self._stub.SetPolicy, agent_pb2.SetPolicyRequest(gpu=gpu, policy=policy, fields=fields), agent_pb2.Gpu
         )
@@ -127,7 +131,7 @@ class AgentClient:
         )
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._channel.close()
         self._address.close()
 
@@ -152,5 +156,7 @@ class AgentClient:
 
     def _nobody(self, exists: bool) -> NoAgent:
         if exists:
-            return NoAgent(f"this user may not ask the agent at {self._socket}; try as root")
+            refused = NoAgent(f"this user may not ask the agent at {self._socket}; try as root")
+            refused.forbidden = True
+            return refused
         return NoAgent(f"no agent listens at {self._socket}; start one with `orion agent --root {self._socket.parent}`")

@@ -1,7 +1,7 @@
-"""A GPUProfile as rows of knowledge: what its kernels' launches are known by on the GPU.
+"""Converts a GPUProfile into rows of knowledge, each with the identity by which the hook recognises a launch.
 
-Apart from `knowledge`, for the hash runs over every letter of every name (C++ kernels have long ones): whoever holds
-the profile makes the rows, and the agent's loop takes them ready made.
+This is not in `knowledge`, because the hash reads every character of every name, and C++ kernels have long names. So
+the process that has the profile computes the hashes, not the agent's event loop.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from orion.hook import identity, join, layout
 
 @dataclass(frozen=True)
 class ProfileRow:
-    """One kernel, see `knowledge.Row`."""
+    """A row for one kernel; see `knowledge.Row`."""
 
     identity: int
     duration_ns: int
@@ -21,14 +21,14 @@ class ProfileRow:
 
 
 def identity_of(row: SharedGpuRow) -> int:
-    """Return what the hook knows such a launch by, whatever its code is marked with."""
+    """Return the plain identity of such a launch, without the mark of the kernel's code."""
     return identity.kernel_identity(row.name.encode(), row.grid, row.block, row.shared_bytes)
 
 
 def rows_of(profile: GPUProfile) -> list[ProfileRow]:
-    """Return the rows of a profile, as many as a table holds, the kernels with the most GPU time first.
+    """Return the rows of a profile, kernels with the most GPU time first, at most as many as a table holds.
 
-    Kernels without a shape are left out, as all are that come from Orion's CSV: it has neither grids nor blocks.
+    Kernels without a grid and block are skipped. These are all kernels of Orion's CSV format, which has neither.
     """
     return [
         ProfileRow(identity_of(row), row.duration_ns, row.sms, layout.KernelClass(row.kernel_class))

@@ -13,14 +13,14 @@ from orion.node_agent.pages import descriptors, pages
 from orion.node_agent.slots.slot import Slot
 
 ClientKey = tuple[int, int]
-""" Client index and generation. They identify a client for good, because generations never repeat on a GPU. """
+""" Client index and generation. They identify a client permanently, because generations never repeat on a GPU. """
 
 
 @dataclass(eq=False)
 class Client:
     """An entry of a GPU's client table, with the pages that the client's process writes.
 
-    Descriptors: ``writable`` holds those of the two pages until they are sealed. ``busy_descriptor`` is read-only; the
+    ``writable`` has the descriptors of the two pages until they are sealed. ``busy_descriptor`` is read-only; the
     agent keeps it for hp clients and sends it to be clients.
     """
 

@@ -1,8 +1,8 @@
-"""One client's connection: whole messages in, whole messages with descriptors out, and never a wait.
+"""One client's connection: receives and sends whole messages with descriptors, and never blocks.
 
-asyncio has no transport for SEQPACKET sockets, so this stands on ``add_reader`` and ``add_writer``. What a tenant can
-do to its own connection stays there: reading is paced, the outgoing queue is a few messages long, descriptors that
-nobody asked for are thrown away by the kernel before they reach us.
+asyncio has no transport for SEQPACKET sockets, so this uses ``add_reader`` and ``add_writer``. A tenant can affect only
+its own connection: reading is rate-limited, the queue of outgoing messages is short, and the kernel discards unexpected
+descriptors before they reach the agent.
 """
 
 import array
@@ -21,7 +21,7 @@ from orion.node_agent.pacing.token_bucket import TokenBucket
 from orion.node_agent.pages import descriptors
 
 _SEND_BUFFER = 16 * 1024
-""" Bytes; some three messages. What a client does not read lies here, and each may hold 250 descriptors in flight. """
+""" In bytes, about three messages. Messages that a client does not read stay here; each can hold 250 descriptors. """
 
 _OUTBOX_MAX = 4
 _MESSAGES_BURST, _MESSAGES_PER_SECOND = 32, 10.0
@@ -37,11 +37,11 @@ class Connection:
     """A connected SEQPACKET socket of a slot.
 
     Args:
-        sock: connected; owned from now on.
-        on_message: called with each message and the descriptors that came with it (only ever the two pages of a
-            returning client); the receiver owns them.
-        on_end: called once when the peer has ended the connection or broken its rules; not after `close`.
-        on_writable: called when a full connection has room again.
+        sock: connected; owned by this object.
+        on_message: called with each message and its descriptors (only the two pages of a returning client); the
+            receiver owns them.
+        on_end: called once when the peer has closed the connection or violated the protocol; not called after `close`.
+        on_writable: called when a full connection can send again.
     """
 
     def __init__(self, sock: socket.socket, on_message: OnMessage, on_end: OnEvent, on_writable: OnEvent) -> None:
@@ -49,9 +49,9 @@ class Connection:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         self.process_id: int = _CREDENTIALS.unpack(credentials)[0]
-        """ Of the process that connected, in the agent's pid namespace; 0 if it is not visible there. """
+        """ The process that connected, in the agent's pid namespace; 0: it is not visible there. """
         self.stuck_since: float | None = None
-        """ Loop time since when the client has not taken what is for it. """
+        """ Since when the client has not read what was sent; loop time. """
         self._sock = sock
         self._loop = asyncio.get_running_loop()
         self._on_message, self._on_end, self._on_writable = on_message, on_end, on_writable
@@ -64,17 +64,17 @@ class Connection:
 
     @property
     def full(self) -> bool:
-        """Whether something waits to be sent; only then is there a later `on_writable`."""
+        """Whether messages wait to be sent. Only then will `on_writable` be called."""
         return bool(self._outbox)
 
     def send(self, data: bytes, fds: Sequence[int] = ()) -> None:
-        """Send a message now or as soon as there is room; ``fds`` stay the caller's."""
+        """Send a message now, or when there is room. The caller keeps ``fds``."""
         if self.closed:
             return
         if not self._outbox and self._sent(data, fds):
             return
         try:
-            # What waits holds descriptors of its own: the caller's may be closed, and their numbers used again.
+            # A waiting message has its own descriptors: the caller may close its own, and their numbers may be reused.
             if len(self._outbox) >= _OUTBOX_MAX:
                 raise BlockingIOError(errno.EAGAIN, "the peer does not read")
             self._outbox.append((data, [os.dup(fd) for fd in fds]))
@@ -82,7 +82,7 @@ class Connection:
             self._loop.call_soon(self._end)
 
     def close(self) -> None:
-        """End the connection; what was sent can still be read by the peer."""
+        """Close the connection; the peer can still read what was sent."""
         if self.closed:
             return
         self.closed = True
@@ -119,7 +119,7 @@ class Connection:
             self._later(wait, lambda: self._loop.add_reader(self._sock, self._readable))
 
     def _receive(self) -> tuple[bytes, list[int]]:
-        """Read one message; a receive without room for descriptors makes the kernel drop those that came."""
+        """Read one message. Without room for descriptors, the kernel drops any that were sent."""
         size = join.MESSAGE_MAX + 1
         if self._greeted:
             return self._sock.recv(size), []
@@ -143,7 +143,7 @@ class Connection:
             self.stuck_since = None
 
     def _sent(self, data: bytes, fds: Sequence[int]) -> bool:
-        """Try to send; where that has to wait, see to it that `_flush` tries again."""
+        """Try to send; if that must wait, arrange that `_flush` tries again."""
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
             self._sock.sendmsg([data], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
@@ -151,7 +151,7 @@ class Connection:
         except OSError as error:
             code = error.errno
         if code not in (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM, errno.EINTR):
-            # A peer that is gone says so by the reader too, but that may be paused.
+            # The reader also detects a peer that is gone, but the reader may be paused.
             self._loop.call_soon(self._end)
             return False
         self.stuck_since = self.stuck_since or self._loop.time()
@@ -175,7 +175,7 @@ class Connection:
 def listen(directory: os.PathLike[str], name: str, mode: int, backlog: int) -> socket.socket:
     """Listen on a SEQPACKET socket in ``directory``, replacing a stale one.
 
-    The path goes through /proc, because a socket's address holds only 107 bytes and a directory may be deeper.
+    The path goes through /proc, because the address of a UNIX socket holds only 107 bytes.
     """
     folder = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -195,11 +195,11 @@ def listen(directory: os.PathLike[str], name: str, mode: int, backlog: int) -> s
 
 
 Identity = tuple[int, int]
-""" Device and inode. """
+""" Device and inode of a socket. """
 
 
 def identity(path: os.PathLike[str]) -> Identity | None:
-    """Return what tells a socket from others at the same path; None: there is nothing."""
+    """Return what distinguishes a socket from others at the same path; None: there is none."""
     try:
         found = os.lstat(path)
     except OSError:

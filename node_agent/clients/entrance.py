@@ -1,7 +1,7 @@
-"""A slot's entrance: accepts connections no faster than the slot may, so that a flood waits in the kernel.
+"""A slot's listening socket: accepts connections at a limited rate; the kernel queues the others.
 
-Whoever floods an entrance keeps its own slot waiting, nobody else: each has its own socket, its own bound on
-connections that have not said what they want, and a deadline for them.
+A tenant that opens too many connections delays only its own slot. Each slot has its own socket, its own limit of
+connections that have not sent a HELLO, and a deadline for these.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from orion.node_agent.pacing.token_bucket import TokenBucket
 
 _ACCEPTS_BURST, _ACCEPTS_PER_SECOND = 1024, 200.0
 _AT_ONCE = 16
-""" Accepted before other slots have their turn. """
+""" Connections accepted before other slots get their turn. """
 _BACKLOG = 1024
 _NO_DESCRIPTORS_SECONDS = 0.1
 
@@ -24,10 +24,10 @@ class Entrance:
     """The listening socket of one slot.
 
     Args:
-        directory: where the socket lies.
-        name: its file name; mode 0666, since the directory is what is handed out.
-        pending_max: how many connections may be undecided at once.
-        on_arrival: called with each accepted socket; calls `settled` once it knows what that one wants.
+        directory: of the socket.
+        name: of the socket's file; its mode is 0666, because containers get the directory, not only the file.
+        pending_max: maximum number of undecided connections.
+        on_arrival: called with each accepted socket. It must cause a call of `settled` when the connection is decided.
     """
 
     def __init__(
@@ -46,24 +46,24 @@ class Entrance:
 
     @property
     def is_there(self) -> bool:
-        """Whether its path still leads here."""
+        """Whether this socket still exists at its path."""
         return connections.identity(self._path) == self._identity
 
     def settled(self) -> None:
-        """One of the arrivals has said what it wants, or is gone."""
+        """Note that one of the connections is decided or closed."""
         self._pending -= 1
         if self._resume is None:
             self._listen()
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """Stop listening."""
         if self._resume is not None:
             self._resume.cancel()
         self._loop.remove_reader(self._sock)
         self._sock.close()
 
     def refill(self) -> None:
-        """Forget what an earlier container has used up."""
+        """Reset the rate limit for a new container."""
         self._pace.fill()
 
     def _listen(self) -> None:
@@ -71,13 +71,13 @@ class Entrance:
         if not self._listening and self._pending < self._pending_max and self._sock.fileno() >= 0:
             try:
                 self._loop.add_reader(self._sock, self._acceptable)
-            except OSError:  # the kernel's limit of what all of a user's processes may wait for
+            except OSError:  # the kernel's limit of epoll watches for a user
                 self._resume = self._loop.call_later(_NO_DESCRIPTORS_SECONDS, self._listen)
                 return
             self._listening = True
 
     def _rest(self, seconds: float | None) -> None:
-        """Stop listening, for a time or (None) until an arrival settles."""
+        """Stop listening for some seconds, or with None until a connection is decided."""
         self._listening = False
         self._loop.remove_reader(self._sock)
         if seconds is not None:

@@ -1,4 +1,4 @@
-"""How a process becomes a client, stays one and leaves: the agent's side of `hook/include/orion/join.h`."""
+"""How a process becomes a client, returns and leaves: the agent's side of `hook/include/orion/join.h`."""
 
 import asyncio
 import logging
@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
+from orion.errors import Conflict, Exhausted, Invalid, OrionError
 from orion.hook import join, layout
 from orion.node_agent.clients import messages, new_client, returning
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.connections import Connection
 from orion.node_agent.clients.entrance import Entrance
 from orion.node_agent.clients.neighbours import Neighbours
-from orion.node_agent.clients.shared_gpu import GpuFull, SharedGpu
+from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.pages import descriptors, pages
 from orion.node_agent.processes import liveness
 from orion.node_agent.slots.knowledge import GPU_ENTRIES
@@ -28,8 +29,8 @@ _STUCK_SECONDS = 10.0
 _RETRY_SPREAD = 10
 
 
-class Refused(Exception):
-    """A HELLO that is answered with REFUSED."""
+class JoinRefused(OrionError):
+    """The agent answers a HELLO with REFUSED."""
 
     def __init__(self, code: join.Refusal, sentence: str, retry_ms: int = 0) -> None:
         super().__init__(sentence)
@@ -47,7 +48,7 @@ def _layouts_differ(hello: join.Hello) -> str:
 
 
 class Counters:
-    """What the agent has seen of joining, for its metrics."""
+    """Counters of joins, for the metrics."""
 
     def __init__(self) -> None:
         self.joins: Counter[str] = Counter()
@@ -56,14 +57,14 @@ class Counters:
 
 
 class Joining:
-    """All entrances of one GPU.
+    """The listening sockets and clients of one GPU.
 
     Args:
         shared_gpu: the per-GPU shared state.
         counters: shared by all GPUs.
-        pending_max: undecided connections that each slot may have.
+        pending_max: maximum number of undecided connections of each slot.
         save: writes the state file; called before the agent sends a client its index.
-        on_change: called when clients came or left.
+        on_change: called when clients joined or left.
     """
 
     def __init__(
@@ -90,20 +91,20 @@ class Joining:
         self._entrances[slot.name] = Entrance(slot.directory, SOCKET, self._pending_max, arrived)
 
     def close(self, slot: Slot) -> None:
-        """End a slot's connections, clients included, and listen no more."""
+        """Close a slot's socket and connections; remove its clients."""
         self.forget_all(slot)
         self._entrances.pop(slot.name).close()
 
     def gone(self) -> str | None:
-        """Return a slot whose socket is not where processes look for it; None: all are."""
+        """Return the name of a slot whose socket file is gone; None: all exist."""
         return next((name for name, entrance in self._entrances.items() if not entrance.is_there), None)
 
     def forget_all(self, slot: Slot) -> None:
-        """Forget every client of a slot, those of an agent before this one included."""
+        """Remove every client of a slot, including those of the previous agent."""
         for connection in [each for each, (of, _) in self._undecided.items() if of is slot]:
             self._end_undecided(connection)
         for client in self._shared_gpu.of_slot(slot):
-            self.forget(client, "its slot was ended or made ready for another container")
+            self.forget(client, "its slot was closed or reset for another container")
         for client_index in [index for index, each in self._shared_gpu.awaited.items() if each.slot == slot.name]:
             self._shared_gpu.awaited.pop(client_index)
             self._shared_gpu.free_index(slot.name, client_index)
@@ -111,7 +112,7 @@ class Joining:
         self._entrances[slot.name].refill()
 
     def forget(self, client: Client, why: str) -> None:
-        """Free a client's index and notify its neighbours."""
+        """Remove a client, free its index and notify its neighbours."""
         if self._clients.pop(client.connection, None) is None:
             return
         self._shared_gpu.remove(client)
@@ -120,7 +121,7 @@ class Joining:
         self._changed(client)
 
     def look(self, now_ns: int) -> None:
-        """Find clients that died, continued, or do not read what they are sent."""
+        """Remove clients that died or do not read what they are sent; check whether stopped clients continue."""
         for client in list(self._shared_gpu.clients.values()):
             if client.ready and client.busy.owner_died:
                 self.forget(client, "its process has died")
@@ -128,12 +129,12 @@ class Joining:
             if stuck is not None and self._loop.time() - stuck > _STUCK_SECONDS:
                 self.forget(client, "it does not read what it is sent")
             elif not client.ready and now_ns - client.joined_ns > _READY_SECONDS * 1e9:
-                self.forget(client, "it was welcomed and never said that it is ready")
+                self.forget(client, "it did not send READY after WELCOME")
         for client in list(self._shared_gpu.stopped):
             self._shared_gpu.mark_stopped(client, liveness.is_stopped(client.process_id))
 
     def give_up_awaiting(self) -> None:
-        """Drop the clients of an earlier agent that did not come back."""
+        """Remove the clients of the previous agent that did not return."""
         for client_index, each in list(self._shared_gpu.awaited.items()):
             _log.info("client: %s %s at %s did not come back", each.slot, each.process_id, each.key)
             del self._shared_gpu.awaited[client_index]
@@ -141,7 +142,7 @@ class Joining:
         self._neighbours.changed()
 
     def stop(self) -> None:
-        """Let go of all sockets; clients go on under what the pages say."""
+        """Close all sockets; clients continue as their pages say."""
         self._neighbours.close()
         for entrance in self._entrances.values():
             entrance.close()
@@ -173,7 +174,7 @@ class Joining:
     def _received(self, connection: Connection, data: bytes, fds: list[int]) -> None:
         try:
             message = messages.parse(data)
-        except messages.MalformedMessage:
+        except Invalid:
             self._break_off(connection)
             return
         client = self._clients.get(connection)
@@ -202,7 +203,7 @@ class Joining:
                 self._welcome_back(slot, connection, hello, fds, version)
             else:
                 self._welcome(slot, connection, hello, version)
-        except Refused as refusal:
+        except JoinRefused as refusal:
             self._counters.refusals[refusal.code.name.lower()] += 1
             connection.send(messages.refused(refusal.code, str(refusal), refusal.retry_ms))
             connection.close()
@@ -210,26 +211,24 @@ class Joining:
             descriptors.close_foreign(fds)
 
     def _admit(self, slot: Slot, hello: join.Hello) -> int:
-        """Return the layout version to speak, or raise `Refused`."""
+        """Return the common layout version, or raise `JoinRefused`."""
         wait = slot.joins.take()
         if wait:
             retry_ms = int(1000 * wait * random.uniform(1, _RETRY_SPREAD)) + 1
-            raise Refused(join.Refusal.RATE, "too many processes of this slot join at once; try again", retry_ms)
+            raise JoinRefused(join.Refusal.RATE, "too many processes of this slot join at once; try again", retry_ms)
         version: int = min(layout.LAYOUT_NEWEST, hello.layout_newest)
         if version < max(layout.LAYOUT_OLDEST, hello.layout_oldest):
-            raise Refused(join.Refusal.LAYOUT, _layouts_differ(hello))
+            raise JoinRefused(join.Refusal.LAYOUT, _layouts_differ(hello))
         return version
 
     def _welcome(self, slot: Slot, connection: Connection, hello: join.Hello, version: int) -> None:
         command = pages.printable(hello.command, 16)
         try:
             client = new_client.make(self._shared_gpu, slot, connection, command)
-        except GpuFull:
-            raise Refused(
-                join.Refusal.FULL, "all client indexes of this GPU are in use; end another process of this slot"
-            ) from None
+        except Exhausted as reason:
+            raise JoinRefused(join.Refusal.FULL, str(reason)) from None
         except OSError as error:
-            raise Refused(join.Refusal.FULL, f"the agent has no room: {error.strerror}", 1000) from None
+            raise JoinRefused(join.Refusal.FULL, f"the agent cannot make pages: {error.strerror}", 1000) from None
         self._clients[connection] = client
         self._save()
         self._counters.joins[slot.role.name.lower()] += 1
@@ -240,7 +239,7 @@ class Joining:
         try:
             client.seal()
         except OSError:
-            self.forget(client, "it sealed its pages in a way of its own")
+            self.forget(client, "it added its own seals to its pages")
             return
         client.inform()
         self._settle_in(client)
@@ -251,14 +250,14 @@ class Joining:
         remembered = self._shared_gpu.awaited.get(hello.client_index)
         before = self._shared_gpu.clients.get(hello.client_index)
         if before is not None:
-            # Its connection broke and ours has not noticed yet.
+            # The client's connection broke, but the agent has not noticed that yet.
             remembered = returning.as_remembered(before)
         try:
             if remembered is None or (remembered.slot, remembered.generation) != (slot.name, hello.generation):
-                raise returning.NotOurs("this agent does not know the client; it may join again")
+                raise Conflict("this agent does not know the client; it may join as a new client")
             client = returning.take_back(slot, connection, remembered, fds)
-        except returning.NotOurs as reason:
-            raise Refused(join.Refusal.PAGES, str(reason)) from None
+        except Conflict as reason:
+            raise JoinRefused(join.Refusal.PAGES, str(reason)) from None
         if before is not None:
             self._clients.pop(before.connection, None)
             self._shared_gpu.mark_stopped(before, False)
@@ -288,7 +287,7 @@ class Joining:
     def _suspect(self, client_index: int, generation: int) -> None:
         client = self._shared_gpu.clients.get(client_index)
         if client is not None and client.key == (client_index, generation) and client.role is layout.Role.HP:
-            # How often is bounded by the entrance's pace.
+            # The rate limit of the listening socket limits how often this runs.
             self._shared_gpu.mark_stopped(client, liveness.is_stopped(client.process_id))
 
     def _break_off(self, connection: Connection) -> None:
@@ -306,4 +305,4 @@ class Joining:
     def _writable(self, connection: Connection) -> None:
         client = self._clients.get(connection)
         if client is not None and client.ready and client.role is layout.Role.BE:
-            self._neighbours.tell(client)
+            self._neighbours.update(client)

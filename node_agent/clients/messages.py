@@ -1,13 +1,14 @@
-"""The messages of joining, built and parsed.
+"""Builds and parses the messages of joining.
 
-One struct a message, its length fixed by its type, so parsing is a comparison of three numbers: nothing in a message
-is a length that has to be trusted. What is not exactly one of a client's messages is refused as a whole.
+Each message is one struct, and its type determines its length. So parsing compares three numbers, and no length in a
+message must be trusted. Bytes that are not exactly one of a client's messages are rejected.
 """
 
 from collections.abc import Sequence
 from ctypes import sizeof
 from typing import Final
 
+from orion.errors import Invalid
 from orion.hook import join, layout
 
 FromClient = join.Hello | join.Ready | join.Report | join.Suspect | join.Learnt
@@ -22,24 +23,20 @@ _FROM_CLIENT: Final[dict[int, type[FromClient]]] = {
 _LISTS: Final = {join.MessageType.NEIGHBOURS: join.Neighbours, join.MessageType.GONE: join.Gone}
 
 
-class MalformedMessage(ValueError):
-    """These bytes are no message that a client may send."""
-
-
 def parse(data: bytes) -> FromClient:
     """Return the client's message in ``data``.
 
     Raises:
-        MalformedMessage: wrong magic, type or length.
+        Invalid: wrong magic, type or length.
     """
     if len(data) < sizeof(join.Message):
-        raise MalformedMessage(f"{len(data)} bytes are too few for a message")
+        raise Invalid(f"{len(data)} bytes are too few for a message")
     head = join.Message.from_buffer_copy(data)
     structure = _FROM_CLIENT.get(head.type)
     if head.magic != join.MESSAGE_MAGIC or structure is None:
-        raise MalformedMessage(f"no message has magic {head.magic:#x} and type {head.type}")
+        raise Invalid(f"no message has magic {head.magic:#x} and type {head.type}")
     if len(data) != sizeof(structure):
-        raise MalformedMessage(f"a {structure.__name__} has {sizeof(structure)} bytes, not {len(data)}")
+        raise Invalid(f"a {structure.__name__} has {sizeof(structure)} bytes, not {len(data)}")
     return structure.from_buffer_copy(data)
 
 
@@ -47,7 +44,7 @@ def returns(data: bytes) -> bool:
     """Return whether ``data`` is the HELLO of a returning client, the one message that may carry descriptors."""
     try:
         message = parse(data)
-    except MalformedMessage:
+    except Invalid:
         return False
     return isinstance(message, join.Hello) and bool(message.flags & join.HELLO_RETURNS)
 
@@ -63,7 +60,7 @@ def welcome(role: layout.Role, version: int, client_index: int, generation: int,
 
 
 def refused(code: join.Refusal, sentence: str, retry_ms: int = 0) -> bytes:
-    """Build a REFUSED; ``retry_ms`` 0 means that trying again is useless until something changes."""
+    """Build a REFUSED; ``retry_ms`` 0: a retry fails until something changes."""
     text = sentence.encode("ascii", "replace")[:111]
     return bytes(join.Refused(_head(join.MessageType.REFUSED), code, retry_ms, text))
 
@@ -78,5 +75,5 @@ def listing(kind: join.MessageType, listed: Sequence[tuple[int, int]]) -> bytes:
 
 
 def knowledge(count: int) -> bytes:
-    """Build a KNOWLEDGE; the table of ``count`` entries goes with it as a descriptor."""
+    """Build a KNOWLEDGE; a descriptor of the table of ``count`` entries is sent with it."""
     return bytes(join.Knowledge(_head(join.MessageType.KNOWLEDGE), count, 0))

@@ -2,10 +2,10 @@
 
 There is no queue of changes: for each be client the agent remembers which pages it has sent, and sends the
 difference to the pages that exist now. However long a client does not read, nothing grows, and the agent never sends
-what came and went meanwhile.
+clients that joined and left meanwhile.
 
-News is gathered for 20 ms, and for longer when telling all took long, so that one that joins over and over
-costs its GPU's be clients, and the agent, a bounded share of their time.
+Changes are collected for 20 ms, and longer if the last update of all be clients took long. So a process that joins
+again and again costs the GPU's be clients and the agent only a limited part of their time.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from orion.node_agent.clients.shared_gpu import SharedGpu
 
 _GATHER_SECONDS = 0.02
 _DUTY = 10
-""" Telling all takes at most one part in so many of the agent's time. """
+""" Updates take at most one part in this many of the agent's time. """
 
 
 class Neighbours:
-    """The news of one GPU."""
+    """The updates of one GPU's be clients."""
 
     def __init__(self, shared_gpu: SharedGpu) -> None:
         self._shared_gpu = shared_gpu
@@ -32,19 +32,19 @@ class Neighbours:
         self._not_before = 0.0
 
     def changed(self) -> None:
-        """Tell all be clients soon."""
+        """Update all be clients soon."""
         if self._timer is None:
             at = max(self._loop.time() + _GATHER_SECONDS, self._not_before)
-            self._timer = self._loop.call_at(at, self._tell_all)
+            self._timer = self._loop.call_at(at, self._update_all)
 
     def introduce(self, client: Client) -> None:
-        """Give a be client its first list at once, even an empty one: from then on it is managed."""
+        """Send a be client its first list at once, even an empty one: the client is managed from then on."""
         if not self._shared_gpu.living_hp:
             client.connection.send(messages.listing(join.MessageType.NEIGHBOURS, []))
-        self.tell(client)
+        self.update(client)
 
-    def tell(self, client: Client) -> None:
-        """Send a be client what it does not know yet, as far as its connection takes it."""
+    def update(self, client: Client) -> None:
+        """Send a be client what has changed for it, as much as its connection takes."""
         living = self._shared_gpu.living_hp
         if living.keys() == client.sent and not client.stale:
             return
@@ -66,15 +66,15 @@ class Neighbours:
             client.sent.update(chunk)
 
     def close(self) -> None:
-        """Tell nobody any more."""
+        """Send no more updates."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _tell_all(self) -> None:
+    def _update_all(self) -> None:
         self._timer = None
         began = self._loop.time()
         for client in self._shared_gpu.of_role(layout.Role.BE):
-            self.tell(client)
+            self.update(client)
         now = self._loop.time()
         self._not_before = now + _DUTY * (now - began)
 

@@ -1,4 +1,4 @@
-"""Making a new client: its index in the GPU's client table and its two pages."""
+"""Makes a new client: its index in the GPU's client table and its two pages."""
 
 import os
 
@@ -14,7 +14,7 @@ def make(shared_gpu: SharedGpu, slot: Slot, connection: Connection, command: str
     """Add a client to the GPU. The client can write its pages until they are sealed.
 
     Raises:
-        GpuFull: no client index is free for the slot.
+        Exhausted: no client index is free for the slot.
         OSError: the system has no more descriptors or memory.
     """
     client_index, generation = shared_gpu.take_index(slot)

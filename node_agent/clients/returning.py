@@ -1,22 +1,19 @@
-"""Taking back a client of an earlier agent, by the pages that it brings.
+"""Takes back a client of the previous agent, by the pages that it sends.
 
-The state file names the two pages of each client index by device and inode. The process that brings these two pages
-through the slot's socket is the client. Any other process that has them is of the same slot too, and gains nothing.
+The state file names the two pages of each client index by device and inode. The process that sends these two pages
+through the slot's socket is the client. Another process that has them is in the same slot, and gains nothing.
 The pages must be sealed, because an unsealed page could fault its readers.
 """
 
 import os
 
+from orion.errors import Conflict
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.connections import Connection
 from orion.node_agent.pages import descriptors, pages
 from orion.node_agent.slots.slot import Slot
 from orion.node_agent.state.state_file import RememberedClient
-
-
-class NotOurs(Exception):
-    """The returning client did not bring the pages that belong to it."""
 
 
 def as_remembered(client: Client) -> RememberedClient:
@@ -28,10 +25,10 @@ def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, 
     """Make a client from the remembered values and its pages ``fds`` (busy, record). The caller keeps ``fds``.
 
     Raises:
-        NotOurs: the descriptors are not the client's two pages, complete and sealed.
+        Conflict: the descriptors are not the client's two pages, complete and sealed.
     """
     if len(fds) != 2:
-        raise NotOurs("a returning client brings two pages, busy and record")
+        raise Conflict("a returning client brings two pages, busy and record")
     readable: list[int] = []
     try:
         for descriptor, expected in zip(fds, (remembered.busy, remembered.record), strict=True):
@@ -50,8 +47,8 @@ def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, 
         )
     except OSError as error:
         descriptors.close(readable)
-        raise NotOurs(f"the pages cannot be used: {error.strerror}") from None
-    except NotOurs:
+        raise Conflict(f"the pages cannot be used: {error.strerror}") from None
+    except Conflict:
         descriptors.close(readable)
         raise
     if slot.role is layout.Role.HP:
@@ -81,9 +78,9 @@ def _check(descriptor: int, expected: tuple[int, int]) -> None:
     seals = descriptors.seals(descriptor)
     # Check the seals first: further calls are safe on a file in memory only.
     if seals is None or seals & descriptors.SEALS_OF_SIZE != descriptors.SEALS_OF_SIZE:
-        raise NotOurs("a page of the returning client is not sealed memory; it may join as a new client")
+        raise Conflict("a page of the returning client is not sealed memory; it may join as a new client")
     if descriptors.identity(descriptor) != tuple(expected) or os.fstat(descriptor).st_size != layout.PAGE_SIZE:
-        raise NotOurs("a page of the returning client is not the agent's; it may join as a new client")
+        raise Conflict("a page of the returning client is not the agent's; it may join as a new client")
     if seals & descriptors.SEALS_OF_WRITING != descriptors.SEALS_OF_WRITING:
         # The earlier agent ended between WELCOME and READY. A returning client has mapped its pages.
         descriptors.seal_against_writers(descriptor)

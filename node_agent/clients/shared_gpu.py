@@ -3,9 +3,9 @@
 from collections import Counter, deque
 from collections.abc import Iterable
 
+from orion.errors import Exhausted, NotFound
 from orion.hook import layout
 from orion.node_agent.clients.client import Client, ClientKey
-from orion.node_agent.errors import NotFound
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.pages import pages
 from orion.node_agent.pages.policy_words import Policy
@@ -15,10 +15,6 @@ from orion.node_agent.state.state_file import RememberedClient, gpu_text
 _RESERVE = 8
 """ Client indexes of a GPU that are reserved for each slot, however many clients the other slots have. """
 _LAST_GENERATION = 2**32 - 1
-
-
-class GpuFull(Exception):
-    """No client index is free for this slot."""
 
 
 class SharedGpu:
@@ -52,7 +48,7 @@ class SharedGpu:
         self.next_generation = next_generation
         self.stopped: set[Client] = set()
         self.hp_busy_ratio = 0.0
-        self._free = deque(range(layout.PLACES))
+        self._free = deque(range(layout.GPU_CLIENTS_MAX))
         self._taken: Counter[str] = Counter()
 
     def slot(self, name: str) -> Slot:
@@ -81,12 +77,12 @@ class SharedGpu:
         """Reserve a client index and a generation for a client of ``slot``.
 
         Raises:
-            GpuFull: no index is free, or the free ones are reserved for other slots.
+            Exhausted: no index is free, or the free ones are reserved for other slots.
         """
-        reserve = min(_RESERVE, layout.PLACES // (2 * max(1, len(self.slots))))
+        reserve = min(_RESERVE, layout.GPU_CLIENTS_MAX // (2 * max(1, len(self.slots))))
         kept = sum(max(0, reserve - self._taken[name]) for name in self.slots if name != slot.name)
         if len(self._free) <= kept or self.next_generation > _LAST_GENERATION:
-            raise GpuFull
+            raise Exhausted("all client indexes of this GPU are in use; end another process of this slot")
         generation = self.next_generation
         self.next_generation += 1
         self._taken[slot.name] += 1

@@ -1,7 +1,8 @@
-"""Asks the kubelet which container has which device, by its PodResources interface.
+"""Queries the kubelet's PodResources interface: which container has which device.
 
-It can only be asked, not watched, and it bounds how often (100 times a second): so whoever wants to know waits for the
-next answer, and one answer serves all who asked before its question was sent. It names pods, and gives no uid.
+The interface has no watch, and the kubelet limits the rate of queries (100 a second). So callers wait for the next
+answer, and one answer serves all callers that asked before its query was sent. The answer names pods without their
+uids.
 """
 
 import re
@@ -13,6 +14,7 @@ import grpc
 import grpc.aio
 
 from orion.crds.annotations import RESOURCES
+from orion.errors import Unavailable
 from orion.hook import layout
 from orion.node_agent.kubelet import api_pb2, api_pb2_grpc
 
@@ -27,16 +29,12 @@ _OPTIONS = [
 _DEVICE = re.compile(r"(GPU-[0-9a-fA-F-]{1,43})::((hp|be)-[0-9]{1,3})")
 
 SlotKey = tuple[str, str]
-""" A GPU's UUID, and a slot's name. """
-
-
-class KubeletAway(Exception):
-    """The kubelet did not answer; the text says why."""
+""" A GPU's UUID and a slot's name. """
 
 
 @dataclass(frozen=True)
 class ListedHolder:
-    """A container that the kubelet says has a slot."""
+    """A container that has a slot, according to the kubelet."""
 
     slot: SlotKey
     namespace: str
@@ -48,7 +46,7 @@ class PodResources:
     """The kubelet of this node.
 
     Args:
-        socket: its socket; it may come later, and be replaced.
+        socket: the kubelet's socket. It may appear later, and may be replaced.
     """
 
     def __init__(self, socket: Path) -> None:
@@ -56,19 +54,19 @@ class PodResources:
         self._stub = api_pb2_grpc.PodResourcesListerStub(self._channel)  # type: ignore[no-untyped-call]
 
     async def pods(self) -> list[api_pb2.PodResources]:
-        """Return the pods that have devices, with all that each of their containers has.
+        """Return the pods that have devices, with all devices of each of their containers.
 
         Raises:
-            KubeletAway: it did not answer.
+            Unavailable: the kubelet did not answer.
         """
         answer = await self._ask(self._stub.List, api_pb2.ListPodResourcesRequest())
         return list(answer.pod_resources)
 
     async def allocatable(self) -> dict[str, list[str]]:
-        """Return the ids of all devices that plugins offer on this node, by resource.
+        """Return the ids of all devices that plugins advertise on this node, by resource.
 
         Raises:
-            KubeletAway: it did not answer.
+            Unavailable: the kubelet did not answer.
         """
         answer = await self._ask(self._stub.GetAllocatableResources, api_pb2.AllocatableResourcesRequest())
         found: dict[str, list[str]] = {}
@@ -77,18 +75,18 @@ class PodResources:
         return found
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Close the connection."""
         await self._channel.close(grace=None)
 
     async def _ask(self, method: Any, request: object) -> Any:
         try:
             return await method(request, timeout=_ANSWER_SECONDS)
         except grpc.aio.AioRpcError as error:
-            raise KubeletAway(f"{error.code().name}: {error.details()}") from None
+            raise Unavailable(f"{error.code().name}: {error.details()}") from None
 
 
 def listed_holders(pods: list[api_pb2.PodResources]) -> list[ListedHolder]:
-    """Return who has which of our slots; ids that can be none of ours are left out."""
+    """Return which container has which slot of Orion; skips device ids that are not in Orion's format."""
     resources = set(RESOURCES.values())
     return [
         ListedHolder((match[1], match[2]), pod.namespace, pod.name, container.name)
@@ -102,7 +100,7 @@ def listed_holders(pods: list[api_pb2.PodResources]) -> list[ListedHolder]:
 
 
 def devices(pods: list[api_pb2.PodResources]) -> dict[str, list[str]]:
-    """Return the ids of the devices that containers have, by resource, whichever plugin's they are."""
+    """Return the ids of the devices that containers have, by resource, for all device plugins."""
     found: dict[str, list[str]] = {}
     for each in (devices for pod in pods for container in pod.containers for devices in container.devices):
         found.setdefault(each.resource_name, []).extend(each.device_ids)
@@ -110,5 +108,5 @@ def devices(pods: list[api_pb2.PodResources]) -> dict[str, list[str]]:
 
 
 def role_of(name: str) -> layout.Role:
-    """Return the role of a slot, by its name as it is offered."""
+    """Return the role of a slot, from its advertised name."""
     return layout.Role.HP if name.startswith("hp-") else layout.Role.BE

@@ -1,7 +1,7 @@
-"""Starts what an agent does in a cluster, and ends it.
+"""Starts and ends what an agent does in a cluster.
 
-One session to the API server and one connection to the kubelet serve all of it. Each part runs for itself: one that
-fails is named and begun again, and the GPUs, the sockets and the clients know nothing of it.
+All parts share one session to the API server and one connection to the kubelet. A part that fails is logged and started
+again. GPUs, sockets and clients do not depend on these parts.
 """
 
 import asyncio
@@ -10,15 +10,16 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
-from orion.api_server.credentials import NoCluster, find_access
+from orion.api_server.credentials import find_access
+from orion.api_server.kubeconfigs import NoCluster
 from orion.api_server.metrics import RequestMetrics
 from orion.api_server.requests import ApiServer
+from orion.errors import NotFound
 from orion.node_agent.agent import Agent
 from orion.node_agent.cluster.context import Context
 from orion.node_agent.cluster.holders.holders import ClusterHolders
 from orion.node_agent.cluster.pod_resources import PodResources
 from orion.node_agent.cluster.reporting.reporting import Reporting
-from orion.node_agent.errors import Invalid
 
 _log = logging.getLogger(__name__)
 
@@ -27,10 +28,10 @@ _AGAIN_SECONDS = 5.0
 
 
 class Part(Protocol):
-    """Something that an agent does in a cluster."""
+    """Something that an agent does only in a cluster."""
 
     async def run(self) -> None:
-        """Do it until cancelled."""
+        """Run until cancelled."""
 
 
 PARTS: tuple[Callable[[Context], Part], ...] = (Reporting,)
@@ -38,16 +39,16 @@ PARTS: tuple[Callable[[Context], Part], ...] = (Reporting,)
 
 @contextlib.asynccontextmanager
 async def in_cluster(agent: Agent) -> AsyncIterator[ClusterHolders]:
-    """Be the agent of a node for as long as the context lasts.
+    """Run as the agent of a cluster's node while the context lasts.
 
     Raises:
-        Invalid: no API server is configured.
+        NotFound: no API server is configured.
     """
     settings = agent.settings
     try:
         access = find_access(settings.kubeconfig)
     except NoCluster as error:
-        raise Invalid(f"--node-name makes this the agent of a cluster's node, but {error}") from None
+        raise NotFound(f"--node-name makes this the agent of a cluster's node, but {error}") from None
     async with contextlib.AsyncExitStack() as stack:
         server = ApiServer(access, _PROGRAM, RequestMetrics(agent.registry, "orion_cluster_api"))
         stack.push_async_callback(server.close)
@@ -59,7 +60,7 @@ async def in_cluster(agent: Agent) -> AsyncIterator[ClusterHolders]:
         context = Context(agent, settings.node_name, server, holders, resources)
         tasks = [asyncio.create_task(_forever(part)) for part in [holders, *(make(context) for make in PARTS)]]
         stack.push_async_callback(_ended, tasks)
-        _log.info("agent: is that of node %s, at %s", settings.node_name, access.url)
+        _log.info("agent: runs for node %s, API server %s", settings.node_name, access.url)
         yield holders
 
 
@@ -68,7 +69,7 @@ async def _forever(part: Part) -> None:
         try:
             await part.run()
         except Exception:
-            _log.exception("cluster: %s failed, and begins again", type(part).__name__)
+            _log.exception("cluster: %s failed and is started again", type(part).__name__)
         await asyncio.sleep(_AGAIN_SECONDS)
 
 

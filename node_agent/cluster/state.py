@@ -1,7 +1,6 @@
-"""What is known of the slots that containers hold, as plain values: what a GPUDevice's status and events are made from.
+"""The state of the slots that containers hold, as plain values, for the status of a GPUDevice and for Events.
 
-Written by identity and grants, read by whoever tells the API server. Read on the event loop; a value
-that was returned never changes.
+identity and grants write it; reporting/ reads it on the event loop. A returned value never changes.
 """
 
 from collections.abc import Callable
@@ -16,10 +15,10 @@ from orion.node_agent.slots.holders import Holder
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is not as a pod's grant says, for as long as it is so."""
+    """A difference between a pod's grant and what the agent applied, while it lasts."""
 
     reason: str
-    """ One CamelCase word: GrantUnreadable, RoleDiffers. """
+    """ One CamelCase word: GrantUnreadable, RoleDiffers, SlotHeldTwice. """
 
     message: str
     """ A sentence for people; printable ASCII. """
@@ -36,23 +35,23 @@ class HolderState:
     """ "hp-0", "be-3". """
 
     priority: Priority
-    """ The slot's own; what a grant says of it does not count. """
+    """ The slot's own priority; the priority in a grant does not change it. """
 
     holder: Holder | None
-    """ None: a container has begun in it, and whose it is is not known yet. """
+    """ None: a container is starting in the slot, and its pod is not known yet. """
 
     share: str | None = None
-    """ The GPUShare that its grant comes from, in the pod's namespace; None: the defaults, or no grant. """
+    """ The GPUShare that the grant comes from, in the pod's namespace; None: defaults apply, or there is no grant. """
 
     share_uid: str | None = None
     generation: int | None = None
-    """ The share's metadata.generation, as applied. """
+    """ metadata.generation of the share whose grant was applied. """
 
     memory_limit_bytes: int = 0
-    """ Of each of its processes; 0: none. """
+    """ For each process in the slot; 0: no limit. """
 
     memory_request_bytes: int = 0
-    """ What it reserves of the GPU's memory; 0: nothing. """
+    """ How much of the GPU's memory the slot reserves; 0: nothing. """
 
     weight_milli: int = 1_000
     fail_closed: bool = False
@@ -61,7 +60,7 @@ class HolderState:
 
 @dataclass(frozen=True)
 class Asking:
-    """An hp pod that asks for a policy, by its share."""
+    """An hp pod whose share requests a policy."""
 
     holder: Holder
     slot: str
@@ -73,25 +72,25 @@ class Asking:
 
 @dataclass(frozen=True)
 class PolicyState:
-    """How a GPU is shared now, and who decided it."""
+    """The policy of a GPU, and which pod decided it."""
 
     policy: Policy
-    """ As its page has it. """
+    """ As in the GPU's policy page. """
 
     deciding: Asking | None = None
-    """ The oldest of the hp pods that ask for a policy; None: nobody asks, the node's default applies. """
+    """ The oldest hp pod that requests a policy; None: no pod requests one, so the node's default applies. """
 
     conflicting: tuple[Asking, ...] = ()
-    """ Those whose share asks for another policy than the deciding one, oldest first. """
+    """ The pods whose share requests another policy than the deciding one, oldest first. """
 
 
 @dataclass(frozen=True)
 class GpuState:
-    """One GPU."""
+    """The state of one GPU."""
 
     uuid: str
     slots: dict[Priority, int]
-    """ How many are offered of each kind; held ones that are not configured any more are among them. """
+    """ Number of advertised slots by priority; includes held slots that are not configured any more. """
 
     held: tuple[HolderState, ...]
     """ By name. """
@@ -100,22 +99,22 @@ class GpuState:
 
     @property
     def memory_reserved_bytes(self) -> int:
-        """What the holders' grants ask for."""
+        """The sum of the memory requests in the holders' grants."""
         return sum(slot.memory_request_bytes for slot in self.held)
 
 
 class ClusterState(Protocol):
-    """What the rest of the agent may ask of identity and grants."""
+    """The state that identity and grants offer to the rest of the agent."""
 
     def of(self, uuid: str) -> GpuState:
         """Return one GPU's state.
 
         Raises:
-            NotFound: there is no such GPU here.
+            NotFound: the agent has no such GPU.
         """
 
     def pod(self, uid: str) -> Holder | None:
-        """Return any pod of this node by its uid (as a cgroup's name has it), its container left empty."""
+        """Return a pod of this node by its uid (as in a cgroup's name), with an empty container name."""
 
-    def on_change(self, tell: Callable[[], None]) -> None:
-        """Call `tell`, on the event loop, after what `of` returns has changed; several changes may lead to one call."""
+    def on_change(self, notify: Callable[[], None]) -> None:
+        """Call `notify` on the event loop after a change of what `of` returns. One call may cover several changes."""

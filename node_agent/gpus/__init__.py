@@ -1,9 +1,9 @@
-"""The GPUs of this machine: one interface, one file for each way to find them, and whether they are well.
+"""The GPUs of this machine: one interface, one file for each way to find them, and their health.
 
-interface    what is asked of GPUs, whatever they are
-factory      which of nvml, simulated and none finds them
-remembering  those found last, for a start at which the driver does not answer
-keeper       looks after their health; hysteresis: when a verdict changes
+interface    what the agent needs of any GPU
+factory      chooses nvml, simulated or none
+remembering  keeps the list of GPUs for a start without the driver
+keeper       checks the GPUs' health; hysteresis: when a verdict changes
 usage        how much of their memory is in use
-asking       the threads that may wait for a driver
+asking       threads for calls into a driver
 """

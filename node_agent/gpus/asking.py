@@ -1,7 +1,6 @@
-"""A thread to ask a driver from: one that hangs keeps this thread, and neither the event loop nor the agent's end.
+"""A thread for calls into a driver. A driver that hangs blocks this thread, not the event loop or the exit.
 
-Refused: concurrent.futures' own pool, whose threads Python waits for when the process is to end, for as long as the
-driver hangs.
+Refused: the pool of concurrent.futures. Python joins its threads at exit, so a hanging driver would block the exit.
 """
 
 import queue
@@ -14,7 +13,7 @@ Answer = TypeVar("Answer")
 
 
 class AskingThread:
-    """Asks one thing after the other.
+    """Runs one call after the other in its own thread.
 
     Args:
         name: of the thread.
@@ -25,7 +24,7 @@ class AskingThread:
         threading.Thread(target=self._answer, name=name, daemon=True).start()
 
     def submit(self, ask: Callable[..., Answer], *arguments: Any) -> Future[Answer]:
-        """Ask something; the answer, or what was raised, comes with the future."""
+        """Queue a call; the future gets its result or exception."""
         future: Future[Answer] = Future()
 
         def answer() -> None:
@@ -33,14 +32,14 @@ class AskingThread:
                 return
             try:
                 future.set_result(ask(*arguments))
-            except BaseException as error:  # whoever asked has it
+            except BaseException as error:  # the future passes it to the caller
                 future.set_exception(error)
 
         self._questions.put(answer)
         return future
 
     def close(self) -> None:
-        """Ask no more, once what was asked is answered; does not wait for it."""
+        """End the thread after the queued calls; does not wait."""
         self._questions.put(None)
 
     def _answer(self) -> None:

@@ -1,12 +1,12 @@
-"""Which implementation finds this machine's GPUs."""
+"""Chooses the implementation that finds this machine's GPUs."""
 
 import logging
 import os
 from pathlib import Path
 from typing import Literal
 
-from orion.node_agent.errors import Invalid
-from orion.node_agent.gpus.interface import HEALTHY, Gpu, GpuSource, GpusUnavailable, Health
+from orion.errors import NotFound, Unavailable
+from orion.node_agent.gpus.interface import HEALTHY, Gpu, GpuSource, Health
 from orion.node_agent.gpus.nvml import NvmlGpus
 from orion.node_agent.gpus.remembering import RememberingGpus
 from orion.node_agent.gpus.simulated import SimulatedGpus
@@ -21,12 +21,12 @@ _DISPLAY = "0x03"
 
 
 class NoGpus:
-    """A machine without GPUs: an implementation, so that nothing else has to ask."""
+    """A machine without GPUs, so that callers need no special case."""
 
     name = "none"
 
     def find(self) -> list[Gpu]:
-        """Return nothing."""
+        """Return an empty list."""
         return []
 
     def memory_used_bytes(self, gpu: Gpu) -> int:
@@ -34,11 +34,11 @@ class NoGpus:
         return 0
 
     def process_ids(self, gpu: Gpu) -> list[int]:
-        """Return nothing."""
+        """Return an empty list."""
         return []
 
     def health(self, gpu: Gpu) -> Health:
-        """Return that nothing is wrong."""
+        """Return that the GPU is healthy."""
         return HEALTHY
 
     def mig_enabled(self, gpu: Gpu) -> bool:
@@ -46,7 +46,7 @@ class NoGpus:
         return False
 
     def needs_restart(self) -> str:
-        """Return nothing."""
+        """Return an empty string."""
         return ""
 
     def close(self) -> None:
@@ -57,14 +57,14 @@ def choose(choice: Choice, simulated_library: Path | None, memory: Path | None =
     """Return the source of GPUs.
 
     Args:
-        choice: which one; ``auto`` takes NVML where that finds a GPU, else simulated GPUs where they were asked for
-            (by a library, or by ``ORION_SIM_GPUS`` in the environment), else NVML where the machine has a GPU of
-            NVIDIA's whose driver may still come, else none.
-        simulated_library: the simulated driver; None: the one that came with this package.
-        memory: where the GPUs that NVML finds are kept for a start without the driver; None: nowhere.
+        choice: which source. ``auto`` takes NVML if that finds a GPU; else simulated GPUs if they were requested (by a
+            library, or by ``ORION_SIM_GPUS`` in the environment); else NVML if the machine has an NVIDIA GPU whose
+            driver may be loaded later; else none.
+        simulated_library: the simulated driver; None: the one in this package.
+        memory: the file that keeps the GPUs found by NVML for a start without the driver; None: no file.
 
     Raises:
-        Invalid: the chosen one cannot work here, now or later.
+        NotFound: the chosen source cannot work here, now or later.
     """
     if choice == "none":
         return NoGpus()
@@ -77,19 +77,19 @@ def choose(choice: Choice, simulated_library: Path | None, memory: Path | None =
         source = _nvml(memory)
         if source.find():
             return source
-        reason = Invalid("NVML finds no GPU")
-    except (Invalid, GpusUnavailable) as error:
+        reason = NotFound("NVML finds no GPU")
+    except (NotFound, Unavailable) as error:
         reason = error
     _log.info("gpus: %s", reason)
     if simulated_library is not None or os.environ.get("ORION_SIM_GPUS"):
         return _simulated(simulated_library)
-    if isinstance(reason, GpusUnavailable) and has_nvidia_gpu():
+    if isinstance(reason, Unavailable) and has_nvidia_gpu():
         return source
     return NoGpus()
 
 
 def has_nvidia_gpu(pci_devices: Path = _PCI_DEVICES) -> bool:
-    """Return whether the kernel sees a GPU of NVIDIA's, with or without a driver."""
+    """Return whether the kernel sees an NVIDIA GPU, with or without a driver."""
     for device in pci_devices.glob("*"):
         try:
             vendor, kind = (device / "vendor").read_text().strip(), (device / "class").read_text().strip()
@@ -104,7 +104,7 @@ def _nvml(memory: Path | None) -> GpuSource:
     try:
         source = NvmlGpus()
     except ImportError as error:
-        raise Invalid(f"NVML does not work here: {error}") from error
+        raise NotFound(f"NVML does not work here: {error}") from error
     return RememberingGpus(source, memory) if memory else source
 
 
@@ -114,4 +114,4 @@ def _simulated(library: Path | None) -> GpuSource:
     try:
         return SimulatedGpus(library or hook.simulated_driver())
     except (OSError, AttributeError) as error:
-        raise Invalid(f"the simulated driver cannot be used: {error}") from error
+        raise NotFound(f"the simulated driver cannot be used: {error}") from error

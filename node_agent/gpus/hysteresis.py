@@ -1,14 +1,14 @@
-"""When a GPU that was in trouble counts as healthy again: later each time, if it keeps coming back into trouble.
+"""Decides when an unhealthy GPU counts as healthy again: later each time, if it becomes unhealthy again and again.
 
-Pods are sent where a GPU is healthy, so a verdict that follows each look would send them to a GPU that fails every
-minute, one after the other. And a verdict that never becomes good again, as other plugins have it, costs a GPU for
-every passing error until somebody restarts a pod. So:
+Pods are sent to healthy GPUs. If the verdict followed each look, pod after pod would be sent to a GPU that fails every
+minute. If the verdict never became good again, as in other device plugins, each transient error would cost a GPU until
+a restart of that plugin's pod. So:
 
-    bad     at once for what is certain (lost, an Xid); after `doubts` looks in a row for what may have been a slip
-    good    after `looks` good looks in a row, over at least the hold time
-    hold    doubles with each relapse, up to `hold_max_s`; halves for each `forget_s` that the GPU was healthy
+    bad     at once for a certain error (lost, an Xid); after `doubts` consecutive looks for a possibly transient error
+    good    after `looks` consecutive good looks, over at least the hold time
+    hold    doubles with each relapse, up to `hold_max_s`; halves for each `forget_s` in which the GPU was healthy
 
-A state machine of plain numbers, without clocks or threads.
+This module is a state machine of numbers, without clocks or threads.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from orion.node_agent.gpus.interface import HEALTHY, Health
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to wait for what; seconds."""
+    """The limits of the verdict; times in seconds."""
 
     doubts: int = 3
     looks: int = 5
@@ -31,8 +31,8 @@ class Hysteresis:
     """The verdict on one GPU.
 
     Args:
-        patience: how long to wait for what.
-        verdict: to begin with.
+        patience: the limits.
+        verdict: the first verdict.
     """
 
     def __init__(self, patience: Patience, verdict: Health = HEALTHY) -> None:
@@ -42,14 +42,14 @@ class Hysteresis:
         self._doubts = 0
         self._good = 0
         self._good_since = 0.0
-        """ When the good looks in a row began. """
+        """ When the current sequence of good looks began. """
         self._healthy_since = float("-inf")
 
     def look(self, report: Health, now: float) -> bool:
-        """Take in what a look found; return whether the verdict has changed.
+        """Process the result of a look; return whether the verdict has changed.
 
         Args:
-            report: of this look.
+            report: the result of this look.
             now: seconds, monotonic.
         """
         before = self.verdict
@@ -72,15 +72,15 @@ class Hysteresis:
         self._good = 0
         self._doubts += 1
         if not self.verdict.healthy:
-            self.verdict = report  # the latest word is what people can act upon
+            self.verdict = report  # people need the latest error
         elif report.critical or self._doubts >= self._patience.doubts:
             self.verdict = report
             self._lengthen(now)
 
     def _lengthen(self, now: float) -> None:
-        """Hold it for longer than last time, unless it was healthy for long meanwhile."""
+        """Double the hold time, and halve it for each `forget_s` in which the GPU was healthy."""
         if self._healthy_since == float("-inf"):
-            return  # its first trouble
+            return  # the first error
         forgotten = int((now - self._healthy_since) / self._patience.forget_s)
         doubled = min(self._hold_s * 2, self._patience.hold_max_s)
         self._hold_s = max(self._patience.hold_s, doubled / 2.0 ** min(forgotten, 64))

@@ -1,13 +1,7 @@
-"""What the agent asks of GPUs, whatever they are."""
+"""What the agent needs of any GPU."""
 
 from dataclasses import dataclass
 from typing import Protocol
-
-from orion.node_agent.errors import AgentError
-
-
-class GpusUnavailable(AgentError):
-    """The driver does not answer, so nobody can say which GPUs there are; it may later."""
 
 
 @dataclass(frozen=True)
@@ -20,24 +14,24 @@ class Gpu:
     memory_bytes: int
     simulated: bool = False
     minor: int = 0
-    """ Of /dev/nvidia<minor>. """
+    """ The number in /dev/nvidia<minor>. """
     numa_node: int | None = None
-    """ Whose processors are nearest; None: there are none, or it is not known. """
+    """ The NUMA node of the nearest processors; None: there is none, or it is not known. """
     linked: tuple[str, ...] = ()
-    """ UUIDs of the GPUs that NVLink joins to it. """
+    """ UUIDs of the GPUs that NVLink connects to this one. """
 
 
 @dataclass(frozen=True)
 class Health:
-    """How a GPU is."""
+    """The health of a GPU."""
 
     healthy: bool
     reason: str = ""
-    """ One CamelCase word, such as Xid79 or GPULost; empty where it is healthy. """
+    """ One CamelCase word, such as Xid79 or GPULost; empty: healthy. """
     message: str = ""
-    """ A sentence: what is wrong, and what to do; empty where it is healthy. """
+    """ What is wrong and what to do, in one sentence; empty: healthy. """
     critical: bool = True
-    """ Whether one look is enough to believe it; a driver may also fail to answer once, and be well. """
+    """ One look is enough to believe it. False: the error may be transient, such as one missing answer. """
 
 
 HEALTHY = Health(True)
@@ -45,9 +39,9 @@ GONE = Health(False, "GPUGone", "the driver no longer lists this GPU: it was tak
 
 
 class GpuSource(Protocol):
-    """Where GPUs come from.
+    """A way to find GPUs and to query them.
 
-    Calls may take long when a driver is in trouble, so they run off the event loop, and from more than one thread.
+    Calls can take long when a driver is in trouble, so they run outside the event loop, and in more than one thread.
     """
 
     name: str
@@ -56,23 +50,23 @@ class GpuSource(Protocol):
         """Return the GPUs of this machine, in the driver's order.
 
         Raises:
-            GpusUnavailable: the driver does not answer now.
+            Unavailable: the driver does not answer now.
         """
 
     def memory_used_bytes(self, gpu: Gpu) -> int:
-        """Return the memory in use as the device reports it; 0 where it does not."""
+        """Return the memory in use as the driver reports it; 0 if it does not."""
 
     def process_ids(self, gpu: Gpu) -> list[int]:
-        """Return the processes that the device knows, in the agent's pid namespace; empty where it does not say."""
+        """Return the process ids that the driver lists, in the agent's pid namespace; empty if it lists none."""
 
     def health(self, gpu: Gpu) -> Health:
-        """Return what is wrong now, or went wrong since the last call: each Xid is reported once. Raises nothing."""
+        """Return what is wrong now, or went wrong since the last call; each Xid is reported once. Raises nothing."""
 
     def mig_enabled(self, gpu: Gpu) -> bool:
-        """Return whether the GPU is cut into MIG instances; as last known where that cannot be said. Raises nothing."""
+        """Return whether the GPU has MIG enabled; the last known answer if there is no new one. Raises nothing."""
 
     def needs_restart(self) -> str:
-        """Return why only another process could use the driver again, as a sentence; empty: this one can."""
+        """Return why only a new process could use the driver again, in one sentence; empty: this process can."""
 
     def close(self) -> None:
-        """Ask no more."""
+        """Release the driver's library."""

@@ -1,9 +1,9 @@
-"""Looks after the GPUs' health, in one thread of its own, and says when a verdict has changed.
+"""Checks the GPUs' health in its own thread, and reports when a verdict has changed.
 
-A driver in trouble may take minutes for an answer, or never give one: then what it was asked about is unhealthy for
-that reason, and the thread goes on when it is let go. The driver is asked again which GPUs there are, often while a GPU
-is in trouble or there is none, and seldom while all are well: so a driver that comes late or is loaded again is found
-without a restart, and so is a GPU that did not answer when the others did.
+A driver in trouble may answer after minutes or never. The GPUs that it was asked about are then unhealthy for that
+reason, and the thread continues when the call returns. The keeper also searches for GPUs: often while a GPU is
+unhealthy or there is none, rarely while all are healthy. So it finds a driver that is loaded late or loaded again, and
+a GPU that did not answer at first, without a restart.
 """
 
 import asyncio
@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from orion.errors import Unavailable
 from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.hysteresis import Hysteresis, Patience
-from orion.node_agent.gpus.interface import GONE, Gpu, GpuSource, GpusUnavailable, Health
+from orion.node_agent.gpus.interface import GONE, Gpu, GpuSource, Health
 from orion.node_agent.pacing.tolerating import periodically
 
 __all__ = ["GONE", "HANGS", "HealthKeeper"]
@@ -25,9 +26,9 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _SEARCH_SECONDS = 5.0
 _SEARCH_WELL_SECONDS = 60.0
-""" While all GPUs that are known are well. """
+""" While all known GPUs are healthy. """
 _HANGS_SECONDS = 10.0
-""" A driver that does not answer for so long is in trouble. """
+""" A driver that has not answered for this time counts as hanging. """
 
 HANGS = Health(
     False,
@@ -38,24 +39,24 @@ HANGS = Health(
 
 @dataclass(frozen=True)
 class _Look:
-    """What one look found."""
+    """The result of one look."""
 
     health: dict[str, Health]
     mig: dict[str, bool]
     found: list[Gpu] | None
-    """ None: it was not asked, or not answered. """
+    """ None: the look did not search, or the search failed. """
 
 
 class HealthKeeper:
     """Verdicts on the GPUs of a source.
 
     Args:
-        source: what is asked.
-        gpus: those that were found at the start.
-        changed: called on the event loop when a verdict, or whether a GPU is cut into MIG instances, has changed.
-        found: called on the event loop with a GPU that came later, or that the driver now describes otherwise; by then
-            its health, and whether it is cut into MIG instances, are known.
-        patience: how long a GPU in trouble is waited for.
+        source: finds and queries the GPUs.
+        gpus: the GPUs that were found at the start.
+        changed: called on the event loop when a verdict, or whether a GPU has MIG enabled, has changed.
+        found: called on the event loop with a GPU that was found later, or whose description has changed. Its health
+            and whether it has MIG enabled are known by then.
+        patience: the limits of a verdict.
     """
 
     def __init__(
@@ -77,30 +78,30 @@ class HealthKeeper:
         self._thread = AskingThread("health")
 
     def verdict(self, uuid: str) -> Health:
-        """Return whether pods may come to a GPU, as far as the GPU itself is concerned."""
+        """Return the verdict on a GPU."""
         kept = self._verdicts.get(uuid)
         return kept.verdict if kept else GONE
 
     def mig(self, uuid: str) -> bool:
-        """Return whether a GPU is cut into MIG instances."""
+        """Return whether a GPU has MIG enabled."""
         return self._mig.get(uuid, False)
 
     @property
     def unavailable(self) -> str:
-        """Why the driver cannot say which GPUs there are; empty: it can, or was not asked."""
+        """Why the last search for GPUs failed; empty: it did not, or there was none."""
         return self._reported
 
     @property
     def uuids(self) -> list[str]:
-        """The GPUs that are looked after."""
+        """The GPUs that are checked."""
         return list(self._gpus)
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Look at intervals until cancelled."""
         await periodically("gpus: a look", _LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Look once; returns when the driver has answered."""
+        """Look once; return when the driver has answered."""
         asking = asyncio.wrap_future(self._thread.submit(self._ask, list(self._gpus.values()), self._must_search()))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_HANGS_SECONDS):
@@ -110,12 +111,12 @@ class HealthKeeper:
         look = await asking
         if look.found is not None:
             self._take_found(look, look.found)
-        # One that a search has missed, and that answers, is not gone: the search was a slip.
+        # A GPU that a search has missed, but that answers, is not gone: the search was wrong.
         gone = {uuid for uuid in self._gone if uuid in look.health and not look.health[uuid].healthy}
         self._take(look.health | dict.fromkeys(gone, GONE), look.mig)
 
     def _must_search(self) -> bool:
-        """Return whether to ask which GPUs there are: it costs the driver more than a look."""
+        """Return whether to search for GPUs now. A search costs the driver more than a look."""
         now = time.monotonic()
         well = self._gpus and all(each.verdict.healthy for each in self._verdicts.values())
         if now - self._searched < (_SEARCH_WELL_SECONDS if well else _SEARCH_SECONDS):
@@ -133,9 +134,9 @@ class HealthKeeper:
     def _search(self) -> list[Gpu] | None:
         try:
             found = self._source.find()
-        except GpusUnavailable as error:
+        except Unavailable as error:
             self._say(str(error))
-        except Exception as error:  # what is known of the others must not get old for it
+        except Exception as error:  # the known GPUs must still be checked
             self._say(f"the search for GPUs failed: {error!r}")
         else:
             self._say("")
@@ -145,13 +146,13 @@ class HealthKeeper:
     def _health(self, gpu: Gpu) -> Health:
         try:
             return self._source.health(gpu)
-        except Exception as error:  # one GPU does not take the others along
-            return Health(False, "DriverError", f"the GPU's health cannot be had: {error!r}", critical=False)
+        except Exception as error:  # an error of one GPU must not affect the others
+            return Health(False, "DriverError", f"the GPU's health cannot be read: {error!r}", critical=False)
 
     def _mig_enabled(self, gpu: Gpu) -> bool:
         try:
             return self._source.mig_enabled(gpu)
-        except Exception:  # as last known; one that was never known is not to be shared
+        except Exception:  # the last known answer; without one, do not share the GPU
             return self._mig.get(gpu.uuid, True)
 
     def _say(self, what: str) -> None:
@@ -168,9 +169,9 @@ class HealthKeeper:
             if before is None:
                 self._verdicts.setdefault(uuid, Hysteresis(self._patience, look.health[uuid]))
                 self._mig[uuid] = look.mig[uuid]
-                _log.info("gpus: %s (%s) has come", uuid, gpu.model)
+                _log.info("gpus: %s (%s) was found", uuid, gpu.model)
             else:
-                _log.info("gpus: %s is now number %d, /dev/nvidia%d", uuid, gpu.index, gpu.minor)
+                _log.info("gpus: %s now has index %d, /dev/nvidia%d", uuid, gpu.index, gpu.minor)
             self._found(gpu)
             self._gpus[uuid] = gpu  # last: if `_found` fails, the next search calls it again
 

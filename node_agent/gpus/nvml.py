@@ -1,11 +1,11 @@
-"""NVIDIA's GPUs, by NVML.
+"""NVIDIA's GPUs, through NVML.
 
-The driver may not be there yet when the agent starts, may be replaced under it, and may stop to answer for one GPU.
-None of that ends this source or makes a GPU silently vanish: what does not answer is unhealthy, and the library is
-begun again when it is next asked which GPUs there are.
+The driver may be loaded after the agent starts, may be replaced while the agent runs, and may stop answering for one
+GPU. In none of these cases does this source end or a GPU vanish without a message: a GPU that does not answer is
+unhealthy, and the next search initialises the library again.
 
-Rejected: `nvmlDeviceGetNumaNodeId`, which tells of memory nodes that a GPU brings along itself; the processors nearest
-to a GPU are those of its PCI slot.
+Refused: `nvmlDeviceGetNumaNodeId`, which returns the memory nodes of a GPU's own memory. The processors nearest to a
+GPU are those of its PCI slot.
 """
 
 import contextlib
@@ -16,9 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from orion.errors import Unavailable
 from orion.node_agent.gpus import xids
 from orion.node_agent.gpus.asking import AskingThread
-from orion.node_agent.gpus.interface import GONE, HEALTHY, Gpu, GpusUnavailable, Health
+from orion.node_agent.gpus.interface import GONE, HEALTHY, Gpu, Health
 from orion.node_agent.gpus.nvml_events import ErrorEvents, text
 
 _log = logging.getLogger(__name__)
@@ -26,13 +27,13 @@ _log = logging.getLogger(__name__)
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 _END_SECONDS = 1.0
 _REPLACED = Health(
-    False, "DriverReplaced", "the driver was replaced while the agent ran, so the agent must begin again"
+    False, "DriverReplaced", "the driver was replaced while the agent ran, so the agent must be restarted"
 )
 _RESET = Health(False, "ResetRequired", "the driver says that the GPU must be reset (nvidia-smi --gpu-reset)")
 
 
 class NvmlGpus:
-    """GPUs as the driver's management library lists them; any thread may ask.
+    """GPUs as NVML lists them. Any thread may call.
 
     Args:
         pci_devices: where the kernel shows PCI devices.
@@ -50,25 +51,25 @@ class NvmlGpus:
         self._nvml: Any = pynvml
         self._pci_devices = pci_devices
         self._lock = threading.Lock()
-        """ Held while the library is begun or ended. """
+        """ Held while the library is initialised or shut down. """
         self._begun = False
         self._mismatch = self._replaced = False
-        """ The library that this process has loaded is not the driver's; and once it was, or there was none. """
+        """ The loaded library has another version than the driver; and: it matched once, or there was no driver. """
         self._answered = False
-        """ It was begun once, or refused for another reason. """
+        """ The library was initialised once, or failed for another reason than its version. """
         self._handles: dict[str, Any] = {}
-        """ Those of a GPU that answers no search any more included: they tell why, or that the search was a slip. """
+        """ By UUID. Includes GPUs that the last search missed: their handles show why, or that it was wrong. """
         self._mig: dict[str, bool] = {}
-        """ As last answered. """
+        """ The last answers. """
         self._silent: dict[int, str] = {}
-        """ Numbers of the GPUs that do not answer a search, and why, as it was said. """
+        """ Indexes of the GPUs that do not answer a search, and the logged reason. """
         self._events = ErrorEvents(pynvml)
 
     def find(self) -> list[Gpu]:
         """Return the GPUs in NVML's order.
 
         Raises:
-            GpusUnavailable: the driver does not answer.
+            Unavailable: the driver does not answer.
         """
         with self._lock:
             try:
@@ -77,14 +78,14 @@ class NvmlGpus:
                 except self._nvml.NVMLError:
                     if not self._begun:
                         raise
-                    self._end()  # a slip, or another driver: either is over when the library is begun again
+                    self._end()  # a transient error or a new driver: initialise the library again
                     return self._find()
             except self._nvml.NVMLError as error:
                 self._end()
-                raise GpusUnavailable(f"the NVIDIA driver does not answer: {error}") from error
+                raise Unavailable(f"the NVIDIA driver does not answer: {error}") from error
 
     def memory_used_bytes(self, gpu: Gpu) -> int:
-        """Return the memory that the driver counts as used."""
+        """Return the used memory as the driver reports it."""
         try:
             return int(self._nvml.nvmlDeviceGetMemoryInfo(self._handles[gpu.uuid]).used)
         except (self._nvml.NVMLError, KeyError):
@@ -98,7 +99,7 @@ class NvmlGpus:
             return []
 
     def health(self, gpu: Gpu) -> Health:
-        """Return what is wrong, or has gone wrong since the last call."""
+        """Return what is wrong now, or went wrong since the last call."""
         nvml, handle = self._nvml, self._handles.get(gpu.uuid)
         if handle is None and self._begun:
             return GONE
@@ -122,25 +123,25 @@ class NvmlGpus:
             return self._trouble(error)
 
     def mig_enabled(self, gpu: Gpu) -> bool:
-        """Return whether the GPU is in MIG mode; as last answered where the driver does not say."""
+        """Return whether the GPU has MIG enabled; the last answer if the driver gives none."""
         handle = self._handles.get(gpu.uuid)
         if handle is None:
-            return self._mig.get(gpu.uuid, False)  # it is unhealthy, for a reason that people must see
+            return self._mig.get(gpu.uuid, False)  # it is unhealthy, and people must see that reason
         try:
             enabled = bool(self._nvml.nvmlDeviceGetMigMode(handle)[0])
         except self._nvml.NVMLError as error:
             if error.value != self._nvml.NVML_ERROR_NOT_SUPPORTED:
-                return self._mig.get(gpu.uuid, True)  # a slip opens no slots on a GPU that may be cut
-            enabled = False  # it knows no MIG
+                return self._mig.get(gpu.uuid, True)  # open no slots on a GPU that may have MIG enabled
+            enabled = False  # the GPU does not support MIG
         self._mig[gpu.uuid] = enabled
         return enabled
 
     def needs_restart(self) -> str:
-        """Return that the driver was replaced, if so: a process keeps the library that it has loaded."""
+        """Return that the driver was replaced, if it was: a process keeps the library that it has loaded."""
         return _REPLACED.message if self._replaced else ""
 
     def close(self) -> None:
-        """End the library; a driver that hangs is left to the kernel, which ends it with the process."""
+        """Shut the library down. If the driver hangs, the kernel ends the call with the process."""
         thread = AskingThread("end")
         ending = thread.submit(self._close)
         thread.close()
@@ -151,7 +152,7 @@ class NvmlGpus:
         with self._lock:
             self._end()
 
-    # -- Beginning and finding -----------------------------------------------------------------------------------------
+    # -- Initialising and searching ------------------------------------------------------------------------------------
 
     def _find(self) -> list[Gpu]:
         if not self._begun:
@@ -162,7 +163,7 @@ class NvmlGpus:
             try:
                 handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
                 found.append((self._gpu(index, handle), handle))
-            except self._nvml.NVMLError as error:  # one lost GPU does not take the others along
+            except self._nvml.NVMLError as error:  # a lost GPU must not hide the others
                 failure = error
                 self._say_silent(index, str(error))
             else:
@@ -187,7 +188,7 @@ class NvmlGpus:
 
     def _say_silent(self, index: int, why: str) -> None:
         if self._silent.get(index) != why:
-            _log.warning("gpus: number %d does not answer: %s", index, why)
+            _log.warning("gpus: the GPU with index %d does not answer: %s", index, why)
         self._silent[index] = why
 
     def _gpu(self, index: int, handle: Any) -> Gpu:
@@ -209,7 +210,7 @@ class NvmlGpus:
             return index
 
     def _links(self, gpu: Gpu, handle: Any) -> tuple[str, ...]:
-        """Return the GPUs that NVLink joins to one, by a switch or directly."""
+        """Return the GPUs that NVLink connects to this one, directly or by a switch."""
         return tuple(uuid for uuid, peer in self._handles.items() if uuid != gpu.uuid and self._is_linked(handle, peer))
 
     def _is_linked(self, handle: Any, peer: Any) -> bool:
@@ -223,7 +224,7 @@ class NvmlGpus:
     def _node(self, handle: Any) -> int | None:
         try:
             domain, _, rest = text(self._nvml.nvmlDeviceGetPciInfo(handle).busId).lower().partition(":")
-            # NVML writes domains with eight digits, the kernel with at least four.
+            # NVML writes PCI domains with eight digits, the kernel with at least four.
             node = int((self._pci_devices / f"{int(domain, 16):04x}:{rest}" / "numa_node").read_text())
         except (self._nvml.NVMLError, OSError, ValueError):
             return None
@@ -242,7 +243,7 @@ class NvmlGpus:
     # -- Health --------------------------------------------------------------------------------------------------------
 
     def _recovery(self, handle: Any) -> Health:
-        """Return what the driver says must be done to the GPU; older drivers do not say."""
+        """Return what the driver says must be done to the GPU; older drivers do not report this."""
         nvml = self._nvml
         try:
             value = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])[0]

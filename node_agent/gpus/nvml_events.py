@@ -1,4 +1,4 @@
-"""Errors of GPUs that NVML reports as events: Xids, and memory errors of two bits."""
+"""GPU errors that NVML reports as events: Xids, and double-bit memory errors."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -9,18 +9,18 @@ from orion.node_agent.gpus import xids
 _log = logging.getLogger(__name__)
 
 _EVENTS_MAX = 64
-""" Taken in one look; the rest comes with the next. """
+""" The maximum number read in one look; the next look reads the rest. """
 _DOUBLE_BIT = 48
-""" The Xid of what older drivers tell as an event of another kind. """
+""" The Xid of double-bit errors, which older drivers report as another type of event. """
 
 
 def text(value: str | bytes) -> str:
-    """Return a text of NVML, which some versions of its package give as bytes."""
+    """Return a text from NVML as str; some versions of its package return bytes."""
     return value.decode("ascii", "replace") if isinstance(value, bytes) else value
 
 
 class ErrorEvents:
-    """Those of all GPUs of one library.
+    """The error events of all GPUs of one library.
 
     Args:
         nvml: the library.
@@ -31,13 +31,13 @@ class ErrorEvents:
         self._set: Any = None
         self._registered: set[str] = set()
         self._xids: dict[str, list[int]] = {}
-        """ Taken from the library and not yet from here, by the GPU's UUID. """
+        """ Read from the library but not yet returned by `take`, by UUID. """
 
     def register(self, answering: Mapping[str, Any]) -> None:
-        """Register for error events of these GPUs; a GPU without events is judged by its answers alone.
+        """Register for error events of these GPUs. The health of a GPU without events depends on its answers only.
 
         Args:
-            answering: all that answer, with their handles by UUID; those that were registered before may be among them.
+            answering: the handles of all GPUs that answer, by UUID; GPUs that are registered already are skipped.
         """
         nvml = self._nvml
         wanted = nvml.nvmlEventTypeXidCriticalError | nvml.nvmlEventTypeDoubleBitEccError
@@ -45,7 +45,7 @@ class ErrorEvents:
             try:
                 self._set = nvml.nvmlEventSetCreate()
             except nvml.NVMLError as error:
-                _log.warning("gpus: errors are not reported by events: %s", error)
+                _log.warning("gpus: the driver reports no errors by events: %s", error)
                 return
         new, self._registered = answering.keys() - self._registered, set(answering)
         for uuid in sorted(new):
@@ -53,24 +53,24 @@ class ErrorEvents:
             try:
                 nvml.nvmlDeviceRegisterEvents(handle, wanted & nvml.nvmlDeviceGetSupportedEventTypes(handle), self._set)
             except nvml.NVMLError as error:
-                _log.warning("gpus: %s tells no errors by events: %s", uuid, error)
+                _log.warning("gpus: %s reports no errors by events: %s", uuid, error)
 
     def end(self) -> None:
-        """The library ends, and what was registered with it."""
+        """Forget all registrations, because the library is shut down."""
         self._set, self._registered = None, set()
 
     def take(self, uuid: str, known: Iterable[str]) -> int | None:
-        """Return the first Xid of a GPU since the last call, if there was one; Xids that programs cause are left out.
+        """Return the first Xid of a GPU since the last call, or None; Xids that programs cause are skipped.
 
         Args:
-            uuid: the GPU's.
-            known: all GPUs: an event of one that cannot be named any more concerns each of them.
+            uuid: the GPU's UUID.
+            known: all GPUs; an event whose GPU cannot be identified any more counts for each of them.
         """
         for _ in range(_EVENTS_MAX if self._set is not None else 0):
             try:
                 event = self._nvml.nvmlEventSetWait_v2(self._set, 0)
             except self._nvml.NVMLError:
-                break  # a timeout: there is none; anything else shows in the GPU's own answer
+                break  # a timeout: no event; any other error also shows in the GPU's own answer
             is_xid = event.eventType == self._nvml.nvmlEventTypeXidCriticalError
             xid = int(event.eventData) if is_xid else _DOUBLE_BIT
             if xid not in xids.CAUSED_BY_PROGRAMS:

@@ -1,9 +1,9 @@
-"""Which GPUs there were, for a start at which the driver does not answer.
+"""Keeps the list of GPUs in a file, for a start of the agent at which the driver does not answer.
 
-Clients go on under a dead driver's last words, and their slots' sockets must be served; so an agent that is started
-while the driver is away serves the GPUs that were found last. They are unhealthy, and say why, until it answers. The
-same holds for one GPU that does not answer while the others do: it is listed, and remembered, until the node boots. A
-list from before that counts for nothing: no client is left of then, and GPUs may have been taken out.
+Clients continue while the driver does not answer NVML, and the agent must serve their slots' sockets. So an agent that
+starts without the driver serves the GPUs that were found last. These are unhealthy, with the reason, until the driver
+answers. The same holds for one GPU that does not answer while the others do: it stays in the list until the node
+reboots. A list from before the boot is ignored: no client is left from then, and GPUs may have been removed.
 """
 
 import logging
@@ -14,30 +14,31 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from orion.errors import Unavailable
 from orion.node_agent.gpus.asking import AskingThread
-from orion.node_agent.gpus.interface import Gpu, GpuSource, GpusUnavailable, Health
+from orion.node_agent.gpus.interface import Gpu, GpuSource, Health
 from orion.node_agent.state.state_file import boot_id
 
 _log = logging.getLogger(__name__)
 
 _START_SECONDS = 10.0
-""" So long a start waits for the driver. """
+""" How long a start waits for the driver. """
 
 
 class Remembered(BaseModel):
-    """The file."""
+    """The content of the file."""
 
     boot: str
-    """ Names the boot of the machine in which they were found. """
+    """ Identifies the machine's boot during which the GPUs were found. """
     gpus: list[Gpu]
 
 
 class RememberingGpus:
-    """A source whose GPUs are remembered.
+    """A source of GPUs that keeps its list in a file.
 
     Args:
-        source: what finds them.
-        file: where they are kept.
+        source: finds the GPUs.
+        file: keeps the list.
     """
 
     def __init__(self, source: GpuSource, file: Path) -> None:
@@ -49,19 +50,19 @@ class RememberingGpus:
         self.name = source.name
 
     def find(self) -> list[Gpu]:
-        """Return the GPUs of this machine, with those that were here and are missing now at the end.
+        """Return the GPUs of this machine; GPUs that were found earlier and are missing now come last.
 
-        Until the driver has answered once, they are those that were found last.
+        Until the driver has answered once, this is the list in the file.
 
         Raises:
-            GpusUnavailable: the driver does not answer any more, or it does not yet and was never here.
+            Unavailable: the driver does not answer any more; or it has not answered yet and there is no list.
         """
         if self._kept is not None:
             found, before = self._source.find(), self._kept
         else:
             try:
                 found = self._first()
-            except GpusUnavailable as error:
+            except Unavailable as error:
                 return self._before(error)
             before = self._read()
         here = {gpu.uuid for gpu in found}
@@ -72,7 +73,7 @@ class RememberingGpus:
         return list(kept)
 
     def _first(self) -> list[Gpu]:
-        """Return what the source finds, unless its driver hangs: whoever starts would wait for it."""
+        """Return what the source finds; give up after a time limit, because the agent's start waits."""
         if self._asking is None:
             thread = AskingThread("find")
             self._asking = thread.submit(self._source.find)
@@ -80,44 +81,46 @@ class RememberingGpus:
         try:
             return self._asking.result(_START_SECONDS)
         except NotYet:
-            if self._asking.done():  # just now, or with an error of this very type
+            if self._asking.done():  # it ended just now, or raised a TimeoutError itself
                 self._asking = None
-            raise GpusUnavailable(f"the driver has not answered for {_START_SECONDS:g} s") from None
+            raise Unavailable(f"the driver has not answered for {_START_SECONDS:g} s") from None
         except Exception:
             self._asking = None
             raise
 
-    def _before(self, error: GpusUnavailable) -> list[Gpu]:
+    def _before(self, error: Unavailable) -> list[Gpu]:
         before = self._read()
         if not before:
             raise error
         if not self._reported:
             self._reported = True
-            _log.warning("gpus: %s; those found last are served: %s", error, ", ".join(each.uuid for each in before))
+            _log.warning(
+                "gpus: %s; the agent serves the GPUs found last: %s", error, ", ".join(each.uuid for each in before)
+            )
         return before
 
     def memory_used_bytes(self, gpu: Gpu) -> int:
-        """Return what the source says."""
+        """As in the source."""
         return self._source.memory_used_bytes(gpu)
 
     def process_ids(self, gpu: Gpu) -> list[int]:
-        """Return what the source says."""
+        """As in the source."""
         return self._source.process_ids(gpu)
 
     def health(self, gpu: Gpu) -> Health:
-        """Return what the source says."""
+        """As in the source."""
         return self._source.health(gpu)
 
     def mig_enabled(self, gpu: Gpu) -> bool:
-        """Return what the source says."""
+        """As in the source."""
         return self._source.mig_enabled(gpu)
 
     def needs_restart(self) -> str:
-        """Return what the source says."""
+        """As in the source."""
         return self._source.needs_restart()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Release the source."""
         self._source.close()
 
     def _read(self) -> list[Gpu]:
@@ -136,4 +139,6 @@ class RememberingGpus:
             new.write_text(Remembered(boot=boot_id(), gpus=gpus).model_dump_json())
             os.replace(new, self._file)
         except OSError as error:
-            _log.warning("gpus: a start without the driver would not know them: %s", error)
+            _log.warning(
+                "gpus: the list cannot be saved, so a start without the driver would not know the GPUs: %s", error
+            )

@@ -1,4 +1,4 @@
-"""The simulated GPUs, as the simulated driver's library describes them."""
+"""The simulated GPUs, from the simulated driver's library."""
 
 import ctypes
 from collections.abc import Callable
@@ -14,11 +14,11 @@ _LOST = Health(False, "GPULost", "the simulated GPU is lost; `python -m orion.ho
 
 
 class SimulatedGpus:
-    """GPUs of the simulated driver; their number and size come from its own environment variables.
+    """GPUs of the simulated driver; their number and size come from the driver's environment variables.
 
     Args:
-        library: the simulated ``libcuda.so.1``. One that cannot tell of health, MIG or neighbourhood has GPUs that are
-            well, whole and alone.
+        library: the simulated ``libcuda.so.1``. If it lacks the functions for health, MIG, NUMA or NVLink, its GPUs are
+            healthy, without MIG and not connected.
 
     Raises:
         OSError: the library cannot be loaded.
@@ -28,7 +28,7 @@ class SimulatedGpus:
     name = "simulated"
 
     def __init__(self, library: Path) -> None:
-        # As hook/sim/orion_sim.h declares them.
+        # The functions are declared in hook/sim/orion_sim.h.
         driver = ctypes.CDLL(str(library))
         number, numbers, sizes = ctypes.c_int, ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint64)
         self._count = _function(driver, "count")
@@ -52,28 +52,28 @@ class SimulatedGpus:
         return self._sizes(gpu.index)[1]
 
     def process_ids(self, gpu: Gpu) -> list[int]:
-        """Return the processes with a context, those that can be seen from the agent's pid namespace."""
+        """Return the processes with a context that are visible in the agent's pid namespace."""
         found = (ctypes.c_uint32 * _PROCESSES_MAX)()
         count = self._processes(gpu.index, found, None, _PROCESSES_MAX)
         return [process for process in found[: max(0, min(count, _PROCESSES_MAX))] if process]
 
     def health(self, gpu: Gpu) -> Health:
-        """Return what is wrong, or has gone wrong since the last call; Xids that programs cause are left out."""
+        """Return what is wrong now, or went wrong since the last call; Xids that programs cause are skipped."""
         answer, events, xid = self._look(gpu.index)
-        news = events > self._events_known.get(gpu.index, 0)
+        has_new = events > self._events_known.get(gpu.index, 0)
         self._events_known[gpu.index] = events
         if answer == 1:
             return _LOST
-        if news and xid not in xids.CAUSED_BY_PROGRAMS:
+        if has_new and xid not in xids.CAUSED_BY_PROGRAMS:
             return Health(False, f"Xid{xid}", xids.sentence(xid))
         return HEALTHY
 
     def mig_enabled(self, gpu: Gpu) -> bool:
-        """Return whether the machine was made with MIG on this GPU."""
+        """Return whether this GPU has MIG enabled."""
         return bool(self._mig(gpu.index) == 1)
 
     def needs_restart(self) -> str:
-        """Return nothing."""
+        """Return an empty string."""
         return ""
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class SimulatedGpus:
 def _function(
     driver: ctypes.CDLL, name: str, *arguments: Any, result: Any = ctypes.c_int, otherwise: int | None = None
 ) -> Callable[..., Any]:
-    """Return a function of the library with its types set; where it has none, one that always says `otherwise`."""
+    """Return a function of the library with its types set; if missing, one that always returns `otherwise`."""
     if otherwise is not None and not hasattr(driver, f"orion_sim_gpu_{name}"):
         return lambda *_: otherwise
     function = getattr(driver, f"orion_sim_gpu_{name}")

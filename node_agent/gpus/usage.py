@@ -1,4 +1,4 @@
-"""How much memory of each GPU is in use, asked without ever waiting long for a driver."""
+"""How much memory of each GPU is in use; a caller never waits long for a driver."""
 
 import asyncio
 from concurrent.futures import Future
@@ -10,9 +10,9 @@ _WAIT_SECONDS = 0.2
 
 
 class MemoryUsage:
-    """The last answers of the devices.
+    """The last answers of the driver.
 
-    A driver in trouble may not answer for minutes: then the last answer stands, and only one thread waits.
+    A driver in trouble may not answer for minutes. The last answer stays valid then, and only one thread waits.
     """
 
     def __init__(self, source: GpuSource) -> None:
@@ -22,17 +22,17 @@ class MemoryUsage:
         self._thread = AskingThread("usage")
 
     def known(self, gpu: Gpu) -> int:
-        """Return the last answer in bytes, 0 before the first."""
+        """Return the last answer in bytes; 0 before the first."""
         return self._known.get(gpu.uuid, 0)
 
     async def refresh(self, gpus: list[Gpu]) -> None:
-        """Ask for all of these again, and wait a little for the answers."""
+        """Query all these GPUs, and wait a short time for the answers."""
         if self._asking is None or self._asking.done():
             self._asking = self._thread.submit(self._ask, gpus)
         await asyncio.wait([asyncio.wrap_future(self._asking)], timeout=_WAIT_SECONDS)
 
     def close(self) -> None:
-        """Ask no more; does not wait for an answer that is under way."""
+        """End the thread; does not wait for a call that is running."""
         self._thread.close()
 
     def _ask(self, gpus: list[Gpu]) -> None:

@@ -1,7 +1,7 @@
-"""What the driver's Xid numbers mean for a GPU: which are a program's own fault, and what the others ask for.
+"""The meaning of the driver's Xid numbers: which ones programs cause, and what the others need.
 
-The numbers are those of NVIDIA's "XID Errors" guide. Those that a faulty kernel or a killed process causes say nothing
-of the GPU: who took it away for them would let one tenant take it away from all.
+The numbers are from NVIDIA's "XID Errors" guide. Xids of a faulty kernel or a killed process say nothing about the
+health of the GPU. If they made a GPU unhealthy, one tenant could take the GPU from all others.
 """
 
 CAUSED_BY_PROGRAMS = frozenset({13, 31, 43, 45, 68, 109})
@@ -23,6 +23,6 @@ _MEANINGS = {
 
 
 def sentence(xid: int) -> str:
-    """Return what to know of a GPU that had an Xid."""
+    """Return the message for a GPU that had an Xid."""
     meaning = f" ({_MEANINGS[xid]})" if xid in _MEANINGS else ""
     return f"the driver reports Xid {xid}{meaning}; look in the kernel's log, and reset the GPU if it comes again"

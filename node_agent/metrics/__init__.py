@@ -1,1 +1,1 @@
-"""What is served over HTTP: Prometheus metrics, and answers to the kubelet's probes."""
+"""The agent's HTTP pages: Prometheus metrics, and the kubelet's probes."""

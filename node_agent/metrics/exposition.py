@@ -1,4 +1,4 @@
-"""The text that Prometheus reads of an agent: one snapshot for all who wait, made in a thread while joining goes on."""
+"""The text for Prometheus: one snapshot for all waiting scrapes, rendered in a thread so that joining does not wait."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,29 +24,30 @@ class _Moment(Collector):
 
 
 class SharedText:
-    """A text that costs something to make, again for everybody who comes after it was made.
+    """A text that is expensive to make, shared by all callers that wait for it.
 
-    Whoever asks gets the text that is being made, so however many ask, one is made at a time, and nobody stands in
-    line for texts of others. Between two of them is as much rest as the last one took: half of the time at most.
+    A caller gets the text that is being made, or starts a new one. So only one is made at a time, whatever the number
+    of callers, and no caller waits in a queue. After each text there is a pause as long as its making took, so making
+    texts takes at most half of the time.
 
     Args:
-        make: makes it; only ever under way once.
+        make: makes the text; never called concurrently.
     """
 
     def __init__(self, make: Callable[[], Awaitable[bytes]]) -> None:
         self._make = make
         self._making: asyncio.Task[bytes] | None = None
         self._rested = 0.0
-        """ When the next one may be begun; loop time. """
+        """ When the next text may be started; in the event loop's time. """
 
     async def get(self) -> bytes:
-        """Return the text; who gives up waiting takes it from nobody else. Raises what `make` raises."""
+        """Return the text. A caller that stops waiting does not affect others. Raises what `make` raises."""
         if self._making is None:
             self._making = asyncio.create_task(self._once())
         return await asyncio.shield(self._making)
 
     def close(self) -> None:
-        """Make none any more; who waits for one is cancelled."""
+        """Make no more texts; waiting callers are cancelled."""
         if self._making is not None:
             self._making.cancel()
 
@@ -64,18 +65,18 @@ class SharedText:
 
 
 class Scraped(snapshots.Seen, Protocol):
-    """What is needed of an agent here."""
+    """What `MetricsText` needs from an agent."""
 
     @property
     def registry(self) -> CollectorRegistry:
-        """Metrics of parts that count for themselves."""
+        """Metrics of parts that have their own collectors."""
 
 
 class MetricsText:
     """The metrics of one agent as text.
 
     Args:
-        agent: whose.
+        agent: the agent.
     """
 
     def __init__(self, agent: Scraped) -> None:
@@ -83,11 +84,11 @@ class MetricsText:
         self._shared = SharedText(self._render)
 
     async def get(self) -> bytes:
-        """Return the text of this moment, or of one that has begun."""
+        """Return the current text, or one that is being made already."""
         return await self._shared.get()
 
     def close(self) -> None:
-        """Make none any more; who waits for one is cancelled."""
+        """Make no more texts; waiting callers are cancelled."""
         self._shared.close()
 
     async def _render(self) -> bytes:

@@ -1,7 +1,8 @@
 """Prometheus metrics, made from the pages at each scrape; `docs/metrics.md` lists them.
 
-A process that joined a slot twice has one series: its clients are added up, since Prometheus refuses a scrape with two
-equal series. Tenants' numbers are unsigned 64-bit words, which a float holds well enough, and their texts printable.
+A process that joined a slot twice has one series, the sum over its clients, because Prometheus rejects a scrape with
+two equal series. Clients' numbers are unsigned 64-bit words; a float is precise enough for them. Their texts are
+printable.
 """
 
 from collections import Counter
@@ -22,7 +23,7 @@ _NS = 1e-9
 
 Labels = tuple[str, ...]
 
-# Name, what it is, whether it only grows, the record's field, its unit in base units.
+# Name, help, whether it is a counter, the record's field, and the factor to base units.
 _PLAIN: tuple[tuple[str, str, bool, str, float], ...] = (
     ("orion_client_launches", "Calls that put work on the GPU.", True, "launches", 1),
     ("orion_client_gated_launches", "Launches that waited for hp.", True, "gated_launches", 1),
@@ -39,24 +40,24 @@ _PLAIN: tuple[tuple[str, str, bool, str, float], ...] = (
     ("orion_client_linger_seconds", "Linger that an hp client has learnt.", False, "linger_ns", _NS),
     ("orion_client_kernels_known", "Kernels with a learnt duration.", False, "kernels_known", 1),
     ("orion_client_gpu_seconds", "Expected time of the be work that has completed.", True, "gpu_ns", _NS),
-    ("orion_client_overlapped_launches", "be launches let through while hp was busy.", True, "overlapped_launches", 1),
+    ("orion_client_overlapped_launches", "be launches allowed while hp was busy.", True, "overlapped_launches", 1),
     ("orion_client_overlapped_seconds", "Expected time of the overlapped be launches.", True, "overlapped_ns", _NS),
     ("orion_client_partitioned_launches", "be launches on fewer SMs.", True, "partitioned_launches", 1),
-    ("orion_client_control_periods", "hp busy periods kept free of overlap.", True, "control_periods", 1),
+    ("orion_client_control_periods", "hp busy periods without overlap, for comparison.", True, "control_periods", 1),
     ("orion_client_memory_bytes", "Device memory allocated through the driver.", False, "memory_bytes", 1),
 )  # fmt: skip
 
 _POLICY_RATIOS = (
     ("max_slowdown", "How much longer hp's work may take than alone.", "max_slowdown_milli"),
-    ("sharing_cost", "What sharing a context alone costs hp, if known.", "sharing_cost_milli"),
-    ("minimum_share", "Least share of the time that be gets.", "minimum_share_milli"),
+    ("sharing_cost", "Slowdown of hp by sharing a context alone, if known.", "sharing_cost_milli"),
+    ("minimum_share", "Minimum share of the time that be gets.", "minimum_share_milli"),
 )
 
 _BUCKET_ENDS = [2**exponent * 1e-6 for exponent in range(layout.WAIT_BUCKETS - 1)]
 
 
 def render(view: AgentView, version: str) -> Iterator[Metric]:
-    """Return all metrics of one moment."""
+    """Yield all metrics of one snapshot."""
     clients = [
         (_labels(gpu, slot, client), client) for gpu in view.gpus for slot in gpu.slots for client in slot.clients
     ]
@@ -94,19 +95,19 @@ def _clients(clients: list[tuple[Labels, ClientView]]) -> Iterator[Metric]:
     yield _family("orion_client_busy_seconds", "Time an hp client was busy.", True, _CLIENT_LABELS, busy)
     yield _most(
         "orion_client_slowdown_ratio",
-        "Time of hp's work with overlap over that without.",
+        "Time of hp's work with overlap, divided by the time without.",
         _CLIENT_LABELS,
         ((labels, client.record.slowdown_milli * 1e-3) for labels, client in clients if client.record.slowdown_milli),
     )
     yield _most(
         "orion_client_overlap_seconds",
-        "How young an hp busy period must be for overlap.",
+        "Maximum age of an hp busy period for overlap.",
         _CLIENT_LABELS,
         ((labels, client.record.overlap_ns * _NS) for labels, client in clients),
     )
     yield _most(
         "orion_be_long_kernel_seconds",
-        "The longest kernel of a be client, if it is a long one.",
+        "The longest kernel of a be client, if it counts as long.",
         (*_CLIENT_LABELS, "kernel"),
         (
             ((*labels, client.record.long_kernel_name), client.record.long_kernel_ns * _NS)
@@ -118,7 +119,7 @@ def _clients(clients: list[tuple[Labels, ClientView]]) -> Iterator[Metric]:
 
 
 def _most(name: str, sentence: str, labels: Iterable[str], values: Iterable[tuple[Labels, float]]) -> Metric:
-    """Return a gauge that for a process with several clients is not their sum but the largest."""
+    """Return a gauge whose value for a process with several clients is the largest one, not the sum."""
     largest: dict[Labels, float] = {}
     for key, value in values:
         largest[key] = max(value, largest.get(key, 0.0))
@@ -126,8 +127,8 @@ def _most(name: str, sentence: str, labels: Iterable[str], values: Iterable[tupl
 
 
 def _slots(gpus: Iterable[GpuView]) -> Iterator[Metric]:
-    weight = GaugeMetricFamily("orion_slot_weight", "A be slot's part of the GPU time, relative.", labels=_SLOT_LABELS)
-    held = GaugeMetricFamily("orion_slot_held", "1 while a be slot waits for its peers.", labels=_SLOT_LABELS)
+    weight = GaugeMetricFamily("orion_slot_weight", "Weight of a be slot.", labels=_SLOT_LABELS)
+    held = GaugeMetricFamily("orion_slot_held", "1 while a be slot waits for other slots.", labels=_SLOT_LABELS)
     for slot in (slot for view in gpus for slot in view.slots if slot.role is layout.Role.BE):
         weight.add_metric([slot.gpu, slot.name], slot.grant.weight_milli * 1e-3)
         held.add_metric([slot.gpu, slot.name], bool(slot.grant.held))
@@ -196,7 +197,9 @@ def _agent(view: AgentView, version: str) -> Iterator[Metric]:
     yield _family("orion_agent_joins", "Clients that joined.", True, ["role"], roles)
     reasons: dict[Labels, float] = {(reason,): float(count) for reason, count in view.refusals.items()}
     yield _family("orion_agent_refusals", "Joins refused.", True, ["reason"], reasons)
-    yield _family("orion_agent_adopted", "Clients taken back after they lost an agent.", True, [], {(): view.adopted})
+    yield _family(
+        "orion_agent_adopted", "Clients that returned after the agent was restarted.", True, [], {(): view.adopted}
+    )
     yield InfoMetricFamily("orion_agent_build", "The agent.", {"version": version})
 
 
@@ -207,7 +210,7 @@ class HealthMetrics(Collector):
         self._keeper = keeper
 
     def collect(self) -> Iterator[Metric]:
-        """Yield it as it is now."""
+        """Yield the current values."""
         healthy = GaugeMetricFamily("orion_gpu_healthy", "1 while the GPU itself is healthy.", labels=["gpu"])
         for uuid in self._keeper.uuids:
             healthy.add_metric([uuid], self._keeper.verdict(uuid).healthy)

@@ -1,13 +1,13 @@
 """The agent's answers to the kubelet's probes.
 
-The kubelet ends an agent that is said not to be healthy. So that is only said where the next one would be better off:
-nobody looks after the GPUs; a socket is gone that processes or the device plugin come by; the driver was replaced,
-and this process has loaded the library of the one before. (An event loop that is stuck says nothing, which the kubelet
-takes for the same.) A driver that hangs, an API server or a kubelet that is away, a full disk: the next agent would
-find them too, and know less.
+The kubelet restarts an agent that reports itself unhealthy. So the agent reports this only if a restart helps: the loop
+that checks the GPUs has stopped; a socket that processes or the device plugin need is gone; or the driver was replaced,
+and this process has loaded the old library. (If the event loop hangs, there is no answer, which the kubelet treats in
+the same way.) A restart does not help if the driver hangs, the API server or the kubelet does not answer, or the disk
+is full: the next agent would have the same problem and know less.
 
-A rolling update goes on to the next node when an agent is ready: when it has heard once from everybody whom it needs.
-Later silences take that back no more; what was known stands through them.
+A rolling update continues with the next node when this agent is ready. It is ready when the kubelet and the API server
+have each answered once. If one of them stops answering later, the agent stays ready, since the last answer stays valid.
 """
 
 from pathlib import Path
@@ -18,19 +18,19 @@ from orion.node_agent.sharing.looking import Looking
 from orion.node_agent.sharing.served import Serves
 
 _LOOK_SECONDS = 30.0
-""" The GPUs are looked at twice a second and more. """
+""" The GPUs are normally checked at least twice a second. """
 
 
 class Probed(Serves, Protocol):
-    """What is needed of an agent here."""
+    """What `Probes` needs from an agent."""
 
     @property
     def looking(self) -> Looking:
-        """Looks after its GPUs."""
+        """The loop that checks the GPUs."""
 
     @property
     def source(self) -> GpuSource:
-        """Where its GPUs come from."""
+        """The source of the GPUs."""
 
 
 class Socket(Protocol):
@@ -38,27 +38,27 @@ class Socket(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """The socket's path."""
 
     @property
     def is_there(self) -> bool:
-        """Whether its path still leads to it."""
+        """Whether this socket still exists at its path."""
 
 
 class Probes:
-    """The answers of one agent; empty texts are good news.
+    """The answers of one agent; an empty text means yes.
 
     Args:
-        agent: whose.
-        administrators: the socket of its service.
+        agent: the agent.
+        administrators: the socket of the gRPC service.
     """
 
     def __init__(self, agent: Probed, administrators: Socket) -> None:
         self._agent, self._administrators = agent, administrators
-        self._heard = False
+        self._was_ready = False
 
     def unhealthy(self) -> str:
-        """Return why a restart would help, as a sentence."""
+        """Return why a restart would help, in one sentence; empty: the agent is healthy."""
         unseen = self._agent.looking.seconds_since
         if unseen > _LOOK_SECONDS:
             return f"the agent has not checked its GPUs for {unseen:.0f} s"
@@ -70,7 +70,7 @@ class Probes:
         return self._agent.source.needs_restart()
 
     def unready(self) -> str:
-        """Return what the agent still waits for, or why it is not healthy, as a sentence."""
-        waits = "" if self._heard else self._agent.holders.waits_for()
-        self._heard = not waits
+        """Return what the agent still waits for, or why it is unhealthy, in one sentence; empty: it is ready."""
+        waits = "" if self._was_ready else self._agent.holders.waits_for()
+        self._was_ready = not waits
         return self.unhealthy() or waits

@@ -1,10 +1,10 @@
-"""GPU mode mps: who runs NVIDIA's MPS control daemons, and how the agent asks for them.
+"""GPU mode `mps`: runs NVIDIA's MPS control daemons, and lets the agent request them.
 
-Two processes share a folder, and nothing else. The agent writes which GPUs shall be in mode mps (modes.py); `orion
-mps-daemon`, in a DaemonSet of its own, runs one control daemon for each of them and writes how it is (supervising.py).
-So an agent may be replaced at any time, and an upgrade of Orion never ends a client's context: an MPS server's end is
-its clients' end, so its pod is left alone until somebody deletes it.
+The agent and the MPS daemon share only a folder (folder.py). The agent writes which GPUs need a control daemon
+(modes.py). `orion mps-daemon`, in its own DaemonSet, runs one control daemon for each of these GPUs and writes its
+state (supervising.py). The end of an MPS server ends the contexts of its clients, so the daemon's pod must outlive the
+agent: an upgrade of Orion replaces the agent and leaves the daemon's pod alone until somebody deletes that pod.
 
-Refused: control daemons as children of the agent (an upgrade would end all clients), and a daemon for all GPUs of a
-node (one client's fault would end the contexts of all GPUs, and a GPU could not change its mode alone).
+Refused: control daemons as children of the agent (an upgrade would end all clients), and one control daemon for all
+GPUs of a node (a fault of one client would end the contexts on all GPUs, and no GPU could change its mode alone).
 """

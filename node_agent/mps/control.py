@@ -1,10 +1,10 @@
-"""One control daemon: its program, its start, what it answers, its end.
+"""One MPS control daemon: finding its program, starting it, sending it commands, stopping it.
 
-NVIDIA's program is both the daemon (`-f`: in the foreground) and the way to ask it (commands on standard input). Its
-environment says which GPU it is for and where it takes clients. `-multiuser-server` (as root) lets clients of all user
-ids share one server, as containers' do; a driver that does not know it is run without, and then serves one user id at
-a time: a client of another waits until the last one of the first has gone. For a simulated GPU a small program of ours
-stands in its place (simulated_control.py), under the same names.
+NVIDIA's program `nvidia-cuda-mps-control` is the daemon (`-f`: in the foreground) and also the client that sends it
+commands (on standard input). Its environment selects the GPU and the folder of its sockets. With `-multiuser-server`
+(as root) clients of all user ids share one server; clients in containers need that. A driver without this option runs
+without it. Its server then serves one user id at a time: a client of another user waits until the last client of the
+first user has ended. For a simulated GPU, simulated_control.py replaces NVIDIA's program, with the same options.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from orion.errors import Unavailable
 from orion.node_agent.mps.folder import CONTROL_SOCKET
 
 PROGRAM = "nvidia-cuda-mps-control"
@@ -25,7 +26,7 @@ SEVERAL_USERS = "-multiuser-server"
 
 _ANSWER_SECONDS = 10.0
 _QUIT_SECONDS = 5
-""" That a control daemon gives its servers before it ends them. """
+""" How long a control daemon waits for its servers before it kills them. """
 _END_SECONDS = _QUIT_SECONDS + 5.0
 _WORDS = 400
 _OUT, _LOGS = "control.out", ("control.log", "server.log")
@@ -33,37 +34,34 @@ _LOG_BYTES = 4 << 20
 _PR_SET_PDEATHSIG = 1
 
 
-class ControlFailed(Exception):
-    """A control daemon does not start or does not answer; one sentence."""
-
-
 def program(simulated: bool, driver_root: Path) -> list[str]:
-    """Return the command that is a control daemon, or asks one.
+    """Return the command that runs a control daemon, and that sends commands to one.
 
     Args:
-        simulated: of a simulated GPU.
-        driver_root: where the node's root directory, or the driver's, is seen: searched where PATH has no such program.
+        simulated: whether the GPU is simulated.
+        driver_root: where the root directory of the node, or of the driver, is mounted. It is searched if PATH does not
+            have the program.
 
     Raises:
-        ControlFailed: there is none.
+        Unavailable: the program was not found.
     """
     if simulated:
         return [sys.executable, "-m", "orion.node_agent.mps.simulated_control"]
     if shutil.which(PROGRAM):
         if shutil.which(SERVER) is None:
-            raise ControlFailed(f"{PROGRAM} is in PATH, but {SERVER} is not: the driver's files are not complete")
+            raise Unavailable(f"{PROGRAM} is in PATH, but {SERVER} is not: the driver's files are not complete")
         return [PROGRAM]
     for folder in ("usr/bin", "bin", "usr/local/nvidia/bin", "opt/bin"):
         if driver_root != Path("/") and (driver_root / folder / PROGRAM).exists():
             return ["chroot", str(driver_root), f"/{folder}/{PROGRAM}"]
-    raise ControlFailed(
+    raise Unavailable(
         f"there is no {PROGRAM} in PATH or below {driver_root}: the MPS daemon's container needs NVIDIA's runtime "
         "class (and NVIDIA_DRIVER_CAPABILITIES with compute), or the driver's root"
     )
 
 
 def environment(uuid: str, pipe: Path, log: Path) -> dict[str, str]:
-    """Return the environment of a GPU's control daemon, and of those who ask it."""
+    """Return the environment for a GPU's control daemon, and for the program that sends it commands."""
     return {
         **os.environ,
         "CUDA_VISIBLE_DEVICES": uuid,
@@ -73,14 +71,14 @@ def environment(uuid: str, pipe: Path, log: Path) -> dict[str, str]:
 
 
 class ControlDaemon:
-    """The control daemon of one GPU; started once.
+    """The control daemon of one GPU. Start an instance only once.
 
     Args:
         command: as `program` returns it.
-        uuid: the GPU's.
-        pipe: for its sockets.
-        clients: what its clients see of that.
-        log: where it writes.
+        uuid: the GPU's UUID.
+        pipe: the folder for the daemon's sockets.
+        clients: the folder that containers see; it gets a link to the clients' socket.
+        log: the folder for the daemon's output and logs.
         several_users: whether clients of all user ids share one server.
     """
 
@@ -94,14 +92,14 @@ class ControlDaemon:
 
     @property
     def process_id(self) -> int:
-        """The daemon's; 0: it was not started."""
+        """The daemon's process id; 0: it was not started."""
         return self._process.pid if self._process else 0
 
     async def start(self) -> None:
-        """Start it, and return when it takes clients.
+        """Start the daemon, and return when it accepts clients.
 
         Raises:
-            ControlFailed: it ended or does not answer.
+            Unavailable: the daemon ended or does not answer.
         """
         self.close()
         options = ["-f", SEVERAL_USERS] if self.several_users else ["-f"]
@@ -112,49 +110,49 @@ class ControlDaemon:
                     stdout=said, stderr=said, start_new_session=True, preexec_fn=_end_with_parent,
                 )  # fmt: skip
             except OSError as error:
-                raise ControlFailed(f"{self._command[0]} cannot be started: {error}") from None
+                raise Unavailable(f"{self._command[0]} cannot be started: {error}") from None
         deadline = asyncio.get_running_loop().time() + 2 * _ANSWER_SECONDS
         while True:
             if self._process.returncode is not None:
-                raise ControlFailed(self.last_words())
-            with contextlib.suppress(ControlFailed):
+                raise Unavailable(self.last_words())
+            with contextlib.suppress(Unavailable):
                 if (self._pipe / CONTROL_SOCKET).exists():
                     await self.servers()
-                    # A link, not the folder: what tells the daemon to quit is nothing that a container should see.
+                    # Link only the clients' socket: containers must not see the socket that accepts `quit`.
                     os.link(self._pipe / CONTROL_SOCKET, self._clients / CONTROL_SOCKET)
                     return
             if asyncio.get_running_loop().time() > deadline:
-                raise ControlFailed(f"it runs, but has not answered for {2 * _ANSWER_SECONDS:g} s")
+                raise Unavailable(f"it runs, but has not answered for {2 * _ANSWER_SECONDS:g} s")
             await asyncio.sleep(0.05)
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was started and has ended."""
+        """Whether the daemon was started and has ended."""
         return self._process is not None and self._process.returncode is not None
 
     async def kill(self) -> None:
-        """End it by force, and nothing beside it: a server that has clients serves them until they end."""
+        """Kill the daemon's process only. Its servers continue until their clients end."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
 
     async def ended(self) -> None:
-        """Return once it has ended."""
+        """Return when the daemon has ended."""
         if self._process is not None:
             await self._process.wait()
 
     async def servers(self) -> tuple[int, ...]:
-        """Return its servers; none before the first client.
+        """Return the process ids of the daemon's servers; empty before the first client.
 
         Raises:
-            ControlFailed: it does not answer.
+            Unavailable: the daemon does not answer.
         """
         return tuple(sorted(int(word) for word in (await self._ask("get_server_list")).split() if word.isdecimal()))
 
     async def stop(self) -> None:
-        """End it and its servers, in an orderly way if it lets us; returns when nothing of it is left."""
+        """Stop the daemon and its servers, with `quit` if the daemon answers; return when no process of it is left."""
         empty(self._clients)
-        with contextlib.suppress(ControlFailed):
+        with contextlib.suppress(Unavailable):
             await self._ask(f"quit -t {_QUIT_SECONDS}")
         if self._process is not None:
             with contextlib.suppress(TimeoutError):
@@ -165,19 +163,19 @@ class ControlDaemon:
         self.close()
 
     def close(self) -> None:
-        """Leave nothing by which anybody could try to join."""
+        """Remove all sockets, so that no process tries to join."""
         empty(self._clients)
         empty(self._pipe)
 
     def trim(self) -> None:
-        """Keep what it writes, in memory as the whole folder is, from growing for ever."""
+        """Truncate large logs: the folder is in memory."""
         for name in (_OUT, *_LOGS):
             with contextlib.suppress(OSError):
                 if (self._log / name).stat().st_size > _LOG_BYTES:
                     os.truncate(self._log / name, 0)
 
     def last_words(self) -> str:
-        """Return how it ended, and the end of what it wrote."""
+        """Return how the daemon ended, and the end of its output."""
         status = self._process.returncode if self._process else None
         if status is None:
             return f"{PROGRAM} runs"
@@ -195,25 +193,25 @@ class ControlDaemon:
                 *self._command, env=self._environment, stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
-        except OSError as error:  # no process to be had now says nothing of the daemon
-            raise ControlFailed(f"it cannot be asked: {error}") from None
+        except OSError as error:  # that no process can be started does not mean that the daemon failed
+            raise Unavailable(f"it cannot be asked: {error}") from None
         try:
             async with asyncio.timeout(_ANSWER_SECONDS + (_QUIT_SECONDS if question.startswith("quit") else 0)):
                 said, _ = await asking.communicate(f"{question}\n".encode())
         except TimeoutError:
-            raise ControlFailed(f"it has not answered for {_ANSWER_SECONDS:g} s") from None
+            raise Unavailable(f"it has not answered for {_ANSWER_SECONDS:g} s") from None
         finally:
             if asking.returncode is None:
                 asking.kill()
                 await asking.wait()
         text = said.decode(errors="replace")
         if asking.returncode != 0 or "Cannot find" in text:
-            raise ControlFailed(f"it does not answer: {' '.join(text.split())[-_WORDS:] or asking.returncode}")
+            raise Unavailable(f"it does not answer: {' '.join(text.split())[-_WORDS:] or asking.returncode}")
         return text
 
 
 def empty(folder: Path) -> None:
-    """Take everything out of a folder that stays: containers have it mounted."""
+    """Remove the contents of a folder. The folder itself stays, because containers have it mounted."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(folder):
             with contextlib.suppress(OSError):
@@ -224,7 +222,7 @@ def empty(folder: Path) -> None:
 
 
 def kill_leftovers(pipe: Path) -> None:
-    """End the daemons and servers of a pipe folder that nobody has ended; known by their environment."""
+    """Kill control daemons and servers that were left with a pipe folder; their environment names the folder."""
     for process_id in _of_pipe(pipe):
         with contextlib.suppress(OSError):
             os.kill(process_id, signal.SIGKILL)
@@ -236,7 +234,7 @@ def _of_pipe(pipe: Path) -> Iterator[int]:
         if not name.isdecimal() or int(name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
-            # comm holds 15 characters: the daemon and its servers look the same, and clients do not.
+            # comm holds 15 characters: the daemon and its servers have the same name there, and clients have another.
             named = Path("/proc", name, "comm").read_text().startswith(PROGRAM[:15])
             if named and mark in Path("/proc", name, "environ").read_bytes().split(b"\0"):
                 yield int(name)
@@ -249,5 +247,5 @@ def _tail(path: Path) -> str:
 
 
 def _end_with_parent() -> None:
-    """Let the kernel end the daemon with us: one that nobody follows would keep its clients from every other."""
+    """Let the kernel kill the daemon when this process ends: an orphan would keep its clients from a new daemon."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -1,8 +1,9 @@
-"""The driver's libraries where no runtime has put them into the container: below the driver's root, for one process.
+"""Makes the driver's libraries available to one process where the container runtime did not inject them.
 
-They are linked into a folder of their own, which `LD_LIBRARY_PATH` may name. Refused: naming the node's own folder of
-libraries, which holds its C library too, and that one does not go with the container's loader. NVIDIA's own programs
-are run in the node's root instead (control.py), where the container's Python is not.
+It links the libraries below the driver's root into a temporary folder, which `LD_LIBRARY_PATH` can name. Refused:
+naming the node's library folder, which also holds the node's C library; the container's loader cannot use that.
+NVIDIA's own programs run with chroot in the driver's root instead (control.py), but that root does not have the
+container's Python.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ _FOLDERS = (
     f"usr/lib/{platform.machine()}-linux-gnu", "usr/lib64", "usr/lib", "lib64",
     "usr/local/nvidia/lib64", "home/kubernetes/bin/nvidia/lib64", "opt/nvidia/lib64",
 )  # fmt: skip
-""" Where drivers put them, below their root. """
+""" Where drivers install their libraries, relative to the driver's root. """
 _CUDA = "libcuda.so.1"
 _LIBRARY = re.compile(r"lib(cuda|nvidia-[a-z0-9-]+)\.so\.[0-9.]+")
 _LINKS_MAX = 16
@@ -25,10 +26,10 @@ _LINKS_MAX = 16
 
 @contextlib.contextmanager
 def linked(driver_root: Path) -> Iterator[Path | None]:
-    """Offer a folder with links to them, for as long as the context lasts; None: there is no `libcuda.so.1`.
+    """Yield a temporary folder with links to the driver's libraries; None if there is no `libcuda.so.1`.
 
     Raises:
-        OSError: no folder can be made.
+        OSError: the folder cannot be made.
     """
     for folder in _FOLDERS:
         found = _libraries(driver_root, driver_root / folder)
@@ -53,7 +54,7 @@ def _libraries(root: Path, folder: Path) -> dict[str, Path]:
 
 
 def _followed(root: Path, path: Path) -> Path:
-    """Return what a link leads to where `root` is the root, as Debian's alternatives are absolute links."""
+    """Resolve symbolic links with `root` as the root directory: Debian's alternatives are absolute links."""
     for _ in range(_LINKS_MAX):
         if not path.is_symlink():
             break

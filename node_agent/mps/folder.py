@@ -1,15 +1,15 @@
 """The folder that the agent and the MPS daemon share: $ORION_ROOT/mps.
 
-    daemon.lock             held (an open file description lock) by the one `orion mps-daemon` that lives
-    <GPU uuid>/wanted       the agent: this GPU shall have a control daemon
-    <GPU uuid>/state        the MPS daemon: how that is; gone once nothing runs any more
+    daemon.lock             held as an open file description lock by the running `orion mps-daemon`
+    <GPU uuid>/wanted       written by the agent: this GPU needs a control daemon
+    <GPU uuid>/state        written by the MPS daemon: the control daemon's state; removed when that has ended
     <GPU uuid>/pipe/        the control daemon's own CUDA_MPS_PIPE_DIRECTORY
-    <GPU uuid>/clients/     that of containers: the socket by which clients join, and nothing else; empty while none can
+    <GPU uuid>/clients/     containers' CUDA_MPS_PIPE_DIRECTORY: only the clients' socket; empty if no client can join
     <GPU uuid>/log/         CUDA_MPS_LOG_DIRECTORY
 
-Files are replaced by rename, so whoever reads finds the one before or the new one. A state counts while the lock is
-held: the kernel lets go of it when the process ends, whatever its end, so a state without a living
-MPS daemon does not count. Refused: a heartbeat, which is late by its own length and goes stale on a busy node.
+A rename replaces each file, so a reader finds the old file or the new one. A state is valid only while the lock is
+held. The kernel releases the lock when the process ends in any way, so the state of a dead MPS daemon is never used.
+Refused: a heartbeat, which detects a death late and is missed on a busy node.
 """
 
 import contextlib
@@ -26,90 +26,90 @@ from pathlib import Path
 from typing import Any
 
 CONTROL_SOCKET = "control"
-""" By which clients join. """
+""" The socket through which clients join. """
 
 _GPU_NAME = re.compile(r"GPU-[A-Za-z0-9-]{1,43}")
 _FLOCK = struct.Struct("hhqqi4x")
 """ struct flock of 64-bit Linux: type, whence, start, length, process. """
-_BEING, _SPEAKING = (_FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0) for byte in (0, 1))
-""" The lock's two bytes: being the MPS daemon, and, once the states of the one before are gone, being its word. """
+_RUNS, _STATES_VALID = (_FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0) for byte in (0, 1))
+""" The lock has two bytes. 0: this process is the MPS daemon. 1: it has removed its predecessor's states. """
 
 
 class Phase(StrEnum):
-    """How a GPU's control daemon is."""
+    """The state of a GPU's control daemon."""
 
     STARTING = "starting"
     RUNNING = "running"
     FAILED = "failed"
-    """ It ended or does not come up, and is started again after a while. """
+    """ It ended or did not start. The MPS daemon starts it again after a pause. """
     STOPPING = "stopping"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the agent wants for a GPU."""
+    """What the agent requests for a GPU."""
 
     simulated: bool = False
 
 
 @dataclass(frozen=True)
 class State:
-    """What the MPS daemon says of a GPU's control daemon."""
+    """What the MPS daemon reports about a GPU's control daemon."""
 
     phase: Phase
     since: float
     """ Seconds since 1970. """
     process_id: int = 0
-    """ Of the control daemon, as the node counts (its pod has hostPID); 0: there is none. """
+    """ Of the control daemon, in the node's pid namespace (the pod has hostPID); 0: there is none. """
     servers: tuple[int, ...] = ()
-    """ Its servers, in the same terms; the first comes with the first client. """
+    """ Process ids of its servers, in the node's pid namespace; the first server starts with the first client. """
     several_users: bool = True
-    """ Clients of any user id share one server; else those of one user at a time. """
+    """ True: clients of all user ids share one server. False: one user id at a time. """
     failures: int = 0
-    """ In a row. """
+    """ Consecutive failures. """
     message: str = ""
-    """ A sentence of what is wrong; empty: nothing. """
+    """ What is wrong, in one sentence; empty: nothing. """
 
 
 class MpsFolder:
-    """One node's. Both sides make what is missing.
+    """The shared folder of one node. The agent and the MPS daemon both create what is missing.
 
     Args:
-        root: the agent's.
+        root: the agent's root directory.
     """
 
     def __init__(self, root: Path) -> None:
         self.path = root / "mps"
 
-    # -- What both ask -------------------------------------------------------------------------------------------------
+    # -- Used by both sides --------------------------------------------------------------------------------------------
 
     def gpu(self, uuid: str) -> Path:
         """Return a GPU's folder.
 
         Raises:
-            ValueError: a name that is no GPU's.
+            ValueError: `uuid` cannot be a GPU's UUID.
         """
         if not _GPU_NAME.fullmatch(uuid):
             raise ValueError(f"{uuid!r} cannot be a GPU's UUID")
         return self.path / uuid
 
     def pipe(self, uuid: str) -> Path:
-        """Return where a GPU's control daemon has its sockets, those for administrators among them."""
+        """Return the folder of the control daemon's own sockets; includes the socket for administrators."""
         return self.gpu(uuid) / "pipe"
 
     def clients(self, uuid: str) -> Path:
-        """Return what containers see: a folder that stays, since they have it mounted."""
+        """Return the folder that containers see. It is never replaced, because containers have it mounted."""
         return self.gpu(uuid) / "clients"
 
     def log(self, uuid: str) -> Path:
-        """Return where a GPU's control daemon and its servers write what happens."""
+        """Return the folder for the logs of a GPU's control daemon and its servers."""
         return self.gpu(uuid) / "log"
 
     def make(self, uuid: str) -> None:
-        """Make a GPU's folders; any user passes through to what is for clients, nobody but root changes it.
+        """Make a GPU's folders. Every user can reach the clients' folder; only root can change it.
 
         Raises:
-            OSError: the disk refuses.
+            OSError: the folders cannot be made.
         """
         own, shared = (self.pipe(uuid), self.log(uuid)), (self.path, self.gpu(uuid), self.clients(uuid))
         for folder, mode in (*((each, 0o755) for each in shared), *((each, 0o700) for each in own)):
@@ -118,13 +118,13 @@ class MpsFolder:
                 folder.chmod(mode)
 
     def daemon_lives(self) -> bool:
-        """Return whether an MPS daemon runs on this node now; asks the kernel for the lock's holder, and takes none."""
+        """Return whether an MPS daemon runs on this node now. Asks the kernel who holds the lock; takes no lock."""
         try:
             descriptor = os.open(self.path / "daemon.lock", os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             return False
         try:
-            answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _SPEAKING)
+            answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _STATES_VALID)
             return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
         except OSError:
             return False
@@ -134,10 +134,10 @@ class MpsFolder:
     # -- The agent's side ----------------------------------------------------------------------------------------------
 
     def want(self, uuid: str, wanted: Wanted | None) -> None:
-        """Let a GPU have a control daemon, or (None) no longer.
+        """Request a control daemon for a GPU; None: withdraw the request.
 
         Raises:
-            OSError: the disk refuses.
+            OSError: the file cannot be written.
         """
         if wanted is None:
             with contextlib.suppress(FileNotFoundError):
@@ -147,7 +147,7 @@ class MpsFolder:
         _write(self.gpu(uuid) / "wanted", asdict(wanted))
 
     def state(self, uuid: str) -> State | None:
-        """Return how a GPU's control daemon is; None: none runs, or nobody lives to say so."""
+        """Return the state of a GPU's control daemon; None: none runs, or no MPS daemon runs that could report it."""
         try:
             plain = _read(self.gpu(uuid) / "state")
         except OSError:
@@ -170,7 +170,7 @@ class MpsFolder:
     # -- The MPS daemon's side -----------------------------------------------------------------------------------------
 
     def take(self) -> int | None:
-        """Be the MPS daemon: return the descriptor that holds the lock, or None where another process does.
+        """Become the MPS daemon: return the descriptor that holds the lock, or None if another process holds it.
 
         Raises:
             OSError: the folder cannot be made.
@@ -179,17 +179,17 @@ class MpsFolder:
         self.path.chmod(0o755)
         descriptor = os.open(self.path / "daemon.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _BEING)
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _RUNS)
         except OSError:
             os.close(descriptor)
             return None
         for uuid in self.known():
-            self.say(uuid, None)
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _SPEAKING)
+            self.write_state(uuid, None)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _STATES_VALID)
         return descriptor
 
     def wanted(self) -> dict[str, Wanted]:
-        """Return what is wanted, by GPU; a file that makes no sense wants a real GPU's daemon.
+        """Return the requests of the agent, by GPU. An invalid file counts as a request for a real GPU.
 
         Raises:
             OSError: the folder cannot be read.
@@ -197,8 +197,8 @@ class MpsFolder:
         found: dict[str, Wanted] = {}
         with contextlib.suppress(FileNotFoundError):
             for entry in sorted(os.listdir(self.path)):
-                if _GPU_NAME.fullmatch(entry) and (said := _read(self.path / entry / "wanted")) is not None:
-                    found[entry] = Wanted(simulated=bool(said.get("simulated", False)))
+                if _GPU_NAME.fullmatch(entry) and (read := _read(self.path / entry / "wanted")) is not None:
+                    found[entry] = Wanted(simulated=bool(read.get("simulated", False)))
         return found
 
     def known(self) -> list[str]:
@@ -208,11 +208,11 @@ class MpsFolder:
         except OSError:
             return []
 
-    def say(self, uuid: str, state: State | None) -> None:
-        """Say how a GPU's control daemon is; None: it has none.
+    def write_state(self, uuid: str, state: State | None) -> None:
+        """Write the state of a GPU's control daemon; None: remove it.
 
         Raises:
-            OSError: the disk refuses.
+            OSError: the file cannot be written.
         """
         if state is None:
             with contextlib.suppress(FileNotFoundError):
@@ -222,10 +222,10 @@ class MpsFolder:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Return what a file says; None: it is not there; empty: it makes no sense.
+    """Return a file's content; None: there is no file; empty: the content is invalid.
 
     Raises:
-        OSError: it cannot be read now.
+        OSError: the file cannot be read now.
     """
     try:
         plain = json.loads(path.read_text())

@@ -1,19 +1,23 @@
-"""Which mode each GPU is in, and how it comes into another: the agent's side of mode mps.
+"""The mode of each GPU, and how the agent changes it: the agent's side of mode `mps`.
 
-A change is carried out when nobody is there: no slot is held, no process has joined. From then until the control daemon
-runs (or has ended) no container may start on the GPU, so none finds half of a change. The mode of a process is decided
-when it starts, by whether a control daemon listens in the folder that every container has; so what the kubelet keeps of
-an Allocate stays right through every change. Containers of one GPU are never in different modes. A process is, for its
-life, that a running container starts while the control daemon is down (for half a second after its death, longer where
-it does not come up): nobody is asked before it, so it runs in timeslice beside the clients that come later. Those who
-have joined are seen to differ, and the GPU says MixedContexts.
+The agent changes a mode when no slot of the GPU is held and no process has joined. From then until the control daemon
+runs (or has ended), no container may start on the GPU, so no container starts during a change. A process gets its mode
+when it starts. The mode depends on whether a control daemon listens in the folder that every container has. So what the
+kubelet keeps of an Allocate stays correct after a change, and all containers of one GPU have the same mode.
 
-What keeps nobody waiting: a change that does not succeed (no MPS daemon on the node, no MPS programs, a control daemon
-that does not come up) is taken back after a while and tried again later, and the GPU goes on in timeslice. Only where
-clients may still be there does a GPU stay closed to new containers until its control daemon runs again.
+There is one exception: a running container starts a process while the control daemon is down (half a second after it
+died; longer if it does not start again). No part of Orion can delay that process, so it runs in `timeslice` beside
+later clients in `mps`. When such processes have joined, the agent sees that their modes differ and reports
+MixedContexts.
 
-After a reboot a GPU comes back into the mode that it had before its pods' containers start: their slots are held, but
-nothing of them runs yet. Nothing else orders the node's pods, so they wait, for a while, for the MPS daemon's.
+A change that fails must not block pods. If no MPS daemon runs on the node, the MPS programs are missing, or the control
+daemon does not start, the agent withdraws the request after a while, tries again later, and the GPU continues in
+`timeslice`. Only if clients may still be present does a GPU stay closed to new containers until its control daemon
+runs.
+
+After a reboot a GPU returns to its previous mode before its pods' containers start. Their slots are held, but none of
+their processes runs yet. Kubernetes does not order the pods of a node, so these containers wait, with a time limit, for
+the MPS daemon.
 """
 
 import asyncio
@@ -23,8 +27,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from orion.errors import Conflict
 from orion.node_agent.advertising.advertising import FINE, Advertising, Verdict
-from orion.node_agent.errors import Conflict
 from orion.node_agent.mps import pending
 from orion.node_agent.mps.control import empty
 from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
@@ -40,58 +44,58 @@ Mode = Literal["timeslice", "mps"]
 
 _LOOK_SECONDS = 0.25
 _GIVE_UP_SECONDS, _GIVE_UP_FAILURES = 15.0, 3
-""" A control daemon that has not come up by then, or has failed so often in a row, will not for now. """
+""" The agent gives a control daemon up after this time, or after so many consecutive failures. """
 _AGAIN_SECONDS = (15.0, 600.0)
-""" Between two tries; longer each time. """
+""" The pause between two tries: the first and the longest. """
 PATIENCE_SECONDS = 2.0
-""" A container's start waits so long for a change; the kubelet tries again later. """
+""" How long a container's start waits for a change before it fails; the kubelet then tries again. """
 _UNKNOWN_SECONDS = 10.0
-""" So long after a boot's first agent began, starts wait to hear which mode is wanted. """
+""" After the first agent of a boot has begun: how long starts wait to learn the requested mode. """
 _BACK_SECONDS = 60.0
-""" And so long for the MPS daemon of a GPU that was in mode mps: its pod starts when all of the node's do. """
+""" How long starts wait for the MPS daemon of a GPU that was in mode mps; its pod starts with all others. """
 
 
 @dataclass
 class _Gpu:
     wanted: Mode = "timeslice"
     known: bool = False
-    """ Somebody has said what is wanted. """
+    """ The requested mode has been read. """
     back: bool = False
-    """ It was in mode mps before this agent, and nothing has started since: slots that are held do not count. """
+    """ It was in mode mps before this agent, and no container has started since: held slots block no change. """
     started: bool = False
     """ A container has started on it under this agent. """
     began: float = 0.0
-    """ When its control daemon was asked for, or was last seen to run (monotonic); 0: it is not wanted. """
+    """ When its control daemon was requested, or last seen running (monotonic, in seconds); 0: not requested. """
     tried: int = 0
-    """ Changes in a row that did not succeed. """
+    """ Consecutive changes that failed. """
     not_before: float = 0.0
     failure: Pending | None = None
-    """ Of the last try. """
+    """ Of the last change; None: it did not fail. """
     said: tuple[object, ...] = field(default_factory=tuple)
 
 
 class ServesModes(Serves, Protocol):
-    """What is needed of an agent here."""
+    """What `Modes` needs from an agent."""
 
     @property
     def root(self) -> Root:
-        """Where the folder of the modes lies."""
+        """The root directory; it contains the folder of the MPS daemon."""
 
     @property
     def settings(self) -> AgentSettings:
-        """How it was started."""
+        """The agent's settings."""
 
     @property
     def advertising(self) -> Advertising:
-        """Knows which slots are in use, and hears of changes."""
+        """Knows which slots are in use, and is notified of changes."""
 
 
 class Modes:
-    """The modes of one agent's GPUs; a judge of what is offered.
+    """The modes of one agent's GPUs. `verdict` makes it a judge of the advertised devices.
 
     Args:
-        agent: whose.
-        names: names those who hold slots of a GPU, for people.
+        agent: the agent whose GPUs these are.
+        names: returns the names of the holders of a GPU's slots, for messages.
     """
 
     def __init__(self, agent: ServesModes, names: Callable[[str], list[str]] = lambda uuid: []) -> None:
@@ -100,22 +104,22 @@ class Modes:
         self.names = names
         self._gpus: dict[str, _Gpu] = {}
         self._asked = self.folder.wanted()
-        """ What is asked of the MPS daemon; of an agent before this one, too. """
+        """ What the MPS daemon is asked to run, including requests of a previous agent. """
         self._began = time.monotonic()
         self._first = bool(agent.settings.node_name) and not agent.root.state.exists()
-        """ No agent was here since the node's boot, and this one will learn which mode is wanted. """
+        """ This is the first agent since the node's boot, and it will learn the requested modes. """
         for uuid in self._asked:
             self._gpus[uuid] = _Gpu(wanted="mps", began=self._began)
 
-    # -- What is wanted ------------------------------------------------------------------------------------------------
+    # -- What is requested ---------------------------------------------------------------------------------------------
 
     def want(self, uuid: str, mode: Mode, before: Mode = "timeslice") -> None:
-        """Say which mode a GPU shall be in.
+        """Set the requested mode of a GPU.
 
         Args:
-            uuid: the GPU's.
-            mode: as its GPUDevice says.
-            before: the mode that its GPUDevice says it was in; it counts when this is first said.
+            uuid: the GPU's UUID.
+            mode: `spec.mode` of its GPUDevice.
+            before: `status.mode` of its GPUDevice; only the first call for a GPU uses it.
         """
         gpu = self._gpu(uuid)
         if gpu.known and gpu.wanted == mode:
@@ -126,15 +130,15 @@ class Modes:
         gpu.failure, gpu.tried, gpu.not_before = None, 0, 0.0
         self.look()
 
-    # -- What is so ----------------------------------------------------------------------------------------------------
+    # -- The current state ---------------------------------------------------------------------------------------------
 
     def mode(self, uuid: str) -> Mode:
-        """Return the mode of a process that starts on a GPU now."""
+        """Return the mode that a process gets if it starts on a GPU now."""
         state = self._state(uuid)
         return "mps" if state is not None and state.phase is Phase.RUNNING else "timeslice"
 
     def pending(self, uuid: str) -> Pending | None:
-        """Return why a GPU is not in the mode that is wanted; None: it is."""
+        """Return why a GPU is not in the requested mode; None: it is."""
         gpu, state = self._gpu(uuid), self._state(uuid)
         asked = uuid in self._asked
         if gpu.wanted == "mps" and asked and state is not None and state.phase is Phase.RUNNING:
@@ -152,7 +156,7 @@ class Modes:
         return pending.clients_present(gpu.wanted, self.names(uuid), self._agent.holders.certain)
 
     def verdict(self, uuid: str) -> Verdict:
-        """Return whether the GPU is closed to new pods: while its mode changes, and while it cannot be what it is."""
+        """Return whether the GPU is closed to new pods: during a change, and while its control daemon does not run."""
         why = self._closed(uuid)
         return FINE if why is None else Verdict(cordoned=True, reason=f"Mode{why.reason}", message=why.message)
 
@@ -160,38 +164,38 @@ class Modes:
         """Return when a container may start on a GPU.
 
         Args:
-            uuid: the GPU's.
-            patience: seconds within which it must have become so.
+            uuid: the GPU's UUID.
+            patience: how many seconds to wait at most.
 
         Raises:
-            Conflict: it may not yet; the kubelet tries again.
+            Conflict: a container may not start yet; the kubelet tries again.
         """
         deadline = time.monotonic() + patience
         while (why := self._closed(uuid) or self._unknown(uuid)) is not None:
             self.look()
             if (left := deadline - time.monotonic()) <= 0:
                 if why is pending.UNKNOWN:
-                    break  # no API server: as with a dead agent, pods go on under what was last known
+                    break  # no API server: pods start with the last known mode, as without an agent
                 raise Conflict(f"the mode of GPU {uuid} does not let a container start now: {why.message}")
             await asyncio.sleep(min(left, _LOOK_SECONDS))
         gpu = self._gpu(uuid)
         gpu.back, gpu.started = False, True
 
-    # -- Carrying it out -----------------------------------------------------------------------------------------------
+    # -- Changing the mode ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Carry out what is wanted until cancelled."""
+        """Carry out the requested changes until cancelled."""
         await periodically("mps: a look", _LOOK_SECONDS, self.look)
 
     def look(self) -> None:
-        """Do what can be done now for each GPU."""
+        """Do what is possible now for each GPU."""
         for uuid in list(self._agent.gpus):
             gpu = self._gpu(uuid)
             try:
                 self._look(uuid, gpu)
             except OSError as error:
-                gpu.failure = Pending("NotAvailable", f"the folder {self.folder.path} refuses: {error}")
-            self._tell(uuid, gpu)
+                gpu.failure = Pending("NotAvailable", f"the folder {self.folder.path} cannot be used: {error}")
+            self._notify(uuid, gpu)
 
     def _look(self, uuid: str, gpu: _Gpu) -> None:
         asked, now = uuid in self._asked, time.monotonic()
@@ -204,7 +208,7 @@ class Modes:
                 gpu.began, gpu.failure = now, None
         elif gpu.wanted == "timeslice" and asked and self._free(uuid, gpu):
             self._ask(uuid, False)
-        elif asked and self._hopeless(gpu, state, now) and self._free(uuid, gpu):
+        elif asked and self._has_failed(gpu, state, now) and self._free(uuid, gpu):
             gpu.failure = pending.failed(self.folder, state, _GIVE_UP_SECONDS)
             gpu.not_before = now + min(_AGAIN_SECONDS[0] * 2**gpu.tried, _AGAIN_SECONDS[1])
             gpu.tried, gpu.back = gpu.tried + 1, False
@@ -217,11 +221,13 @@ class Modes:
             self._asked[uuid] = Wanted(simulated)
         else:
             self._asked.pop(uuid, None)
-            if not self.folder.daemon_lives():  # of one that was killed: whoever finds its socket cannot begin
+            if not self.folder.daemon_lives():  # its socket is left from a killed daemon; CUDA would fail with it
                 empty(self.folder.clients(uuid))
-        _log.info("mps: %s: %s", uuid, "its control daemon is asked for" if wanted else "no control daemon any more")
+        _log.info(
+            "mps: %s: %s", uuid, "requests a control daemon" if wanted else "withdraws the request for a control daemon"
+        )
 
-    def _tell(self, uuid: str, gpu: _Gpu) -> None:
+    def _notify(self, uuid: str, gpu: _Gpu) -> None:
         now = (self.mode(uuid), self._closed(uuid))
         if now != gpu.said:
             if gpu.said and gpu.said[0] != now[0]:
@@ -229,7 +235,7 @@ class Modes:
             gpu.said = now
             self._agent.advertising.changed()
 
-    # -- Answers of parts ----------------------------------------------------------------------------------------------
+    # -- Questions about one GPU ---------------------------------------------------------------------------------------
 
     def _gpu(self, uuid: str) -> _Gpu:
         gpu = self._gpus.get(uuid)
@@ -241,7 +247,7 @@ class Modes:
         return self.folder.state(uuid)
 
     def _closed(self, uuid: str) -> Pending | None:
-        """Return why no container may start on a GPU; None: they may."""
+        """Return why no container may start on a GPU now; None: containers may start."""
         asked, state = uuid in self._asked, self._state(uuid)
         if asked:
             running = state is not None and state.phase is Phase.RUNNING
@@ -257,14 +263,14 @@ class Modes:
             return None
         return pending.UNKNOWN
 
-    def _hopeless(self, gpu: _Gpu, state: State | None, now: float) -> bool:
+    def _has_failed(self, gpu: _Gpu, state: State | None, now: float) -> bool:
         if state is not None and state.phase is Phase.RUNNING:
             return False
         failures = state.failures if state is not None else 0
         return now - gpu.began > _GIVE_UP_SECONDS or failures >= _GIVE_UP_FAILURES
 
     def _free(self, uuid: str, gpu: _Gpu) -> bool:
-        """Return whether nobody is there whom a change could meet."""
+        """Return whether no container or process would be affected by a change."""
         shared_gpu, slots = self._agent.gpus[uuid].shared_gpu, self._agent.advertising.slots
         if shared_gpu.clients or shared_gpu.awaited:
             return False
@@ -275,5 +281,5 @@ class Modes:
         return self._agent.holders.certain and not any(slots.in_use(slot) for slot in shared_gpu.slots.values())
 
     def _is_without_daemon(self, gpu: _Gpu) -> bool:
-        """Return whether the node's MPS daemon is long gone: slots that are held then hold nothing of it."""
+        """Return whether the node's MPS daemon has been gone for long: held slots then have no MPS client."""
         return time.monotonic() - gpu.began > _GIVE_UP_SECONDS and not self.folder.daemon_lives()

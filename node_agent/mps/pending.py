@@ -1,4 +1,4 @@
-"""Why a GPU is not in the mode that is wanted: a word for programs, and a sentence for people."""
+"""Why a GPU is not in the requested mode: a reason for programs, and a sentence for people (condition ModePending)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ _WORDS = 300
 
 @dataclass(frozen=True)
 class Pending:
-    """Why a GPU is not in the mode that is wanted, or not wholly."""
+    """Why a GPU is not, or not fully, in the requested mode."""
 
     reason: str
-    """ ClientsPresent, Changing, NotAvailable, DaemonFailed. """
+    """ ClientsPresent, Changing, NotAvailable, DaemonFailed or Unknown. """
     message: str
-    """ A sentence. """
+    """ One sentence. """
 
 
-UNKNOWN = Pending("Unknown", "which mode is wanted is not known yet")
+UNKNOWN = Pending("Unknown", "the requested mode is not known yet")
 ENDING = Pending("Changing", "its MPS control daemon is ending")
 NOT_AVAILABLE = Pending(
     "NotAvailable",
@@ -28,11 +28,11 @@ NOT_AVAILABLE = Pending(
 
 
 def coming(folder: MpsFolder, state: State | None) -> Pending:
-    """Return what is so of a control daemon that is asked for and does not run.
+    """Return why a requested control daemon does not run.
 
     Args:
-        folder: of the node's MPS daemon.
-        state: of the GPU's control daemon.
+        folder: the folder of the node's MPS daemon.
+        state: the state of the GPU's control daemon.
     """
     if not folder.daemon_lives():
         return NOT_AVAILABLE
@@ -42,7 +42,7 @@ def coming(folder: MpsFolder, state: State | None) -> Pending:
 
 
 def failed(folder: MpsFolder, state: State | None, seconds: float) -> Pending:
-    """Return why one that was waited for has not come."""
+    """Return why a control daemon did not start in time."""
     found = coming(folder, state)
     if found.reason != "Changing":
         return found
@@ -50,22 +50,22 @@ def failed(folder: MpsFolder, state: State | None, seconds: float) -> Pending:
 
 
 def clients_present(mode: str, names: Sequence[str], is_certain: bool) -> Pending:
-    """Return who keeps a GPU from another mode.
+    """Return which holders prevent the change of a GPU's mode.
 
     Args:
-        mode: that is wanted.
-        names: of those who hold its slots.
-        is_certain: whether it is known who does.
+        mode: the requested mode.
+        names: the names of the holders of the GPU's slots.
+        is_certain: whether the agent knows all holders.
     """
     if not is_certain and not names:
-        when = f"mode {mode} begins once it is known that nobody holds a slot of the GPU"
+        when = f"mode {mode} begins when it is certain that no pod holds a slot of the GPU"
         return Pending("ClientsPresent", when)
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     who = ", ".join(names[:_NAMED]) + more if names else "processes that have joined it"
     return Pending(
         "ClientsPresent",
-        f"mode {mode} begins when nobody holds a slot of the GPU any more; now: {who}. "
-        "spec.cordon keeps further pods away meanwhile",
+        f"mode {mode} begins when the GPU is free; these use it now: {who}. "
+        "Set spec.cordon to keep new pods away meanwhile",
     )
 
 

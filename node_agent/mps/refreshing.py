@@ -1,12 +1,12 @@
-"""Refreshing a GPU in mode mps: a process beside its clients whose context has the GPU for a moment, again and again.
+"""Refreshes a GPU in mode `mps`: the context of a process beside the clients takes the GPU for a moment at intervals.
 
-After each such switch the clients' small kernels begin faster for a while (orion.hook.switching says what is known of
-it). It is a favour to them and never their condition: without memory for its context, a driver or the right compute
-mode the control daemon runs as well. So whatever befalls the process is said, once, and it is started again after a
-while, each time a longer one.
+After each such context switch the clients' small kernels begin sooner for a while (orion.hook.switching says what is
+known about that). Clients never depend on refreshing: the control daemon also runs if the process has no memory for its
+context, no driver, or an unsuitable compute mode. So a failure is logged once, and the process is started again after a
+pause, which grows.
 
-Refused: `orion.hook.switching.Switcher`, which waits for its process, up to half a minute; a loop must not, and a
-thread that does cannot be cancelled when the daemon is to end.
+Refused: `orion.hook.switching.Switcher`, which blocks for up to half a minute until its process runs. That would block
+the event loop, and a blocked thread cannot be cancelled when the MPS daemon must end.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from orion.node_agent.mps.control import PROGRAM
 _log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = (10.0, 300.0)
-""" Between two starts: the first, and the longest, which is also how long one has to run for the next to be short. """
+""" Between two starts: the first pause and the longest. A process that ran longer than the latter resets the pause. """
 _END_SECONDS = 5.0
 
 
@@ -33,9 +33,9 @@ class Refresher:
     """Refreshes one GPU while its control daemon runs.
 
     Args:
-        uuid: the GPU's.
-        milliseconds: between two switches; 0: never.
-        driver_root: where the driver is seen, if not in this process's own root.
+        uuid: the GPU's UUID.
+        milliseconds: time between two switches; 0: never.
+        driver_root: where the driver is mounted, if it is not in this process's own root.
     """
 
     def __init__(self, uuid: str, milliseconds: float, driver_root: Path) -> None:
@@ -44,7 +44,7 @@ class Refresher:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Refresh the GPU for as long as the context lasts; raises nothing of its own."""
+        """Refresh the GPU while the context lasts. Raises nothing itself."""
         keeping = asyncio.create_task(self._keep()) if self._milliseconds else None
         try:
             yield
@@ -59,7 +59,7 @@ class Refresher:
             began = time.monotonic()
             try:
                 failure = await self._once()
-            except Exception as error:  # whatever it is, the control daemon goes on, and so does this
+            except Exception as error:  # no failure here may end the control daemon or this loop
                 failure = repr(error)
             if time.monotonic() - began > longest:
                 pause = _PAUSE_SECONDS[0]
@@ -109,7 +109,7 @@ class Refresher:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End it; one that the driver holds in the kernel is not waited for: it ends once it is let go."""
+    """Kill the process. If it is blocked in the driver, do not wait: it ends when the driver returns."""
     with contextlib.suppress(ProcessLookupError):
         process.kill()
     with contextlib.suppress(TimeoutError):

@@ -1,9 +1,9 @@
-"""The control daemon of a simulated GPU, under NVIDIA's options and commands, as far as Orion uses them.
+"""The control daemon of a simulated GPU. It has those of NVIDIA's options and commands that Orion uses.
 
 The simulated driver (hook/sim/mps.c) connects to the socket `control` in CUDA_MPS_PIPE_DIRECTORY when a process makes
-its first context, and keeps the connection: its contexts then are one with those of all others who did. There is no
-server apart: this process counts as its own, from the first client on. As with NVIDIA's, ending it ends its clients'
-contexts.
+its first context, and keeps the connection. Its contexts then share one simulated context with all other connected
+processes. There is no separate server: from the first client on, this process reports itself as its server. As with
+NVIDIA's, the end of this process ends the contexts of its clients.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _COMMANDS = "control_privileged"
 
 
 def main(arguments: list[str]) -> int:
-    """Be the daemon (`-f`), or ask it what standard input says; the answer is an exit status."""
+    """Run the daemon (`-f`), or send it the commands from standard input; return the exit status."""
     pipe = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))
     return _serve(pipe) if "-f" in arguments else _ask(pipe, sys.stdin.read())
 
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
 def _serve(pipe: Path) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
-    Path("/proc/self/comm").write_text("nvidia-cuda-mps-control"[:15])  # so that it is found by its name
+    Path("/proc/self/comm").write_text("nvidia-cuda-mps-control"[:15])  # control.kill_leftovers finds it by this name
     commands, clients = _listen(pipe, _COMMANDS, 0o600), _listen(pipe, CONTROL_SOCKET, 0o666)
     there: set[socket.socket] = set()
     served = False
@@ -53,7 +53,7 @@ def _serve(pipe: Path) -> int:
 def _listen(pipe: Path, name: str, mode: int) -> socket.socket:
     folder = os.open(pipe, os.O_PATH | os.O_CLOEXEC)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    server.bind(f"/proc/self/fd/{folder}/{name}")  # a socket's address holds 107 bytes only
+    server.bind(f"/proc/self/fd/{folder}/{name}")  # the address of a UNIX socket holds only 107 bytes
     os.close(folder)
     (pipe / name).chmod(mode)
     server.listen(256)

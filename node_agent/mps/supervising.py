@@ -1,8 +1,8 @@
-"""`orion mps-daemon`: keeps a control daemon running for every GPU that the agent wants in mode mps.
+"""`orion mps-daemon`: runs a control daemon for every GPU that the agent requests in mode `mps`.
 
-It follows the folder that it shares with the agent and asks nobody else. Whatever its end, its control daemons end
-with it, and with them their clients' contexts; so it is written to have no reason to end: an error with one GPU is said
-in that GPU's state and tried again, each time after a longer while.
+It reads only the folder that it shares with the agent. When it ends in any way, its control daemons end, and with them
+their clients' contexts. So no error ends it: it writes an error into the state of the GPU concerned and tries again
+after a pause, which grows.
 """
 
 import asyncio
@@ -15,7 +15,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from orion.node_agent.mps.control import SEVERAL_USERS, ControlDaemon, ControlFailed, empty, kill_leftovers, program
+from orion.errors import Conflict, Unavailable
+from orion.node_agent.mps.control import SEVERAL_USERS, ControlDaemon, empty, kill_leftovers, program
 from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
 from orion.node_agent.mps.refreshing import Refresher
 from orion.node_agent.processes import undumpable
@@ -23,20 +24,16 @@ from orion.node_agent.processes import undumpable
 _log = logging.getLogger(__name__)
 
 _IS_ROOT = os.geteuid() == 0
-""" Who else is, only serves its own user id. """
+""" An MPS server of another user can serve only that user's id. """
 
 _LOOK_SECONDS = 0.25
 _ASK_SECONDS = 15.0
-""" Between two looks at the servers of one that runs. """
+""" Between two queries of a running daemon's servers. """
 _BACKOFF_SECONDS = (0.5, 30.0)
 _WELL_SECONDS = 60.0
-""" One that has run for so long begins again with the shortest wait. """
+""" A daemon that has run for this time starts again with the shortest pause. """
 _TAKE_SECONDS = 30.0
-""" So long the one before us, whose pod is ending, is waited for. """
-
-
-class AlreadyRuns(Exception):
-    """Another MPS daemon holds the folder; one sentence."""
+""" How long to wait for the previous MPS daemon, whose pod is ending. """
 
 
 @dataclass(frozen=True)
@@ -44,19 +41,19 @@ class Options:
     """How control daemons are run."""
 
     driver_root: Path = Path("/")
-    """ Where the driver's root directory is seen; searched where PATH has no MPS programs. """
+    """ Where the driver's root directory is mounted; it is searched if PATH does not have the MPS programs. """
     refresh_ms: float = 0.0
-    """ Between two switches of contexts on a real GPU (refreshing.py); 0: none. """
+    """ Time between two context switches on a real GPU (refreshing.py); 0: none. """
 
 
 class Keeper:
-    """Keeps one GPU's control daemon.
+    """Runs one GPU's control daemon, and starts it again when it ends.
 
     Args:
-        folder: shared with the agent.
-        uuid: the GPU's.
-        wanted: what the agent wants.
-        options: how it is run.
+        folder: the folder shared with the agent.
+        uuid: the GPU's UUID.
+        wanted: what the agent requests.
+        options: how control daemons are run.
     """
 
     def __init__(self, folder: MpsFolder, uuid: str, wanted: Wanted, options: Options) -> None:
@@ -65,10 +62,10 @@ class Keeper:
         self._several_users = _IS_ROOT
         self._failures = 0
         self._since = time.time()
-        self._said: State | None = None
+        self._written: State | None = None
 
     async def run(self) -> None:
-        """Keep it running until cancelled; then it is ended, and its state taken away."""
+        """Keep the control daemon running until cancelled; then stop it and remove its state."""
         try:
             while True:
                 began = time.monotonic()
@@ -76,16 +73,16 @@ class Keeper:
                 if time.monotonic() - began > _WELL_SECONDS:
                     self._failures = 0
                 self._failures += 1
-                self._say(Phase.FAILED, message=message)
+                self._write(Phase.FAILED, message=message)
                 _log.error("mps: %s: %s", self._uuid, message)
                 await asyncio.sleep(min(_BACKOFF_SECONDS[0] * 2 ** (self._failures - 1), _BACKOFF_SECONDS[1]))
         finally:
             empty(self._folder.clients(self._uuid))
-            self._folder.say(self._uuid, None)
+            self._folder.write_state(self._uuid, None)
             _log.info("mps: %s: its control daemon has ended", self._uuid)
 
     async def _once(self) -> str:
-        """Run it once; return why it ended."""
+        """Run the control daemon once; return why it ended."""
         daemon: ControlDaemon | None = None
         try:
             self._folder.make(self._uuid)
@@ -97,30 +94,30 @@ class Keeper:
                 self._folder.log(self._uuid),
                 self._several_users,
             )  # fmt: skip
-            self._say(Phase.STARTING)
+            self._write(Phase.STARTING)
             try:
                 await daemon.start()
-            except (ControlFailed, OSError) as failure:
-                # An older driver's ends at once over the option; next time without it, and with it again after that.
+            except (Unavailable, OSError) as failure:
+                # An older driver's daemon ends at once because of the option: alternate with and without it.
                 self._several_users = _IS_ROOT and not (self._several_users and _is_about_the_option(str(failure)))
                 await daemon.kill()
                 raise
-            self._say_that_it_runs(daemon)
+            self._log_start(daemon)
             async with self._refresher.running():
                 ended = await self._follow(daemon)
             self._several_users = _IS_ROOT
             return ended
-        except ControlFailed as error:
+        except Unavailable as error:
             return str(error)
         except OSError as error:
-            return f"the node refuses: {error}"
+            return f"its control daemon cannot be run: {error}"
         except asyncio.CancelledError:
-            self._say(Phase.STOPPING)
+            self._write(Phase.STOPPING)
             if daemon is not None:
                 await daemon.stop()
             raise
 
-    def _say_that_it_runs(self, daemon: ControlDaemon) -> None:
+    def _log_start(self, daemon: ControlDaemon) -> None:
         _log.info("mps: %s: its control daemon runs (process %d)", self._uuid, daemon.process_id)
         if _IS_ROOT and not self._several_users:
             _log.warning("mps: %s: this driver's MPS serves one user id at a time; others wait", self._uuid)
@@ -134,10 +131,10 @@ class Keeper:
                 message = ""
                 try:
                     servers = await daemon.servers()
-                except ControlFailed as error:
+                except Unavailable as error:
                     message = str(error)
                 if not ending.done():
-                    self._say(Phase.RUNNING, daemon, servers, message)
+                    self._write(Phase.RUNNING, daemon, servers, message)
                 await asyncio.wait([ending], timeout=_ASK_SECONDS)
                 daemon.trim()
         finally:
@@ -145,10 +142,10 @@ class Keeper:
         daemon.close()
         return daemon.last_words()
 
-    def _say(
+    def _write(
         self, phase: Phase, daemon: ControlDaemon | None = None, servers: tuple[int, ...] = (), message: str = ""
     ) -> None:
-        if self._said is None or self._said.phase is not phase:
+        if self._written is None or self._written.phase is not phase:
             self._since = time.time()
         state = State(
             phase=phase,
@@ -159,11 +156,11 @@ class Keeper:
             failures=self._failures,
             message=message,
         )
-        if state == self._said:
+        if state == self._written:
             return
-        with contextlib.suppress(OSError):  # a full disk; said again with the next change
-            self._folder.say(self._uuid, state)
-            self._said = state
+        with contextlib.suppress(OSError):  # a full disk: the next change tries again
+            self._folder.write_state(self._uuid, state)
+            self._written = state
 
 
 def _is_about_the_option(words: str) -> bool:
@@ -171,11 +168,11 @@ def _is_about_the_option(words: str) -> bool:
 
 
 class Supervisor:
-    """All of a node.
+    """Runs the control daemons of all GPUs of a node.
 
     Args:
-        folder: shared with the agent.
-        options: how each is run.
+        folder: the folder shared with the agent.
+        options: how control daemons are run.
     """
 
     def __init__(self, folder: MpsFolder, options: Options) -> None:
@@ -183,9 +180,9 @@ class Supervisor:
         self._keepers: dict[str, tuple[Wanted, asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
-        """Follow what is wanted until cancelled; then end everything."""
+        """Follow the agent's requests until cancelled; then stop all control daemons."""
         for uuid in self._folder.known():
-            # Of one that was killed: its clients go with it, so the first who comes finds nothing half alive.
+            # Left from a killed MPS daemon. Its clients end here, so that new clients find no half-dead server.
             kill_leftovers(self._folder.pipe(uuid))
             empty(self._folder.clients(uuid))
         try:
@@ -201,7 +198,7 @@ class Supervisor:
     def _look(self) -> None:
         try:
             wanted = self._folder.wanted()
-        except OSError as refusal:  # what cannot be read now is not taken back: clients would go with it
+        except OSError as refusal:  # a request that cannot be read is still valid: to withdraw it would end clients
             _log.error("mps: %s cannot be read: %s", self._folder.path, refusal)
             return
         for uuid, (before, task) in list(self._keepers.items()):
@@ -210,21 +207,21 @@ class Supervisor:
                 if not task.cancelled() and (error := task.exception()) is not None:
                     _log.error("mps: %s: %r", uuid, error)
             elif wanted.get(uuid) != before and not task.cancelling():
-                _log.info("mps: %s is no longer wanted in mode mps", uuid)
+                _log.info("mps: %s: the agent no longer requests mode mps", uuid)
                 task.cancel()
         for uuid, each in wanted.items():
             if uuid not in self._keepers:
-                _log.info("mps: %s is wanted in mode mps", uuid)
+                _log.info("mps: %s: the agent requests mode mps", uuid)
                 keeper = Keeper(self._folder, uuid, each, self._options)
                 self._keepers[uuid] = (each, asyncio.create_task(keeper.run()))
 
 
 def run(root: Path, options: Options) -> None:
-    """Be a node's MPS daemon until SIGTERM or SIGINT.
+    """Run as the node's MPS daemon until SIGTERM or SIGINT.
 
     Raises:
-        AlreadyRuns: another one is.
-        OSError: the folder cannot be had.
+        Conflict: another MPS daemon runs.
+        OSError: the folder cannot be made.
     """
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
@@ -234,7 +231,7 @@ def run(root: Path, options: Options) -> None:
 
 
 async def _run(folder: MpsFolder, options: Options) -> None:
-    """Follow signals from the first moment: whoever sees that a daemon lives may end it."""
+    """Handle signals from the first moment: once the daemon is seen to run, it may be sent one."""
     serving = asyncio.create_task(_serve(folder, options))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
@@ -248,7 +245,7 @@ async def _serve(folder: MpsFolder, options: Options) -> None:
         _log.info("mps: follows %s", folder.path)
         await Supervisor(folder, options).run()
     finally:
-        _log.info("mps: has ended, and the control daemons with it")
+        _log.info("mps: the daemon and its control daemons have ended")
         os.close(lock)
 
 
@@ -256,9 +253,9 @@ async def _take(folder: MpsFolder) -> int:
     deadline, reported = time.monotonic() + _TAKE_SECONDS, False
     while (lock := folder.take()) is None:
         if time.monotonic() > deadline:
-            raise AlreadyRuns(f"another MPS daemon serves {folder.path}; end it, or use another root")
+            raise Conflict(f"another MPS daemon serves {folder.path}; end it, or use another root")
         if not reported:
-            _log.info("mps: waits for the daemon before it, at most %g s", _TAKE_SECONDS)
+            _log.info("mps: waits for the previous daemon, at most %g s", _TAKE_SECONDS)
             reported = True
         await asyncio.sleep(0.1)
     return lock

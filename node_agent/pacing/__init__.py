@@ -1,1 +1,1 @@
-"""How often something may be done: token buckets, and loops that outlive a failure."""
+"""Rate limits (token buckets), and loops that continue after a failure."""

@@ -1,16 +1,16 @@
-"""Token buckets: how much of something a tenant may ask for before it has to wait."""
+"""Token buckets: limit how often a tenant can cause something."""
 
 import time
 from collections.abc import Callable
 
 
 class TokenBucket:
-    """Lets ``burst`` through at once and ``per_second`` from then on.
+    """Allows ``burst`` at once, and then ``per_second``.
 
     Args:
-        burst: how many tokens it holds when full.
-        per_second: how many come back each second.
-        clock: seconds, monotonic.
+        burst: the number of tokens in a full bucket.
+        per_second: how many tokens are added each second.
+        clock: returns seconds, monotonic.
     """
 
     def __init__(self, burst: int, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -20,12 +20,12 @@ class TokenBucket:
         self.fill()
 
     def fill(self) -> None:
-        """Give everything back at once."""
+        """Fill the bucket."""
         self._tokens = float(self.burst)
         self._at = self._clock()
 
     def take(self) -> float:
-        """Take a token and return 0, or take none and return the seconds until there will be one."""
+        """Take a token and return 0; or, if there is none, return the seconds until there will be one."""
         now = self._clock()
         self._tokens = min(self.burst, self._tokens + (now - self._at) * self.per_second)
         self._at = now

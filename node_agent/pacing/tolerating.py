@@ -1,7 +1,7 @@
-"""Doing something again and again though it may fail: one bad time must not be the last.
+"""Repeats something that may fail: one failure must not end the loop.
 
-A failure that nobody expected is logged with its stack when it begins, and when it is over. Where something is done ten
-times a second, the same stack each time would fill the node's disk and hide what came before.
+An unexpected failure is logged with its stack trace when it begins, and once more when it is over. If something runs
+ten times a second, a stack trace each time would fill the node's disk and hide earlier log lines.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ _log = logging.getLogger(__name__)
 
 
 class Tolerating:
-    """Stands around each attempt, and lets no failure through; cancellation is none.
+    """A context around each attempt that logs and suppresses its failure, but not a cancellation.
 
     Args:
-        what: is attempted, for the log.
+        what: names the attempt in the log.
     """
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._failure: tuple[object, ...] = ()
-        """ What failed last time, and where; empty: nothing. """
+        """ Type and place of the last failure; empty: the last attempt succeeded. """
 
     def __enter__(self) -> None:
         """Begin an attempt."""
@@ -32,7 +32,7 @@ class Tolerating:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> bool:
-        """End it."""
+        """End the attempt."""
         if error is None:
             if self._failure:
                 _log.warning("%s works again", self._what)
@@ -43,18 +43,18 @@ class Tolerating:
         where = traceback.extract_tb(stack)[-1]
         failure = (kind, where.filename, where.lineno)
         if failure != self._failure:
-            _log.error("%s failed, and is attempted again", self._what, exc_info=error)
+            _log.error("%s failed, and is tried again", self._what, exc_info=error)
         self._failure = failure
         return True
 
 
 async def periodically(what: str, seconds: float, do: Callable[[], object]) -> None:
-    """Do something until cancelled, with a rest after each time.
+    """Call a function at intervals until cancelled.
 
     Args:
-        what: is done, for the log.
-        seconds: to rest.
-        do: does it; what it returns is awaited if it can be.
+        what: names the call in the log.
+        seconds: the pause after each call.
+        do: the function; an awaitable result is awaited.
     """
     tolerating = Tolerating(what)
     while True:

@@ -1,1 +1,1 @@
-"""The shared pages: memory with one writer for ever (`descriptors`), and what the agent writes and reads there."""
+"""The shared pages: memory with exactly one writer (`descriptors`), and what the agent writes and reads there."""

@@ -1,11 +1,11 @@
-"""Sealed memory behind descriptors: how a page comes to have one writer for ever.
+"""Sealed memory behind descriptors: gives each page exactly one writer.
 
-A page is a memfd. Before anybody else sees it, it can neither shrink nor grow, so no reader can be faulted by its
-writer. Once its writer has mapped it, it is sealed against every further writer, root included; the one writable
-mapping goes on working. A file on tmpfs was refused: its writer can truncate it, and its readers die of SIGBUS.
+A page is a memfd. Its size is sealed before any other process sees it, so a writer cannot truncate it and fault its
+readers. When its writer has mapped it, it is sealed against all further writers, root included. The existing writable
+mapping continues to work. Refused: a file on tmpfs. Its writer can truncate it, and its readers then die of SIGBUS.
 
-The read-only descriptor is opened at once, before the writable one is sent: a tenant could otherwise take a lease
-on the page, and opening it later would wait until the lease is broken.
+The read-only descriptor is opened before the writable one is sent. A tenant with the writable one could take a lease on
+the page, and a later open would wait until the lease is broken.
 """
 
 import contextlib
@@ -34,13 +34,13 @@ def new_page(name: str) -> tuple[int, int]:
     """Make an empty page whose size is sealed.
 
     Args:
-        name: shown in /proc/PID/maps of those who map it.
+        name: shown in /proc/PID/maps of processes that map the page.
 
     Returns:
         A writable and a read-only descriptor; the caller owns both.
 
     Raises:
-        OSError: no descriptors or no memory are left.
+        OSError: there are no descriptors or there is no memory left.
     """
     writable = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -53,10 +53,10 @@ def new_page(name: str) -> tuple[int, int]:
 
 
 def sealed_file(name: str, content: bytes) -> int:
-    """Return a descriptor of a file in memory that nobody can change any more; the caller owns it.
+    """Return a descriptor of a file in memory that no process can change any more; the caller owns it.
 
     Raises:
-        OSError: no descriptors or no memory are left.
+        OSError: there are no descriptors or there is no memory left.
     """
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -70,24 +70,24 @@ def sealed_file(name: str, content: bytes) -> int:
 
 
 def reopen_to_read(descriptor: int) -> int:
-    """Open the file behind ``descriptor`` again, read-only; never waits for a lease on it."""
+    """Open the file behind ``descriptor`` again, read-only; never waits for a lease."""
     return os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
 
 
 def seal_against_writers(writable: int) -> None:
-    """Let nobody write the page any more but through mappings that exist.
+    """Seal the page: from now on only existing mappings can write it.
 
     Raises:
-        OSError: its holder has sealed it in another way.
+        OSError: a process that has the page has sealed it in another way.
     """
     fcntl.fcntl(writable, _ADD_SEALS, SEALS_OF_WRITING)
 
 
 def seals(descriptor: int) -> int | None:
-    """Return the seals of a file in memory, or None if it is no such file.
+    """Return the seals of a file in memory; None: it is another kind of file.
 
-    Asked before anything else of a descriptor that a tenant sent: for files of other kinds the kernel answers by
-    itself, while even ``fstat`` would ask, and wait for, a file system that the tenant may serve.
+    Call this before anything else on a descriptor that a tenant sent. For other kinds of files the kernel answers
+    without the file system. Even ``fstat`` would wait for the file system, which may be the tenant's own.
     """
     try:
         return fcntl.fcntl(descriptor, _GET_SEALS)
@@ -96,13 +96,13 @@ def seals(descriptor: int) -> int | None:
 
 
 def identity(descriptor: int) -> tuple[int, int]:
-    """Return device and inode, which name a page for as long as anybody holds it."""
+    """Return device and inode, which identify a page as long as it exists."""
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino
 
 
 def map_to_read(readable: int) -> memoryview:
-    """Map a page read-only; the memory goes when the view goes."""
+    """Map a page read-only; it is unmapped when the view is deleted."""
     return memoryview(mmap(readable, layout.PAGE_SIZE, MAP_SHARED, PROT_READ))
 
 
@@ -112,7 +112,7 @@ def map_to_write(writable: int) -> memoryview:
 
 
 def close(descriptors: Iterable[int]) -> None:
-    """Close descriptors of our own."""
+    """Close the agent's own descriptors."""
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
             os.close(descriptor)
@@ -121,8 +121,8 @@ def close(descriptors: Iterable[int]) -> None:
 def close_foreign(descriptors: Iterable[int]) -> None:
     """Close descriptors that a tenant sent, without waiting.
 
-    Closing flushes, and a flush asks the file system; one that the tenant serves may never answer. So what is not a
-    file in memory is closed by a thread of its own.
+    Closing flushes, and a flush calls the file system. If the tenant serves that file system, it may never answer. So
+    everything except a file in memory is closed in its own thread.
     """
     slow = []
     for descriptor in descriptors:
@@ -135,7 +135,7 @@ def close_foreign(descriptors: Iterable[int]) -> None:
 
 
 def raise_limit() -> int:
-    """Allow this process as many descriptors as it may have; return how many that is."""
+    """Raise the limit of open descriptors to the maximum for this process; return it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard if hard != resource.RLIM_INFINITY else 1 << 20

@@ -1,10 +1,11 @@
-"""The pages, as the agent writes its own and reads its tenants'.
+"""The pages: the agent writes its own and reads those of its clients.
 
-The agent writes policy and grant pages. Each holds two copies: the other one is written, then `current` flips, so a
-reader always finds a complete copy without a lock. Words that clients read alone are stored through a cast view,
-which is one store of the word's width.
+The agent writes policy and grant pages. Each has two copies. The agent writes the copy that is not current, then
+changes `current`, so a reader always finds a complete copy without a lock. Words outside the copies are stored through
+a cast view, which makes one store of the word's width.
 
-What clients write is hostile: every reader here takes any bit pattern and returns plain, unsigned numbers.
+Clients may write anything into their pages: every reader here accepts any bit pattern and returns plain, unsigned
+numbers.
 """
 
 import struct
@@ -26,16 +27,16 @@ _fence_lock = threading.Lock()
 
 
 def printable(raw: bytes, limit: int) -> str:
-    """Return a tenant's bytes as text that any log, table or label can bear."""
+    """Return a tenant's bytes as printable ASCII, safe for logs, tables and labels."""
     text = raw.split(b"\0", 1)[0][:limit].decode("ascii", "replace")
     return "".join(character if " " <= character <= "~" else "?" for character in text)
 
 
 def _fence() -> None:
-    """Order the stores before it with the stores after it.
+    """Order the stores before this call before those after it.
 
-    x86-64 keeps stores in order anyway. Elsewhere the release of a lock, followed by its acquisition, does:
-    a store cannot sink below the one, nor rise above the other.
+    x86-64 keeps stores in order anyway. On other processors, the release of a lock and its next acquisition do: a store
+    cannot move down past the release, or up past the acquisition.
     """
     for _ in range(2):
         with _fence_lock:
@@ -43,7 +44,7 @@ def _fence() -> None:
 
 
 def header(kind: layout.PageKind, gpu: str) -> bytes:
-    """Return the first bytes of every page."""
+    """Return the header that every page begins with."""
     return _HEADER.pack(layout.PAGE_MAGIC, layout.LAYOUT_NEWEST, kind, gpu.encode("ascii")[:47])
 
 
@@ -56,7 +57,7 @@ class Grant:
     memory_limit_bytes: int
     weight_milli: int = 1_000
     held: int = 0
-    """ be: 0, or when its hold ends if nobody renews it: CLOCK_MONOTONIC milliseconds, the low 32 bits. """
+    """ be: 0, or when its hold ends unless the agent renews it: the low 32 bits of CLOCK_MONOTONIC in milliseconds. """
 
 
 def _grant_structure(grant: Grant, sequence: int) -> bytes:
@@ -65,7 +66,7 @@ def _grant_structure(grant: Grant, sequence: int) -> bytes:
 
 
 class _AgentPage:
-    """A page that the agent writes and clients read; `descriptor` is read-only, for sending."""
+    """A page that the agent writes and clients read; `descriptor` is read-only, for clients."""
 
     kind: ClassVar[layout.PageKind]
     current_offset: ClassVar[int]
@@ -85,7 +86,7 @@ class _AgentPage:
         self._memory[: len(first)] = first
 
     def _publish(self, structure: Callable[[int], bytes]) -> None:
-        """Write a copy, which is made of its sequence, then make it the current one."""
+        """Write the copy that is not current, then make it current. `structure` gets the new sequence number."""
         self._sequence += 1
         other = 1 - (self._words[self.current_offset // 4] & 1)
         copy, begin = structure(self._sequence), self.copy_offset + other * self.copy_size
@@ -94,7 +95,7 @@ class _AgentPage:
         self._words[self.current_offset // 4] = other
 
     def close(self) -> None:
-        """Give back the descriptor; the memory lives for as long as a client maps it."""
+        """Close the descriptor; the memory exists as long as a client maps it."""
         descriptors.close([self.descriptor])
 
 
@@ -115,17 +116,17 @@ class PolicyPage(_AgentPage):
         self._publish(policy.structure)
 
     def count(self, hp_clients: int, be_clients: int) -> None:
-        """Say how many clients of each role live on the GPU."""
+        """Write how many clients of each role live on the GPU."""
         self._words[self._hp_clients] = hp_clients
         self._words[self._be_clients] = be_clients
 
-    def stopped(self, place: int) -> int:
-        """Return the generation marked as stopped at a place, or 0."""
-        return self._words[self._stopped + place]
+    def stopped(self, index: int) -> int:
+        """Return the generation marked as stopped at a client index; 0: none."""
+        return self._words[self._stopped + index]
 
-    def mark_stopped(self, place: int, generation: int) -> None:
-        """Say that the client of that generation is stopped; generation 0 takes it back."""
-        self._words[self._stopped + place] = generation
+    def mark_stopped(self, index: int, generation: int) -> None:
+        """Mark the client of that generation as stopped; generation 0 removes the mark."""
+        self._words[self._stopped + index] = generation
 
 
 class GrantPage(_AgentPage):
@@ -142,7 +143,7 @@ class GrantPage(_AgentPage):
 
 
 class BusyPage:
-    """What a client says of its being busy and alive."""
+    """A client's busy page: whether it is busy and alive."""
 
     _state: ClassVar[int] = layout.offset(layout.BusyPage, "state") // 4
     _alive: ClassVar[int] = layout.offset(layout.BusyPage, "alive") // 4
@@ -152,13 +153,13 @@ class BusyPage:
 
     @property
     def state(self) -> layout.BusyState:
-        """The state; a value that does not exist counts as busy, as the be clients take it."""
+        """The state. An undefined value counts as busy; be clients read it in the same way."""
         value = self._words[self._state]
         return layout.BusyState(value) if value <= layout.BusyState.LINGER else layout.BusyState.BUSY
 
     @property
     def owner_died(self) -> bool:
-        """Whether the kernel has marked the word that the client's thread held."""
+        """Whether the kernel has marked the robust futex of the client's thread: the client has died."""
         return bool(self._words[self._alive] & layout.FUTEX_OWNER_DIED)
 
 
@@ -171,12 +172,12 @@ LATER_RECORD_FIELDS = (
     "gpu_ns", "overlapped_launches", "overlapped_ns", "partitioned_launches", "slowdown_milli", "overlap_ns",
     "control_periods", "shares_context", "long_kernel_ns",
 )  # fmt: skip
-""" Those behind the buckets. """
+""" The fields after the buckets. """
 
 
 @dataclass(frozen=True)
 class Record:
-    """All of a record page at one moment, field by field; see `struct orion_record_page`."""
+    """All fields of a record page at one moment; see `struct orion_record_page`."""
 
     wait_bucket: tuple[int, ...]
     long_kernel_name: str
@@ -211,7 +212,7 @@ class Record:
 
 
 class RecordPage:
-    """A client's own account of what it did."""
+    """A client's record page: counters of what it did."""
 
     _first: ClassVar[int] = layout.offset(layout.RecordPage, RECORD_FIELDS[0]) // 8
     _buckets: ClassVar[int] = layout.offset(layout.RecordPage, "wait_bucket") // 8
@@ -234,27 +235,27 @@ class RecordPage:
 
     @staticmethod
     def begin(gpu: str, place: int, generation: int) -> bytes:
-        """Return what the agent writes at the page's start before it hands it over."""
+        """Return what the agent writes at the start of the page before it sends the page to the client."""
         return header(layout.PageKind.RECORD, gpu) + _PLACE.pack(place, generation)
 
     @property
     def launches(self) -> int:
-        """Calls that put work on the GPU."""
+        """Number of calls that put work on the GPU."""
         return self._words[self._launches]
 
     @property
     def counted_ns(self) -> int:
-        """When the client counted its launches, by CLOCK_MONOTONIC; to be read before them."""
+        """When the client counted its launches (CLOCK_MONOTONIC); read this before `launches`."""
         return self._words[self._counted]
 
     @property
     def wants_gpu(self) -> bool:
-        """Whether a launch waits at the gate or be work is in flight."""
+        """Whether a launch waits at the gate, or be work is in flight."""
         return bool(self._words[self._waiting_since] or self._words[self._in_flight])
 
     @property
     def gpu_ns(self) -> int:
-        """Expected time of all be work that has completed."""
+        """Expected time of all be work that has completed, in nanoseconds."""
         return self._words[self._gpu]
 
     @property
@@ -264,16 +265,16 @@ class RecordPage:
 
     @property
     def fault(self) -> int:
-        """The CUDA error with which the client lost its context; 0: it has not."""
+        """The CUDA error with which the client lost its context; 0: it has its context."""
         return self._words[self._fault]
 
     def busy_ns(self, now_ns: int) -> int:
-        """Return the time spent busy, the open busy period included."""
+        """Return the time spent busy, including an open busy period."""
         since = self._words[self._busy_since]
         return self._words[self._busy] + (now_ns - since if 0 < since < now_ns else 0)
 
     def long_kernel(self) -> tuple[int, str]:
-        """Return time and name (printable ASCII) of the longest kernel, if that is a long one; else 0 and nothing."""
+        """Return the duration and name (printable ASCII) of the longest kernel, if it counts as long; else 0 and ""."""
         longest = self._words[self._last]
         if not longest:
             return 0, ""
@@ -281,7 +282,7 @@ class RecordPage:
         return longest, printable(name, self._name_size - 1)
 
     def read(self) -> Record:
-        """Return all fields; each is whole, but they are not of one instant."""
+        """Return all fields. Each one is consistent, but they are not all from the same moment."""
         words: Sequence[int] = self._words[self._first : self._last + 1].tolist()
         begin = self._buckets - self._first
         end = begin + layout.WAIT_BUCKETS

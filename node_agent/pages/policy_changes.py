@@ -1,6 +1,6 @@
-"""What people may ask of a GPU's policy: a field for each row of `hook/policy_table.py`, within its bounds.
+"""The fields of a GPU's policy that people may set: one for each row of `hook/policy_table.py`, within its bounds.
 
-One model for all who say it: the agent's settings, requests of administrators, systems of `orion bench`.
+The agent's settings, administrators' requests and the systems of `orion bench` all use this model.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from orion.node_agent.pages.policy_words import Policy
 
 
 def fields(table: Table, policy: str | None = None) -> dict[str, Any]:
-    """Return the fields of a model: the policy's name and the table's rows; None: not said.
+    """Return the fields of a model: the policy's name and the table's rows; None: not set.
 
     Args:
-        table: says what there is.
+        table: the policies and their rows.
         policy: the default of the policy's name.
     """
 
@@ -39,7 +39,7 @@ def _within_bounds(row: Row) -> Any:
 
 
 def refuse_disorder(values: Mapping[str, float]) -> None:
-    """Refuse fields that contradict each other; what is not among them is as by default.
+    """Reject fields that contradict each other; fields that are not given have their defaults.
 
     Raises:
         ValueError: the linger's floor is above its ceiling.
@@ -54,10 +54,10 @@ _Fields = create_model("_Fields", __config__=ConfigDict(frozen=True, extra="forb
 
 
 class PolicyChanges(_Fields):  # type: ignore[misc, valid-type]
-    """The fields; what is None stays as it is."""
+    """The fields that people set; None leaves a value unchanged."""
 
     def over(self, now: Policy) -> Policy:
-        """Return ``now`` with what is said here.
+        """Return ``now`` with these changes.
 
         Raises:
             ValueError: the linger's floor is above its ceiling.

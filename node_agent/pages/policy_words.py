@@ -1,4 +1,4 @@
-"""A policy as the policy page has it: its number, and a word for each row of `hook/policy_table.py`."""
+"""A policy in the policy page: its number, and one word for each row of `hook/policy_table.py`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Any
 from orion.hook import layout
 from orion.hook.policy_table import TABLE
 
-_PLACES = {row.word: place for place, row in enumerate(TABLE.all_rows)}
+_INDEXES = {row.word: index for index, row in enumerate(TABLE.all_rows)}
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How a GPU's clients share it; times in nanoseconds, ratios in thousandths. The words are attributes, too."""
+    """How a GPU's clients share it; times in nanoseconds, ratios in thousandths. The words are also attributes."""
 
     kind: int
     words: tuple[int, ...]
@@ -20,35 +20,35 @@ class Policy:
 
     def __getattr__(self, name: str) -> int:
         """Return a word by its name."""
-        if name not in _PLACES:
+        if name not in _INDEXES:
             raise AttributeError(f"a policy has no {name}")
-        return self.words[_PLACES[name]]
+        return self.words[_INDEXES[name]]
 
     @property
     def name(self) -> str:
-        """What people call the policy."""
+        """The policy's name."""
         return TABLE.name(self.kind)
 
     def changed(self, kind: int | None = None, words: Mapping[str, int] | None = None) -> "Policy":
-        """Return it with another number or other words; what is not named stays."""
+        """Return a copy with another number or other words; the rest stays."""
         new = words or {}
         kept = tuple(new.get(row.word, word) for row, word in zip(TABLE.all_rows, self.words, strict=True))
         return Policy(self.kind if kind is None else kind, kept)
 
     def by_word(self) -> dict[str, int]:
-        """Return number and words by name."""
+        """Return the number and the words by name."""
         words = {row.word: word for row, word in zip(TABLE.all_rows, self.words, strict=True)}
         return {"kind": self.kind, **words}
 
     def values(self) -> dict[str, float]:
-        """Return the words as people give them, by the fields' names."""
+        """Return the words in people's units, by the fields' names."""
         return {row.name: row.from_page(word) for row, word in zip(TABLE.all_rows, self.words, strict=True)}
 
     def structure(self, sequence: int) -> bytes:
-        """Return it as `struct orion_policy`."""
+        """Return the policy as `struct orion_policy`."""
         filled: Any = layout.Policy(sequence=sequence, **self.by_word())
         return bytes(filled)
 
 
 DEFAULT = Policy(TABLE.policies[0].number, tuple(row.to_page(row.default) for row in TABLE.all_rows))
-""" What holds where nobody says anything. """
+""" The policy of a GPU if none is set. """

@@ -1,1 +1,1 @@
-"""What the kernel says of processes, and what it lets them do to the agent."""
+"""What the kernel reports about processes, and how the agent protects its own process."""

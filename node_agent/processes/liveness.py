@@ -1,6 +1,6 @@
-"""Whether a process lives, is stopped, or dumps core, by what /proc says.
+"""Whether a process lives, is stopped, or dumps core, from /proc.
 
-The client's socket shows its death; when a forked child keeps that open, the word that the kernel marks shows it.
+A client's death closes its socket. If a forked child keeps the socket open, the client's robust futex shows the death.
 Nothing shows that a process is stopped: a stopped hp client stays busy in its page. So a be client asks the agent to
 look when the heartbeat of the hp client that it waits for is stale. A process that merely gets little CPU time is not
 stopped.
@@ -24,21 +24,21 @@ def _stat(process_id: int) -> list[str]:
 
 
 def start_time(process_id: int) -> int | None:
-    """Return when the process started, in clock ticks since boot, or None if there is none."""
+    """Return when the process started, in clock ticks since boot; None: there is no such process."""
     fields = _stat(process_id)
     return int(fields[_START_TIME]) if len(fields) > _START_TIME else None
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A process that a slot was made for; the start time tells it from a later one with its number."""
+    """The process for which a slot was made; its start time distinguishes it from a later process with the same id."""
 
     process_id: int
     started: int
 
     @classmethod
     def of(cls, process_id: int) -> "Owner | None":
-        """Return the living process of that id as an owner, or None."""
+        """Return the living process of that id as an owner; None: there is none."""
         started = start_time(process_id)
         return None if started is None else cls(process_id, started)
 

@@ -1,9 +1,10 @@
-"""Keeps the root of containers out of the processes of the agent and of the MPS daemon.
+"""Protects the processes of the agent and of the MPS daemon against root in containers.
 
-A tenant's socket tells it which process is at the other end (SO_PEERPIDFD, Linux 6.5), and to a process with no more
-capabilities than its own, root may reach in: `pidfd_getfd` would give it the descriptors of every tenant's pages. The
-agent has fewer capabilities than containers have by default, so the kernel's comparison of them protects nothing. It
-lets nobody into a process that is not dumpable, but for those with CAP_SYS_PTRACE, as the node's administrators have.
+A tenant's socket shows which process is at its other end (SO_PEERPIDFD, Linux 6.5). Root may access a process that has
+no more capabilities than its own: with `pidfd_getfd` it could take the descriptors of every tenant's pages. The agent
+has fewer capabilities than containers have by default, so the kernel's comparison of capabilities does not protect it.
+But the kernel allows access to a process that is not dumpable only with CAP_SYS_PTRACE, which the node's administrators
+have.
 """
 
 import ctypes
@@ -13,7 +14,7 @@ _SET_DUMPABLE = 4
 
 
 def become() -> None:
-    """Make this process undumpable if it is root's; another user's tenants are that user's own processes.
+    """Make this process undumpable if it runs as root. If it does not, its tenants are processes of the same user.
 
     Raises:
         OSError: the kernel refuses.

@@ -1,4 +1,4 @@
-"""Snapshots as the messages of `api/agent.proto`."""
+"""Converts snapshots into the messages of `api/agent.proto`."""
 
 import os
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ def version() -> str:
 
 
 def snapshot(view: snapshots.AgentView) -> agent_pb2.Snapshot:
-    """Return everything as a message."""
+    """Return a snapshot of the agent as a message."""
     return agent_pb2.Snapshot(
         agent_version=version(),
         agent_process_id=os.getpid(),
@@ -68,7 +68,7 @@ def slot(view: snapshots.SlotView) -> agent_pb2.Slot:
 
 
 def devices(advertised: AdvertisedDevices) -> agent_pb2.Devices:
-    """Return what a device plugin may offer as a message."""
+    """Return the list for a device plugin as a message."""
     return agent_pb2.Devices(
         devices=[_device(each) for each in advertised.gpus],
         not_advertised=[
@@ -103,7 +103,7 @@ def _device(advertised: AdvertisedGpu) -> agent_pb2.Device:
 def _client(view: snapshots.ClientView) -> agent_pb2.Client:
     record = view.record
     return agent_pb2.Client(
-        place=view.place,
+        place=view.client_index,
         generation=view.generation,
         process_id=min(max(view.process_id, 0), _U32),
         command=view.command,

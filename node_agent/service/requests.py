@@ -1,19 +1,19 @@
-"""What administrators may ask, checked before anything acts on it."""
+"""Administrators' requests, checked before the agent acts on them."""
 
 import reprlib
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from orion.errors import Invalid
 from orion.hook import join, layout
-from orion.node_agent.errors import Invalid
 from orion.node_agent.pages.policy_changes import PolicyChanges
 
 WEIGHT_LEAST, WEIGHT_MOST = 0.01, 100.0
 
 _U64 = 2**64 - 1
 
-# 0 says as little as nothing does.
+# In protobuf, 0 is the same as an unset field.
 _Zero = BeforeValidator(lambda value: value or None)
 _Weight = Annotated[Annotated[float, Field(ge=WEIGHT_LEAST, le=WEIGHT_MOST, allow_inf_nan=False)] | None, _Zero]
 
@@ -30,7 +30,7 @@ class SlotRequest(_Request):
 
 
 class OpenSlotRequest(_Request):
-    """Makes a slot, or takes the one of that name; no name: a new one."""
+    """Opens a slot, or finds the open slot of that name; an empty name chooses a free one."""
 
     gpu: str = Field(min_length=1, max_length=47)
     name: str = Field(max_length=63)
@@ -41,14 +41,14 @@ class OpenSlotRequest(_Request):
 
 
 class SetGrantRequest(SlotRequest):
-    """Changes what a slot may do; None stays as it is."""
+    """Changes a slot's grant; None leaves a value unchanged."""
 
     memory_limit_bytes: int | None = Field(default=None, ge=0, le=_U64)
     weight: _Weight = None
 
 
 class SetPolicyRequest(_Request):
-    """Changes how a GPU is shared; what is not named stays as it is."""
+    """Changes a GPU's policy; fields that are not given do not change."""
 
     gpu: str = Field(min_length=1, max_length=47)
     policy: Annotated[str | None, _Zero] = None
@@ -56,10 +56,10 @@ class SetPolicyRequest(_Request):
 
     @property
     def changes(self) -> PolicyChanges:
-        """The policy and the fields, checked.
+        """The checked changes.
 
         Raises:
-            Invalid: with a sentence that names the field and what is allowed.
+            Invalid: one sentence that names the field and what is allowed.
         """
         said = {"policy": self.policy} if self.policy else {}
         try:
@@ -70,7 +70,7 @@ class SetPolicyRequest(_Request):
 
 
 class ProfileRow(BaseModel):
-    """What a profile says of one kernel; a `knowledge.Row`."""
+    """A profile's row for one kernel; a `knowledge.Row`."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -87,7 +87,7 @@ class SetProfileRequest(SlotRequest):
 
 
 class SnapshotRequest(_Request):
-    """Asks for everything, once or again and again."""
+    """Requests one snapshot, or one every interval."""
 
     interval_ms: int = Field(ge=0, le=3_600_000)
 
@@ -99,7 +99,7 @@ def check(model: type[Request], message: Any) -> Request:
     """Return a protobuf message as a checked request.
 
     Raises:
-        Invalid: with a sentence that names the field and what is allowed.
+        Invalid: one sentence that names the field and what is allowed.
     """
     fields = message.DESCRIPTOR.fields_by_name
     said = [name for name in model.model_fields if not fields[name].has_presence or message.HasField(name)]
@@ -111,5 +111,5 @@ def check(model: type[Request], message: Any) -> Request:
 
 def _invalid(error: ValidationError) -> Invalid:
     first = error.errors()[0]
-    # Short: gRPC puts it into a header, which has a bound.
+    # Short, because gRPC sends the text in a header of limited size.
     return Invalid(f"{'.'.join(map(str, first['loc']))}: {first['msg']}, not {reprlib.repr(first['input'])}")

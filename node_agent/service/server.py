@@ -1,4 +1,4 @@
-"""The administrators' interface: `api/agent.proto` on a Unix socket that only root reaches."""
+"""The administrators' interface: `api/agent.proto` on a Unix socket that only root can reach."""
 
 import asyncio
 import contextlib
@@ -10,23 +10,18 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
+from orion.errors import Invalid, OrionError
 from orion.hook import layout
 from orion.node_agent import snapshots
 from orion.node_agent.agent import Agent
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
 from orion.node_agent.clients.connections import Identity, identity
-from orion.node_agent.errors import AgentError, Conflict, Invalid, NotFound
 from orion.node_agent.mps.modes import PATIENCE_SECONDS
 from orion.node_agent.service import answers, requests
 
 SOCKET = "agent.sock"
 
 _SMALLEST_INTERVAL_SECONDS = 0.1
-_STATUS: dict[type[AgentError], grpc.StatusCode] = {
-    NotFound: grpc.StatusCode.NOT_FOUND,
-    Conflict: grpc.StatusCode.FAILED_PRECONDITION,
-    Invalid: grpc.StatusCode.INVALID_ARGUMENT,
-}
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Answer = TypeVar("Answer")
@@ -34,14 +29,14 @@ Method = Callable[["AgentService", Any, Context], Awaitable[Answer]]
 
 
 def _answering(method: Method[Answer]) -> Method[Answer]:
-    """Turn the agent's errors into gRPC's."""
+    """Convert the agent's errors into gRPC errors."""
 
     @functools.wraps(method)
     async def answer(self: "AgentService", request: Any, context: Context) -> Answer:
         try:
             return await method(self, request, context)
-        except AgentError as error:
-            await context.abort(_STATUS.get(type(error), grpc.StatusCode.INTERNAL), str(error))
+        except OrionError as error:
+            await context.abort(grpc.StatusCode[error.grpc_code], str(error))
         except OSError as error:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"the agent's node has no resources left: {error}")
         raise AssertionError("abort does not return")
@@ -50,18 +45,18 @@ def _answering(method: Method[Answer]) -> Method[Answer]:
 
 
 class AgentService(agent_pb2_grpc.AgentServicer):
-    """Each method: check the request, let the agent act, translate."""
+    """Each method checks the request, calls the agent, and converts the result."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
 
     @_answering
     async def GetSnapshot(self, request: Any, context: Context) -> agent_pb2.Snapshot:  # noqa: N802
-        """Return everything."""
+        """Return the state of all GPUs."""
         return answers.snapshot(await snapshots.take(self._agent))
 
     async def WatchSnapshots(self, request: Any, context: Context) -> AsyncIterator[agent_pb2.Snapshot]:  # noqa: N802
-        """Return everything, again and again."""
+        """Return the state of all GPUs at intervals."""
         try:
             interval = requests.check(requests.SnapshotRequest, request).interval_ms / 1000
         except Invalid as error:
@@ -73,7 +68,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):
 
     @_answering
     async def OpenSlot(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802
-        """Make or find a slot."""
+        """Open or find a slot."""
         asked = requests.check(requests.OpenSlotRequest, request)
         slot = self._agent.open_slot(
             asked.gpu,
@@ -87,18 +82,18 @@ class AgentService(agent_pb2_grpc.AgentServicer):
 
     @_answering
     async def CloseSlot(self, request: Any, context: Context) -> agent_pb2.Empty:  # noqa: N802
-        """End a slot."""
+        """Close a slot."""
         asked = requests.check(requests.SlotRequest, request)
         self._agent.close_slot(asked.gpu, asked.name)
         return agent_pb2.Empty()
 
     @_answering
     async def PrepareSlot(self, request: Any, context: Context) -> agent_pb2.PreparedSlot:  # noqa: N802
-        """Make a slot ready for another container."""
+        """Reset a slot for another container."""
         asked = requests.check(requests.SlotRequest, request)
         if asked.name not in self._agent.gpu(asked.gpu).shared_gpu.slots:
             await self._agent.holders.missed()
-        # Half of what is left: so that the caller gets the reason instead of a timeout.
+        # Use half of the remaining time, so that the caller gets the reason instead of a timeout.
         left = context.time_remaining() or 2 * PATIENCE_SECONDS
         await self._agent.modes.settled(asked.gpu, min(PATIENCE_SECONDS, left / 2))
         slot = self._agent.prepare_slot(asked.gpu, asked.name)
@@ -109,7 +104,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):
 
     @_answering
     async def SetGrant(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802
-        """Change what a slot may do."""
+        """Change a slot's grant."""
         asked = requests.check(requests.SetGrantRequest, request)
         weight_milli = None if asked.weight is None else _milli(asked.weight)
         self._agent.set_grant(asked.gpu, asked.name, asked.memory_limit_bytes, weight_milli)
@@ -117,7 +112,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):
 
     @_answering
     async def SetPolicy(self, request: Any, context: Context) -> agent_pb2.Gpu:  # noqa: N802
-        """Change how a GPU is shared."""
+        """Change a GPU's policy."""
         asked = requests.check(requests.SetPolicyRequest, request)
         shared_gpu = self._agent.gpu(asked.gpu).shared_gpu
         try:
@@ -129,13 +124,13 @@ class AgentService(agent_pb2_grpc.AgentServicer):
 
     @_answering
     async def SetProfile(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802
-        """Send a profile to a slot's clients."""
+        """Replace the profile of a slot."""
         asked = requests.check(requests.SetProfileRequest, request)
         self._agent.gpu(asked.gpu).set_profile(asked.name, asked.rows)
         return self._slot(asked.gpu, asked.name)
 
     async def WatchDevices(self, request: Any, context: Context) -> AsyncIterator[agent_pb2.Devices]:  # noqa: N802
-        """Return what is offered, again at every change."""
+        """Yield what a device plugin may advertise, at once and at every change."""
         async for advertised in self._agent.advertising.watch():
             yield answers.devices(advertised)
 
@@ -160,11 +155,11 @@ class AdministratorsServer:
             OSError: the socket cannot be made.
         """
         with contextlib.suppress(FileNotFoundError):
-            self.path.unlink()  # of an agent that was killed; the root's lock says that it is gone
+            self.path.unlink()  # left from a killed agent: this process holds the root's lock
         folder = os.open(self.path.parent, os.O_PATH | os.O_CLOEXEC)
         before = os.umask(0o177)
         try:
-            # By /proc: a socket's address holds 107 bytes only.
+            # Through /proc, because the address of a UNIX socket holds only 107 bytes.
             self._server.add_insecure_port(f"unix:/proc/self/fd/{folder}/{SOCKET}")
         except RuntimeError as error:
             raise OSError(f"cannot listen on {self.path}: {error}") from None
@@ -177,11 +172,11 @@ class AdministratorsServer:
 
     @property
     def is_there(self) -> bool:
-        """Whether its path still leads here."""
+        """Whether this socket still exists at its path."""
         return identity(self.path) == self._identity
 
     async def stop(self) -> None:
-        """Answer nobody any more."""
+        """Stop serving, and remove the socket."""
         await self._server.stop(grace=0.2)
         with contextlib.suppress(OSError):
             self.path.unlink()

@@ -1,1 +1,1 @@
-"""How the clients of one GPU share it: policy, window, fairness between slots, and the conditions that people see."""
+"""How the clients of one GPU share it: policy, window, fairness between slots, and conditions."""

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 _NAME_MAX = 64
 _SETTLED_NS = 2_000_000_000
-""" So long after joining, a client knows whether it shares its context. """
+""" After this time since joining, a client knows whether it shares its context. """
 _LOG_BURST, _LOG_PER_SECOND = 8, 1 / 60
 _CUDA_ERRORS = {
     214: "uncorrectable ECC error",
@@ -38,13 +38,13 @@ _CUDA_ERRORS = {
     806: "the MPS server does not answer",
     810: "the MPS server ended the client",
 }
-""" CUDA errors that end a context, as a client's record says them (hook/src/core/faults.h). People act on them: only a
-process started again has a context again, and an MPS server ends with the clients that it has. """
+""" CUDA errors that end a context, as a client's record has them (hook/src/core/faults.h). Messages name them because
+people must act: only a restarted process gets a new context, and an MPS server can end with all its clients. """
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition; ``since`` in seconds since 1970, ``message`` printable ASCII."""
+    """A condition; ``since`` is in seconds since 1970, ``message`` is printable ASCII."""
 
     reason: str
     message: str
@@ -153,28 +153,28 @@ def of_gpu(shared_gpu: SharedGpu, now_ns: int) -> dict[str, str]:
         found["BudgetBelowSharingCost"] = policies.unkept(shared_gpu.policy)
     elif shared_gpu.policy.sharing_cost_milli <= 1_000:
         found["SharingCostUnknown"] = (
-            f"{slowdown} counts overlap alone: what sharing a context (MPS) costs this hp by itself comes on top and "
-            "is not known; measure it and set it (sharingCost)"
+            f"{slowdown} limits overlap only: sharing a context (MPS) adds a slowdown of this hp, which is not known; "
+            "measure it and set it (sharingCost)"
         )
     return found
 
 
 def _cuda_error(error: int) -> str:
-    """Return a CUDA error as people know it; any number is answered, since a client wrote it."""
+    """Return a CUDA error as text. A client wrote the number, so any value is accepted."""
     return f"CUDA error {error} ({_CUDA_ERRORS[error]})" if error in _CUDA_ERRORS else f"CUDA error {error % 2**32}"
 
 
 def _context_lost(error: int) -> str:
-    """Return the sentence about a client that lost its context with that error."""
+    """Return the message for a client that lost its context with this error."""
     return f"lost its context: {_cuda_error(error)}; it cannot use the GPU any more, restart it"
 
 
 def _shared_contexts_lost(errors: Sequence[int], clients: int) -> str:
-    """Return the sentence about a GPU where several of the clients that share a context lost it.
+    """Return the message for a GPU where several of the clients that share a context lost it.
 
     Args:
-        errors: One for each client that did.
-        clients: How many share the context.
+        errors: one for each client that lost the context.
+        clients: how many clients share the context.
     """
     kinds = ", ".join(_cuda_error(error) for error in sorted(set(errors))[:3])
     return (

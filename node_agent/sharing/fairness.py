@@ -1,66 +1,69 @@
-"""Sharing be's GPU time among slots, in proportion to their weights: who has to wait until the others have caught up.
+"""Shares be's GPU time among slots in proportion to their weights: decides which slots must wait for the others.
 
-Each slot has a virtual time: its GPU time over its weight. A slot that is ahead of the least served one by more than a
-quantum is held until it is nearly level. A state machine of plain numbers, without clocks or pages.
+Each slot has a virtual time: its GPU time divided by its weight. A slot that is ahead of the least served slot by more
+than a quantum is held until it is nearly level. This module is a state machine of numbers; it reads no clocks and no
+pages.
 
-What a slot used is its clients' own word, and what it wants a guess, so two rules bound what lying, dawdling or dying
-does to the others:
+The GPU time of a slot is what its clients report, and whether a slot has work waiting is an estimate. So two rules
+limit how much a slot that lies, is slow or dies can cost the others:
 
-    time is charged     where the reports do not add up to most of the time, the difference is charged to those who
-                        report least; late reports are set off against it. So who reports too little is charged too, and
-                        while others are held for its sake, it pays for the time whether it uses it or not
-    no credit           others wait only for a slot that is hungry: it nearly always has work waiting, and when others
-                        last waited for it, it did use the time. Any other slot moves along with the least served hungry
-                        one, so who wants little, is stopped or reports nothing keeps the GPU from nobody
+    time is charged     If the reports add up to much less than the available time, the difference is charged to the
+                        slots that report least. Late reports are subtracted from earlier charges. So a slot that
+                        reports too little is charged too. While others are held for it, it pays for the time, used or
+                        not.
+    no credit           Others wait only for a hungry slot: one that nearly always has work waiting, and that used the
+                        time when others last waited for it. The virtual time of any other slot moves along with the
+                        least served hungry slot. So a slot that wants little, is stopped or reports nothing blocks no
+                        other slot.
 
-A slot that reports a part of what it uses can gain by that, though not much more than half of its share. Where contexts
-run together (MPS), reports add up to more than the time, and the first rule has less to go by.
+A slot that reports only a part of what it uses can gain time, but little more than half of its share. Where contexts
+run together (MPS), the reports add up to more than the time, so the first rule detects less.
 
-Rejected: fixed time slots (a slot that starts late wastes its time), and holding by the window's size (with
-work queued ahead, the window does not decide who runs).
+Refused: fixed time slots (a slot that starts late wastes its time), and different window sizes (with work queued ahead,
+the window does not decide who runs).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 QUANTUM_NS = 30_000_000
-""" Virtual time that a slot may be ahead. """
+""" How much virtual time a slot may be ahead. """
 LEVEL_NS = 10_000_000
-""" A held slot goes on once it is ahead by no more than this. """
+""" A held slot is released when it is ahead by at most this. """
 DEBT_MAX_NS = 2_000_000_000
-""" Virtual time: what is beyond is forgiven. """
+""" The maximum lead in virtual time; a larger lead is reduced to this. """
 HELD_MAX_NS = 2_000_000_000
-""" A slot held for so long goes on, whatever the numbers say. """
+""" A slot is released after this time in any case. """
 
 _REPORT_MAX_NS = 1_000_000_000
 _DENSITY = 0.65
-""" So much of the time is reported when all is well; the rest is gaps between kernels and changes of context. """
+""" The part of the time that is normally reported; the rest is gaps between kernels and context switches. """
 _LATE_NS = 100_000_000
-""" Reports that come late by so much in all are no cause for charges. """
+""" Late reports up to this sum cause no charges. """
 _PREPAID_LEAK_NS = 1_600_000_000
 _HUNGER_NS = 400_000_000
-""" Time constant of how often a slot has work waiting. """
+""" Time constant of the average of whether a slot has work waiting. """
 _HUNGRY, _FED = 0.75, 0.6
-""" Shares of the time with work waiting at which a slot becomes hungry, and stops being so. """
+""" A slot becomes hungry above the first part of time with work waiting, and stops being hungry below the second. """
 _USUAL_NS = 1_000_000_000
-""" Time constant of what a slot, and all of them, usually use. """
+""" Time constant of the average use, of one slot and of all slots. """
 _TRIAL_NS = 200_000_000
-""" Others were held for so long: it is judged what that was good for. """
+""" When others have been held for this time, the slot's use of that time is judged. """
 _USED, _MORE = 0.8, 0.85
-""" A slot has its fill if less of that time was used than the first of what is usual, and the slot itself usually uses
-more than the second of what it used then. """
+""" A slot is sated if the GPU used less of that time than the first factor times the usual use, and if the slot's usual
+use is at least the second factor times its use in that time. """
 _SATED_NS, _SATED_MAX_NS = 1_000_000_000, 32_000_000_000
-""" Then nobody waits for it for so long; twice as long after each further trial with that outcome. """
+""" Others do not wait for a sated slot for this time, which doubles with each such trial, up to the second. """
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What an active slot's clients say at one look.
+    """What an active slot's clients report at one look.
 
     Args:
-        weight_milli: its part is in proportion to this.
-        reported_ns: GPU time completed since the look before.
-        waiting: whether work waits or is in flight right now.
+        weight_milli: the slot's weight; its share of the time is in proportion to it.
+        reported_ns: GPU time completed since the previous look.
+        waiting: whether work is waiting or in flight now.
     """
 
     weight_milli: int
@@ -69,40 +72,41 @@ class Demand:
 
 
 class _Account:
-    """What is known of one slot."""
+    """The state of one slot."""
 
     def __init__(self, virtual_ns: float) -> None:
         self.virtual_ns = virtual_ns
         self.prepaid_ns = 0.0
-        """ Charged, but not reported yet. """
+        """ Charged time that was not reported yet. """
         self.wanting = 0.5
         self.hungry = False
         self.held_since_ns: int | None = None
         self._usual = 0.0
         self._trial_ns = self._trial_usable_ns = self._trial_used_ns = self._trial_own_ns = 0.0
-        """ Time for which others were held, what all should have used of it and did, and what this one did. """
+        """ Of the time for which others were held: its length, what all slots usually use of it, what all used, what
+        this slot used. """
         self._sated_until_ns = 0
         self._sated_ns = _SATED_NS
 
     @property
     def is_served(self) -> bool:
-        """Whether the GPU's time may be its."""
+        """Whether the GPU's time may go to this slot."""
         return self.hungry and self.held_since_ns is None
 
     def report(self, reported_ns: int) -> float:
-        """Set a report off against what was charged already; return the rest, to be charged."""
+        """Subtract what was charged already from a report; return the rest, which must be charged."""
         offset = min(float(reported_ns), self.prepaid_ns)
         self.prepaid_ns -= offset
         return reported_ns - offset
 
     def learn_use(self, now_ns: int, available_ns: int, reported_ns: int, trial: tuple[float, float] | None) -> None:
-        """Learn what it uses of a time.
+        """Update the averages of the slot's use.
 
         Args:
-            now_ns: at the end of that time.
-            available_ns: how much time.
-            reported_ns: what it used.
-            trial: what all usually use of so much time and what they did, if others were held for it; else None.
+            now_ns: the end of the interval.
+            available_ns: the time available to be in the interval.
+            reported_ns: what the slot used of it.
+            trial: what all slots usually use of such an interval and what they used, if others were held; else None.
         """
         if not available_ns:
             return
@@ -123,13 +127,13 @@ class _Account:
         self._trial_ns = self._trial_usable_ns = self._trial_used_ns = self._trial_own_ns = 0.0
 
     def learn_hunger(self, now_ns: int, elapsed_ns: int, waiting: bool) -> None:
-        """Learn whether others may have to wait for it."""
+        """Update whether others may have to wait for this slot."""
         self.wanting += (waiting - self.wanting) * min(1.0, elapsed_ns / _HUNGER_NS)
         self.prepaid_ns *= max(0.0, 1 - elapsed_ns / _PREPAID_LEAK_NS)
         self.hungry = now_ns >= self._sated_until_ns and self.wanting > (_FED if self.hungry else _HUNGRY)
 
     def decide(self, now_ns: int, least_ns: float, waiting: bool) -> None:
-        """Hold it, or let it go."""
+        """Hold or release the slot."""
         ahead = self.virtual_ns - least_ns
         if self.held_since_ns is None:
             if waiting and ahead > QUANTUM_NS:
@@ -142,23 +146,23 @@ class _Account:
 
 
 class Fairness:
-    """The be slots of one GPU."""
+    """Decides which be slots of one GPU must wait."""
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
         self._density = 1.0
-        """ What is usually reported of the time. """
-        self._nobodys_ns = 0.0
-        """ Below 0: reported beyond what the time asks for, so that later time may lack as much. """
+        """ The part of the available time that is usually reported. """
+        self._surplus_ns = 0.0
+        """ At most 0: how much more was reported than `_DENSITY` asks for; later reports may lack as much. """
 
     def look(self, now_ns: int, elapsed_ns: int, available_ns: int, demands: Mapping[str, Demand]) -> frozenset[str]:
-        """Take in what the active slots did; return those that have to wait.
+        """Process what the active slots did; return the slots that must wait.
 
         Args:
-            now_ns: of a clock that does not go back.
-            elapsed_ns: since the look before.
-            available_ns: how much of it hp left to be.
-            demands: by slot name, of the active ones alone.
+            now_ns: from a monotonic clock.
+            elapsed_ns: time since the previous look.
+            available_ns: the part of it that hp left to be.
+            demands: by slot name, of active slots only.
         """
         self._settle(demands)
         reports = {name: min(demand.reported_ns, _REPORT_MAX_NS) for name, demand in demands.items()}
@@ -177,19 +181,19 @@ class Fairness:
         return frozenset(name for name, account in self._accounts.items() if account.held_since_ns is not None)
 
     def rest(self) -> frozenset[str]:
-        """Hold nobody, and let them begin again from level."""
+        """Release all slots, and reset their virtual times to be level."""
         for account in self._accounts.values():
             account.held_since_ns = None
             account.virtual_ns = 0.0
         return frozenset()
 
     def ahead_ns(self) -> dict[str, float]:
-        """Return how far each active slot is ahead of the one that is served least, in virtual time."""
+        """Return how far each active slot is ahead of the least served one, in virtual time."""
         least = min((account.virtual_ns for account in self._accounts.values()), default=0.0)
         return {name: account.virtual_ns - least for name, account in self._accounts.items()}
 
     def _settle(self, demands: Mapping[str, Demand]) -> None:
-        """Forget slots that are no longer active; begin new ones at the least served one's time."""
+        """Remove slots that are no longer active; start new ones at the least served slot's virtual time."""
         self._accounts = {name: account for name, account in self._accounts.items() if name in demands}
         least = self._least()
         if least is None:
@@ -202,7 +206,7 @@ class Fairness:
         return min((account.virtual_ns for account in self._accounts.values() if account.hungry), default=None)
 
     def _judge(self, now_ns: int, available_ns: int, reports: Mapping[str, int]) -> None:
-        """See how those for whom others were held used the time."""
+        """Learn how the slots for which others were held used the time."""
         free = {name: account for name, account in self._accounts.items() if account.held_since_ns is None}
         if available_ns:
             density = min(1.0, sum(reports.values()) / available_ns)
@@ -215,9 +219,9 @@ class Fairness:
     def _charge(self, available_ns: int, reports: Mapping[str, int], demands: Mapping[str, Demand]) -> None:
         charges = {name: self._accounts[name].report(reported) for name, reported in reports.items()}
         weights = {name: demands[name].weight_milli for name in demands if self._accounts[name].is_served}
-        nobodys = self._nobodys_ns + _DENSITY * available_ns - sum(charges.values())
-        self._nobodys_ns = max(min(nobodys, 0.0), -_LATE_NS)
-        level = _level({name: charges[name] / weight for name, weight in weights.items()}, weights, nobodys)
+        unreported_ns = self._surplus_ns + _DENSITY * available_ns - sum(charges.values())
+        self._surplus_ns = max(min(unreported_ns, 0.0), -_LATE_NS)
+        level = _level({name: charges[name] / weight for name, weight in weights.items()}, weights, unreported_ns)
         for name, weight in weights.items():
             unreported = max(0.0, level * weight - charges[name])
             charges[name] += unreported
@@ -227,7 +231,7 @@ class Fairness:
 
 
 def _level(used: Mapping[str, float], weights: Mapping[str, int], spare: float) -> float:
-    """Return how high ``spare`` fills vessels of widths ``weights`` that are filled to ``used``, lowest first."""
+    """Return the water level after pouring ``spare`` into vessels of widths ``weights`` that are filled to ``used``."""
     level, width = 0.0, 0
     ordered = sorted(used, key=lambda name: used[name])
     for name in ordered:

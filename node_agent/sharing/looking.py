@@ -1,4 +1,4 @@
-"""The loop that looks after the GPUs: often while something happens there, seldom while nothing does."""
+"""The loop that checks the GPUs: often while clients are active, rarely while they are not."""
 
 import asyncio
 import contextlib
@@ -10,19 +10,19 @@ from orion.node_agent.sharing.served import ServedGpu
 
 _LOOK_SECONDS = 0.1
 _CONTENDED_LOOK_SECONDS = 0.025
-""" While several be slots share a GPU, at the most; less often where that costs more than the next says. """
+""" The shortest interval, while several be slots share a GPU; longer if looks would cost more than `_LOOKING_MAX`. """
 _LOOKING_MAX = 0.01
-""" Share of a CPU core. """
+""" The maximum part of a CPU core for the looks. """
 _IDLE_LOOK_SECONDS = 0.5
 _IDLE_AFTER_NS = 2_000_000_000
-""" Nothing launched and nobody came or left for so long: the loop looks less often. """
+""" After this time without a launch, join or leave, the loop looks less often. """
 
 
 class Looking:
     """The loop of one agent.
 
     Args:
-        gpus: by UUID; others may come.
+        gpus: by UUID; more may come later.
         save: writes the state file.
     """
 
@@ -34,16 +34,16 @@ class Looking:
 
     @property
     def seconds_since(self) -> float:
-        """How long ago all GPUs were looked after."""
+        """The time since all GPUs were last checked."""
         return time.monotonic() - self._looked
 
     def wake(self) -> None:
-        """Look closely for a while: somebody came or left."""
+        """Look often for a while, because a client joined or left."""
         self._active_ns = time.monotonic_ns()
         self._wake.set()
 
     async def run(self) -> None:
-        """Look after the GPUs until cancelled."""
+        """Check the GPUs until cancelled."""
         worked, tolerating = time.thread_time(), Tolerating("gpus: a check")
         while True:
             seconds = _LOOK_SECONDS
@@ -58,7 +58,7 @@ class Looking:
                     await asyncio.sleep(_LOOK_SECONDS)
 
     def look(self) -> float:
-        """Look at every GPU once; return the seconds until the next look."""
+        """Check every GPU once; return the seconds until the next look."""
         now = time.monotonic_ns()
         gpus = self._gpus.values()
         for gpu in gpus:

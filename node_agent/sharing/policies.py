@@ -1,21 +1,21 @@
-"""What follows from a GPU's policy, and what it cannot promise."""
+"""Questions about a GPU's policy: does it gate be, does it grant overlap, and can its budget be kept."""
 
 from orion.hook import layout
 from orion.node_agent.pages.policy_words import Policy
 
 
 def gates(policy: Policy) -> bool:
-    """Return whether be waits for hp under it, so that it can be made to wait for its peers too."""
+    """Return whether be waits for hp under this policy. Only then can be slots also wait for each other."""
     return policy.kind in (layout.PolicyKind.GATE, layout.PolicyKind.ORION)
 
 
 def grants_overlap(policy: Policy) -> bool:
-    """Return whether hp's owner lets be run beside hp."""
+    """Return whether the policy lets be run beside hp."""
     return policy.kind == layout.PolicyKind.ORION and policy.max_slowdown_milli > 1_000
 
 
 def unkept(policy: Policy) -> str:
-    """Return why a budget cannot be kept where contexts are shared, or nothing."""
+    """Return why a budget cannot be kept where contexts are shared (MPS); empty: it can."""
     if not grants_overlap(policy) or policy.max_slowdown_milli >= policy.sharing_cost_milli:
         return ""
     cost = policy.sharing_cost_milli / 1_000

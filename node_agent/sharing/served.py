@@ -1,12 +1,12 @@
-"""One GPU with all that serves it: its shared state, its entrances, and what each look at it leads to."""
+"""One GPU with everything that serves it: its shared state, its sockets, and the actions of each look."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
+from orion.errors import Conflict, Invalid
 from orion.hook import layout
 from orion.node_agent.clients.joining import Counters, Joining
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.errors import Conflict, Invalid
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing import policies
 from orion.node_agent.sharing.conditions import Conditions
@@ -16,21 +16,21 @@ from orion.node_agent.slots.holders import Holders
 from orion.node_agent.slots.knowledge import Row
 
 _HOLD_MS, _HOLD_STEP_MS = 500, 250
-""" A hold ends by itself after the first to the sum of both, in case that the agent dies. """
+""" A hold ends by itself between the first value and the sum of both, in case the agent dies. """
 _CONDITIONS_NS = 1_000_000_000
 
 Notify = Callable[["ServedGpu"], None]
 
 
 class ServedGpu:
-    """A GPU with all that serves it.
+    """A GPU with everything that serves it.
 
     Args:
         shared_gpu: the per-GPU shared state.
         counters: shared by all GPUs.
-        pending_max: undecided connections that each slot may have.
+        pending_max: maximum number of undecided connections of each slot.
         save: writes the state file.
-        changed: called when clients came or left.
+        changed: called when clients joined or left.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class ServedGpu:
         self.conditions = Conditions(self.shared_gpu)
         self.unsaved = True
         self.text = ""
-        """ For the state file. """
+        """ The GPU's part of the state file. """
         self.contended = False
-        """ Several be slots want the GPU, so who gets it has to be looked at often. """
+        """ Several be slots want the GPU, so looks must be frequent. """
         self.deciding_share = ""
-        """ NAMESPACE/NAME of the share that decides how the GPU is shared; empty: none, so administrators do. """
+        """ NAMESPACE/NAME of the share that decides the policy; empty: no share does, so administrators may set it. """
         self._conditions_ns = 0
 
     def look(self, now_ns: int) -> bool:
-        """Look after the clients; return whether anything happened since the last look."""
+        """Check the clients; return whether anything happened since the last look."""
         self.joining.look(now_ns)
         look = self.activity.look()
         self.activity.share_out()
@@ -69,11 +69,11 @@ class ServedGpu:
         return look.anything or bool(self.shared_gpu.stopped)
 
     def set_policy(self, policy: Policy) -> None:
-        """Change how the clients share the GPU, as an administrator may while no share decides it.
+        """Set the GPU's policy for an administrator; rejected while a share decides it.
 
         Raises:
-            Conflict: a share decides it.
-            Invalid: clients run under MPS, and that alone costs hp more than the policy allows.
+            Conflict: a share decides the policy.
+            Invalid: clients run under MPS, and MPS alone costs hp more than the policy allows.
         """
         if self.deciding_share:
             raise Conflict(
@@ -87,9 +87,10 @@ class ServedGpu:
         self._apply(policy)
 
     def decide_policy(self, policy: Policy | None, share: str) -> bool:
-        """Let a share decide how the clients share the GPU, or (None) none any more; return whether that is new.
+        """Apply the policy of a share, or with None the default policy; return whether it changed.
 
-        What cannot be kept is carried out as far as it can be, and a condition says so: nobody waits for an answer.
+        A policy that cannot be kept is applied as far as possible, and a condition reports that: no caller reads an
+        error.
         """
         applied = policy or self.shared_gpu.default_policy
         if (self.deciding_share, self.shared_gpu.policy) == (share, applied):
@@ -104,11 +105,11 @@ class ServedGpu:
         self.conditions.look()
 
     def set_profile(self, name: str, rows: Iterable[Row]) -> None:
-        """Tell a slot's clients, those that come and those that are there, what is known of their kernels.
+        """Set a profile for a slot's clients, current and later ones.
 
         Raises:
-            NotFound: no such slot.
-            Invalid: a row that no kernel can have.
+            NotFound: there is no such slot.
+            Invalid: a row has a value that no kernel can have.
         """
         slot = self.shared_gpu.slot(name)
         try:
@@ -120,14 +121,14 @@ class ServedGpu:
                 client.inform()
 
     def current_text(self) -> str:
-        """Return what the state file is to say of it, made again where something has changed."""
+        """Return the GPU's part of the state file, rebuilt after a change."""
         if self.unsaved:
             self.text = self.shared_gpu.text
             self.unsaved = False
         return self.text
 
     def stop(self) -> None:
-        """Let go of everything but the clients, who go on; nobody is held who could not be let go again."""
+        """Close everything. Clients continue, and all holds are released, since no agent could release them later."""
         self.release_all()
         self.joining.stop()
         self.shared_gpu.page.close()
@@ -135,13 +136,13 @@ class ServedGpu:
             slot.close()
 
     def release_all(self) -> None:
-        """Hold no slot."""
+        """Release the holds of all slots."""
         self.fairness.rest()
         for slot in self.shared_gpu.slots.values():
             slot.set(held=0)
 
     def _hold(self, look: Look) -> None:
-        """Let the slots wait that are ahead of their share."""
+        """Hold the slots that are ahead of their share."""
         self.contended = len(look.demands) > 1 and policies.gates(self.shared_gpu.policy)
         if not self.contended:
             self.release_all()
@@ -154,12 +155,12 @@ class ServedGpu:
 
 
 class Serves(Protocol):
-    """What many parts need of an agent: the GPUs that it serves, and who holds their slots."""
+    """What many parts need of an agent: the GPUs that it serves, and the holders of their slots."""
 
     @property
     def gpus(self) -> Mapping[str, ServedGpu]:
-        """By UUID; others may come."""
+        """By UUID; more may come later."""
 
     @property
     def holders(self) -> Holders:
-        """As far as anybody knows; in a cluster, others from the time on that it is reached."""
+        """Who holds the slots; replaced once the agent has joined its cluster."""

@@ -1,13 +1,13 @@
-"""Sharing the window out among the be clients that use it, and seeing who does.
+"""Divides the window among the be clients that use it, and detects which clients are active.
 
-The window is one for the GPU: the be work that an hp client may have to wait for. It is divided by the agent,
-not by the clients, so that a launch reads nobody else's page; first among the slots, then among a slot's clients, so
-that a tenant with many processes takes from itself. A share never goes below 50 us, or nobody could launch anything
-at once; with more clients than that allows, the sum exceeds the window.
+A GPU has one window: the be work for which an hp client may have to wait. The agent divides it, not the clients, so a
+launch reads no page of another client. It is divided first among the slots and then among a slot's clients, so a tenant
+with many processes takes only from itself. A share is never below 50 us, since no launch could otherwise go at once;
+with very many clients, the sum therefore exceeds the window.
 
-A wider window while hp is idle for long was refused: with the valve, a be process queues 32 windows ahead whatever the
-window is, so a wide one gives no throughput, and hp, whose return nobody foretells, would find it in its way. Weights
-do not divide the window either: with work queued ahead, it does not decide who gets how much (fairness.py does).
+Refused: a wider window while hp is idle for long. With the valve, a be process queues 32 windows ahead whatever the
+window is. So a wide window gives no throughput, and it delays hp, whose return cannot be predicted. Refused: division
+by weight. With work queued ahead, the window does not decide who gets how much time (fairness.py does).
 """
 
 import time
@@ -21,26 +21,26 @@ from orion.node_agent.sharing.fairness import Demand
 
 _SMALLEST_SHARE_NS = 50_000
 _ACTIVE_NS = 200_000_000
-""" A be client counts for so long after it last launched or waited; in its own slot, after it joined too. """
+""" How long a be client counts as active after it last launched or waited; in its own slot, also after it joined. """
 _RATIO_NS = 1_000_000_000
 
 
 @dataclass
 class Look:
-    """What has happened on a GPU since the look before, in nanoseconds."""
+    """What has happened on a GPU since the previous look, in nanoseconds."""
 
     now_ns: int
     elapsed_ns: int
     hp_busy_ns: int = 0
     hp_lingers: bool = False
-    """ At this moment hp is not busy, yet be waits. """
+    """ hp is not busy at this moment, but be still waits. """
     anything: bool = False
     demands: dict[str, Demand] = field(default_factory=dict)
-    """ Of the active be slots. """
+    """ Of the active be slots, by name. """
 
     @property
     def available_ns(self) -> int:
-        """What hp left to be."""
+        """The time that hp left to be."""
         return 0 if self.hp_lingers else self.elapsed_ns - self.hp_busy_ns
 
 
@@ -51,11 +51,11 @@ class Activity:
         self._shared_gpu = shared_gpu
         self._looked_ns = time.monotonic_ns()
         self._samples: deque[tuple[int, int]] = deque()
-        """ Elapsed and hp-busy nanoseconds of each look in the last second, and below their sums. """
+        """ Elapsed and hp-busy nanoseconds of each look in the last second; the sums are in the next two fields. """
         self._whole_ns = self._busy_ns = 0
 
     def look(self) -> Look:
-        """Read the records."""
+        """Read the clients' records."""
         now = time.monotonic_ns()
         look = Look(now, now - self._looked_ns)
         self._looked_ns = now
@@ -95,10 +95,10 @@ class Activity:
         look.demands[slot.name] = Demand(slot.grant.weight_milli, reported, wants)
 
     def share_out(self) -> None:
-        """Give each be client its part of the window, where that has changed.
+        """Update each be client's part of the window.
 
-        A slot that is not active has the share that it would get if it became so: its first launches come before
-        the next look.
+        An inactive slot has the share that it would get when active, because its first launches come before the next
+        look.
         """
         since = time.monotonic_ns() - _ACTIVE_NS
         wanting: Counter[str] = Counter()

@@ -1,1 +1,1 @@
-"""Slots: the directory, socket and grant that one container has, what its clients learnt, and who holds it."""
+"""Slots: the directory, socket and grant of one container, what its clients learnt, and who holds the slot."""

@@ -1,7 +1,7 @@
-"""Who holds a slot: the container that a slot belongs to, where somebody knows.
+"""Who holds a slot: the interface through which the agent learns a slot's container.
 
-The agent itself sees processes that come through a slot's socket, and no pods. In a cluster the kubelet knows
-(cluster/holders/identity.py); elsewhere nobody does, and a slot's processes speak for themselves.
+The agent itself sees only processes that join through a slot's socket, no pods. In a cluster, the kubelet knows the
+container (cluster/holders/identity.py). Outside a cluster, slots have no holders, only processes.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class Holder:
     pod: str
     container: str
     uid: str = ""
-    """ The pod's; empty: not known yet. """
+    """ The pod's uid; empty: not known yet. """
 
     @property
     def name(self) -> str:
@@ -30,58 +30,58 @@ class Holder:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a slot was made ready for."""
+    """The pod for which a slot was prepared."""
 
     pod: str = ""
-    """ NAMESPACE/NAME; empty: the pod, or what it was granted, is not known. """
+    """ NAMESPACE/NAME; empty: the pod or its grant is not known. """
 
     fail_closed: bool = False
 
 
 class Holders(Protocol):
-    """Knows who holds slots."""
+    """Knows who holds the slots."""
 
     async def prepared(self, slot: Slot) -> Prepared:
-        """Find out who holds a slot that was made ready just now, and give it their grant; bounded in time."""
+        """Find out who holds a slot that was just reset, and apply that pod's grant; bounded in time."""
 
     async def missed(self) -> None:
-        """Find out who holds which slot, and open those slots; called for a slot that is not open; bounded in time."""
+        """Find out who holds which slot, and open these; called for a slot that is not open; bounded in time."""
 
     def holds(self, slot: Slot) -> bool:
-        """Return whether some container holds a slot, or begins in it."""
+        """Return whether a container holds a slot, or starts in it."""
 
     def held(self, gpu: str) -> Mapping[str, layout.Role]:
-        """Return the slots of a GPU that containers hold, by name; there may be some that are not open."""
+        """Return the slots of a GPU that containers hold, by name; some of them may not be open."""
 
     def reserved_bytes(self, gpu: str) -> int:
-        """Return what the holders of a GPU's slots ask for of its memory."""
+        """Return how much of a GPU's memory the holders of its slots reserve."""
 
     @property
     def certain(self) -> bool:
-        """Whether a slot that nobody is known to hold is held by nobody."""
+        """Whether a slot without a known holder is free for certain."""
 
     def waits_for(self) -> str:
-        """Return whom it has not heard from since the agent began, as a sentence; empty: it has heard from all."""
+        """Return a sentence that names who has not answered since the agent began; empty: all have answered."""
 
 
 class NoHolders:
-    """Outside a cluster: an implementation, so that nothing else has to ask."""
+    """`Holders` outside a cluster, so that callers need no special case."""
 
     certain = True
 
     async def prepared(self, slot: Slot) -> Prepared:
-        """Return that nobody is known."""
+        """Return that no pod is known."""
         return Prepared()
 
     async def missed(self) -> None:
-        """There is nobody to ask."""
+        """Do nothing: there is no kubelet to query."""
 
     def holds(self, slot: Slot) -> bool:
-        """Return whether the slot was made for a process, which lives."""
+        """Return whether a living process owns the slot."""
         return slot.owner is not None
 
     def held(self, gpu: str) -> Mapping[str, layout.Role]:
-        """Return nothing."""
+        """Return an empty mapping."""
         return {}
 
     def reserved_bytes(self, gpu: str) -> int:
@@ -89,5 +89,5 @@ class NoHolders:
         return 0
 
     def waits_for(self) -> str:
-        """Return nothing."""
+        """Return an empty string."""
         return ""

@@ -1,14 +1,15 @@
-"""What the clients of a slot learnt about kernels, kept for those that come after them.
+"""What the clients of a slot learnt about kernels, kept for the slot's later clients.
 
-Clients tell what they measured (`hook/include/orion/knowledge.h`); what is plausible is merged, the newest wins, and a
-client that joins is given all of it as a sealed table, so a process that is started again begins warm. Administrators
-add a profile's rows. All of it outlives the agent in a file of the slot's own, outside what containers see.
+Clients report what they measured (`hook/include/orion/knowledge.h`). Plausible entries are merged; the newest wins. A
+client that joins gets all entries as a sealed table, so a restarted process starts with known durations. Administrators
+add the rows of a profile. A file of the slot, which containers cannot see, keeps all of it when the agent ends.
 
-A client can send wrong figures to later users of its slot: they take it as an estimate and measure it at their
-first launches, so it costs them and hp some milliseconds once. For that price a slot keeps what it knows when it is
-made ready for another container, and when it is closed and opened again: most often it is the same program, once more.
+A client can report wrong figures to later users of its slot. These use them only as an estimate and measure at their
+first launches, so a wrong figure costs them and hp some milliseconds once. This risk is accepted: a slot keeps its
+table when another container gets it, and when it is closed and opened again, because that container often runs the same
+program.
 
-Refused: knowledge of a whole GPU (one tenant could then mislead the others, and learn what kernels they run).
+Refused: one table for a whole GPU (a tenant could then mislead other tenants, and learn which kernels they run).
 """
 
 import contextlib
@@ -28,30 +29,30 @@ _log = logging.getLogger(__name__)
 _HEADER = struct.Struct("<QII")
 _ENTRY = struct.Struct("<QIHBB")
 _LONGEST_100NS = 600_000_000
-""" A minute; what takes longer was not measured right. """
+""" One minute; a longer duration was measured wrong. """
 _MOST_SMS = 1024
 _SAVE_SECONDS = 30.0
 _TABLE_SECONDS = 1.0
-""" A table given to clients may be older than what is known, by this much. """
+""" The maximum age of the table that joining clients get, if there are newer entries. """
 
 GPU_ENTRIES = 1 << 16
-""" Of all slots of a GPU together: some 15 MB. """
+""" The limit for all slots of a GPU together; about 15 MB. """
 
 
 class Row(Protocol):
-    """What a profile says of one kernel; `orion.node_agent.api.profiles` makes them of a GPUProfile."""
+    """A profile's row for one kernel; `orion.node_agent.api.profiles` makes rows from a GPUProfile."""
 
     @property
     def identity(self) -> int:
-        """The plain one of `orion.hook.identity`."""
+        """The kernel's plain identity, as in `orion.hook.identity`."""
 
     @property
     def duration_ns(self) -> int:
-        """Of one launch; 0: unknown."""
+        """Duration of one launch; 0: unknown."""
 
     @property
     def sms(self) -> int:
-        """SMs that it fills; 0: unknown."""
+        """Number of SMs that the kernel fills; 0: unknown."""
 
     @property
     def kernel_class(self) -> int:
@@ -59,10 +60,10 @@ class Row(Protocol):
 
 
 def entry_of(row: Row) -> bytes:
-    """Return a profile's row as clients read it.
+    """Return a profile's row in the format that clients read.
 
     Raises:
-        ValueError: a number that no kernel has.
+        ValueError: a value that no kernel can have.
     """
     if not identity.is_reported(row.identity):
         raise ValueError(f"{row.identity:#018x} is no identity of a kernel")
@@ -74,11 +75,11 @@ def entry_of(row: Row) -> bytes:
 
 
 def sweep(folder: Path, most: int) -> None:
-    """Remove all but the newest files of a GPU's slots; those of slots that are gone stay for whoever opens them again.
+    """Remove all but the newest files of a GPU's slots; files of closed slots stay in case the slot is opened again.
 
     Args:
-        folder: holds one file a slot; need not be there.
-        most: files to keep.
+        folder: has one file for each slot; need not exist.
+        most: how many files to keep.
     """
     with contextlib.suppress(OSError):
         files = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
@@ -93,16 +94,16 @@ def _is_plausible(key: int, duration_100ns: int, sms: int, kernel_class: int, fl
 
 
 class Knowledge:
-    """What one slot knows.
+    """The knowledge table of one slot.
 
     Args:
-        path: its file; need not be there.
+        path: the slot's file; need not exist.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._learnt: dict[int, bytes] = {}
-        """ Entries by identity, the newest at the end. """
+        """ Entries by identity; the newest is last. """
         self._profile: dict[int, bytes] = {}
         self._table = -1
         self._table_stale = True
@@ -111,28 +112,28 @@ class Knowledge:
         self._load()
 
     def __len__(self) -> int:
-        """Return how many entries there are."""
+        """Return the number of entries."""
         return len(self._learnt) + len(self._profile)
 
     @property
     def profiled(self) -> int:
-        """How many of them are a profile's."""
+        """The number of entries from a profile."""
         return len(self._profile)
 
     @property
     def learnt(self) -> int:
-        """How many of them clients measured."""
+        """The number of entries that clients measured."""
         return len(self._learnt)
 
     def merge(self, message: join.Learnt, limit: int = join.KNOWLEDGE_ENTRIES) -> int:
-        """Take what a client learnt, as far as it is plausible.
+        """Merge the plausible entries of a client's report.
 
         Args:
-            message: from a client; anything may stand in it.
-            limit: entries that this slot may keep; the oldest go.
+            message: from a client; its content can be anything.
+            limit: maximum number of entries of this slot; the oldest are removed.
 
         Returns:
-            How many entries were taken.
+            The number of entries that were merged.
         """
         count = min(message.count, join.LEARNT_ENTRIES)
         reported = bytes(message.entries)[: count * _ENTRY.size]
@@ -148,10 +149,10 @@ class Knowledge:
         return taken
 
     def set_profile(self, rows: Iterable[Row]) -> None:
-        """Replace the administrators' rows; of rows for one identity the first counts, what is too much is left out.
+        """Replace the rows of the profile. The first row of an identity counts; rows beyond the limit are ignored.
 
         Raises:
-            ValueError: a number that no kernel has.
+            ValueError: a value that no kernel can have.
         """
         entries: dict[int, bytes] = {}
         for row in rows:
@@ -164,13 +165,13 @@ class Knowledge:
         self._table_made = 0.0
 
     def table(self) -> int:
-        """Return the descriptor of a sealed table of everything, which stays this object's; -1: nothing ever was known.
+        """Return the descriptor of a sealed table with all entries; -1: there never was an entry. This object owns it.
 
         Raises:
-            OSError: no descriptors or no memory are left.
+            OSError: there are no descriptors or there is no memory left.
         """
         now = time.monotonic()
-        known = len(self) > 0 or self._table >= 0  # an empty table takes a profile away
+        known = len(self) > 0 or self._table >= 0  # an empty table removes a profile from the clients
         if known and self._table_stale and (self._table < 0 or now - self._table_made > _TABLE_SECONDS):
             made = descriptors.sealed_file("orion-knowledge", self._bytes())
             self._drop_table()
@@ -178,7 +179,7 @@ class Knowledge:
         return self._table
 
     def save(self, wait: bool = True) -> None:
-        """Write what is new to the file; ``wait``: only if it has been new for a while."""
+        """Write unsaved entries to the file; ``wait``: only if they have been unsaved for a while."""
         if self._unsaved_since is None or (wait and time.monotonic() - self._unsaved_since < _SAVE_SECONDS):
             return
         self._unsaved_since = None
@@ -190,10 +191,12 @@ class Knowledge:
                 file.write(self._bytes())
             os.replace(new, self._path)
         except OSError as error:
-            _log.warning("knowledge: %s cannot be written, clients after a restart begin cold: %s", self._path, error)
+            _log.warning(
+                "knowledge: %s cannot be written, clients after a restart start without it: %s", self._path, error
+            )
 
     def close(self) -> None:
-        """Save, and give back the descriptor."""
+        """Save, and close the descriptor."""
         self.save(wait=False)
         self._drop_table()
 
@@ -212,7 +215,7 @@ class Knowledge:
             self._table = -1
 
     def _bytes(self) -> bytes:
-        """The table. Rows come first: what was learnt under the very same identity is taken after them."""
+        """Return the table. A profile's rows come first: an entry learnt under the same identity then replaces them."""
         head = _HEADER.pack(join.KNOWLEDGE_MAGIC, join.KNOWLEDGE_LAYOUT, len(self))
         return b"".join((head, *self._profile.values(), *self._learnt.values()))
 
@@ -227,7 +230,7 @@ class Knowledge:
         magic, version, count = _HEADER.unpack_from(saved)
         entries = saved[_HEADER.size :]
         if (magic, version, count * _ENTRY.size) != (join.KNOWLEDGE_MAGIC, join.KNOWLEDGE_LAYOUT, len(entries)):
-            _log.warning("knowledge: %s cannot be used, its slot begins cold", self._path)
+            _log.warning("knowledge: %s cannot be used, its slot starts without it", self._path)
             return
         for position, (key, *_, flags) in enumerate(_ENTRY.iter_unpack(entries)):
             kept = self._profile if flags & join.KNOWN_PROFILE else self._learnt

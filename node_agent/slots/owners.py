@@ -1,4 +1,4 @@
-"""Processes that own slots: a slot made for one process ends with it, whatever ends that process."""
+"""Processes that own slots: a slot that was made for one process ends when that process ends in any way."""
 
 import asyncio
 import os
@@ -9,10 +9,10 @@ from orion.node_agent.slots.slot import Slot
 
 
 class Owners:
-    """Waits for the ends of owners, by pidfd: nothing is polled, and no number is taken for another process.
+    """Waits for the ends of owners, by pidfd. This needs no polling, and cannot confuse reused process ids.
 
     Args:
-        on_end: called once with each slot whose owner has ended.
+        on_end: called once for each slot whose owner has ended.
     """
 
     def __init__(self, on_end: Callable[[Slot], None]) -> None:
@@ -21,7 +21,7 @@ class Owners:
         self._pidfds: dict[Slot, int] = {}
 
     def set(self, slot: Slot, owner: Owner | None) -> None:
-        """Tie a slot to a process, or to none."""
+        """Set the process that owns a slot; None: no process."""
         slot.owner = owner
         self._forget(slot)
         if owner is None:
@@ -37,7 +37,7 @@ class Owners:
             self._loop.call_soon(self._ended, slot, owner)
 
     def close(self) -> None:
-        """Wait for nobody any more; slots keep their owners for the next agent."""
+        """Stop waiting; slots keep their owners for the next agent."""
         for slot in list(self._pidfds):
             self._forget(slot)
 

@@ -1,6 +1,7 @@
-"""Slots: what containers hold of a GPU, each with a directory and a socket of its own.
+"""Slots: the right of a container to use a GPU, each with its own directory and socket.
 
-Whoever comes through a slot's socket has that slot: the mount is the identity, and no message can claim another.
+A process that connects through a slot's socket uses that slot. The mount proves its identity; no message can claim
+another slot.
 """
 
 import contextlib
@@ -18,10 +19,10 @@ from orion.node_agent.slots.knowledge import Knowledge
 SOCKET = "agent.sock"
 
 WEIGHT_MILLI = 1_000
-""" Of a slot that nobody gave another one. """
+""" The default weight. """
 
 JOINS_BURST = 512
-""" A whole GPU may join a slot at once. """
+""" All clients of a GPU may join one slot at once. """
 JOINS_PER_SECOND = 50.0
 
 
@@ -31,10 +32,10 @@ class Slot:
     Args:
         gpu: the GPU's UUID.
         name: unique on the GPU; also the directory's name.
-        role: of all its clients, for its whole life.
-        directory: made if it is not there.
-        known: the file of what its clients learnt.
-        permanent: made at the agent's start; its owner's end empties it but does not remove it.
+        role: the role of all its clients; it never changes.
+        directory: created if it does not exist.
+        known: the file with what its clients learnt.
+        permanent: made at the agent's start; the end of its owner resets it but does not remove it.
     """
 
     def __init__(self, gpu: str, name: str, role: layout.Role, directory: Path, known: Path, permanent: bool) -> None:
@@ -45,7 +46,7 @@ class Slot:
         self.permanent = permanent
         self.owner: Owner | None = None
         self.holder_text = ""
-        """ For the next agent: what the cluster's side of this one knows of who holds the slot. """
+        """ Saved for the next agent: who holds the slot, written by cluster/holders/grants.py. """
         self.knowledge = Knowledge(known)
         self.joins = TokenBucket(JOINS_BURST, JOINS_PER_SECOND)
         self.page = pages.GrantPage(gpu)
@@ -62,7 +63,7 @@ class Slot:
         weight_milli: int | None = None,
         held: int | None = None,
     ) -> bool:
-        """Change the grant where it differs; return whether it did."""
+        """Change the given values of the grant; return whether any differed."""
         before = self.grant
         grant = pages.Grant(
             self.role,
@@ -78,12 +79,12 @@ class Slot:
         return True
 
     def close(self) -> None:
-        """Let go of the page and of what its clients learnt; the directory stays, and so does the file."""
+        """Close the page and what the clients learnt; the directory and the file stay."""
         self.page.close()
         self.knowledge.close()
 
     def remove(self) -> None:
-        """Close it and take away the directory."""
+        """Close the slot and remove its directory."""
         self.close()
         with contextlib.suppress(OSError):
             os.unlink(self.directory / SOCKET)
@@ -91,7 +92,7 @@ class Slot:
 
     @property
     def text(self) -> str:
-        """What the next agent needs of it, as JSON."""
+        """What the next agent needs of the slot, as JSON."""
         owner = self.owner and [self.owner.process_id, self.owner.started]
         return json.dumps(
             {

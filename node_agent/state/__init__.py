@@ -1,1 +1,1 @@
-"""What one agent leaves to the next: the root directory, its lock, and the state file in it."""
+"""What an agent saves for the next one: the root directory with its lock, and the state file."""

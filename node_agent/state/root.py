@@ -1,4 +1,4 @@
-"""The agent's root directory: the lock that makes it one agent's, and the places of things in it."""
+"""The agent's root directory: its lock, which allows only one agent, and the paths in it."""
 
 import contextlib
 import fcntl
@@ -6,18 +6,18 @@ import os
 import re
 from pathlib import Path
 
-from orion.node_agent.errors import AlreadyServed, Invalid
+from orion.errors import Conflict, Invalid
 
 _GPU_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,46}")
 _SLOT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
 class Root:
-    """$ORION_ROOT, held by this process.
+    """$ORION_ROOT; this process holds its lock.
 
     Raises:
-        AlreadyServed: another agent holds it.
-        OSError: it cannot be made or written.
+        Conflict: another agent holds the lock.
+        OSError: the directory cannot be made or written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,37 +30,37 @@ class Root:
         except BlockingIOError:
             holder = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(self._lock)
-            raise AlreadyServed(
+            raise Conflict(
                 f"another agent (process {holder}) serves {self.path}; end it, or use another root"
             ) from None
-        with contextlib.suppress(OSError):  # a full disk; it is only there to be shown
+        with contextlib.suppress(OSError):  # a full disk: the process id is only for messages
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     @property
     def state(self) -> Path:
-        """What the next agent needs."""
+        """The state file for the next agent."""
         return self.path / "state.json"
 
     @property
     def gpus(self) -> Path:
-        """Which GPUs were found last, for a start without the driver."""
+        """The list of GPUs that were found last, for a start without the driver."""
         return self.path / "gpus.json"
 
     @property
     def cordons(self) -> Path:
-        """Which GPUs people had closed when last heard, for a start without the API server."""
+        """The names of the cordoned GPUs, for a start without the API server."""
         return self.path / "cordons.json"
 
     def knowledge(self, gpu: str) -> Path:
-        """Return the directory of what clients learnt, a file for each slot; nothing of it is a container's to see."""
+        """Return the directory of what clients learnt; it has a file for each slot. Containers cannot see it."""
         return self.path / "knowledge" / gpu
 
     def slot(self, gpu: str, name: str) -> Path:
         """Return the directory of a slot.
 
         Raises:
-            Invalid: a name that is no file name.
+            Invalid: a slot or GPU cannot have this name.
         """
         if not _GPU_NAME.fullmatch(gpu):
             raise Invalid(f"{gpu!r} cannot be a GPU's UUID")
@@ -69,5 +69,5 @@ class Root:
         return self.path / "gpus" / gpu / name
 
     def close(self) -> None:
-        """Let another agent have it."""
+        """Release the lock, so that another agent can use the directory."""
         os.close(self._lock)

@@ -1,11 +1,11 @@
-"""What one agent leaves to the next: `state.json`, written before a client is let in.
+"""The state file for the next agent: `state.json`, written before a client may join.
 
-A client that has received its index must be known to the next agent, so the file is current before each WELCOME;
-departures may wait, since a client that does not come back is dropped anyway. It is replaced by a rename: a
-reader finds the old one or the new one. It is not flushed to disk, because no client survives the machine; the boot's
-identity in it tells a file of an earlier boot.
+The next agent must know a client that has received its index, so the file is written before each WELCOME. Departures
+may be written later, because a client that does not return is removed anyway. A rename replaces the file, so a reader
+finds the old or the new one. It is not flushed to disk, because no client survives a reboot; the boot id in the file
+marks a file of an earlier boot as invalid.
 
-The clients' lines are made once each, so writing costs a join of strings whatever the number of clients.
+The line of each client is made only once, so a write only joins strings, whatever the number of clients.
 """
 
 import json
@@ -26,10 +26,10 @@ _VERSION = 1
 
 
 class RememberedClient(BaseModel):
-    """A client that another agent let in; pages are named by device and inode."""
+    """A client that the previous agent let join; its pages are identified by device and inode."""
 
     slot: str
-    place: int = Field(ge=0, lt=layout.PLACES)
+    place: int = Field(ge=0, lt=layout.GPU_CLIENTS_MAX)
     generation: int = Field(ge=1, lt=2**32)
     process_id: int
     command: str
@@ -52,14 +52,14 @@ class RememberedSlot(BaseModel):
     weight_milli: int = Field(default=1_000, gt=0)
     owner: tuple[int, int] | None
     holder: str = ""
-    """ What the cluster's side of the agent knew of who holds it. """
+    """ JSON of the slot's holder, written and read by cluster/holders/grants.py. """
 
 
 _Words = dict[str, int]
 
 
 def _policy(words: _Words) -> Policy:
-    """Return a policy of `Policy.by_word`; what the agent that wrote it did not know has its default."""
+    """Return a policy from `Policy.by_word`; words that the writing agent did not know get their defaults."""
     kind = words.get("kind", policy_words.DEFAULT.kind)
     known = {policy.number for policy in policy_table.TABLE.policies}
     return policy_words.DEFAULT.changed(kind if kind in known else None, words)
@@ -72,17 +72,17 @@ class RememberedGpu(BaseModel):
     next_generation: int = Field(ge=1)
     policy: _Words
     default_policy: _Words | None = None
-    """ Where no share decides; None: an older agent wrote this, and it is the policy. """
+    """ The policy while no share decides; None: an older agent wrote the file, use `policy`. """
     slots: list[RememberedSlot]
     clients: list[RememberedClient]
 
     def policies(self) -> tuple[Policy, Policy]:
-        """Return the policy, and the one where no share decides."""
+        """Return the current policy, and the policy while no share decides."""
         return _policy(self.policy), _policy(self.policy if self.default_policy is None else self.default_policy)
 
 
 class State(BaseModel):
-    """The whole file."""
+    """The content of the file."""
 
     version: int = _VERSION
     boot: str
@@ -97,7 +97,7 @@ def gpu_text(
     slots: Iterable[str],
     clients: Iterable[str],
 ) -> str:
-    """Return a `RememberedGpu` as JSON, of slots and clients that are JSON already."""
+    """Return a `RememberedGpu` as JSON; slots and clients are given as JSON."""
     head = f'"uuid":"{uuid}","next_generation":{next_generation},"policy":{json.dumps(policy.by_word())}'
     head += f',"default_policy":{json.dumps(default_policy.by_word())}'
     return f'{{{head},\n"slots":[{_lines(slots)}],\n"clients":[{_lines(clients)}]}}'
@@ -108,12 +108,12 @@ def _lines(members: Iterable[str]) -> str:
 
 
 def boot_id() -> str:
-    """Return what names this boot of the machine."""
+    """Return the id of the machine's current boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 class StateFile:
-    """The file, in the agent's root directory."""
+    """The state file in the agent's root directory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -122,7 +122,7 @@ class StateFile:
         self._failed = False
 
     def write(self, gpus: Iterable[str]) -> bool:
-        """Replace the file by these parts, each by `gpu_text`; return whether that was possible, said once if not."""
+        """Replace the file; return whether that succeeded. A failure is logged once. `gpus`: results of `gpu_text`."""
         try:
             self._replace(gpus)
         except OSError as error:  # the directory is full or not writable
@@ -142,7 +142,7 @@ class StateFile:
         os.replace(self._new, self._path)
 
     def read(self) -> dict[str, RememberedGpu]:
-        """Return what the last agent of this boot left, by GPU; nothing when that cannot be used."""
+        """Return what the previous agent of this boot saved, by GPU; empty if there is no usable file."""
         try:
             state = State.model_validate_json(self._path.read_bytes())
         except FileNotFoundError:
@@ -151,6 +151,6 @@ class StateFile:
             _log.warning("state: %s cannot be used, clients of an earlier agent stay unmanaged: %s", self._path, error)
             return {}
         if state.version != _VERSION or state.boot != self._boot:
-            _log.info("state: %s is of another boot or version and is left aside", self._path)
+            _log.info("state: %s is of another boot or version and is ignored", self._path)
             return {}
         return {gpu.uuid: gpu for gpu in state.gpus}

@@ -1,20 +1,24 @@
-"""The webhook's certificates, where no cert-manager looks after them: made, spread, exchanged and dropped in order.
+"""Creates and rotates the webhook's certificates where cert-manager does not manage them.
 
-settings    names and times, as the installation sets them
-issuing     making and reading certificates
-state       what the Secret holds: the leaf, and the authorities of now, of next and of before
-deciding    the next step: one pure function of the state and of what was seen
-bundles     the caBundles through which the API server trusts the authorities
-replicas    which certificate each replica of the webhook shows
-cert_manager  whether others look after the certificates
-rotating    all of it, again and again, against the API server
-metrics     what Prometheus learns
-showing     what a person reads of it
-api         what is asked of the API server
-connecting  the way to the API server, where no reconciler has one already
+settings    names and times that the installation sets
+issuing     creates and parses certificates
+state       what the Secret holds: the leaf, and the current, coming and retired authorities
+deciding    the next step, as a pure function of the state and of the observed cluster
+bundles     the caBundles of the webhook configurations; the API server trusts the authorities in them
+replicas    which certificate each replica of the webhook serves
+cert_manager  whether cert-manager manages the certificates
+rotating    the loop that observes the cluster and carries out the steps
+metrics     Prometheus metrics
+showing     the text of `orion certificates show`
+api         the interface to the API server
+connecting  a connection to the API server for a process that has none yet
 
-The order in which nothing is ever refused: a new authority is made; every caBundle holds it beside the present one;
-time passes until every API server has seen that; only then is a leaf signed by it; when every replica shows that leaf,
-the authority of before is dropped. The state is one Secret, written under its resourceVersion, so a rotation may be
-killed anywhere and taken up by another process, and two at the same time get in each other's way at most.
+An authority is a certificate authority (CA). The leaf is the webhook's server certificate.
+
+A rotation has an order in which no TLS connection ever fails. First it creates a new authority and writes it into every
+caBundle beside the current one. Then it waits until every API server has read the caBundles, and signs a new leaf with
+the new authority. Once every replica serves the new leaf, it drops the old authority.
+
+The whole state is one Secret, written with its resourceVersion. So a rotation can be killed at any point and another
+process continues it. If two processes rotate at the same time, one of them gets a conflict and retries.
 """

@@ -1,4 +1,4 @@
-"""What the rotation needs of the API server, so that tests can put another in its place."""
+"""The interface to the API server that the rotation uses. Tests implement it in memory."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -9,23 +9,23 @@ __all__ = ["Api", "ApiError", "get_or_none"]
 
 
 class Api(Protocol):
-    """Reading and writing objects; `ApiServer` is one. Each may raise `ApiError`."""
+    """Reads and writes objects. `ApiServer` implements it. Every method can raise `ApiError`."""
 
     async def get(self, path: str, accept: str = ..., **query: str) -> dict[str, Any]:
         """Return an object or a list."""
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create an object, and return it as it is then."""
+        """Create an object, and return the stored object."""
 
     async def put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace an object, and return it as it is then."""
+        """Replace an object, and return the stored object."""
 
 
 async def get_or_none(api: Api, path: str) -> dict[str, Any] | None:
-    """Return an object, or None if there is none.
+    """Return an object, or None if it does not exist.
 
     Raises:
-        ApiError: the API server cannot be asked, or forbids it.
+        ApiError: the API server does not answer, or forbids the request.
     """
     try:
         return await api.get(path)

@@ -1,10 +1,11 @@
-"""The caBundles through which the API server trusts the webhook: which authorities they hold, and writing others.
+"""Reads and changes the caBundles of webhook configurations. The API server trusts the authorities in them.
 
-A configuration is written under the resourceVersion that was read *before* the Secret was: a rotator that is late (it
-has read a Secret that is no longer so) then has an older configuration too, and is refused, rather than taking an
-authority away that another has just spread.
+A rotator must read a configuration *before* it reads the Secret, and write the configuration with that
+resourceVersion. If the Secret has changed since, the configuration is outdated, too, and the API server rejects the
+write. Otherwise a slow rotator could remove an authority that another rotator has just written.
 
-The chart must not name caBundle: what applies or upgrades it then leaves ours as it is.
+Where the rotation runs, the chart must not set caBundle. Then `helm upgrade` and `kubectl apply` keep the value that
+the rotation wrote.
 """
 
 import base64
@@ -23,11 +24,11 @@ _FOLDERS = {
 
 @dataclass(frozen=True)
 class Configuration:
-    """A webhook configuration as it was read.
+    """A webhook configuration that was read from the API server.
 
     Args:
         name: KIND/NAME.
-        body: as the API server has it; None: it does not exist.
+        body: the object; None: it does not exist.
     """
 
     name: str
@@ -35,27 +36,27 @@ class Configuration:
 
     @property
     def path(self) -> str:
-        """Where the API server has it."""
+        """The configuration's path on the API server."""
         return path_of(self.name)
 
     @property
-    def mark(self) -> tuple[str, str, str]:
-        """What changes whenever the object does."""
+    def version(self) -> tuple[str, str, str]:
+        """Name, uid and resourceVersion: they change whenever the object changes."""
         metadata = (self.body or {}).get("metadata") or {}
         return self.name, str(metadata.get("uid", "")), str(metadata.get("resourceVersion", ""))
 
     @property
     def bundles(self) -> tuple[tuple[Certificate, ...], ...]:
-        """The authorities of each of its webhooks."""
+        """The authorities in the caBundle of each webhook of this configuration."""
         return tuple(_bundle(each) for each in (self.body or {}).get("webhooks") or ())
 
     def holds(self, wanted: Sequence[Certificate]) -> bool:
-        """Return whether each of its webhooks trusts exactly these."""
+        """Return whether the caBundle of each webhook holds exactly the wanted authorities."""
         names = {each.fingerprint for each in wanted}
         return all({each.fingerprint for each in bundle} == names for bundle in self.bundles)
 
     def with_bundle(self, wanted: Sequence[Certificate]) -> dict[str, Any]:
-        """Return the object with these in each of its webhooks."""
+        """Return a copy of the object with the wanted authorities in the caBundle of each webhook."""
         changed = copy.deepcopy(dict(self.body or {}))
         text = base64.b64encode(write_bundle(wanted)).decode()
         for webhook in changed.get("webhooks") or ():
@@ -64,7 +65,7 @@ class Configuration:
 
 
 def path_of(name: str) -> str:
-    """Return the path of KIND/NAME."""
+    """Return the API path of a configuration that is named KIND/NAME."""
     kind, _, own = name.partition("/")
     return f"{_FOLDERS[kind]}/{own}"
 

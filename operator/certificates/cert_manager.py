@@ -1,8 +1,8 @@
-"""Whether others look after the certificates: cert-manager, where it is installed and the chart asks for it.
+"""Finds out whether cert-manager manages the webhook's certificates.
 
-Its `Certificate` fills the Secret, and its injector writes the caBundle of configurations that carry an annotation. Two
-that write one caBundle take turns in breaking it, so wherever that annotation is and cert-manager is, too, the rotation
-stays out and says so.
+cert-manager's `Certificate` fills the Secret. Its injector writes the caBundle of every configuration that carries an
+annotation. If the rotation wrote the same caBundle, both would overwrite each other. So the rotation does nothing where
+cert-manager is installed and a configuration carries the annotation, and it logs that.
 """
 
 from collections.abc import Iterable
@@ -16,10 +16,10 @@ _KINDS = "/apis/cert-manager.io/v1"
 
 
 async def is_installed(api: Api) -> bool:
-    """Return whether the API server knows cert-manager's certificates.
+    """Return whether the API server has the resource `certificates` of cert-manager.
 
     Raises:
-        ApiError: it cannot be asked.
+        ApiError: the API server does not answer, or forbids the request.
     """
     try:
         found = await api.get(_KINDS)
@@ -30,13 +30,13 @@ async def is_installed(api: Api) -> bool:
     return any(each.get("name") == "certificates" for each in found.get("resources") or ())
 
 
-async def looks_after(
+async def manages_certificates(
     api: Api, settings: CertificateSettings, configurations: Iterable[Configuration]
 ) -> tuple[bool, str]:
-    """Return whether the rotation stays out, and a sentence where there is something to say.
+    """Return whether cert-manager manages the certificates, and a sentence for the log (can be empty).
 
     Raises:
-        ApiError: the API server cannot be asked.
+        ApiError: the API server does not answer, or forbids the request.
     """
     annotated = [each.name for each in configurations if _is_annotated(each)]
     if settings.source is Source.OPERATOR and not annotated:
@@ -45,17 +45,17 @@ async def looks_after(
     if settings.source is Source.CERT_MANAGER:
         if not installed:
             return False, (
-                "cert-manager is to make the certificates, but the API server does not know "
-                "certificates.cert-manager.io: until it does, the operator makes them"
+                "the operator makes the certificates until cert-manager is installed: "
+                "the API server does not know certificates.cert-manager.io"
             )
-        sentence = f"cert-manager fills the Secret {settings.namespace}/{settings.secret}, the rotation stays out"
+        sentence = f"cert-manager fills the Secret {settings.namespace}/{settings.secret}, so the rotation stays out"
         bare = [each for each in settings.configurations if each not in annotated]
         return True, sentence + (f"; but {', '.join(bare)} lacks the annotation {INJECTED[0]}" if bare else "")
     if not installed:
         return False, ""
     return True, (
         f"{', '.join(annotated)} carries {INJECTED[0]}, so cert-manager writes its caBundle and the rotation stays "
-        f"out; remove the annotation, or let cert-manager make the certificates"
+        "out; remove the annotation, or run the operator with --certificates cert-manager"
     )
 
 

@@ -1,4 +1,4 @@
-"""The way to the API server for a rotation that runs alone: by hand, or where no reconciler has one already."""
+"""Connects to the API server for a rotation that runs without the reconciler, such as one started by hand."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -13,10 +13,13 @@ _AT_ONCE = 4
 
 @contextlib.asynccontextmanager
 async def connected(kubeconfig: Path | None) -> AsyncIterator[Api]:
-    """Yield the API server that a kubeconfig names; None: the pod's own, else $KUBECONFIG.
+    """Yield a client of the API server.
+
+    Args:
+        kubeconfig: names the API server; None: the service account of this pod, else $KUBECONFIG.
 
     Raises:
-        NoCluster: there is none.
+        NoCluster: no API server is configured.
     """
     server = ApiServer(find_access(kubeconfig), "orion-certificates", concurrency=_AT_ONCE)
     try:

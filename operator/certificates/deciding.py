@@ -1,14 +1,15 @@
-"""The next step of a rotation: one pure function of the state and of what was seen, but for the keys that it makes.
+"""Decides the next step of a rotation from the state and from the observed cluster.
 
-It holds nothing between two calls. Every step is one write of the Secret, and every state that a step leads to is one
-that may last: the process may end there, and another go on.
+The functions keep no state between calls. They are pure, except that they generate keys. Each step is one write of the
+Secret. The process can end after any step, and another process continues from the Secret.
 
-    at rest     leaf by the authority
-    spreading   + a coming authority          waits until every API server trusts it
-    exchanged   leaf by it, the other retired waits until every replica shows the leaf
-    at rest     the retired one dropped
+    at rest     the authority has signed the leaf
+    spreading   a coming authority was added; waits until every API server trusts it
+    exchanged   the new authority has signed a new leaf, and the old authority is retired;
+                waits until every replica serves the new leaf
+    at rest     the retired authority is dropped
 
-A leaf that nobody takes any more is replaced at once, without the waits: what they guard is lost already.
+A leaf that no API server accepts is replaced at once. Waiting would protect nothing, because connections fail already.
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from orion.operator.certificates.state import State
 
 
 class Phase(StrEnum):
-    """Where a rotation is."""
+    """The phase of a rotation."""
 
     BROKEN = "broken"
     AT_REST = "at-rest"
@@ -31,13 +32,14 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of the cluster; times are how long it has been so without a break.
+    """The observed cluster.
 
     Args:
-        spread: since every caBundle holds exactly the state's authorities; None: one does not.
-        shown: since every replica shows the state's leaf; None: one does not.
-        trusted: what caBundles hold, ours or not.
-        missing: why `spread` or `shown` is None, as a sentence.
+        spread: for how long every caBundle has held exactly the state's authorities, without a change; None: a caBundle
+            does not hold them.
+        shown: for how long every replica has served the state's leaf, without a change; None: a replica does not.
+        trusted: all authorities in the caBundles, including those that are not in the state.
+        missing: a sentence that says why `spread` or `shown` is None.
     """
 
     spread: timedelta | None = None
@@ -48,11 +50,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class Step:
-    """What to do.
+    """One step of a rotation.
 
     Args:
-        state: what the Secret is to hold; None: nothing is to be written now.
-        why: a sentence.
+        state: the new content of the Secret; None: write nothing now.
+        why: a sentence that gives the reason.
     """
 
     state: State | None
@@ -60,7 +62,7 @@ class Step:
 
 
 def phase(state: State, now: datetime) -> Phase:
-    """Return where the rotation is."""
+    """Return the phase of the rotation."""
     if not state.serves(now):
         return Phase.BROKEN
     if state.coming is not None:
@@ -69,7 +71,7 @@ def phase(state: State, now: datetime) -> Phase:
 
 
 def begin(state: State, now: datetime, settings: CertificateSettings, why: str) -> Step:
-    """Return the first step of a rotation; none if one is on its way."""
+    """Return the first step of a rotation. The step writes nothing if a rotation has already begun."""
     if state.coming is not None:
         return Step(None, "a new authority is being spread already")
     return Step(replace(state, coming=_authority(now, settings)), f"a new authority is made: {why}")
@@ -83,10 +85,11 @@ def decide(state: State, seen: Seen, now: datetime, settings: CertificateSetting
         return _exchange(state, state.coming, seen, now, settings)
     authority = state.authority
     if authority is None or not authority.can_sign(now):
-        return begin(state, now, settings, "the present one cannot sign")
+        return begin(state, now, settings, "the current one cannot sign")
     if authority.ends - now <= settings.authority_renew_before:
-        return begin(state, now, settings, f"the present one ends at {authority.ends:%Y-%m-%d %H:%M} UTC")
-    if not authority.signed(state.leaf):  # somebody has changed the Secret by hand: trusted first, as any new one
+        return begin(state, now, settings, f"the current one ends at {authority.ends:%Y-%m-%d %H:%M} UTC")
+    if not authority.signed(state.leaf):
+        # A person has changed the Secret. Every API server must trust this authority before it signs, as any new one.
         return _exchange(state, authority, seen, now, settings)
     if why := _leaf_is_due(state.leaf, now, settings):
         return Step(replace(state, leaf=_leaf(authority, now, settings)), f"the leaf is renewed: {why}")
@@ -94,7 +97,7 @@ def decide(state: State, seen: Seen, now: datetime, settings: CertificateSetting
 
 
 def _recover(state: State, seen: Seen, now: datetime, settings: CertificateSettings) -> Step:
-    """Make a leaf at once; authorities that are trusted now stay so, for replicas may still show their leaves."""
+    """Make a leaf at once. Authorities that are trusted now stay trusted: replicas may still serve their leaves."""
     for authority in (state.authority, state.coming):
         if authority is not None and authority.can_sign(now):
             break
@@ -102,10 +105,11 @@ def _recover(state: State, seen: Seen, now: datetime, settings: CertificateSetti
         authority = _authority(now, settings)
     others = [each for each in (*state.trusted, *seen.trusted) if each.fingerprint != authority.fingerprint]
     retired = {each.fingerprint: each.without_key() for each in others if each.holds(now)}
-    # A coming authority that did not become the present one is retired with the rest; one begins again if need be.
+    # A coming authority that is not chosen here is retired with the others. The next pass begins a rotation if needed.
     after = State(_leaf(authority, now, settings), authority, None, tuple(retired.values()))
-    what = "there was no leaf" if state.leaf is None else "nobody could take the leaf"
-    return Step(after, f"{what}; a new one is made" + ("" if authority == state.authority else ", by a new authority"))
+    what = "the Secret held no leaf" if state.leaf is None else "no API server could accept the leaf"
+    by = "" if authority == state.authority else ", signed by a new authority"
+    return Step(after, f"{what}; a new leaf is made{by}")
 
 
 def _exchange(state: State, coming: Certificate, seen: Seen, now: datetime, settings: CertificateSettings) -> Step:
@@ -114,28 +118,27 @@ def _exchange(state: State, coming: Certificate, seen: Seen, now: datetime, sett
     if seen.spread is None:
         return Step(None, f"the coming authority is not in every caBundle: {seen.missing}")
     if seen.spread < settings.spread:
-        return Step(None, "every caBundle holds the coming authority; waiting until every API server has seen it")
+        return Step(None, "every caBundle holds the coming authority; waiting until every API server has read it")
     before = tuple(each for each in replace(state, coming=None).trusted if each.fingerprint != coming.fingerprint)
     after = State(_leaf(coming, now, settings), coming, None, before)
-    return Step(after, "the coming authority is trusted everywhere: it signs a new leaf")
+    return Step(after, "every API server trusts the coming authority: it signs a new leaf")
 
 
 def _retire(state: State, seen: Seen, now: datetime, settings: CertificateSettings) -> Step:
     if not state.retired:
         return Step(None, "at rest")
-    # One that has ended can vouch for nothing.
     kept = tuple(each for each in state.retired if each.holds(now))
     if len(kept) < len(state.retired):
-        return Step(replace(state, retired=kept), "authorities that have ended are dropped")
+        return Step(replace(state, retired=kept), "expired authorities are dropped")
     if seen.shown is None:
         return Step(None, f"the retired authority is kept: {seen.missing}")
     if seen.shown < settings.settle:
-        return Step(None, "every replica shows the new leaf; waiting for replicas that may just be starting")
-    return Step(replace(state, retired=()), "every replica shows the new leaf: the retired authority is dropped")
+        return Step(None, "every replica serves the new leaf; waiting for replicas that may just be starting")
+    return Step(replace(state, retired=()), "every replica serves the new leaf: the retired authority is dropped")
 
 
 def _leaf_is_due(leaf: Certificate, now: datetime, settings: CertificateSettings) -> str:
-    """Return why a leaf that serves is to be replaced, or nothing."""
+    """Return why a valid leaf must be replaced; empty: it need not be."""
     if leaf.ends - now <= settings.leaf_renew_before:
         return f"it ends at {leaf.ends:%Y-%m-%d %H:%M} UTC"
     lacking = sorted(set(settings.leaf_names) - leaf.names)

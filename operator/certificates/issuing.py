@@ -1,7 +1,8 @@
-"""Makes and reads certificates: authorities, and the leaf that the webhook shows.
+"""Creates and parses certificates: authorities (CAs), and the leaf that the webhook serves.
 
-Keys are ECDSA P-256: small, made in a millisecond, and known to every TLS library. Each authority has a name of its
-own, for verifiers that look issuers up by name meet two of them in one bundle.
+Keys are ECDSA P-256. They are small, every TLS library supports them, and generating one takes about a millisecond.
+Each authority has a unique subject name, because a bundle can hold two authorities and verifiers look issuers up by
+name.
 """
 
 import functools
@@ -17,26 +18,24 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from orion.errors import Unreadable
+
 _BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _PEM = serialization.Encoding.PEM
 _DAMAGED = (
     ValueError, TypeError, UnsupportedAlgorithm,
     x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType,
 )  # fmt: skip
-"""What the library raises at certificates that are none, or are of a kind that it does not know."""
-
-
-class Unreadable(Exception):
-    """It is no certificate, or its key is another's; the text says which."""
+"""The exceptions that `cryptography` raises for damaged certificates and for unsupported ones."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate, with its private key where that is known.
+    """A certificate, with its private key if that is known.
 
     Args:
-        pem: of the certificate.
-        key: PEM of its private key; empty: not known.
+        pem: the certificate as PEM.
+        key: its private key as PEM; empty: not known.
     """
 
     pem: bytes
@@ -44,27 +43,27 @@ class Certificate:
 
     @functools.cached_property
     def parsed(self) -> x509.Certificate:
-        """The certificate as the library has it."""
+        """The certificate as an object of the library `cryptography`."""
         return x509.load_pem_x509_certificate(self.pem)
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """SHA-256 in hexadecimal digits: what tells certificates apart."""
+        """SHA-256 of the certificate in hexadecimal digits. It identifies the certificate."""
         return self.parsed.fingerprint(hashes.SHA256()).hex()
 
     @functools.cached_property
     def der(self) -> bytes:
-        """The certificate as TLS sends it."""
+        """The certificate as DER, the format in which TLS sends it."""
         return self.parsed.public_bytes(serialization.Encoding.DER)
 
     @property
     def ends(self) -> datetime:
-        """The moment after which nobody takes it."""
+        """The time at which the certificate expires."""
         return self.parsed.not_valid_after_utc
 
     @functools.cached_property
     def names(self) -> frozenset[str]:
-        """Host names and addresses that it is for."""
+        """The host names and IP addresses for which the certificate is valid."""
         try:
             found = self.parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except x509.ExtensionNotFound:
@@ -74,7 +73,7 @@ class Certificate:
 
     @functools.cached_property
     def is_authority(self) -> bool:
-        """Whether it may sign others, and is whole: its own signature is right."""
+        """Whether the certificate may sign other certificates and its own signature is valid."""
         try:
             may_sign = self.parsed.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
         except x509.ExtensionNotFound:
@@ -82,11 +81,11 @@ class Certificate:
         return may_sign and self.signed(self)
 
     def holds(self, now: datetime) -> bool:
-        """Return whether a verifier takes it at this time, as far as time goes."""
+        """Return whether `now` lies in the certificate's validity period."""
         return self.parsed.not_valid_before_utc <= now <= self.ends
 
     def can_sign(self, now: datetime) -> bool:
-        """Return whether it is an authority whose key is here, at this time."""
+        """Return whether this is an authority that is valid at `now` and whose key is known."""
         if not self.key or not self.holds(now):
             return False
         private = serialization.load_pem_private_key(self.key, None)
@@ -101,21 +100,21 @@ class Certificate:
         return True
 
     def without_key(self) -> "Certificate":
-        """Return it as others may have it."""
+        """Return the certificate without its private key."""
         return Certificate(self.pem)
 
 
 def read(pem: bytes, key: bytes = b"") -> Certificate:
-    """Return a certificate that was written as PEM.
+    """Parse a certificate in PEM.
 
     Raises:
-        Unreadable: it is none, or the key is not its key.
+        Unreadable: the PEM is not a valid certificate, or the key is another certificate's.
     """
     found = Certificate(pem, key)
     try:
         public = found.parsed.public_key()
         private = serialization.load_pem_private_key(key, None) if key else None
-        _ = found.names, found.is_authority, found.parsed.subject  # read now, for they may be damaged
+        _ = found.names, found.is_authority, found.parsed.subject  # raises here, not later, if one of them is damaged
     except _DAMAGED as error:
         raise Unreadable(str(error).split("\n")[0]) from error
     if private is not None and private.public_key() != public:
@@ -124,7 +123,7 @@ def read(pem: bytes, key: bytes = b"") -> Certificate:
 
 
 def read_bundle(text: bytes) -> tuple[Certificate, ...]:
-    """Return the certificates of a bundle, without whatever else is in it."""
+    """Return the certificates of a PEM bundle. Everything else in the bundle is ignored."""
     found = []
     for block in _BLOCK.findall(text):
         try:
@@ -135,12 +134,12 @@ def read_bundle(text: bytes) -> tuple[Certificate, ...]:
 
 
 def write_bundle(certificates: Iterable[Certificate]) -> bytes:
-    """Return a bundle as PEM; the same certificates give the same bytes."""
+    """Return a PEM bundle. The same certificates always give the same bytes."""
     return b"".join(each.pem.strip() + b"\n" for each in certificates)
 
 
 def new_authority(now: datetime, validity: timedelta, backdated: timedelta) -> Certificate:
-    """Make an authority that signs leaves and nothing below them."""
+    """Make a self-signed authority. It may sign leaves, but no further authorities (path length 0)."""
     key = ec.generate_private_key(ec.SECP256R1())
     public, serial = key.public_key(), x509.random_serial_number()
     subject = _named(f"orion webhook authority {serial % 2**32:08x}")
@@ -161,14 +160,14 @@ def new_authority(now: datetime, validity: timedelta, backdated: timedelta) -> C
 def new_leaf(
     authority: Certificate, names: Sequence[str], now: datetime, validity: timedelta, backdated: timedelta
 ) -> Certificate:
-    """Make a server's certificate; it ends no later than its authority.
+    """Make a server certificate. It expires no later than its authority.
 
     Args:
-        authority: with its key.
-        names: host names and addresses; the first is its subject.
-        now: the time.
-        validity: how long it holds from now.
-        backdated: how long it has held already.
+        authority: signs the certificate; its key must be known.
+        names: host names and IP addresses; the first is the subject.
+        now: the current time.
+        validity: for how long the certificate is valid from now on.
+        backdated: how far in the past its validity begins.
     """
     signing = serialization.load_pem_private_key(authority.key, None)
     assert isinstance(signing, ec.EllipticCurvePrivateKey), "see can_sign"
@@ -194,7 +193,7 @@ def new_leaf(
 
 
 def utc_now() -> datetime:
-    """Return the time by which certificates are judged."""
+    """Return the current time. All checks of validity periods use it."""
     return datetime.now(UTC)
 
 

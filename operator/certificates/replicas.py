@@ -1,8 +1,8 @@
-"""Which certificate each replica of the webhook shows, found out by connecting to it.
+"""Finds out which certificate each replica of the webhook serves, with a TLS handshake.
 
-A replica has the Secret as a mounted volume, and nobody can say when its kubelet renews that: usually within a minute
-or two, on a node in trouble later. So no time is assumed: each address of the Service's EndpointSlices is asked by a
-TLS handshake, and the answer is the certificate itself. Asking the Service would reach one replica at random.
+A replica mounts the Secret as a volume. The kubelet usually updates the volume within a minute or two, but there is no
+upper bound. So this module assumes no time and connects to each address in the Service's EndpointSlices. Connecting to
+the Service would reach one replica at random.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ from orion.operator.certificates.api import Api
 from orion.operator.certificates.issuing import Certificate
 from orion.operator.certificates.settings import CertificateSettings
 
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
 class Replica:
-    """Where a replica answers.
+    """The address of a replica.
 
     Args:
-        host, port: of HTTPS.
-        ready: whether the Service sends it new connections; one that does not may not answer either.
+        host, port: where the replica serves HTTPS.
+        ready: whether the Service sends new connections to the replica. A replica that is not ready may not answer.
     """
 
     host: str
@@ -36,11 +36,11 @@ class Replica:
 
 
 class Replicas:
-    """Asks the replicas of the webhook.
+    """Asks the replicas of the webhook for their certificates.
 
     Args:
         api: the API server.
-        settings: which Service, or which addresses.
+        settings: name the Service, or the addresses of the replicas.
     """
 
     def __init__(self, api: Api, settings: CertificateSettings) -> None:
@@ -50,10 +50,10 @@ class Replicas:
         self._context.verify_mode = ssl.CERT_NONE  # the certificate is compared byte for byte
 
     async def find(self) -> list[Replica]:
-        """Return the replicas that there are.
+        """Return all replicas.
 
         Raises:
-            ApiError: the API server cannot be asked.
+            ApiError: the API server does not answer, or forbids the request.
         """
         if self._settings.replicas:
             return [Replica(host.strip("[]"), int(port)) for host, port in map(_split, self._settings.replicas)]
@@ -62,25 +62,25 @@ class Replicas:
         return replicas_of(slices.get("items") or (), self._settings.port_name)
 
     async def shown(self) -> list[tuple[Replica, bytes | None]]:
-        """Return each replica with the certificate that it shows, as DER; None: it does not answer.
+        """Return each replica with the certificate that it serves, as DER; None: the replica does not answer.
 
         Raises:
-            ApiError: the API server cannot be asked.
+            ApiError: the API server does not answer, or forbids the request.
         """
         found = await self.find()
         return list(zip(found, await asyncio.gather(*map(self._ask, found)), strict=True))
 
     async def without(self, leaf: Certificate) -> str:
-        """Return a sentence about replicas that do not show this leaf, or nothing if all do.
+        """Return a sentence about the replicas that do not serve this leaf; empty: all serve it.
 
         Raises:
-            ApiError: the API server cannot be asked.
+            ApiError: the API server does not answer, or forbids the request.
         """
         return judge(await self.shown(), leaf)
 
     async def _ask(self, replica: Replica) -> bytes | None:
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_TIMEOUT_S):
                 name = self._settings.leaf_names[0]
                 _, writer = await asyncio.open_connection(
                     replica.host, replica.port, ssl=self._context, server_hostname=name
@@ -91,13 +91,13 @@ class Replicas:
             tls: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
             return tls.getpeercert(binary_form=True) if tls else None
         finally:
-            writer.transport.abort()  # no goodbye: a replica that hangs must not hold us
+            writer.transport.abort()  # an orderly TLS shutdown could hang with the replica
 
 
 def judge(shown: Iterable[tuple[Replica, bytes | None]], leaf: Certificate) -> str:
-    """Return a sentence about replicas that may still show another leaf, or nothing.
+    """Return a sentence about the replicas that may still serve another leaf; empty: there is none.
 
-    One that is not ready and does not answer shows nothing to anybody, and is not waited for: it may never come back.
+    A replica that is not ready and does not answer serves no connections and may never return, so it is ignored.
     """
     asked = list(shown)
     if not any(replica.ready for replica, _ in asked):
@@ -105,12 +105,12 @@ def judge(shown: Iterable[tuple[Replica, bytes | None]], leaf: Certificate) -> s
     silent = [str(replica) for replica, der in asked if der is None and replica.ready]
     others = [str(replica) for replica, der in asked if der not in (None, leaf.der)]
     if others:
-        return f"{', '.join(others)} shows another certificate"
+        return f"{', '.join(others)} serves another certificate"
     return f"{', '.join(silent)} does not answer" if silent else ""
 
 
 def replicas_of(slices: Iterable[Mapping[str, Any]], port_name: str) -> list[Replica]:
-    """Return the replicas that EndpointSlices name; one that is in several counts once, ready if one says so."""
+    """Return the replicas in EndpointSlices. A replica in several slices is ready if one of them says so."""
     found: dict[tuple[str, int], bool] = {}
     for each in slices:
         ports = [port for port in each.get("ports") or () if port.get("port")]

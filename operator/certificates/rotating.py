@@ -1,8 +1,8 @@
-"""Makes the certificates and rotates them: looks at the cluster again and again, and takes the step that is due.
+"""The control loop of the certificates: each pass reads the cluster and carries out the steps that are due.
 
-Looking rather than watching: there are three objects to look at, and what matters (which replica shows what) cannot be
-watched. What this process remembers between two looks is only since when things have been as they are; a process that
-has just begun knows nothing of that and waits in full, which is late, never wrong.
+The loop polls and does not watch. It reads only three objects, and nothing reports which leaf a replica serves. Between
+two passes, the process remembers only for how long the caBundles and the replicas have been unchanged. A process that
+has just started waits the full time again, which is late but safe.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from orion.errors import NotFound
 from orion.operator.certificates import cert_manager
 from orion.operator.certificates.api import Api, ApiError, get_or_none
 from orion.operator.certificates.bundles import Configuration, path_of
@@ -26,36 +27,32 @@ from orion.operator.certificates.settings import CertificateSettings
 from orion.operator.certificates.state import OURS, State, read_state, write_state
 
 _MOST_STEPS = 8
-""" Of one look. A start from nothing takes two; more than this only where others write at the same time. """
+""" The most steps in one pass. A first installation takes two; more occur only if other processes write as well. """
 _LOG = logging.getLogger(__name__)
-
-
-class NothingToRotate(Exception):
-    """There is no Secret of these settings; the text is a sentence for the person who asked for a rotation."""
 
 
 @dataclass
 class _Since:
-    """Since when something has been the same, by this process's own clock."""
+    """Measures for how long an observed value has been unchanged, in monotonic seconds of `clock`."""
 
     clock: Callable[[], float]
-    _mark: object = None
+    _value: object = None
     _at: float = 0.0
 
-    def see(self, mark: object) -> timedelta:
-        """Return how long it has been so; a mark that differs begins again."""
-        if mark != self._mark:
-            self._mark, self._at = mark, self.clock()
+    def see(self, value: object) -> timedelta:
+        """Return for how long `value` has been observed. A different value starts from zero."""
+        if value != self._value:
+            self._value, self._at = value, self.clock()
         return timedelta(seconds=self.clock() - self._at)
 
-    def lost(self) -> None:
-        """It is not so now."""
-        self._mark = None
+    def reset(self) -> None:
+        """Forget the value: the next one starts from zero."""
+        self._value = None
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """The time by which certificates are judged, and one that nobody sets (seconds)."""
+    """The wall clock for validity periods, and a monotonic clock (seconds) for waits."""
 
     now: Callable[[], datetime] = utc_now
     monotonic: Callable[[], float] = time.monotonic
@@ -63,11 +60,11 @@ class Clocks:
 
 @dataclass(frozen=True)
 class Look:
-    """What a pass came to.
+    """The result of one pass.
 
     Args:
-        phase: of the rotation; None: others look after the certificates.
-        why: what is done or waited for, as a sentence.
+        phase: of the rotation; None: cert-manager manages the certificates.
+        why: a sentence that says what the pass did or what it waits for.
     """
 
     phase: Phase | None
@@ -76,7 +73,7 @@ class Look:
 
 @dataclass
 class _View:
-    """The cluster as one pass reads it."""
+    """The objects that one pass has read."""
 
     configurations: list[Configuration]
     secret: dict[str, Any] | None = None
@@ -88,10 +85,10 @@ class Rotation:
 
     Args:
         api: the API server.
-        settings: whose, and how long things hold and wait.
-        metrics: what Prometheus learns.
-        without: tells which replicas do not show a leaf, as `Replicas.without` does; None: that.
-        clocks: the time.
+        settings: names, validity periods and waits.
+        metrics: updated after each pass; None: metrics that nothing exports.
+        without: returns a sentence about the replicas that do not serve a leaf; None: `Replicas.without`.
+        clocks: the clocks; None: those of the system.
     """
 
     def __init__(
@@ -110,10 +107,10 @@ class Rotation:
         self._said: dict[str, str] = {}
 
     async def run(self, may_write: Callable[[], bool] = lambda: True) -> None:
-        """Look and act until cancelled.
+        """Make passes until cancelled.
 
         Args:
-            may_write: whether this process is the one that writes. That two are, by mistake, does no harm.
+            may_write: whether this process is the one that writes. Two writers at the same time do no harm.
         """
         while True:
             pause = self._settings.look_every
@@ -124,23 +121,23 @@ class Rotation:
                     self._say("failure", "", logging.INFO)
                 except ApiError as error:
                     self._metrics.failures.inc()
-                    self._say("failure", f"certificates could not be looked after: {error}", logging.WARNING)
+                    self._say("failure", f"a pass over the certificates failed: {error}", logging.WARNING)
             else:
-                pause = self._settings.look_every_while_moving  # asking costs nothing, and an install waits for us
-                self._spread.lost()  # whatever happens now, this process does not see it
-                self._shown.lost()
+                pause = self._settings.look_every_while_moving  # a new installation waits for its certificates
+                self._spread.reset()  # this process observes nothing while another one writes
+                self._shown.reset()
             await asyncio.sleep(pause.total_seconds())
 
     async def look(self) -> Look:
-        """Make one pass: spread what is to be trusted, and take all steps that are due.
+        """Make one pass: write the authorities into the caBundles, and carry out all steps that are due.
 
         Raises:
-            ApiError: the API server cannot be asked, or forbids it.
+            ApiError: the API server does not answer, or forbids a request.
         """
-        step = Step(None, "others write at the same time")
+        step = Step(None, "other processes write at the same time")
         for _ in range(_MOST_STEPS):
             view = await self._read()
-            others, sentence = await cert_manager.looks_after(self._api, self._settings, view.configurations)
+            others, sentence = await cert_manager.manages_certificates(self._api, self._settings, view.configurations)
             self._say("others", sentence, logging.WARNING)
             if others:
                 return Look(None, sentence)
@@ -149,7 +146,7 @@ class Rotation:
             except ApiError as error:
                 if error.status != 409:
                     raise
-                continue  # somebody else has written; look again
+                continue  # another process has written: read again
             if step.state is None:
                 break
             _LOG.info("%s", step.why)
@@ -159,22 +156,26 @@ class Rotation:
         return Look(phase(view.state, now), step.why)
 
     async def rotate(self, why: str) -> str:
-        """Begin a rotation, whatever the certificates' age; `look` does the rest. Return what was done.
+        """Begin a rotation, whatever the certificates' age. Later passes (`look`) complete it.
+
+        Returns:
+            A sentence that says what was done.
 
         Raises:
-            ApiError: the API server cannot be asked, forbids it, or somebody wrote at the same time.
-            NothingToRotate: there is no Secret. A person meant another one, or certificates that are not ours: to make
-                one here would be a key that the API server may come to trust, and no replica would show its leaf.
+            ApiError: the API server does not answer or forbids a request, or another process wrote at the same time.
+            NotFound: the Secret does not exist. The person meant another Secret, or the certificates are not
+                Orion's. If this function made the Secret, the API server could come to trust its authority, and no
+                replica would serve its leaf.
         """
         view = await self._read()
-        others, sentence = await cert_manager.looks_after(self._api, self._settings, view.configurations)
+        others, sentence = await cert_manager.manages_certificates(self._api, self._settings, view.configurations)
         if others:
             return sentence
         if view.secret is None:
-            raise NothingToRotate(
+            raise NotFound(
                 f"there is no Secret {self._settings.namespace}/{self._settings.secret}, so nothing is rotated: name "
-                "the release's own by --namespace, --secret, --service and --configuration; given certificates "
-                "are renewed by whoever gives them"
+                "the release's objects with --namespace, --secret, --service and --configuration; if you gave the "
+                "chart your own certificates, renew them yourself"
             )
         now = self._clocks.now()
         if not view.state.serves(now):
@@ -187,7 +188,7 @@ class Rotation:
     # -- One step ------------------------------------------------------------------------------------------------------
 
     async def _read(self) -> _View:
-        # The configurations before the Secret: bundles.py says why.
+        # The configurations must be read before the Secret (see bundles.py).
         names = self._settings.configurations
         view = _View([Configuration(name, await get_or_none(self._api, path_of(name))) for name in names])
         view.secret = await get_or_none(self._api, f"{self._folder}/{self._settings.secret}")
@@ -197,10 +198,10 @@ class Rotation:
         return view
 
     async def _advance(self, view: _View) -> Step:
-        """Do what is due in this view, and return the step that was taken.
+        """Carry out what is due in this view, and return the step.
 
         Raises:
-            ApiError: 409 if somebody else has written since.
+            ApiError: 409 if another process has written since the view was read.
         """
         trusted = tuple(each for found in view.configurations for bundle in found.bundles for each in bundle)
         spread, missing = await self._spread_bundles(view)
@@ -214,38 +215,42 @@ class Rotation:
         return step
 
     async def _spread_bundles(self, view: _View) -> tuple[timedelta | None, str]:
-        """Write the bundles that differ; return since when all have been as they are, or why they are not."""
+        """Write the caBundles that differ.
+
+        Returns:
+            For how long all caBundles have been as wanted (None: they are not), and a sentence that says why not.
+        """
         wanted = view.state.trusted
-        if not wanted:  # there is nothing to trust yet, and what was trusted is still of use
-            self._spread.lost()
+        if not wanted:  # do not empty the caBundles: replicas may still serve a leaf of an authority in them
+            self._spread.reset()
             return None, "there is no authority"
         for index, found in enumerate(view.configurations):
             if found.body is not None and not found.holds(wanted):
-                self._spread.lost()
+                self._spread.reset()
                 body = await self._api.put(found.path, found.with_bundle(wanted))
                 self._metrics.spreads.inc()
                 _LOG.info("%s now trusts %d authorities", found.name, len(wanted))
                 view.configurations[index] = Configuration(found.name, body)
         absent = [found.name for found in view.configurations if found.body is None]
         if absent:
-            self._spread.lost()
+            self._spread.reset()
             self._say("absent", f"{', '.join(absent)} does not exist", logging.WARNING)
             return None, f"{', '.join(absent)} does not exist"
         self._say("absent", "", logging.INFO)
         authorities = frozenset(each.fingerprint for each in wanted)
-        return self._spread.see((authorities, *(found.mark for found in view.configurations))), ""
+        return self._spread.see((authorities, *(found.version for found in view.configurations))), ""
 
     async def _ask_replicas(self, leaf: Certificate, missing: str) -> tuple[timedelta | None, str]:
         if why := await self._without(leaf):
-            self._shown.lost()
+            self._shown.reset()
             return None, why
         return self._shown.see(leaf.fingerprint), missing
 
     async def _save(self, view: _View, state: State) -> None:
-        """Write the Secret, if it is still as it was read.
+        """Write the Secret with the resourceVersion that was read.
 
         Raises:
-            ApiError: 409 if it is not.
+            ApiError: 409 if the Secret has changed since it was read.
         """
         data = write_state(state)
         if view.secret is None:
@@ -262,7 +267,7 @@ class Rotation:
         self._metrics.steps.inc()
 
     def _say(self, about: str, sentence: str, level: int) -> None:
-        """Log a sentence once, and again when it has changed."""
+        """Log a sentence if it differs from the last one about the same subject."""
         if sentence and self._said.get(about) != sentence:
             _LOG.log(level, "%s", sentence)
         self._said[about] = sentence
@@ -271,7 +276,7 @@ class Rotation:
 def part(
     settings: CertificateSettings,
 ) -> Callable[[Api, Callable[[], bool], CollectorRegistry], Coroutine[Any, Any, None]]:
-    """Return the rotation as a part of a process that has a way to the API server, a Lease and metrics already."""
+    """Return the rotation as a part of a process that already has an API client, a Lease and a metrics registry."""
 
     def run(api: Api, may_write: Callable[[], bool], registry: CollectorRegistry) -> Coroutine[Any, Any, None]:
         return Rotation(api, settings, Metrics(registry)).run(may_write)

@@ -1,4 +1,4 @@
-"""How the certificates are set: whose they are, who trusts them, how long they hold."""
+"""Settings of the certificates: the names of the objects, validity periods and waits."""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -16,55 +16,56 @@ class Source(StrEnum):
 
     OPERATOR = "operator"
     CERT_MANAGER = "cert-manager"
-    """ Where it is installed; else the operator after all. """
+    """ Where cert-manager is not installed, the operator makes the certificates all the same. """
 
 
 class CertificateSettings(BaseModel):
-    """All of it. The times are chosen so that a leaf is never shortened by its authority's end."""
+    """All settings. With the default times, a leaf never has to expire early because its authority expires."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     namespace: Name = "orion-system"
-    """ Of the Secret and the Service. """
+    """ The namespace of the Secret and of the Service. """
 
     secret: Name = "orion-webhook-certificate"
-    """ Holds everything; the webhook mounts tls.crt and tls.key of it, and nothing else. """
+    """ The Secret that holds the leaf, the authorities and their keys. The webhook mounts only tls.crt and tls.key. """
 
     service: Name = "orion-webhook"
-    """ What the API server connects to; its EndpointSlices name the replicas. """
+    """ The Service that the API server connects to. Its EndpointSlices name the replicas. """
 
     port_name: str = "https"
-    """ Of the Service's port, where it has several. """
+    """ The name of the HTTPS port, in case the Service has several ports. """
 
     names: tuple[str, ...] = ()
-    """ Host names and addresses in the leaf beside the Service's own. """
+    """ Host names and IP addresses in the leaf, in addition to those of the Service. """
 
     replicas: tuple[Annotated[str, Field(pattern=r"^.+:\d+$")], ...] = ()
-    """ HOST:PORT of each replica, in the place of the Service's EndpointSlices. """
+    """ HOST:PORT of each replica, instead of the Service's EndpointSlices. """
 
     configurations: Annotated[
         tuple[Annotated[str, Field(pattern="^(Mutating|Validating)WebhookConfiguration/.+$")], ...],
         Field(min_length=1),
     ] = ("MutatingWebhookConfiguration/orion",)
-    """ KIND/NAME of the objects whose caBundles are kept; every webhook in them is ours. """
+    """ KIND/NAME of the configurations whose caBundles the operator writes. All webhooks in them must be Orion's. """
 
     source: Source = Source.OPERATOR
 
     leaf_validity: Duration = timedelta(days=90)
     leaf_renew_before: Duration = timedelta(days=30)
-    """ How long before its end a leaf is replaced. """
+    """ How long before its expiry a leaf is replaced. """
 
     authority_validity: Duration = timedelta(days=365)
     authority_renew_before: Duration = timedelta(days=120)
 
     backdated: Wait = timedelta(hours=1)
-    """ How far in the past certificates begin, for clocks that disagree. """
+    """ How far in the past the validity of a certificate begins. It tolerates clocks that differ by that much. """
 
     spread: Wait = timedelta(seconds=60)
-    """ How long every caBundle has held a new authority before it signs; an API server may see it a little late. """
+    """ How long every caBundle must have held a new authority before the authority signs. API servers read the
+    caBundles with a delay. """
 
     settle: Wait = timedelta(seconds=60)
-    """ How long every replica has shown the new leaf before the authority of before is dropped. """
+    """ How long every replica must have served the new leaf before the retired authority is dropped. """
 
     look_every: Duration = timedelta(seconds=10)
     look_every_while_moving: Duration = timedelta(seconds=2)
@@ -81,6 +82,6 @@ class CertificateSettings(BaseModel):
 
     @property
     def leaf_names(self) -> tuple[str, ...]:
-        """What the leaf is for, the name that the API server asks for first."""
+        """Names for which the leaf is valid. The first is the one that the API server uses."""
         service = f"{self.service}.{self.namespace}.svc"
         return tuple(dict.fromkeys((service, f"{service}.cluster.local", *self.names)))

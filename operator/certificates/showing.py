@@ -1,4 +1,4 @@
-"""What a person reads of the certificates: `orion certificates show`."""
+"""The text of `orion certificates show`."""
 
 from datetime import datetime, timedelta
 
@@ -13,15 +13,15 @@ from orion.operator.certificates.state import State, read_state
 
 
 async def show(api: Api, settings: CertificateSettings, now: datetime) -> list[str]:
-    """Return lines about the Secret, the caBundles and the replicas; no key is among them.
+    """Return lines about the Secret, the caBundles and the replicas. They contain no private key.
 
     Raises:
-        ApiError: the API server cannot be asked.
+        ApiError: the API server does not answer, or forbids a request.
     """
     secret = await get_or_none(api, f"/api/v1/namespaces/{settings.namespace}/secrets/{settings.secret}")
     state = read_state((secret or {}).get("data") or {})
     configurations = [Configuration(name, await get_or_none(api, path_of(name))) for name in settings.configurations]
-    _, sentence = await cert_manager.looks_after(api, settings, configurations)
+    _, sentence = await cert_manager.manages_certificates(api, settings, configurations)
     lines = [sentence] if sentence else []
     lines.append(f"Secret {settings.namespace}/{settings.secret}: {phase(state, now) if secret else 'does not exist'}")
     lines += [f"  {problem}" for problem in state.problems]
@@ -60,4 +60,4 @@ def _trust(configuration: Configuration, state: State) -> str:
 
 
 def _which(der: bytes, state: State) -> str:
-    return "shows the leaf" if state.leaf is not None and der == state.leaf.der else "shows another certificate"
+    return "serves the leaf" if state.leaf is not None and der == state.leaf.der else "serves another certificate"

@@ -1,12 +1,12 @@
-"""What the Secret holds. It is the whole state of a rotation: whoever reads it can go on.
+"""Reads and writes the content of the Secret, which is the whole state of a rotation.
 
-    tls.crt, tls.key        the leaf that the webhook shows
+    tls.crt, tls.key        the leaf that the webhook serves
     ca.crt, ca.key          the authority that signs leaves
-    ca-coming.crt, .key     one that is being spread and has signed nothing yet
-    ca-retired.crt          those of before, kept until no replica shows their leaves; their keys are gone
+    ca-coming.crt, .key     the next authority: it is being written into the caBundles and has signed nothing yet
+    ca-retired.crt          earlier authorities, without keys; kept until no replica serves their leaves
 
-One Secret rather than one for each: the leaf and the authorities change in one write or not at all. The webhook's pods
-mount only the first two of its keys.
+One Secret holds all certificates, so that the leaf and the authorities change in one atomic write. The webhook's pods
+mount only tls.crt and tls.key.
 """
 
 import base64
@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from orion.operator.certificates.issuing import Certificate, Unreadable, read, read_bundle, write_bundle
+from orion.errors import Unreadable
+from orion.operator.certificates.issuing import Certificate, read, read_bundle, write_bundle
 
 LEAF, AUTHORITY, COMING = ("tls.crt", "tls.key"), ("ca.crt", "ca.key"), ("ca-coming.crt", "ca-coming.key")
 RETIRED = "ca-retired.crt"
@@ -22,14 +23,14 @@ RETIRED = "ca-retired.crt"
 
 @dataclass(frozen=True)
 class State:
-    """The certificates that there are.
+    """The certificates in the Secret.
 
     Args:
-        leaf: what the webhook shows.
-        authority: what signs leaves.
-        coming: what is about to.
-        retired: what did, and may still be needed; without keys.
-        problems: sentences about parts that could not be read and are therefore missing.
+        leaf: the certificate that the webhook serves.
+        authority: the authority that signs leaves.
+        coming: the authority that will sign leaves next.
+        retired: earlier authorities, without keys; replicas may still serve their leaves.
+        problems: a sentence for each part that could not be read. Such a part is missing from the state.
     """
 
     leaf: Certificate | None = None
@@ -40,12 +41,12 @@ class State:
 
     @property
     def trusted(self) -> tuple[Certificate, ...]:
-        """What every caBundle holds in this state, without keys."""
+        """The authorities that every caBundle must hold in this state, without keys."""
         found = [each for each in (self.authority, self.coming, *self.retired) if each is not None]
         return tuple({each.fingerprint: each.without_key() for each in found}.values())
 
     def serves(self, now: datetime) -> bool:
-        """Return whether whoever trusts this state's authorities takes its leaf."""
+        """Return whether a client that trusts this state's authorities accepts its leaf."""
         leaf = self.leaf
         if leaf is None or not leaf.key or not leaf.holds(now):
             return False
@@ -53,14 +54,14 @@ class State:
 
 
 def read_state(data: Mapping[str, str]) -> State:
-    """Return what a Secret's data hold; what cannot be read is missing, and said in `problems`."""
+    """Return the state in a Secret's data. Parts that cannot be read are missing; `problems` names them."""
     problems: list[str] = []
 
     def content(name: str) -> bytes:
         try:
             return base64.b64decode(data.get(name) or "", validate=True)
         except ValueError:
-            problems.append(f"{name} is no base64")
+            problems.append(f"{name} is not base64")
             return b""
 
     def pair(names: tuple[str, str]) -> Certificate | None:
@@ -78,7 +79,7 @@ def read_state(data: Mapping[str, str]) -> State:
 
 
 def write_state(state: State) -> dict[str, str]:
-    """Return a state as a Secret's data; keys that are not in it are to be absent."""
+    """Return a state as a Secret's data. The caller must remove keys of `OURS` that are not in the result."""
     found: dict[str, bytes] = {}
     for names, pair in ((LEAF, state.leaf), (AUTHORITY, state.authority), (COMING, state.coming)):
         if pair is not None:
@@ -89,4 +90,4 @@ def write_state(state: State) -> dict[str, str]:
 
 
 OURS = frozenset((*LEAF, *AUTHORITY, *COMING, RETIRED))
-""" The keys of the Secret that are ours; others' stay. """
+""" The keys of the Secret that the rotation writes. It leaves all other keys as they are. """

@@ -1,11 +1,12 @@
-"""What Orion leaves on objects of a cluster when it goes, and its removal: the work of `orion cleanup`.
+"""`orion cleanup`: removes what Orion wrote into the objects of a cluster, after an uninstall.
 
-remains     what an object still says for Orion, and the patch that ends it: pure functions
-cleaning    all objects of a cluster, against the API server
+remains     pure functions: what an object still holds of Orion, and the patch that removes it
+cleaning    lists and patches all objects of a cluster through the API server
 
-It takes back what the reconciler and the agents wrote and nobody renews any more: labels of nodes, the state of GPUs
-and of shares. The Job of `helm uninstall` runs it once all else has gone, and with that the right to write it again.
+The reconciler and the agents wrote node labels and the status of GPUs and shares. After an uninstall nothing updates
+them, so the cleanup removes them or sets them to unknown. A Job of `helm uninstall` runs the cleanup once the operator
+and the agents are gone, together with their rights, so nothing writes these values again.
 
-Pods are left alone. Their grant (annotation orion.gpu/grant) is the terms under which they go on, for an Orion that
-comes back too, and the right to write every pod's status is more than an uninstall is worth.
+The cleanup does not change pods. Running pods go on under their grant (annotation orion.gpu/grant), and Orion needs the
+grant if it is installed again. Removing it would also need the right to write the status of every pod.
 """

@@ -1,7 +1,7 @@
-"""Takes away what Orion left on the objects of a cluster: lists them, patches those that say anything, tells of each.
+"""Removes what Orion wrote into the objects of a cluster, after an uninstall: lists, patches and records each change.
 
-One object that cannot be written does not keep the others from being clean; it is told at the end. What is not there
-(a definition that went with the release, an object deleted meanwhile) needs no cleaning.
+If the API server rejects a write, the cleanup continues with the other objects and reports the error at the end. An
+error 404 counts as clean: the object was deleted, or the uninstall removed its CustomResourceDefinition.
 """
 
 import asyncio
@@ -22,29 +22,29 @@ _GONE = 404
 
 @dataclass
 class Cleaned:
-    """What was found and cleaned, by kind, and what could not be."""
+    """The objects that were changed, or in a dry run would be changed, by kind; and the errors."""
 
     nodes: dict[str, list[str]] = field(default_factory=dict)
-    """ Their names, and the labels and resources that went. """
+    """ Names of nodes, each with its removed labels and resources. """
     gpus: list[str] = field(default_factory=list)
-    """ GPUDevices whose health is unknown now. """
+    """ Names of GPUDevices whose health is now unknown. """
     shares: list[str] = field(default_factory=list)
-    """ GPUShares as NAMESPACE/NAME whose conditions are unknown now. """
+    """ NAMESPACE/NAME of GPUShares whose conditions are now unknown. """
     deleted: list[str] = field(default_factory=list)
-    """ What a test of the release had left, as pods/NAME or gpushares/NAME. """
+    """ Objects of `helm test` that were deleted, as pods/NAME or gpushares/NAME. """
     failed: list[str] = field(default_factory=list)
-    """ A sentence for each refusal. """
+    """ A sentence for each request that failed. """
 
 
 class Cleaning:
-    """One cleaning of a cluster.
+    """One cleanup of a cluster.
 
     Args:
         server: the API server.
-        now: the time of conditions that change.
-        test: a pod, and a GPUShare of the same name, to be deleted.
-        capacity: take resources of which a node has none from its status, too.
-        dry_run: nothing is written.
+        now: the transition time of conditions that change.
+        test: the name of the pod and of the GPUShare of `helm test`; both are deleted first.
+        capacity: also remove Orion's resources from the status of nodes whose kubelet reports an amount of 0.
+        dry_run: record what would change, and write nothing.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Cleaning:
         self.cleaned = Cleaned()
 
     async def run(self) -> Cleaned:
-        """Clean all of it, and return what was cleaned; refusals are in it."""
+        """Clean all objects, and return what was changed. The result also holds the errors."""
         if self._test is not None:
             await self._delete(f"/api/v1/namespaces/{self._test.namespace}/pods/{self._test.name}")
             await self._delete(f"{resource_path(share.KIND, self._test.namespace)}/{self._test.name}")
@@ -73,26 +73,26 @@ class Cleaning:
         return self.cleaned
 
     async def _each(self, path: str, accept: str, clean: Callable[[Body], "_Write | None"]) -> None:
-        """Clean every object of a list."""
-        with self._refusals():
+        """Apply the patches that `clean` returns for the objects of a list."""
+        with self._recorded_errors():
             async for page in self._server.pages(path, accept):
                 writes = [write for item in page["items"] if (write := clean(item)) is not None]
                 await asyncio.gather(*map(self._write, writes))
 
     async def _delete(self, path: str) -> None:
-        with self._refusals():
+        with self._recorded_errors():
             await (self._server.get(path) if self._dry_run else self._server.delete(path))
             self.cleaned.deleted.append("/".join(path.split("/")[-2:]))
 
     async def _write(self, write: "_Write") -> None:
-        with self._refusals():
+        with self._recorded_errors():
             if not self._dry_run:
                 await self._server.patch(write.path, write.patch)
             write.note(write.patch)
 
     @contextlib.contextmanager
-    def _refusals(self) -> Iterator[None]:
-        """Note down what is refused; what is not there is no refusal."""
+    def _recorded_errors(self) -> Iterator[None]:
+        """Record API errors, except 404, in `cleaned.failed`."""
         try:
             yield
         except ApiError as error:
@@ -107,8 +107,8 @@ class Cleaning:
         name, patch = node["metadata"]["name"], remains.capacity_patch(node)
         return _write(f"{NODES}/{name}/status", patch, lambda patch: self._note(name, patch["status"]))
 
-    def _note(self, node: str, went: Mapping[str, Mapping[str, None]]) -> None:
-        self.cleaned.nodes.setdefault(node, []).extend(sorted({name for names in went.values() for name in names}))
+    def _note(self, node: str, removed: Mapping[str, Mapping[str, None]]) -> None:
+        self.cleaned.nodes.setdefault(node, []).extend(sorted({name for names in removed.values() for name in names}))
 
     def _device(self, device: Body) -> "_Write | None":
         name, patch = device["metadata"]["name"], remains.device_patch(device, self._now)
@@ -122,7 +122,7 @@ class Cleaning:
 
 @dataclass(frozen=True)
 class _Write:
-    """A patch, and what notes it down once it is done."""
+    """A patch, and the function that records it once it is applied."""
 
     path: str
     patch: Patch

@@ -1,7 +1,7 @@
-"""What an object still says for Orion, and the patch that ends it.
+"""Computes, for one object, the patch that removes what Orion wrote into it.
 
-A GPU and a share keep what people wrote (`spec`) and where a GPU was last; what was true of them is not known any more,
-and says so. They are not deleted: a cordon and a mode are people's, and the next Orion finds them.
+GPUDevices and GPUShares are not deleted, because people wrote their `spec` (a cordon, a mode) and a later installation
+uses it again. A GPUDevice also keeps the name of its last node. Conditions become Unknown.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from typing import Any
 from orion.api_server.merging import merge_patch
 from orion.crds.annotations import WRITTEN
 from orion.crds.conditions import ConditionType, with_condition
-from orion.operator.reconciler.orphans import OF_THE_PAST
+from orion.operator.reconciler.orphans import FIELDS_OF_LIVE_AGENTS
 from orion.operator.reconciler.share_status import conditions_of
 
 UNINSTALLED = "Uninstalled"
 """ The reason of every condition. """
-MESSAGE = "Orion has been uninstalled; nobody looks any more"
+MESSAGE = "Orion has been uninstalled, so nothing updates this status"
 _OF_SHARES = ("pods", "gpus", "clientCounts", "clients")
 
 Body = Mapping[str, Any]
@@ -24,19 +24,20 @@ Patch = dict[str, Any]
 
 
 def node_patch(node: Body) -> Patch | None:
-    """Return the merge patch that takes a node's labels orion.gpu/... away; None: it has none.
+    """Return the merge patch that removes a node's labels orion.gpu/...; None: the node has none.
 
-    Of every release: an older one may have written others than this one does. None has written annotations of nodes.
+    The patch names every label with the prefix, because an older release may have written others than this one. No
+    release has written annotations of nodes.
     """
     ours = {name: None for name in node["metadata"].get("labels") or {} if name.startswith(WRITTEN)}
     return {"metadata": {"labels": ours}} if ours else None
 
 
 def capacity_patch(node: Body) -> Patch | None:
-    """Return the merge patch of a node's status that takes resources away of which it has none; None: it names none.
+    """Return the merge patch of a node's status that removes Orion's resources; None: there are none, or not all are 0.
 
-    A kubelet leaves a resource of a plugin that has gone: with as many as there were for five minutes, during which it
-    would write them again, with 0 for ever after, its own restarts included.
+    When a device plugin is gone, the kubelet keeps its resources. It reports the old amounts for five minutes, and
+    would write them again if they were removed. After that it reports 0 for ever, also after a restart of the kubelet.
     """
     status = node.get("status") or {}
     counted = {
@@ -49,20 +50,20 @@ def capacity_patch(node: Body) -> Patch | None:
 
 
 def device_patch(device: Body, now: datetime) -> Patch | None:
-    """Return the merge patch of a GPUDevice's status; None: it says nothing that has to end."""
-    return _status_patch(device, OF_THE_PAST, {"health": "Unknown"}, now)
+    """Return the merge patch of a GPUDevice's status; None: nothing has to change."""
+    return _status_patch(device, FIELDS_OF_LIVE_AGENTS, {"health": "Unknown"}, now)
 
 
 def share_patch(share: Body, now: datetime) -> Patch | None:
-    """Return the merge patch of a GPUShare's status; None: it says nothing that has to end."""
+    """Return the merge patch of a GPUShare's status; None: nothing has to change."""
     return _status_patch(share, _OF_SHARES, {}, now)
 
 
-def _status_patch(body: Body, of_the_past: tuple[str, ...], said: Patch, now: datetime) -> Patch | None:
-    """Return the patch that drops fields, says others, and lets every condition be unknown.
+def _status_patch(body: Body, dropped: tuple[str, ...], replaced: Patch, now: datetime) -> Patch | None:
+    """Return the patch that drops and replaces fields of a status, and sets every condition to Unknown.
 
-    A status that nobody wrote stays as it is. A condition that this version does not know goes, for nobody can say
-    what its being unknown would mean.
+    An empty status stays empty. A condition type that this version does not know is removed: whether Unknown is a valid
+    status of such a condition is not known.
     """
     before = dict(body.get("status") or {})
     if not before:
@@ -72,7 +73,7 @@ def _status_patch(body: Body, of_the_past: tuple[str, ...], said: Patch, now: da
     conditions = known
     for kind in (ConditionType.READY, *(ConditionType(each.type) for each in known)):
         conditions = with_condition(conditions, kind, None, UNINSTALLED, MESSAGE, generation, now)
-    after = {name: value for name, value in before.items() if name not in of_the_past} | said
+    after = {name: value for name, value in before.items() if name not in dropped} | replaced
     after["conditions"] = [condition.plain() for condition in conditions]
     patch = merge_patch(before, after)
     return {"status": patch} if patch else None

@@ -1,7 +1,9 @@
-"""The reconciler: what `GPUShare` objects say becomes true of pods, and what is true becomes their status.
+"""The reconciler: writes the grants of `GPUShare` objects to pods, and reports the result in the shares' status.
 
-`records` and `state` hold what is watched; `governance`, `grants`, `share_status`, `node_labels` and `decisions` are
-pure: from that state they decide writes. `controller` carries them out, one object at a time; `serving` puts kopf
-around it. Level-triggered throughout: a decision looks at the state as it is, never at what has just happened, so it is
-the same after a restart, in any order of events, and when two reconcilers run by mistake.
+`records` and `state` hold the watched objects. `governance`, `grants`, `share_status`, `node_labels` and `decisions`
+are pure functions that compute writes from that state. `controller` carries the writes out, one object at a time.
+`serving` runs all of it with kopf.
+
+The reconciler is level-triggered: a decision depends only on the current state, not on the last event. So it is the
+same after a restart, for every order of events, and if two reconcilers run by mistake.
 """

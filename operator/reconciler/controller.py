@@ -1,10 +1,14 @@
-"""Carries out what `decisions` decide: takes objects from the queue, writes, and takes in what the API server answers.
+"""Carries out the writes that `decisions` computes: takes objects from the queue, writes, and stores the answers.
 
-The answer of a write goes into the state at once, so the object is not written again while the watch has not told of
-it. It also tells what others wrote just before, and the watch's word of that is old news then: an object that others
-have changed is looked at again, unless the write was bound to the version that was decided upon. What came of our own
-write is not, or somebody who undoes it would have a quarrel with us as fast as both can write. What fails is looked at
-again, with the state as it is then; nothing is remembered of what was to be written.
+The controller stores the answer of a write in the state at once. So it does not write the object again before the watch
+reports the change.
+
+The answer also contains changes that other writers made just before, and the watch event of such a change is then
+ignored as old. So the controller reconciles the object again if the answer shows a change by another writer. This is
+not needed if the write was bound to a resourceVersion. A change that only our write made does not reconcile the object
+again: if another writer reverted our change each time, we and the other writer would enter a write loop.
+
+After a failed write, the object is queued again. The retry decides from the state at that time; no write is kept.
 """
 
 import asyncio
@@ -24,47 +28,47 @@ from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.state import Key, Kind, State
 from orion.operator.reconciler.work_queue import WorkQueue
 from orion.operator.reconciler.writes import (
-    Again,
     EvictPod,
     PatchDevice,
     PatchNode,
     PatchPod,
     PatchShare,
     PostEvent,
+    RequeueAfter,
     Write,
 )
 
 _LOG = logging.getLogger(__name__)
 
 SETTLE = {Kind.POD: 0.0, Kind.SHARE: 0.5, Kind.NODE: 0.2, Kind.DEVICE: 10.0, Kind.NAMESPACE: 0.1}
-""" How long an object may wait for further changes; seconds. A share's status changes with each of its pods; a node
-that is gone may be one that registers again. """
+""" Seconds that an object waits in the queue for further changes. A share's status changes with each of its pods. A
+node that is gone may register again. """
 
 _TOO_MANY = 429
-""" Also what an eviction is answered that a disruption budget forbids. """
+""" Also the answer to an eviction that a disruption budget forbids. """
 _EVICT_AGAIN = 10.0
 _GONE = (404, 410)
 _CONFLICT = 409
 
 
 class Leader(Protocol):
-    """Says whether this process may write."""
+    """Decides whether this process may write."""
 
     taken: asyncio.Event
 
     def mine(self) -> bool:
-        """Return whether it may now."""
+        """Return whether this process may write now."""
 
 
 class Controller:
-    """Brings objects to where they are to be.
+    """Brings objects to their desired state.
 
     Args:
-        state: what is known; changed by what writes answer.
-        api: where it writes.
-        leader: whether it may.
-        metrics: what it did.
-        identity: of this process, in Events.
+        state: the watched objects; the controller stores the answers of its writes in it.
+        api: the API server.
+        leader: decides whether this process may write.
+        metrics: counts writes and failures.
+        identity: the name of this process in Events.
     """
 
     def __init__(self, state: State, api: ApiServer, leader: Leader, metrics: Metrics, identity: str) -> None:
@@ -73,18 +77,18 @@ class Controller:
         self._begun = asyncio.Event()
 
     def changed(self, keys: Iterable[Key]) -> None:
-        """Have objects looked at that a change may concern."""
+        """Queue the objects that a change may concern."""
         for key in keys:
             self.queue.add([key], SETTLE[key.kind])
 
     def begin(self) -> None:
-        """Let work begin: all objects are known, so what is not there is not there."""
+        """Start the workers. Call this once all objects are known, so that a missing object really does not exist."""
         self._begun.set()
-        # Each in its time: kinds are watched apart, and that of nodes may be behind that of GPUs on them.
+        # Each kind keeps its delay (SETTLE): each kind has its own watch, and the nodes' may lag behind the GPUs'.
         self.changed(self.state.everything())
 
     async def work(self) -> None:
-        """Look at one object after the other, while this process may write, until cancelled."""
+        """Reconcile one object after the other while this process may write, until cancelled."""
         while True:
             await self._begun.wait()
             await self._leader.taken.wait()
@@ -97,10 +101,10 @@ class Controller:
                 level = logging.DEBUG if error.status == _CONFLICT else logging.WARNING
                 _LOG.log(level, "%s %s: %s; again in %.1f s", key.kind, "/".join(key.at), error, delay)
             except Exception:
-                # A fault of ours with one object must not keep the others from their due.
+                # A bug that one object triggers must not stop the work on other objects.
                 delay = self.queue.failed(key)
                 self._metrics.failures.labels(key.kind).inc()
-                _LOG.exception("%s %s: a fault in Orion; again in %.1f s", key.kind, "/".join(key.at), delay)
+                _LOG.exception("%s %s: a bug in Orion; again in %.1f s", key.kind, "/".join(key.at), delay)
             else:
                 self.queue.done(key)
 
@@ -110,11 +114,11 @@ class Controller:
             self.changed(self.state.moved(key.at.namespace))
             return
         for write in decide(self.state, key, datetime.now(UTC), time.monotonic()):
-            if isinstance(write, Again):
+            if isinstance(write, RequeueAfter):
                 self.queue.add([key], write.seconds)
                 return
             if not self._leader.mine():
-                self.queue.add([key])  # whoever holds the Lease does it; this process looks again if it gets it back
+                self.queue.add([key])  # the holder of the Lease writes; this process reconciles once it holds the Lease
                 return
             await self._carry_out(key, write)
 
@@ -125,7 +129,7 @@ class Controller:
             outcome = "done"
         except ApiError as error:
             if error.status in _GONE:
-                outcome = "gone"  # the watch tells, or the count does
+                outcome = "gone"  # the watch or the next resync removes the object from the state
                 return
             raise
         finally:
@@ -186,10 +190,10 @@ class Controller:
             await self._api.post(f"/apis/events.k8s.io/v1/namespaces/{event.namespace}/events", body)
         except ApiError as error:
             if error.status == _CONFLICT:
-                return  # it has been said
+                return  # an Event with this name, and so with this content, exists
             if error.status in (0, _TOO_MANY) or error.status >= 500:
                 raise
-            _LOG.warning("an Event could not be posted, and what it is about goes on: %s", error)
+            _LOG.warning("an Event could not be posted; the operator goes on without it: %s", error)
 
     async def _evict(self, key: Key, write: EvictPod) -> None:
         eviction = {
@@ -206,7 +210,7 @@ class Controller:
             _LOG.info("pod %s: its disruption budget forbids the eviction for now", "/".join(write.at))
             self.queue.add([key], _EVICT_AGAIN)
         else:
-            # Until the watch tells that the pod is leaving, it is not evicted again.
+            # Mark the pod as leaving before the watch reports it, so that the pod is not evicted twice.
             pod = self.state.pod(write.at)
             if pod is not None and pod.uid == write.uid:
                 pod.leaving = True

@@ -1,4 +1,4 @@
-"""What to write to one object, decided from the state alone."""
+"""Decides from the state what to write to one object."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -7,8 +7,8 @@ from typing import Any
 from orion.api_server.merging import merge_patch
 from orion.crds import annotations
 from orion.crds.conditions import Condition, ConditionType, timestamp
-from orion.crds.errors import Unreadable
 from orion.crds.grant import PodGrant
+from orion.errors import Unreadable
 from orion.operator.reconciler.governance import Governance, How
 from orion.operator.reconciler.grants import desired_complaint, desired_grant
 from orion.operator.reconciler.node_labels import label_changes
@@ -19,13 +19,13 @@ from orion.operator.reconciler.share_status import conditions_of, share_status
 from orion.operator.reconciler.state import Key, Kind, State
 from orion.operator.reconciler.urgency import urgency
 from orion.operator.reconciler.writes import (
-    Again,
     EvictPod,
     PatchDevice,
     PatchNode,
     PatchPod,
     PatchShare,
     PostEvent,
+    RequeueAfter,
     Write,
     pod_reference,
     share_reference,
@@ -40,16 +40,17 @@ _GOOD = {
 
 
 def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[Write]:
-    """Return the writes that bring an object to where it is to be, in the order in which they are to be made.
+    """Return the writes that bring an object to its desired state, in the order in which they must be made.
 
-    An Event comes before the status that it goes with: whoever is killed between the two posts it again under the same
-    name, which the API server refuses; the other way round it would be lost.
+    An Event comes before the status that it belongs to. If the operator is killed between the two writes, it posts the
+    Event again under the same name, and the API server rejects the duplicate. In the opposite order, the Event would be
+    lost.
 
     Args:
-        state: everything watched.
+        state: all watched objects.
         key: the object.
-        now: the time that new conditions bear.
-        monotonic: seconds, for the time since a status was written.
+        now: the transition time of new conditions.
+        monotonic: the monotonic time in seconds; it gives the time since the last write of a status.
     """
     if key.kind is Kind.POD:
         pod = state.pod(key.at)
@@ -96,14 +97,14 @@ def _condition(complaint: Complaint | None, now: datetime) -> dict[str, str]:
 def _eviction(state: State, pod: PodRecord, governance: Governance) -> Iterator[Write]:
     if not pod.running or governance.how is How.UNMANAGED or not _fail_closed(state, pod, governance):
         return
-    # An agent speaks of its own node: what it says of pods elsewhere, by mistake or malice, ends none of them.
+    # An agent may report only pods of its own node. A wrong or malicious report about other pods must not evict them.
     found = [each for each in state.usage([pod]).unmanaged if each[0].status.node == pod.node]
     if not found:
         return
     device, unmanaged = found[0]
     note = (
-        f"process {unmanaged.process_id} ({unmanaged.command or 'unnamed'}) uses {device.name} without the hook, which "
-        "failClosed of the pod's GPUShare forbids: the pod is evicted"
+        f"process {unmanaged.process_id} ({unmanaged.command or 'unnamed'}) uses {device.name} without the hook: "
+        "the pod is evicted, because its grant sets failClosed"
     )
     yield PostEvent(pod_reference(pod.at, pod.uid), True, "HookMissing", "Evict", note)
     yield EvictPod(pod.at, pod.uid)
@@ -128,14 +129,14 @@ def _share(state: State, record: ShareRecord, now: datetime, monotonic: float) -
         return
     wait = record.written + soon - monotonic
     if wait > 0:
-        yield Again(wait)
+        yield RequeueAfter(wait)
         return
     yield from _share_events(record, status.conditions or [])
     before = (record.status.get("pods") or {}).get("unannotated", 0)
     if governed.unannotated and not before:
         note = (
-            f"the selector names pods that lack the annotation orion/priority, so they are not managed: "
-            f"{names(governed.unannotated)}"
+            f"Orion does not manage {names(governed.unannotated)}: the selector matches these pods, but they lack the "
+            "annotation orion/priority; create them again with it"
         )
         yield PostEvent(share_reference(record.at, record.uid), True, "PodsWithoutAnnotation", "Govern", note)
     patch = merge_patch(record.status, plain)
@@ -158,7 +159,7 @@ def _share_events(record: ShareRecord, conditions: list[Condition]) -> Iterator[
 
 
 def _good(condition: Condition) -> bool:
-    """Return whether people need not be told; grants on their way are no news."""
+    """Return whether no Event is needed. Grants that are still being written need none."""
     return condition.status in _GOOD.get(ConditionType(condition.type), ()) or condition.reason == REASON_PENDING
 
 

@@ -1,17 +1,17 @@
-"""What governs a pod, among all shares of its namespace, and what follows where nothing can.
+"""Decides which GPUShare of a namespace governs a pod, and what happens if none can.
 
-Which share claims a pod is `orion.crds.governing`'s to say; two that do are an error with both names, not a choice.
-A pod whose share is gone keeps its last grant: work that runs is not made unlimited, nor stopped, because an object was
-deleted.
+`orion.crds.governing` decides which shares claim a pod. If two shares claim a pod, that is an error that names both;
+Orion does not choose one. A pod whose share is gone keeps its last grant: deleting a share neither removes the limits
+of running work nor stops it.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from orion.crds.errors import Unreadable
 from orion.crds.governing import Shares
 from orion.crds.grant import PodGrant
+from orion.errors import Unreadable
 from orion.operator.reconciler.records import PodRecord, ShareRecord
 
 REASON_DELETED = "ShareDeleted"
@@ -25,18 +25,18 @@ class How(Enum):
     """What becomes of a pod's grant."""
 
     UNMANAGED = auto()
-    """ It has neither priority nor slots; `shares` are those whose selectors name it. """
+    """ The pod has neither priority nor slots. `shares` are the shares whose selectors match it. """
     SHARE = auto()
-    """ It follows the one share in `shares`. """
+    """ The pod gets the grant of the one share in `shares`. """
     DEFAULTS = auto()
-    """ No share is meant: it gets a grant without limits. """
+    """ No share claims the pod: it gets a grant without limits. """
     KEPT = auto()
-    """ Something is wrong, as `reason` and `message` say: it keeps what it has. """
+    """ There is a problem, which `reason` and `message` describe: the pod keeps the grant that it has. """
 
 
 @dataclass(frozen=True, slots=True)
 class Governance:
-    """What governs a pod; `shares` are the names of those that it concerns, in order."""
+    """What governs a pod. `shares` are the names of the shares that are concerned, sorted."""
 
     how: How
     shares: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Governance:
 
 
 class ShareRecords:
-    """The shares of one namespace with all that is kept of them, those included that this version cannot read."""
+    """The records of all shares of one namespace, including shares that this version cannot read."""
 
     def __init__(self, records: Iterable[ShareRecord] = ()) -> None:
         self.named = {record.at.name: record for record in records}
@@ -53,7 +53,7 @@ class ShareRecords:
         self._readable = Shares(record.share for record in self.named.values() if record.share is not None)
 
     def claiming(self, name: str | None, labels: Mapping[str, str]) -> list[str]:
-        """Return the names of the shares that claim a pod, in order; exactly one where all is well."""
+        """Return the sorted names of the shares that claim a pod. More than one is an error."""
         return [share.metadata.name for share in self._readable.claiming(name, labels)]
 
 
@@ -84,7 +84,8 @@ def _follow(pod: PodRecord, shares: ShareRecords, name: str) -> Governance:
         return _kept(
             [name],
             REASON_PRIORITY,
-            f"GPUShare {name} is for priority {share.spec.priority}, and this pod's priority is {pod.priority}",
+            f"GPUShare {name} is for priority {share.spec.priority}, and this pod's priority is {pod.priority}; make "
+            "the two equal",
         )
     return Governance(How.SHARE, (name,))
 
@@ -93,14 +94,16 @@ def _without(pod: PodRecord, shares: ShareRecords) -> Governance:
     last = _last_grant(pod)
     if last is not None and last.share is not None and last.share_uid not in shares.uids:
         return _kept(
-            [], REASON_DELETED, f"GPUShare {last.share} is gone: the pod keeps the last grant that it had from it"
+            [], REASON_DELETED, f"GPUShare {last.share} was deleted: the pod keeps the last grant of that share"
         )
     record = shares.named.get(last.share) if last is not None and last.share is not None else None
     if record is not None and record.share is None:
-        return _unreadable(record)  # whom it selects is not known, so whom it governed stays as it is
+        return _unreadable(record)  # its selector is not known, so the pods that it governed keep their grants
     if pod.share is not None:
         return _kept(
-            [], REASON_MISSING, f"annotation orion/share names GPUShare {pod.share}, which does not exist here"
+            [],
+            REASON_MISSING,
+            f"annotation orion/share names GPUShare {pod.share}, which does not exist in this namespace; create it",
         )
     return Governance(How.DEFAULTS)
 

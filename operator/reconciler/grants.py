@@ -1,4 +1,4 @@
-"""What a pod is to carry: its grant, and the condition that says why it has no share's."""
+"""The desired grant of a pod, and the desired pod condition that says why a share's grant is missing."""
 
 from orion.crds.grant import granted
 from orion.operator.reconciler.governance import Governance, How, ShareRecords
@@ -7,12 +7,12 @@ from orion.operator.reconciler.records import Complaint, PodRecord
 REASON_NOT_ADMITTED = "NotAdmitted"
 _NOT_ADMITTED = Complaint(
     REASON_NOT_ADMITTED,
-    "the pod asks for no slot, so it was made without Orion's webhook and shares no GPU: make it again",
+    "the pod asks for no slot: Orion's webhook did not admit it, so it shares no GPU; delete it and create it again",
 )
 
 
 def desired_grant(pod: PodRecord, governance: Governance, shares: ShareRecords) -> str | None:
-    """Return the text of the annotation `orion.gpu/grant` that the pod is to have; None: as it is."""
+    """Return the desired text of the annotation `orion.gpu/grant`; None: the annotation stays as it is."""
     if pod.priority is None or not pod.slots:
         return None
     if governance.how is How.DEFAULTS:
@@ -27,7 +27,7 @@ def desired_grant(pod: PodRecord, governance: Governance, shares: ShareRecords) 
 
 
 def desired_complaint(pod: PodRecord, governance: Governance) -> Complaint | None:
-    """Return what the pod's condition is to say; None: there is to be none."""
+    """Return the content of the pod's condition; None: the pod must not have the condition."""
     if governance.how is How.UNMANAGED:
         return None
     if governance.how is How.KEPT:
@@ -36,5 +36,5 @@ def desired_complaint(pod: PodRecord, governance: Governance) -> Complaint | Non
 
 
 def has_grant(pod: PodRecord, governance: Governance, shares: ShareRecords) -> bool:
-    """Return whether a governed pod carries the grant of its share as it is now."""
+    """Return whether a governed pod carries the current grant of its share."""
     return pod.grant is not None and pod.grant == desired_grant(pod, governance, shares)

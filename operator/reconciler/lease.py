@@ -1,7 +1,7 @@
-"""Which of several processes may write: the one that holds a Lease, as for every Kubernetes controller.
+"""Leader election: of several processes, only the holder of a Lease writes, as in other Kubernetes controllers.
 
-All of them watch, so that the next one is ready at once. Refused: kopf's peering, which is no lock (equal priorities
-freeze all peers) and needs a CRD of its own.
+All processes watch, so that another one can take over at once. Rejected: kopf's peering. It is not a lock (peers of
+equal priority all stop working), and it needs another CustomResourceDefinition.
 """
 
 import asyncio
@@ -22,8 +22,9 @@ _LOG = logging.getLogger(__name__)
 class Leadership:
     """Holds the Lease, or waits for it.
 
-    A holder stops before its time is over: it counts from the moment before its last renewal was sent, while others
-    count from when they saw it, by their own clocks; no clocks are compared.
+    Two processes never hold the Lease at the same time. The holder counts the duration from just before it sent its
+    last renewal. Other processes count from when they read that renewal, which is later. Each process uses its own
+    monotonic clock; clocks of different machines are never compared.
     """
 
     def __init__(self, api: ApiServer, settings: ReconcilerSettings, metrics: Metrics) -> None:
@@ -33,48 +34,50 @@ class Leadership:
         self._name = settings.lease_name
         self._until = float("-inf")
         self._held: dict[str, Any] | None = None
-        """ The Lease as this process last wrote it, so that a renewal needs no reading. """
+        """ The Lease that this process last wrote. A renewal uses it and does not read the Lease again. """
         self._seen: tuple[str, str] = ("", "")
-        """ Holder and time of renewal, as last read. """
+        """ The holder and the renewal time that were last read. """
         self._seen_at = 0.0
+        """ When that pair was first read; monotonic seconds. """
         self.taken = asyncio.Event()
-        """ Set while this process is the one. """
+        """ Set while this process holds the Lease. """
 
     def mine(self) -> bool:
         """Return whether this process may write now."""
         return time.monotonic() < self._until
 
     async def keep(self) -> None:
-        """Take the Lease when it is free and renew it, until cancelled."""
+        """Take the Lease when it is free, and renew it. Run until cancelled."""
         while True:
             try:
                 await asyncio.wait_for(self._round(), self._seconds / 2)
             except (ApiError, TimeoutError) as error:
                 if not isinstance(error, ApiError) or error.status != 409:
                     _LOG.warning("the Lease could not be read or renewed: %s", str(error) or "no answer in time")
-            self._tell()
+            self._publish()
             await asyncio.sleep(self._seconds / 3 if self.mine() else min(1.0, self._seconds / 3))
 
     async def watch_end(self) -> None:
-        """Notice at once when the time is over, until cancelled."""
+        """Publish the loss of the Lease as soon as it expires. Run until cancelled."""
         while True:
             await self.taken.wait()
             await asyncio.sleep(max(0.01, self._until - time.monotonic()))
-            self._tell()
+            self._publish()
 
     async def release(self) -> None:
-        """Give the Lease back, so that the next process need not wait for its end."""
+        """Give the Lease back, so that the next process need not wait until it expires."""
         if not self.mine():
             return
         self._until = float("-inf")
-        self._tell()
+        self._publish()
         with contextlib.suppress(ApiError):
             lease = await self._api.get(f"{self._folder}/{self._name}")
             if lease["spec"].get("holderIdentity") == self._identity:
                 lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
                 await self._api.put(f"{self._folder}/{self._name}", lease)
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
+        """Update `taken`, the metric and the log."""
         mine = self.mine()
         if mine != self.taken.is_set():
             _LOG.info("this process %s", "holds the Lease and writes" if mine else "no longer holds the Lease")
@@ -96,7 +99,7 @@ class Leadership:
             self._until = began + self._seconds
 
     def _free(self, spec: Mapping[str, Any]) -> bool:
-        """Return whether the Lease is this process's to take: its own, given back, or not renewed for its length."""
+        """Return whether this process may take the Lease: it is its own, was given back, or has expired."""
         holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime") or ""
         if holder in ("", self._identity):
             return True
@@ -116,7 +119,7 @@ class Leadership:
 
 
 class Alone:
-    """In the place of a Lease: this process always writes."""
+    """Replaces `Leadership` where no Lease is used: this process always writes."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.taken = asyncio.Event()
@@ -134,4 +137,4 @@ class Alone:
     watch_end = keep
 
     async def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is no Lease."""

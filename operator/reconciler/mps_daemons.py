@@ -1,11 +1,11 @@
 """Replaces pods of the MPS daemons that never started and whose DaemonSet has changed since.
 
-The DaemonSet has the update strategy OnDelete, because whoever ends an MPS daemon ends all clients of its GPUs. So
-nobody replaces a pod that waits for an image that does not exist, even after the image's registry was corrected. Such a
-pod has no clients, and the operator deletes it: the DaemonSet's controller then makes a pod of the corrected template.
+The DaemonSet has the update strategy OnDelete, because all clients of a GPU end with its MPS daemon. So Kubernetes does
+not replace a pod that waits for a missing image, even after the image's name was corrected. Such a pod has no clients.
+The operator deletes it, and the DaemonSet's controller creates a pod from the corrected template.
 
-Refused: RollingUpdate, also with maxSurge. It deletes each outdated pod that is not ready, and a pod whose node does
-not answer for a minute is not ready: its daemon would end with all its clients.
+Rejected: RollingUpdate, also with maxSurge. It deletes each outdated pod that is not ready. A pod is not ready if its
+node has not answered for a minute; then its MPS daemon and all its clients would end.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Body = Mapping[str, Any]
 def part(
     namespace: str, daemon_set: str, look_every_s: float = _LOOK_EVERY_S
 ) -> Callable[[ApiServer, Callable[[], bool], CollectorRegistry], Coroutine[Any, Any, None]]:
-    """Return the replacing as a part of the operator's process."""
+    """Return a part of the operator's process that calls `replace_unstarted` every `look_every_s` seconds."""
 
     async def run(api: ApiServer, may_write: Callable[[], bool], _: CollectorRegistry) -> None:
         while True:
@@ -35,17 +35,17 @@ def part(
                 try:
                     await replace_unstarted(api, namespace, daemon_set)
                 except ApiError as error:
-                    _LOG.warning("pods of DaemonSet %s could not be looked at: %s", daemon_set, error)
+                    _LOG.warning("pods of DaemonSet %s could not be read or deleted: %s", daemon_set, error)
             await asyncio.sleep(look_every_s)
 
     return run
 
 
 async def replace_unstarted(api: ApiServer, namespace: str, daemon_set: str) -> list[str]:
-    """Delete pods that never started and are not of the DaemonSet's latest template; return their names.
+    """Delete pods that never started and do not have the DaemonSet's latest template; return their names.
 
     Raises:
-        ApiError: the API server cannot be asked, or forbids it.
+        ApiError: the API server does not answer, or forbids a request.
     """
     apps, core = f"/apis/apps/v1/namespaces/{namespace}", f"/api/v1/namespaces/{namespace}"
     try:
@@ -55,7 +55,7 @@ async def replace_unstarted(api: ApiServer, namespace: str, daemon_set: str) -> 
             return []
         raise
     if owner["status"].get("observedGeneration") != owner["metadata"]["generation"]:
-        return []  # its controller has not yet seen the latest template
+        return []  # the DaemonSet's controller has not read the latest template yet
     labels = ",".join(f"{key}={value}" for key, value in owner["spec"]["selector"]["matchLabels"].items())
     revisions = await _owned(api, f"{apps}/controllerrevisions", labels, owner)
     if not revisions:
@@ -69,7 +69,7 @@ async def replace_unstarted(api: ApiServer, namespace: str, daemon_set: str) -> 
 
 
 def never_started(pod: Body) -> bool:
-    """Return whether no container of a pod has started, as far as its kubelet has said."""
+    """Return whether the kubelet has reported no start of any container of the pod."""
     if pod["metadata"].get("deletionTimestamp"):
         return False
     return not any(
@@ -89,7 +89,7 @@ async def _owned(api: ApiServer, path: str, labels: str, owner: Body) -> list[di
 
 
 async def _delete(api: ApiServer, path: str, pod: Body) -> list[str]:
-    """Delete a pod unless it has changed since it was read: its container may have started meanwhile."""
+    """Delete a pod, unless it has changed since it was read: its container may have started since."""
     name = pod["metadata"]["name"]
     try:
         await api.delete(f"{path}/{name}", as_seen=pod["metadata"])
@@ -97,5 +97,5 @@ async def _delete(api: ApiServer, path: str, pod: Body) -> list[str]:
         if error.status in (404, 409):
             return []
         raise
-    _LOG.info("pod %s never started and is outdated: deleted, so that it is made of the latest template", name)
+    _LOG.info("pod %s never started and its template is outdated: deleted, so that it is created again", name)
     return [name]

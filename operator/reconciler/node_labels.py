@@ -1,4 +1,4 @@
-"""Labels of nodes, made of their GPUDevices: for node selectors and for people."""
+"""Computes a node's labels from its GPUDevices. Node selectors and people use them."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _LABEL_MAX = 63
 
 
 def desired_labels(devices: Sequence[DeviceRecord]) -> dict[str, str]:
-    """Return the labels that a node with these GPUs is to have; none of ours without GPUs."""
+    """Return the desired labels of a node with these GPUs; without GPUs, the node gets no labels of Orion."""
     if not devices:
         return {}
     labels = {annotations.GPUS: str(sum(not device.cordon for device in devices))}
@@ -26,11 +26,11 @@ def desired_labels(devices: Sequence[DeviceRecord]) -> dict[str, str]:
 
 
 def label_changes(node: NodeRecord, devices: Sequence[DeviceRecord]) -> dict[str, str | None]:
-    """Return what has to change: the new value of each label, None for one that goes."""
+    """Return the labels that must change, with their new values; None: the label must be removed."""
     desired = desired_labels(devices)
     return {key: desired.get(key) for key in NODE_LABELS if node.labels.get(key) != desired.get(key)}
 
 
 def _as_label(model: str) -> str:
-    """Return a driver's name of a GPU as a label's value: "NVIDIA H200" becomes NVIDIA-H200."""
+    """Return the GPU's name as a valid label value: the driver's "NVIDIA H200" becomes NVIDIA-H200."""
     return re.sub("[^A-Za-z0-9]+$|^[^A-Za-z0-9]+", "", re.sub("[^A-Za-z0-9_.]+", "-", model)[:_LABEL_MAX])

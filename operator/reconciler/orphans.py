@@ -1,10 +1,10 @@
-"""GPUs whose node is gone: no agent will say any more that they are, so the operator does.
+"""GPUDevices whose node is gone: no agent updates their status any more, so the operator sets it to Unknown.
 
-Until somebody does, the status of before stands: pods on the GPU, clients, health. And an agent that finds the GPU in
-its own node may not take it over, since whoever runs on one node must not take the GPUs of another
+Otherwise the last status would stay: its pods, clients and health. And an agent that finds the GPU in its own node
+could not take the GPUDevice over, because an agent must not write the GPUs of another node
 (charts/orion/files/agent-policy.yaml).
 
-Refused: to delete the GPUDevice, with what people have written into its spec.
+Rejected: deleting the GPUDevice. That would also delete the spec that people have written.
 """
 
 from datetime import datetime
@@ -15,10 +15,10 @@ from orion.crds.device import GPUDeviceStatus
 
 NODE_GONE = "NodeGone"
 
-OF_THE_PAST = (
+FIELDS_OF_LIVE_AGENTS = (
     *("slots", "heldSlots", "hpBusyRatio", "clientCount", "clients", "unmanagedProcessCount", "unmanaged", "policy"),
 )
-""" Fields of a GPUDevice's status that are true only while an agent says so. """
+""" Fields of a GPUDevice's status that are valid only while an agent updates them. """
 
 
 def orphan_status(status: GPUDeviceStatus, now: datetime) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def orphan_status(status: GPUDeviceStatus, now: datetime) -> dict[str, Any]:
     for kind in (ConditionType.READY, ConditionType.HOOK_INJECTED):
         conditions = with_condition(conditions, kind, None, NODE_GONE, message, status.observed_generation, now)
     return {
-        **dict.fromkeys(OF_THE_PAST),
+        **dict.fromkeys(FIELDS_OF_LIVE_AGENTS),
         "health": "Unknown",
         "conditions": [condition.plain() for condition in conditions],
     }

@@ -1,7 +1,7 @@
-"""What is kept of each watched object: the fields that decisions read, and no more.
+"""The records that the reconciler keeps of watched objects: only the fields that decisions read.
 
-A pod's body is tens of kilobytes as Python objects, its record below one; with thousands of pods that is the
-difference between 60 MB and a gigabyte. Equal texts (labels, grants) are one object in memory.
+As Python objects, the body of a pod takes tens of kilobytes, and its record takes less than one. With thousands of
+pods, that is 60 MB instead of a gigabyte. Equal strings (labels, grants) are interned.
 """
 
 import sys
@@ -11,27 +11,27 @@ from typing import Any, NamedTuple
 
 from orion.crds import annotations
 from orion.crds.device import GPUDeviceStatus
-from orion.crds.errors import Unreadable
 from orion.crds.policy import Mode, Priority
 from orion.crds.share import GPUShare
+from orion.errors import Unreadable
 
 ENDED = ("Succeeded", "Failed")
 
 GOVERNED = "orion.gpu/Governed"
-""" The pod condition that says that no share's grant can be given now; absent where all is well. """
+""" The pod condition that says why the pod gets no share's grant. It is absent if there is no problem. """
 
 NODE_LABELS = (annotations.GPUS, annotations.MODEL, annotations.MODE, annotations.SIMULATED)
 
 
 class Named(NamedTuple):
-    """An object within its kind; the namespace of a cluster-wide one is empty."""
+    """The name of an object within its kind. The namespace of a cluster-wide object is empty."""
 
     namespace: str
     name: str
 
 
 class Complaint(NamedTuple):
-    """What the condition `GOVERNED` says: a word for programs, a sentence for people."""
+    """The reason and the message of the condition `GOVERNED`."""
 
     reason: str
     message: str
@@ -39,33 +39,33 @@ class Complaint(NamedTuple):
 
 @dataclass(slots=True)
 class PodRecord:
-    """A pod that has not ended."""
+    """The record of a pod."""
 
     at: Named
     uid: str
     version: int
     labels: Mapping[str, str]
     priority: Priority | None
-    """ None: it is not managed. """
+    """ None: the pod is not managed. """
     share: str | None
-    """ What its annotation names. """
+    """ The share that the annotation orion/share names. """
     slots: tuple[tuple[str, int], ...]
-    """ Containers that ask for slots of its priority, and how many. """
+    """ The containers that ask for slots of the pod's priority, each with its number of slots. """
     grant: str | None
-    """ The annotation's text. """
+    """ The text of the annotation orion.gpu/grant. """
     complaint: Complaint | None
     running: bool
     leaving: bool
-    """ Its deletion has begun: nothing is written to it any more. """
+    """ The pod has ended or its deletion has begun: the operator writes nothing to it any more. """
     unreadable: str = ""
-    """ What is wrong with its owner's annotations. """
+    """ What is wrong with the annotations orion/...; empty: nothing. """
     node: str = ""
-    """ Where it runs; empty: nowhere yet. """
+    """ The node of the pod; empty: the pod is not scheduled yet. """
 
 
 @dataclass(slots=True)
 class ShareRecord:
-    """A GPUShare; `share` is without its status, None where this version cannot read it."""
+    """The record of a GPUShare. `share` has no status; None: this version cannot read the spec."""
 
     at: Named
     uid: str
@@ -77,12 +77,12 @@ class ShareRecord:
     written: float = float("-inf")
     """ When this process last wrote the status; monotonic seconds. """
     grants: dict[tuple[tuple[str, int], ...], str] = field(default_factory=dict)
-    """ Grants made of it, by the slots asked for: pods of one Deployment share one text. """
+    """ Grants computed from this share, by the slots of the pod: pods of one Deployment have the same text. """
 
 
 @dataclass(slots=True)
 class DeviceRecord:
-    """A GPUDevice."""
+    """The record of a GPUDevice."""
 
     name: str
     uid: str
@@ -94,7 +94,7 @@ class DeviceRecord:
 
 @dataclass(slots=True)
 class NodeRecord:
-    """A node; of its labels those that are ours."""
+    """The record of a node. `labels` holds only the labels that Orion writes."""
 
     name: str
     uid: str
@@ -109,7 +109,7 @@ def _identity(body: Mapping[str, Any]) -> tuple[Named, str, int]:
 
 
 def pod_record(body: Mapping[str, Any]) -> PodRecord:
-    """Return what is kept of a pod."""
+    """Return the record of a pod."""
     at, uid, version = _identity(body)
     meta, status = body["metadata"], body.get("status") or {}
     marks = meta.get("annotations") or {}
@@ -154,7 +154,7 @@ def _slots(spec: Mapping[str, Any], resource: str) -> Iterator[tuple[str, int]]:
 
 
 def share_record(body: Mapping[str, Any]) -> ShareRecord:
-    """Return what is kept of a GPUShare."""
+    """Return the record of a GPUShare."""
     at, uid, version = _identity(body)
     generation = body["metadata"].get("generation", 0)
     meta = {"name": at.name, "namespace": at.namespace, "uid": uid, "generation": generation}
@@ -167,7 +167,7 @@ def share_record(body: Mapping[str, Any]) -> ShareRecord:
 
 
 def device_record(body: Mapping[str, Any]) -> DeviceRecord:
-    """Return what is kept of a GPUDevice; a status that cannot be read counts as none."""
+    """Return the record of a GPUDevice. A status that cannot be read becomes an empty status with a message."""
     at, uid, version = _identity(body)
     spec = body.get("spec") or {}
     try:
@@ -186,7 +186,7 @@ def device_record(body: Mapping[str, Any]) -> DeviceRecord:
 
 
 def node_record(body: Mapping[str, Any]) -> NodeRecord:
-    """Return what is kept of a node."""
+    """Return the record of a node."""
     at, uid, version = _identity(body)
     labels = body["metadata"].get("labels") or {}
     return NodeRecord(at.name, uid, version, {key: labels[key] for key in NODE_LABELS if key in labels})

@@ -1,8 +1,9 @@
-"""Counts the objects that there are against those that are known.
+"""Compares the objects of the API server with the objects in memory.
 
-Two questions have no other answer. Has everything been seen, so that what is not known does not exist? A pod whose
-share is listed later must not look like one whose share was deleted. And is something known that is gone? kopf does not
-tell of objects that were deleted while a watch was cut for so long that it had to list again.
+The watches of kopf do not answer two questions:
+- Has every existing object been read? Until then, a pod whose share is read later looks as if its share was deleted.
+- Was an object in memory deleted? After an interruption, kopf may have to list again, and does not report deletions in
+  between.
 """
 
 import asyncio
@@ -15,68 +16,68 @@ from orion.operator.reconciler.state import Key
 from orion.operator.reconciler.watching import NOT_ENDED, Intake
 
 _LOG = logging.getLogger(__name__)
-_POLL = 0.1
-_PATIENCE = 5.0
+_POLL_S = 0.1
+_TIMEOUT_S = 5.0
 
 
-class _Counted(NamedTuple):
-    """What there is of one kind, as of one version of the store."""
+class _Listed(NamedTuple):
+    """The uids of all objects of one kind, and the lowest resourceVersion of the lists that they come from."""
 
     uids: set[str]
     version: int
 
 
 class Resync:
-    """Counts all objects of the watched kinds.
+    """Lists all objects of the watched kinds.
 
     Args:
-        api: what is asked.
-        intake: what is known.
-        namespaces: whose pods and shares are watched; none named: all.
+        api: the API server.
+        intake: knows the objects in memory.
+        namespaces: the namespaces whose pods and shares are watched; empty: all.
     """
 
     def __init__(self, api: ApiServer, intake: Intake, namespaces: tuple[str, ...]) -> None:
         self._api, self._intake, self._namespaces = api, intake, namespaces
 
     async def until_all_is_known(self) -> None:
-        """Return when every object that there is has been seen; the API server may keep it waiting."""
+        """Return once the watches have reported every object. Retry for as long as the API server does not answer."""
         while True:
             try:
-                missing = set().union(*[counted.uids for counted in (await self._count()).values()])
+                missing = set().union(*[listed.uids for listed in (await self._list()).values()])
             except ApiError as error:
-                _LOG.warning("the objects could not be counted: %s", error)
+                _LOG.warning("the objects could not be listed: %s", error)
                 await asyncio.sleep(1)
                 continue
-            if await self._come(missing):
+            if await self._all_arrive(missing):
                 return
-            _LOG.info("%d objects do not show: they are counted again", len(missing - self._intake.seen))
+            _LOG.info("the watches did not report %d objects: listing again", len(missing - self._intake.seen))
 
-    async def _come(self, missing: set[str]) -> bool:
-        """Wait while objects come in; return whether all have, and not none any more for a while."""
+    async def _all_arrive(self, missing: set[str]) -> bool:
+        """Wait for the watches to report objects. Return True once all were reported, False after 5 s without one."""
         loop = asyncio.get_running_loop()
         missing -= self._intake.seen
-        deadline = loop.time() + _PATIENCE
+        deadline = loop.time() + _TIMEOUT_S
         while missing and loop.time() < deadline:
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(_POLL_S)
             known = missing & self._intake.seen
             if known:
                 missing -= known
-                deadline = loop.time() + _PATIENCE
+                deadline = loop.time() + _TIMEOUT_S
         return not missing
 
     async def drop_what_is_gone(self) -> set[Key]:
-        """Forget objects that are known and not there; return the objects that this concerns.
+        """Drop objects from memory that no longer exist; return the keys of the objects that this concerns.
 
         Raises:
-            ApiError: they could not be counted; nothing is forgotten then.
+            ApiError: the objects could not be listed; then none is dropped.
         """
-        there = await self._count()
-        return set().union(*[self._intake.drop_missing(path, *counted) for path, counted in there.items()])
+        lists = await self._list()
+        return set().union(*[self._intake.drop_missing(path, *listed) for path, listed in lists.items()])
 
-    async def _count(self) -> dict[str, _Counted]:
-        return {path: await self._count_kind(path) for path in (PODS, SHARES, NODES, DEVICES)}
+    async def _list(self) -> dict[str, _Listed]:
+        return {path: await self._list_kind(path) for path in (PODS, SHARES, NODES, DEVICES)}
 
-    async def _count_kind(self, path: str) -> _Counted:
+    async def _list_kind(self, path: str) -> _Listed:
         uids: set[str] = set()
         versions = []
         for one in self._paths(path):
@@ -85,7 +86,7 @@ class Resync:
                 uids |= {item["metadata"]["uid"] for item in page["items"]}
                 version = page["metadata"].get("resourceVersion", "")
                 versions.append(int(version) if version.isdigit() else 0)
-        return _Counted(uids, min(versions))
+        return _Listed(uids, min(versions))
 
     def _paths(self, path: str) -> list[str]:
         if not self._namespaces or path in (NODES, DEVICES):

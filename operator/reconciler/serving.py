@@ -1,7 +1,7 @@
-"""Runs the reconciler: kopf's watches, the count of objects, the Lease, the workers, and a page for probes and metrics.
+"""Runs the reconciler: kopf's watches, the resync, the Lease, the workers, and the server of probes and metrics.
 
-All on one event loop, and nothing in it blocks. Whatever ends by itself ends the process with a sentence: Kubernetes
-starts it again, and everything that it knew is in the API server.
+All parts run on one event loop, and none of them blocks. If a part ends unexpectedly, the process ends with an error.
+Kubernetes restarts the process, and the process reads its whole state from the API server again.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from orion.api_server.credentials import find_access
 from orion.api_server.requests import ApiError, ApiServer
 from orion.crds.model import API_VERSION
+from orion.errors import Unavailable
 from orion.exposition.answers import Answers
 from orion.exposition.server import ExpositionServer
 from orion.operator.reconciler.controller import Controller
@@ -29,26 +30,24 @@ from orion.operator.reconciler.watching import PROGRAM, Intake, kopf_settings, r
 
 _LOG = logging.getLogger(__name__)
 _GC_THRESHOLDS = (50_000, 20, 50)
-""" Python's own (700, 10, 10) look at all records again and again while lists come in: half of the time to ready. """
+""" With Python's defaults (700, 10, 10), garbage collections while the lists arrive take half of the time until the
+operator is ready. """
 
 
 Part = Callable[[ApiServer, Callable[[], bool], CollectorRegistry], Coroutine[Any, Any, None]]
-""" What else runs in this process: given the API server, whether it may write now, and where its metrics go. """
-
-
-class Stopped(Exception):
-    """The reconciler cannot go on; the text says why."""
+""" Another task of this process. Arguments: the API server, whether the process may write now, the metrics registry.
+"""
 
 
 class Reconciler:
-    """All parts of one reconciler; to be made inside a running event loop.
+    """All parts of one reconciler. Create it inside a running event loop.
 
     Args:
         settings: of this process.
-        beside: what else runs in it.
+        beside: other tasks that run in this process.
 
     Raises:
-        NoCluster: there is no way to an API server.
+        NoCluster: no API server is configured.
     """
 
     def __init__(self, settings: ReconcilerSettings, beside: Sequence[Part] = ()) -> None:
@@ -71,11 +70,11 @@ class Reconciler:
         self._ready = False
 
     async def run(self) -> None:
-        """Run until cancelled or asked to end by a signal.
+        """Run until cancelled, or until SIGTERM or SIGINT.
 
         Raises:
-            Stopped: something that must not end has ended.
-            OSError: the address of probes and metrics cannot be had.
+            Unavailable: a part that must run for ever has ended.
+            OSError: the address of probes and metrics cannot be bound.
         """
         try:
             await self._check_kinds()
@@ -88,7 +87,7 @@ class Reconciler:
         parts = [
             self._leader.keep(),
             self._leader.watch_end(),
-            self._count(),
+            self._resync_forever(),
             *(self._controller.work() for _ in range(self._settings.concurrency)),
             *(part(self._api, self._leader.mine, self.metrics.registry) for part in self._beside),
         ]
@@ -99,7 +98,7 @@ class Reconciler:
             for task in done:
                 task.result()
             if watches not in done:
-                raise Stopped("a part of the reconciler has ended")
+                raise Unavailable("a part of the reconciler has ended")
         finally:
             for task in {*tasks, watches}:
                 task.cancel()
@@ -120,33 +119,33 @@ class Reconciler:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            raise Stopped(f"the watches have ended: {error}") from error
+            raise Unavailable(f"the watches have ended: {error}") from error
 
     async def _check_kinds(self) -> None:
-        """Refuse to run beside an API server that does not know our kinds: kopf would watch nothing, and be silent.
+        """Check that the API server knows Orion's kinds. Otherwise kopf would watch nothing, without an error.
 
         Raises:
-            Stopped: it does not, or cannot be asked.
+            Unavailable: the API server does not know the kinds, or does not answer.
         """
         try:
             found = {each["name"] for each in (await self._api.get(f"/apis/{API_VERSION}")).get("resources", ())}
         except ApiError as error:
             if error.status != 404:
-                raise Stopped(f"the API server cannot be asked for its kinds: {error}") from error
+                raise Unavailable(f"the API server cannot be asked for its kinds: {error}") from error
             found = set()
         if missing := {"gpushares", "gpushares/status", "gpudevices"} - found:
-            raise Stopped(
+            raise Unavailable(
                 f"the API server does not know {', '.join(sorted(missing))} of {API_VERSION}: "
                 "apply charts/orion/files/crds"
             )
 
-    async def _count(self) -> None:
-        """Let work begin once all is known, then count again and again."""
+    async def _resync_forever(self) -> None:
+        """Start the workers once all objects are known, then resync periodically."""
         await self._resync.until_all_is_known()
         self._ready = True
         self.metrics.ready.set(1)
         gc.collect()
-        gc.freeze()  # what is known now mostly stays
+        gc.freeze()  # most of these records stay for long: later collections skip them
         self._controller.begin()
         _LOG.info("all objects are known: %s", self.state.counts())
         while True:
@@ -156,11 +155,11 @@ class Reconciler:
 
     @contextlib.asynccontextmanager
     async def _exposed(self) -> AsyncIterator[None]:
-        """Serve probes and metrics. kopf's own page knows no readiness, and would be a second port."""
+        """Serve probes and metrics. kopf's own health server has no readiness probe, and would need a second port."""
         if not self._settings.address:
             yield
             return
-        # An answer proves life: every part that must not end ends the process.
+        # Any answer means that the process is alive: if one of its parts ends, the process ends.
         server = ExpositionServer(Answers(self._text, self._unready), self._settings.address)
         await server.start()
         try:
@@ -179,12 +178,12 @@ class Reconciler:
 
 
 def run(settings: ReconcilerSettings, beside: Sequence[Part] = ()) -> None:
-    """Run the reconciler in this process until it is asked to end.
+    """Run the reconciler in this process until SIGTERM or SIGINT.
 
     Raises:
-        Stopped: it cannot go on.
-        NoCluster: there is no way to an API server.
-        OSError: its address cannot be had.
+        Unavailable: the reconciler cannot continue.
+        NoCluster: no API server is configured.
+        OSError: the address of probes and metrics cannot be bound.
     """
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""How the reconciler is set: what `orion operator` was told."""
+"""Settings of the reconciler, from the options of `orion operator`."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ Namespace = Annotated[str, Field(pattern=_LABEL, max_length=63)]
 
 
 class ReconcilerSettings(BaseModel):
-    """All of it; durations in seconds."""
+    """All settings; durations in seconds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -22,33 +22,34 @@ class ReconcilerSettings(BaseModel):
     """ None: the service account of the pod, else $KUBECONFIG, else ~/.kube/config. """
 
     namespaces: tuple[Namespace, ...] = ()
-    """ Whose pods and shares are looked after; none named: all. """
+    """ The namespaces whose pods and shares are watched; empty: all. """
 
     lease_namespace: Namespace = Field(default_factory=lambda: own_namespace())
-    """ Where the Lease is that lets one of several processes write. """
+    """ The namespace of the Lease. Of several processes, only the holder of the Lease writes. """
 
     lease_name: Annotated[str, Field(pattern=_LABEL)] = "orion-operator"
 
     lease_seconds: Annotated[float, Field(ge=3, le=300)] = 10
-    """ After how long without renewal another process takes over; it is renewed three times in that time. """
+    """ Duration of the Lease: another process takes over if the holder has not renewed it for this long. The holder
+    renews it after each third of this time. """
 
     identity: Annotated[str, Field(min_length=1, max_length=128)] = Field(default_factory=lambda: own_identity())
-    """ Of this process in the Lease. """
+    """ The name of this process in the Lease. """
 
     elect: bool = True
-    """ Whether a Lease decides who writes; without, every process does, which converges but doubles the reading. """
+    """ Whether to use the Lease. Without it, every process writes: the result is the same, with more load. """
 
     address: Annotated[str, AfterValidator(lambda text: _checked_address(text))] = "0.0.0.0:8080"
-    """ Where `/healthz`, `/readyz` and `/metrics` are; empty: nowhere. """
+    """ HOST:PORT of `/healthz`, `/readyz` and `/metrics`; empty: they are not served. """
 
     concurrency: Annotated[int, Field(ge=1, le=256)] = 16
-    """ Objects that are written at the same time. """
+    """ How many objects are reconciled at the same time. """
 
     request_seconds: Annotated[float, Field(ge=0.1)] = 10
-    """ How long one request may take. """
+    """ Timeout of one request. """
 
     resync_seconds: Annotated[float, Field(ge=1)] = 600
-    """ How often the objects that there are are counted against those that are known. """
+    """ Interval between two resyncs: comparisons of the objects in memory with those of the API server. """
 
 
 def _checked_address(text: str) -> str:
@@ -59,11 +60,11 @@ def _checked_address(text: str) -> str:
 
 
 def own_namespace() -> str:
-    """Return the namespace that this process runs in, as far as it can tell."""
+    """Return the namespace of this process: of its service account, else $POD_NAMESPACE, else `default`."""
     path = SERVICE_ACCOUNT / "namespace"
     return path.read_text().strip() if path.exists() else os.environ.get("POD_NAMESPACE", "default")
 
 
 def own_identity() -> str:
-    """Return a name for this process that no other has: the pod's, or host and process."""
+    """Return a unique name for this process: the pod's name, or host name and process id."""
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"[-128:]

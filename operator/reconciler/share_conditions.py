@@ -1,4 +1,4 @@
-"""The four conditions of a share, each a finding: whether it is so, why in a word, why in a sentence."""
+"""Computes the four conditions of a share: for each, the status, a reason and a message."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,41 +18,41 @@ from orion.operator.reconciler.usage import STOPPED, Usage
 REASON_PENDING = "GrantsPending"
 _NAMED = 3
 _SLACK = 1.05
-""" A slowdown is over its limit from 5 % above it on, and within it again at the limit itself: figures move. """
+""" Hysteresis against fluctuating figures: the condition SlowedDown begins 5 % above maxSlowdown and ends at it. """
 
 
 class Finding(NamedTuple):
-    """What a condition is to say; `so` None: not known."""
+    """The content of a condition. `holds` None: the status is Unknown."""
 
-    so: bool | None
+    holds: bool | None
     reason: str
     message: str = ""
 
 
 @dataclass(slots=True)
 class Governed:
-    """A share's pods, each list sorted by name."""
+    """The pods of a share. Every list is sorted by name."""
 
     pods: list[PodRecord] = field(default_factory=list)
     without_grant: list[str] = field(default_factory=list)
-    """ Those of them whose grant is not that of the share as it is now. """
+    """ Those of `pods` that do not have the current grant of the share. """
     not_admitted: list[str] = field(default_factory=list)
-    """ Those of them that ask for no slot. """
+    """ Those of `pods` that ask for no slot. """
     refused: list[tuple[str, Governance]] = field(default_factory=list)
-    """ Pods that this share would govern if it could, and what is in the way. """
+    """ Pods that the share claims but cannot govern, each with the reason. """
     unannotated: list[str] = field(default_factory=list)
-    """ Pods that the selector names but that are not managed. """
+    """ Pods that the selector matches but that are not managed. """
 
 
 def names(all_names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
+    """Return a list of names as text: the first three, and the number of the others."""
     first = ", ".join(all_names[:_NAMED])
     more = len(all_names) - _NAMED
     return f"{first} and {more} more" if more > 0 else first
 
 
 def ready(record: ShareRecord, governed: Governed) -> Finding:
-    """Whether every pod that the share is to govern has its grant."""
+    """Return whether every pod that the share claims has the share's grant."""
     if record.share is None:
         return Finding(False, REASON_UNREADABLE, f"this version of Orion cannot read the share: {record.unreadable}")
     if governed.refused:
@@ -63,8 +63,8 @@ def ready(record: ShareRecord, governed: Governed) -> Finding:
         return Finding(
             False,
             REASON_NOT_ADMITTED,
-            f"pods that ask for no slot, as they were made without Orion's webhook: {names(governed.not_admitted)}; "
-            "make them again",
+            f"Orion's webhook did not admit these pods, so they ask for no slot: {names(governed.not_admitted)}; "
+            "delete them and create them again",
         )
     pods, missing = len(governed.pods), len(governed.without_grant)
     if missing:
@@ -77,23 +77,23 @@ def ready(record: ShareRecord, governed: Governed) -> Finding:
 
 
 def hook_injected(found: Usage) -> Finding:
-    """Whether every process of the pods that uses a GPU is under the hook."""
+    """Return whether every process of the pods that uses a GPU has the hook."""
     if found.unmanaged:
         device, unmanaged = found.unmanaged[0]
         pod = unmanaged.pod.name if unmanaged.pod else "an unknown pod"
         more = f" (and {len(found.unmanaged) - 1} more)" if len(found.unmanaged) > 1 else ""
         what = f"process {unmanaged.process_id} ({unmanaged.command or 'unnamed'}) of pod {pod} on {device.name}{more}"
-        return Finding(False, "Unmanaged", f"{what} is not under the hook: it takes GPU time as it likes")
+        return Finding(False, "Unmanaged", f"{what} runs without the hook, so Orion cannot limit its GPU time")
     if not found.processes:
-        return Finding(None, "NoClients", "no process of these pods is on a GPU")
-    return Finding(True, "Joined", "every process of these pods on a GPU is under the hook")
+        return Finding(None, "NoClients", "no process of these pods uses a GPU")
+    return Finding(True, "Joined", "every process of these pods that uses a GPU has the hook")
 
 
 def policy_conflict(record: ShareRecord, found: Usage) -> Finding:
-    """Whether a GPU of the pods runs by another share's policy."""
+    """Return whether a GPU of the pods uses the policy of another share."""
     spec = record.share.spec if record.share else None
     if spec is None or spec.priority is not Priority.HP:
-        return Finding(False, "NoPolicy", "the hp pods of a GPU decide its policy")
+        return Finding(False, "NoPolicy", "only shares of hp pods set the policy of a GPU")
     own = f"{record.at.namespace}/{record.at.name}"
     for _, device in sorted(found.devices.items()):
         applied = device.status.policy
@@ -101,10 +101,10 @@ def policy_conflict(record: ShareRecord, found: Usage) -> Finding:
             return Finding(
                 True,
                 "OtherShare",
-                f"{device.name} runs by policy {applied.name} of GPUShare {applied.share}: let hp pods of one GPU have "
-                "equal policies, or give each a GPU of its own",
+                f"{device.name} uses policy {applied.name} of GPUShare {applied.share}: give all hp pods of one GPU "
+                "the same policy, or run them on different GPUs",
             )
-    return Finding(False, "Applied", "no GPU of these pods runs by another share's policy")
+    return Finding(False, "Applied", "no GPU of these pods uses another share's policy")
 
 
 def _differs(spec: GPUShareSpec, applied: AppliedPolicy) -> bool:
@@ -118,7 +118,7 @@ def _differs(spec: GPUShareSpec, applied: AppliedPolicy) -> bool:
 
 
 def degraded(record: ShareRecord, found: Usage, rows: Sequence[ClientRow], before: Sequence[Condition]) -> Finding:
-    """Whether pods have less than the share asks; `rows` are the clients, worst first."""
+    """Return whether pods get less than their share specifies. `rows` are the clients, worst first."""
     spec = record.share.spec if record.share else None
     if spec is None:
         return Finding(None, REASON_UNREADABLE, "the share cannot be read")
@@ -130,12 +130,12 @@ def degraded(record: ShareRecord, found: Usage, rows: Sequence[ClientRow], befor
         return Finding(True, "ClientTroubled", f"{_who(reported)}: {reported[0].message}")
     stopped = [row for row in rows if row.state == STOPPED]
     if stopped:
-        return Finding(True, "ClientStopped", f"{_who(stopped)}: the process is stopped, and holds its slot")
+        return Finding(True, "ClientStopped", f"{_who(stopped)}: the process is stopped and keeps its slot")
     was = next((each.reason for each in before if each.type == ConditionType.DEGRADED), "")
     return (
         _slowed(spec, rows, was)
         or _time_sliced(spec, found)
-        or Finding(False, "AsAsked", "no pod has less than the share asks")
+        or Finding(False, "AsAsked", "every pod gets what the share specifies")
     )
 
 
@@ -149,24 +149,24 @@ def _slowed(spec: GPUShareSpec, rows: Sequence[ClientRow], before: str) -> Findi
 
 
 def _time_sliced(spec: GPUShareSpec, found: Usage) -> Finding | None:
-    """In mode timeslice processes run time-sliced, so that wishes about running together have no effect."""
-    wishes = [
+    """Report fields without effect: in mode timeslice no two processes run at the same time on a GPU."""
+    ineffective = [
         name
-        for name, wished in (
+        for name, is_set in (
             ("maxSlowdown", spec.max_slowdown is not None and spec.max_slowdown > 1),
             ("smShare", spec.sm_share is not None and spec.sm_share < 1),
         )
-        if wished
+        if is_set
     ]
     where = sorted(name for name, device in found.devices.items() if device.status.mode is Mode.TIMESLICE)
-    if not wishes or not where:
+    if not ineffective or not where:
         return None
-    what = f"{' and '.join(wishes)} {'takes' if len(wishes) == 1 else 'take'} effect in mode mps only"
+    what = f"{' and '.join(ineffective)} {'takes' if len(ineffective) == 1 else 'take'} effect in mode mps only"
     return Finding(True, "ModeTimeslice", f"{what}; in mode timeslice: {names(where)}")
 
 
 def _who(rows: Sequence[ClientRow]) -> str:
-    """Return the first process of rows in words, and how many more there are."""
+    """Describe the first process of the rows, with the number of the others."""
     row = rows[0]
     more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
     return f"process {row.process_id} ({row.command or 'unnamed'}) of pod {row.pod.name if row.pod else '?'}{more}"

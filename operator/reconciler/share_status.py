@@ -1,4 +1,4 @@
-"""The status that a share is to have."""
+"""Computes the desired status of a share."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,8 +6,8 @@ from typing import Any
 
 from orion.crds.clients import ClientRow
 from orion.crds.conditions import Condition, ConditionType, with_condition
-from orion.crds.errors import Unreadable
 from orion.crds.share_status import NAMES_MAX, ROWS_MAX, ClientCounts, GPUShareStatus, PodCounts
+from orion.errors import Unreadable
 from orion.operator.reconciler import share_conditions
 from orion.operator.reconciler.records import ShareRecord
 from orion.operator.reconciler.share_conditions import Finding, Governed
@@ -15,7 +15,7 @@ from orion.operator.reconciler.usage import STOPPED, Usage, worst_first
 
 
 def conditions_of(status: dict[str, Any]) -> list[Condition]:
-    """Return a status's conditions; one that cannot be read is left out, and so made again."""
+    """Return the conditions in a status. Conditions that cannot be read are left out; the caller then replaces them."""
     found = []
     for plain in status.get("conditions") or ():
         try:
@@ -26,13 +26,13 @@ def conditions_of(status: dict[str, Any]) -> list[Condition]:
 
 
 def share_status(record: ShareRecord, governed: Governed, found: Usage, now: datetime) -> GPUShareStatus:
-    """Return the status that a share is to have.
+    """Return the desired status of a share.
 
     Args:
-        record: the share; the times of conditions that stay as they are come from its status.
-        governed: its pods.
-        found: what node agents say of them.
-        now: the time of conditions that change.
+        record: the share. Unchanged conditions keep the transition times of its status.
+        governed: the pods of the share.
+        found: what the node agents report about these pods.
+        now: the transition time of conditions that change.
     """
     before = conditions_of(record.status)
     rows = worst_first(found.clients)
@@ -57,7 +57,7 @@ def _conditions(
 ) -> list[Condition]:
     after = list(before)
     for kind, finding in findings.items():
-        after = with_condition(after, kind, finding.so, finding.reason, finding.message, generation, now)
+        after = with_condition(after, kind, finding.holds, finding.reason, finding.message, generation, now)
     return after
 
 

@@ -1,8 +1,10 @@
-"""What is known of the cluster, and which objects a change of it concerns.
+"""The state of the reconciler: the records of all watched objects, and which objects a change concerns.
 
-Records go in one by one, in any order; each change returns the keys of the objects whose decision it may change. Which
-share governs which pod is kept here, since everything asks for it; after a change of a share it is found again for its
-namespace when it is next asked for, so that a thousand shares that come at once cost one pass and not a thousand.
+Records arrive one by one, in any order. Each change returns the keys of the objects whose decision may change.
+
+The state also caches which share governs which pod, because every decision needs that. After a change of a share, the
+cache of its namespace is recomputed only when it is next read. So a thousand shares that arrive together cost one pass
+over the namespace, not a thousand.
 """
 
 from collections import defaultdict
@@ -20,15 +22,15 @@ _Key = TypeVar("_Key")
 
 
 class Kind(StrEnum):
-    """Of objects that are written to."""
+    """The kinds of objects in the queue."""
 
     POD = "pod"
     SHARE = "share"
     NODE = "node"
     DEVICE = "device"
-    """ Of a node that is gone: no agent speaks for it any more. """
+    """ The operator writes only to GPUs whose node is gone: no agent writes their status any more. """
     NAMESPACE = "namespace"
-    """ Not written to: all of its pods may be governed differently now. """
+    """ Never written: a share of the namespace has changed, so its pods may now be governed differently. """
 
 
 class Key(NamedTuple):
@@ -39,7 +41,7 @@ class Key(NamedTuple):
 
 
 class _Namespace:
-    """Pods and shares of one namespace, and who governs whom."""
+    """The pods and shares of one namespace, and which share governs which pod."""
 
     def __init__(self) -> None:
         self.pods: dict[str, PodRecord] = {}
@@ -47,16 +49,16 @@ class _Namespace:
         self.shares = ShareRecords()
         self.governance: dict[str, Governance] = {}
         self.concerned: dict[str, set[str]] = defaultdict(set)
-        """ By share: the pods whose governance names it. """
+        """ For each share, the pods whose governance names it. """
         self.changed: set[str] = set()
-        """ Shares that have come, changed or gone since the last `refresh`. """
+        """ Shares that were added, changed or deleted since the last `refresh`. """
         self.moved: set[str] = set()
-        """ Pods that this may concern, until somebody asks for them. """
+        """ Pods that a changed share may concern, until `State.moved` returns them. """
         self.lost: set[str] = set()
-        """ Shares that may have lost one of those pods, likewise. """
+        """ Shares that may have lost one of these pods, until `State.moved` returns them. """
 
     def refresh(self) -> None:
-        """Find who governs whom again if shares have changed."""
+        """Recompute which share governs each pod, if shares have changed."""
         if not self.changed:
             return
         changed, self.changed = self.changed, set()
@@ -72,7 +74,7 @@ class _Namespace:
                 self.lost.update(before.shares if before else ())
 
     def govern(self, pod: PodRecord) -> set[str]:
-        """Find who governs a pod; return the shares that this concerns, before and after."""
+        """Compute which share governs a pod; return the shares that were concerned before or are now."""
         before, after = self.governance.get(pod.at.name), govern(pod, self.shares)
         if before == after:
             return set(after.shares)
@@ -83,7 +85,7 @@ class _Namespace:
         return {*(before.shares if before else ()), *after.shares}
 
     def forget(self, pod: str) -> set[str]:
-        """Drop what is known of who governs a pod; return the shares that this concerned."""
+        """Drop a pod's governance; return the shares that it concerned."""
         governance = self.governance.pop(pod, None)
         for share in governance.shares if governance else ():
             self.concerned[share].discard(pod)
@@ -93,7 +95,7 @@ class _Namespace:
 
 
 class State:
-    """Everything watched."""
+    """The records of all watched objects."""
 
     def __init__(self) -> None:
         self.devices: dict[str, DeviceRecord] = {}
@@ -119,20 +121,20 @@ class State:
         return space.shares
 
     def governance(self, at: Named) -> Governance:
-        """Return what governs a pod that is there and not leaving."""
+        """Return what governs a pod. The pod must be in the state and not `leaving`."""
         space = self._namespaces[at.namespace]
         space.refresh()
         return space.governance[at.name]
 
     def put_pod(self, record: PodRecord) -> set[Key]:
-        """Take in a pod as it is now."""
+        """Add or replace a pod."""
         space = self._namespaces[record.at.namespace]
         space.pods[record.at.name] = record
         shares = space.forget(record.at.name) if record.leaving else space.govern(record)
         return {Key(Kind.POD, record.at), *_share_keys(record.at.namespace, shares)}
 
     def drop_pod(self, at: Named) -> set[Key]:
-        """Take in that a pod is gone."""
+        """Remove a pod that no longer exists."""
         space = self._namespaces[at.namespace]
         if space.pods.pop(at.name, None) is None:
             return set()
@@ -141,14 +143,14 @@ class State:
         return _share_keys(at.namespace, shares)
 
     def put_share(self, record: ShareRecord) -> set[Key]:
-        """Take in a share as it is now; what this process knows of its own writes stays."""
+        """Add or replace a share. The time of this process's last write to the share is kept."""
         space = self._namespaces[record.at.namespace]
         old = space.records.get(record.at.name)
         keys = {Key(Kind.SHARE, record.at)}
         if old is not None and old.uid == record.uid:
             record.written = old.written
             if old.generation == record.generation:
-                # Only its status has changed: grants and governance stay as they are.
+                # Only the status has changed, so grants and governance stay valid.
                 old.status, old.version = record.status, record.version
                 return keys
         space.records[record.at.name] = record
@@ -156,7 +158,7 @@ class State:
         return keys | {Key(Kind.NAMESPACE, Named(record.at.namespace, ""))}
 
     def drop_share(self, at: Named) -> set[Key]:
-        """Take in that a share is gone."""
+        """Remove a share that no longer exists."""
         space = self._namespaces[at.namespace]
         if space.records.pop(at.name, None) is None:
             return set()
@@ -165,7 +167,7 @@ class State:
         return {Key(Kind.NAMESPACE, Named(at.namespace, ""))}
 
     def put_device(self, record: DeviceRecord) -> set[Key]:
-        """Take in a GPU as it is now."""
+        """Add or replace a GPU."""
         keys = self._forget_device(record.name)
         self.devices[record.name] = record
         for pod in named_pods(record):
@@ -177,28 +179,28 @@ class State:
         return keys | self._device_keys(record)
 
     def drop_device(self, name: str) -> set[Key]:
-        """Take in that a GPU is gone."""
+        """Remove a GPU whose GPUDevice no longer exists."""
         return self._forget_device(name)
 
     def put_node(self, record: NodeRecord) -> set[Key]:
-        """Take in a node as it is now."""
+        """Add or replace a node."""
         self.nodes[record.name] = record
         return {Key(Kind.NODE, Named("", record.name))}
 
     def drop_node(self, name: str) -> set[Key]:
-        """Take in that a node is gone."""
+        """Remove a node that no longer exists."""
         self.nodes.pop(name, None)
         return {_device_key(device) for device in self._devices_of_node.get(name, ())}
 
     def moved(self, namespace: str) -> set[Key]:
-        """Return the objects that changes of a namespace's shares concern; each change is told once."""
+        """Return the objects that changes of a namespace's shares concern. Each change is reported once."""
         space = self._namespaces.get(namespace)
         if space is None:
             return set()
         space.refresh()
         moved, space.moved = space.moved, set()
         shares = {name for pod in moved if pod in space.governance for name in space.governance[pod].shares}
-        # A share that lost a pod to another one, or to none, is not among those; its status counts pods.
+        # `shares` lacks a share whose pod now belongs to another share or to none. Its status counts pods, so add it.
         shares |= space.lost
         space.lost = set()
         return {Key(Kind.POD, Named(namespace, name)) for name in moved} | _share_keys(namespace, shares)
@@ -210,7 +212,7 @@ class State:
             yield from space.records.values()
 
     def counts(self) -> dict[str, int]:
-        """Return how many objects are known, by what they are."""
+        """Return the number of objects of each kind."""
         spaces = self._namespaces.values()
         return {
             "pods": sum(len(space.pods) for space in spaces),
@@ -248,7 +250,7 @@ class State:
         return found
 
     def usage(self, pods: Iterable[PodRecord]) -> Usage:
-        """Return what node agents say of pods."""
+        """Return what the node agents report about pods."""
         wanted = list(pods)
         names = sorted({name for pod in wanted for name in self._devices_of_pod.get(pod.at, ())})
         return usage(wanted, [self.devices[name] for name in names])
@@ -258,7 +260,7 @@ class State:
         return [self.devices[name] for name in sorted(self._devices_of_node.get(node, ()))]
 
     def is_orphan(self, device: DeviceRecord) -> bool:
-        """Return whether a GPU's node is gone. True only once all nodes are known."""
+        """Return whether a GPU's node is gone. Valid only once all nodes have been read."""
         return bool(device.status.node) and device.status.node not in self.nodes
 
     def _forget_device(self, name: str) -> set[Key]:

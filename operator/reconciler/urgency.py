@@ -1,7 +1,8 @@
-"""How soon a share's new status is worth a write.
+"""Decides how soon a share's new status is written.
 
-Conditions at once, counts of pods every few seconds, figures at most once in 30 s and only when one of them has moved
-past a threshold: with a thousand shares in use the API server would otherwise write nothing but figures.
+Conditions are written at once, and counts of pods at most every 5 s. Figures are written at most every 30 s, and only
+if one of them has changed by more than a threshold. Otherwise the figures of a thousand shares would keep the API
+server busy with writes.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from orion.crds.figures import clients_moved
 
 
 class Urgency(IntEnum):
-    """The value is the least time between two writes of it to one object, in seconds."""
+    """What has changed in a status. The value is the minimum time between two writes of it, in seconds."""
 
     CONDITIONS = 0
     COUNTS = 5
@@ -20,7 +21,7 @@ class Urgency(IntEnum):
 
 
 def urgency(old: Mapping[str, Any], new: Mapping[str, Any]) -> Urgency | None:
-    """Return how soon `new` is to replace `old`; None: it need not."""
+    """Return how soon the status `new` must replace `old`; None: no write is needed."""
     if old == new:
         return None
     if old.get("observedGeneration") != new.get("observedGeneration") or _states(old) != _states(new):

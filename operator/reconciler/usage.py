@@ -1,4 +1,4 @@
-"""What node agents report of one share's pods, gathered from the GPUDevices that they are on."""
+"""Collects what the node agents report about the pods of one share, from the GPUDevices that the pods use."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,30 +12,30 @@ STOPPED = "stopped"
 
 @dataclass(slots=True)
 class Usage:
-    """Rows of the GPUs that belong to a set of pods."""
+    """The rows in GPUDevice statuses that belong to a set of pods."""
 
     devices: dict[str, DeviceRecord] = field(default_factory=dict)
-    """ Those where one of the pods holds a slot, by name. """
+    """ The GPUs on which one of the pods holds a slot, by name. """
     slots: list[tuple[DeviceRecord, SlotRow]] = field(default_factory=list)
     clients: list[ClientRow] = field(default_factory=list)
-    """ With node and GPU filled in. """
+    """ Rows of joined processes, with node and GPU filled in. """
     unmanaged: list[tuple[DeviceRecord, UnmanagedProcess]] = field(default_factory=list)
 
     @property
     def processes(self) -> int:
-        """Processes that have joined, as the slots count them: a GPU shows rows of at most 64."""
+        """The number of joined processes. It comes from the slots, because a GPUDevice has at most 64 client rows."""
         return max(sum(row.clients for _, row in self.slots), len(self.clients))
 
 
 def named_pods(device: DeviceRecord) -> set[Named]:
-    """Return the pods that a GPU's status speaks of."""
+    """Return the pods that a GPU's status names."""
     status = device.status
     rows = (*(status.held_slots or ()), *(status.clients or ()), *(status.unmanaged or ()))
     return {Named(row.pod.namespace, row.pod.name) for row in rows if row.pod is not None}
 
 
 def usage(pods: Iterable[PodRecord], devices: Iterable[DeviceRecord]) -> Usage:
-    """Gather what `devices` say of `pods`."""
+    """Collect the rows of `devices` that belong to `pods`."""
     uids = {pod.at: pod.uid for pod in pods}
     found = Usage()
     for device in devices:
@@ -55,7 +55,7 @@ def usage(pods: Iterable[PodRecord], devices: Iterable[DeviceRecord]) -> Usage:
 
 
 def _is_one(pod: PodReference | None, uids: dict[Named, str]) -> bool:
-    """Return whether a row is of one of the pods; a namesake that was there before has another uid."""
+    """Return whether a row belongs to one of the pods. An earlier pod of the same name has another uid."""
     if pod is None:
         return False
     uid = uids.get(Named(pod.namespace, pod.name))
@@ -63,11 +63,11 @@ def _is_one(pod: PodReference | None, uids: dict[Named, str]) -> bool:
 
 
 def worst_first(clients: Iterable[ClientRow]) -> list[ClientRow]:
-    """Return clients, those that fare worst first: told of, stopped, slowed down, waiting; then by name."""
-    return sorted(clients, key=_place)
+    """Return clients, worst first: those with a message, then stopped ones, then by slowdown, gated time and name."""
+    return sorted(clients, key=_sort_key)
 
 
-def _place(row: ClientRow) -> tuple[bool, bool, float, float, tuple[str, str, str, str, int]]:
+def _sort_key(row: ClientRow) -> tuple[bool, bool, float, float, tuple[str, str, str, str, int]]:
     pod = (row.pod.namespace, row.pod.name) if row.pod else ("", "")
     return (
         row.message is None,

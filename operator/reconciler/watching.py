@@ -1,8 +1,9 @@
-"""The watches: what kopf sees goes into the state, and the objects that it concerns into the queue.
+"""The watches: stores objects from kopf's events in the state, and queues the objects that a change concerns.
 
-Of kopf only `on.event` is used: lists, watches, and what to do when one is cut or too old. Its change detection keeps
-what it last saw in an annotation of every object: writes, for what a level-triggered reconciler never asks. Its logins
-are not used either: it gets a session that says who we are, so that a renewed token is everywhere the same.
+The reconciler uses only kopf's `on.event`: lists, watches, and their restart after an interruption. Not used:
+- kopf's change detection. It writes the last state of every object into an annotation, and a level-triggered reconciler
+  does not need it.
+- kopf's logins. kopf gets a session of `api_server`, so that all requests use the same renewed token.
 """
 
 import logging
@@ -21,73 +22,74 @@ from orion.operator.reconciler.state import Key, State
 _LOG = logging.getLogger(__name__)
 
 PROGRAM = "orion-operator"
-""" What the API server's audit log calls the operator. """
+""" The operator's User-Agent, as in the API server's audit log. """
 
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
-""" The API server tells of a pod that ends as of one that is deleted. """
+""" A field selector. When a pod ends, the API server reports it to this watch as deleted. """
 
 
 Record = records.PodRecord | records.ShareRecord | records.DeviceRecord | records.NodeRecord
 
 
 class Intake:
-    """Takes in events, those of an object in their order.
+    """Stores watch events in the state. The events of one object must come in their order.
 
-    An event may be older than what a write of this process was answered; it is passed over, as the next one is on its
-    way. One from a list is always taken: after a restored backup all versions are lower.
+    An event can be older than the answer to a write of this process, which is already in the state. Such an event is
+    ignored; a newer one will follow. An object from a list is always stored, because all resourceVersions are lower
+    after etcd was restored from a backup.
     """
 
     def __init__(self, state: State, controller: Controller) -> None:
         self._state, self._controller = state, controller
         self.seen: set[str] = set()
-        """ The uids of all objects that are known. """
+        """ The uids of all objects that the watches have reported. """
 
     def pod(self, event: Mapping[str, Any]) -> None:
-        """Take in an event of a pod."""
+        """Process an event of a pod."""
         new = records.pod_record(event["object"])
         old = self._state.pod(new.at)
-        if self._is_news(event, new, old):
+        if self._is_newer(event, new, old):
             self._controller.changed(self._state.put_pod(new))
         elif event["type"] == "DELETED" and old is not None and old.uid == new.uid:
             self._controller.changed(self._state.drop_pod(new.at))
 
     def share(self, event: Mapping[str, Any]) -> None:
-        """Take in an event of a GPUShare."""
+        """Process an event of a GPUShare."""
         new = records.share_record(event["object"])
         old = self._state.share(new.at)
-        if self._is_news(event, new, old):
+        if self._is_newer(event, new, old):
             self._controller.changed(self._state.put_share(new))
         elif event["type"] == "DELETED" and old is not None and old.uid == new.uid:
             self._controller.changed(self._state.drop_share(new.at))
 
     def device(self, event: Mapping[str, Any]) -> None:
-        """Take in an event of a GPUDevice."""
+        """Process an event of a GPUDevice."""
         new = records.device_record(event["object"])
         old = self._state.devices.get(new.name)
-        if self._is_news(event, new, old):
+        if self._is_newer(event, new, old):
             self._controller.changed(self._state.put_device(new))
         elif event["type"] == "DELETED" and old is not None and old.uid == new.uid:
             self._controller.changed(self._state.drop_device(new.name))
 
     def node(self, event: Mapping[str, Any]) -> None:
-        """Take in an event of a node."""
+        """Process an event of a node."""
         new = records.node_record(event["object"])
         old = self._state.nodes.get(new.name)
-        if self._is_news(event, new, old):
+        if self._is_newer(event, new, old):
             if old is None or old.uid != new.uid or old.labels != new.labels:
                 self._controller.changed(self._state.put_node(new))
             else:
-                self._state.put_node(new)  # a kubelet tells of itself all the time
+                self._state.put_node(new)  # kubelets update their node all the time, and nothing depends on that
         elif event["type"] == "DELETED" and old is not None and old.uid == new.uid:
             self._controller.changed(self._state.drop_node(new.name))
 
     def drop_missing(self, path: str, uids: set[str], version: int) -> set[Key]:
-        """Forget objects of one kind that are known and not there; return the objects that this concerns.
+        """Drop objects of one kind that no longer exist; return the keys of the objects that this concerns.
 
         Args:
-            path: of the kind's list.
-            uids: what is there.
-            version: of the store, when that was so; what was changed after it is not judged.
+            path: the API path of the kind's list.
+            uids: the uids of all existing objects of the kind.
+            version: the resourceVersion of the list with these uids. Objects with a later version are kept.
         """
         keys: set[Key] = set()
         for record in self._known(path):
@@ -111,7 +113,7 @@ class Intake:
             return [each for each in self._state.pods_and_shares() if isinstance(each, records.ShareRecord)]
         return list(self._state.nodes.values() if path == NODES else self._state.devices.values())
 
-    def _is_news(self, event: Mapping[str, Any], new: Record, old: Record | None) -> bool:
+    def _is_newer(self, event: Mapping[str, Any], new: Record, old: Record | None) -> bool:
         if event["type"] == "DELETED":
             self.seen.discard(new.uid)
             return False
@@ -144,49 +146,49 @@ def _handler(intake: Intake, take: Callable[[Any], None]) -> Any:
         try:
             take(event)
         except Exception:
-            # An object that we stumble over is left out, and does not keep the operator from being ready.
+            # Ignore an object that triggers a bug. Count it as seen, so that the operator still becomes ready.
             uid = event["object"]["metadata"]["uid"]
             intake.seen.add(uid)
-            _LOG.exception("a fault in Orion: object %s is left out", uid)
+            _LOG.exception("a bug in Orion: object %s is ignored", uid)
 
     return handler
 
 
 class NothingStored(kopf.DiffBaseStorage):
-    """kopf's memory of what it last handled: none. It would compare deep copies of each body to no end."""
+    """A storage for kopf that stores nothing. kopf would otherwise compare deep copies of every object without need."""
 
     def build(self, **_: Any) -> Any:
-        """Return what of a body is compared: nothing."""
+        """Return the part of an object that kopf compares: nothing."""
         return {}
 
     def fetch(self, **_: Any) -> Any:
-        """Return what was handled last: it is not known."""
+        """Return the object that kopf handled last: none."""
         return None
 
     def store(self, **_: Any) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """Return kopf's settings for production; those that write are there so that nothing of kopf's own is written."""
-    reported = kopf.OperatorSettings()
-    reported.posting.enabled = False
-    reported.posting.loggers = False
-    reported.peering.standalone = True
-    reported.scanning.disabled = True  # the kinds are there before the operator is; saves rights on definitions
-    reported.persistence.finalizer = "orion.gpu/finalizer"
-    reported.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
-    reported.persistence.diffbase_storage = NothingStored()
-    reported.watching.server_timeout = 300
-    reported.watching.client_timeout = 330
-    reported.watching.connect_timeout = 5
-    reported.watching.inactivity_timeout = 70
-    reported.watching.chunk_size = 250
-    reported.watching.field_selectors["", "v1", "pods"] = NOT_ENDED
-    reported.networking.request_timeout = 30
-    reported.networking.connect_timeout = 5
-    reported.networking.error_backoffs = (0.2, 0.5, 1, 1, 2, 3, 5, 8, 13, 13, 13)
-    reported.networking.enforce_retry_after = True
-    reported.queueing.idle_timeout = 1
-    reported.process.ultimate_exiting_timeout = 20
-    return reported
+    """Return kopf's settings. The settings of posting, peering and persistence keep kopf from writing objects."""
+    found = kopf.OperatorSettings()
+    found.posting.enabled = False
+    found.posting.loggers = False
+    found.peering.standalone = True
+    found.scanning.disabled = True  # the kinds exist before the operator starts; saves the right to read definitions
+    found.persistence.finalizer = "orion.gpu/finalizer"
+    found.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
+    found.persistence.diffbase_storage = NothingStored()
+    found.watching.server_timeout = 300
+    found.watching.client_timeout = 330
+    found.watching.connect_timeout = 5
+    found.watching.inactivity_timeout = 70
+    found.watching.chunk_size = 250
+    found.watching.field_selectors["", "v1", "pods"] = NOT_ENDED
+    found.networking.request_timeout = 30
+    found.networking.connect_timeout = 5
+    found.networking.error_backoffs = (0.2, 0.5, 1, 1, 2, 3, 5, 8, 13, 13, 13)
+    found.networking.enforce_retry_after = True
+    found.queueing.idle_timeout = 1
+    found.process.ultimate_exiting_timeout = 20
+    return found

@@ -1,4 +1,4 @@
-"""Objects that wait to be looked at: each once, however often it is named, and by one worker at a time."""
+"""A work queue: holds each object once, however often it is added, and gives it to one worker at a time."""
 
 import asyncio
 import heapq
@@ -14,8 +14,8 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.2, 60.0
 class WorkQueue(Generic[K]):
     """The queue of a level-triggered controller.
 
-    Of two times for the same object the earlier counts. An object that is named while a worker has it comes again
-    after that.
+    If an object is added twice, the earlier time counts. An object that is added while a worker has it is returned
+    again after the worker is done.
     """
 
     def __init__(self) -> None:
@@ -27,11 +27,11 @@ class WorkQueue(Generic[K]):
         self._wake = asyncio.Event()
 
     def __len__(self) -> int:
-        """Return how many objects wait, or are in a worker's hands."""
+        """Return the number of objects that wait or that a worker has."""
         return len(self._due.keys() | self._taken)
 
     def add(self, keys: Iterable[K], delay: float = 0) -> None:
-        """Have objects looked at, `delay` seconds from now at the latest."""
+        """Queue objects; each is due in `delay` seconds, or earlier if it was added with an earlier time."""
         at = asyncio.get_running_loop().time() + delay
         for key in keys:
             if at < self._due.get(key, float("inf")):
@@ -40,7 +40,7 @@ class WorkQueue(Generic[K]):
         self._wake.set()
 
     async def take(self) -> K:
-        """Return the next object; it is the caller's until `done` or `failed`."""
+        """Return the next due object. No other caller gets it until `done` or `failed` is called for it."""
         loop = asyncio.get_running_loop()
         while True:
             now = loop.time()
@@ -49,7 +49,7 @@ class WorkQueue(Generic[K]):
             while self._heap and self._heap[0][0] <= now and found is None:
                 at, order, key = heapq.heappop(self._heap)
                 if self._due.get(key) != at:
-                    continue  # named again for an earlier time, and taken then
+                    continue  # outdated entry: the object was added again with an earlier time
                 if key in self._taken:
                     parked.append((at + 0.01, order, key))
                     self._due[key] = at + 0.01
@@ -69,12 +69,12 @@ class WorkQueue(Generic[K]):
                 continue
 
     def done(self, key: K) -> None:
-        """Give an object back; its failures are forgotten."""
+        """Give an object back, and reset its count of failures."""
         self._taken.discard(key)
         self._failures.pop(key, None)
 
     def failed(self, key: K) -> float:
-        """Give an object back to be looked at again; return when: each time in a row twice as late, up to a minute."""
+        """Queue an object again; return the delay in seconds. It doubles with each failure in a row, up to 60."""
         self._taken.discard(key)
         count = self._failures[key] = self._failures.get(key, 0) + 1
         delay = min(_FIRST_DELAY * float(2 ** min(count - 1, 16)), _LONGEST_DELAY)

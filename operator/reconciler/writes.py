@@ -1,4 +1,4 @@
-"""The writes that the reconciler makes, as values: decided in one place, carried out in another."""
+"""The writes of the reconciler as values: `decisions` computes them and `controller` carries them out."""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,15 +9,15 @@ from orion.crds.model import API_VERSION
 from orion.operator.reconciler.records import Named
 
 NOTE_MAX = 1_024
-""" Bytes of an Event's note. """
+""" The API server's limit for the note of an Event, in bytes. """
 
 
 @dataclass(frozen=True, slots=True)
 class PatchPod:
     """A strategic merge patch of `pods/status`: the grant, the condition, or both.
 
-    The narrow right of a controller that only stamps: through `pods/status` the API server takes annotations and
-    restores the spec. The uid is in the patch, so that a namesake made meanwhile is not touched.
+    A write to `pods/status` changes annotations, but never the spec, so the operator needs no right to write pods. The
+    patch contains the uid, so the API server rejects it if another pod has taken the name.
     """
 
     at: Named
@@ -26,7 +26,7 @@ class PatchPod:
 
 @dataclass(frozen=True, slots=True)
 class PatchShare:
-    """A merge patch of a GPUShare's status; it carries the version that was seen, so a newer one is not overwritten."""
+    """A merge patch of a GPUShare's status. Its resourceVersion makes the API server reject it if the share changed."""
 
     at: Named
     patch: Mapping[str, Any]
@@ -42,7 +42,7 @@ class PatchNode:
 
 @dataclass(frozen=True, slots=True)
 class PatchDevice:
-    """A merge patch of the status of a GPUDevice; it carries the version that was seen: an agent that lives wins."""
+    """A merge patch of a GPUDevice's status. Its resourceVersion makes it fail if a live agent has written since."""
 
     at: Named
     patch: Mapping[str, Any]
@@ -52,8 +52,8 @@ class PatchDevice:
 class PostEvent:
     """An Event about an object.
 
-    Its name is made of what it says, so the same one is never there twice: not after a restart between Event and
-    status, and not when two reconcilers say it.
+    The name is a hash of the content. So the same Event never exists twice, even if the operator is killed between the
+    Event and the status, or if two reconcilers post it.
     """
 
     regarding: Mapping[str, str]
@@ -62,48 +62,48 @@ class PostEvent:
     action: str
     note: str
     since: str = ""
-    """ What was before; the same news after another state is a new Event. """
+    """ The state before. It is part of the name, so the same content after another state gives a new Event. """
 
     @property
     def namespace(self) -> str:
-        """Where it is posted: the object's namespace; for one of the cluster, `default`."""
+        """The namespace of the Event: that of the object; `default` if the object is cluster-wide."""
         return self.regarding.get("namespace", "") or "default"
 
     @property
     def short_note(self) -> str:
-        """The note as the API server takes it, cut at a whole character."""
+        """The note, cut to `NOTE_MAX` bytes at a character boundary."""
         return self.note.encode()[:NOTE_MAX].decode(errors="ignore")
 
     @property
     def name(self) -> str:
-        """Unique for what it says."""
-        said = "\0".join((self.regarding["uid"], self.reason, self.note, self.since))
-        return f"{self.regarding['name'][:200].rstrip('-.')}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+        """The name of the Event; the same content gives the same name."""
+        content = "\0".join((self.regarding["uid"], self.reason, self.note, self.since))
+        return f"{self.regarding['name'][:200].rstrip('-.')}.{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)
 class EvictPod:
-    """An eviction through `pods/eviction`, which heeds disruption budgets."""
+    """An eviction through `pods/eviction`. The API server applies disruption budgets to it."""
 
     at: Named
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """No write: the object is to be looked at again after so many seconds."""
+class RequeueAfter:
+    """No write: reconcile the object again after this time."""
 
     seconds: float
 
 
-Write = PatchPod | PatchShare | PatchNode | PatchDevice | PostEvent | EvictPod | Again
+Write = PatchPod | PatchShare | PatchNode | PatchDevice | PostEvent | EvictPod | RequeueAfter
 
 
 def pod_reference(at: Named, uid: str) -> dict[str, str]:
-    """Return what an Event about a pod refers to."""
+    """Return the object reference for an Event about a pod."""
     return {"apiVersion": "v1", "kind": "Pod", "namespace": at.namespace, "name": at.name, "uid": uid}
 
 
 def share_reference(at: Named, uid: str) -> dict[str, str]:
-    """Return what an Event about a GPUShare refers to."""
+    """Return the object reference for an Event about a GPUShare."""
     return {"apiVersion": API_VERSION, "kind": "GPUShare", "namespace": at.namespace, "name": at.name, "uid": uid}

@@ -1,19 +1,22 @@
-"""Admission: what a pod becomes before it exists, and what can never work is refused with a sentence.
+"""The admission webhook: patches pods that use Orion before they are created, and rejects pods that cannot work.
 
-decisions   what comes out: refused, unchanged or patched, and why
+Pure functions:
+decisions   the result: rejected, unchanged or patched, and why
 pods        the parts of a pod that admission reads
 slots       which containers get how many slots, and of which kind
-hazards     what would let a pod around its slots or the hook
-preloading  the hook's place in LD_PRELOAD
-defaults    what an installation decides
-admitting   all of it in order: one pure function of pod, shares and GPUs
+hazards     rejects pods that could use a GPU without slots or without the hook
+preloading  puts the hook first in LD_PRELOAD
+defaults    settings of the installation
+admitting   the whole decision, as a function of the pod, the shares and the GPUs
 patching    the difference of two objects as a JSON patch
+names       an admission policy that warns of annotations without effect
 
-reviews     the API server's questions and our answers
-cluster_facts  shares and GPUs as admission needs them
-handling    from a question to an answer, with a second look at the live API before a refusal
-metrics     what Prometheus learns
-tls         the certificate, exchanged while serving
-serving     HTTPS, health, metrics and a clean end
-manifests   what the API server must know of all this: webhook configuration and admission policies
+Around them:
+reviews     the formats of AdmissionReview
+cluster_facts  the facts about shares and GPUs that admission needs
+handling    answers a review, and reads the live API before it rejects
+metrics     Prometheus metrics
+tls         the certificate, replaced while the server runs
+serving     HTTPS, probes, metrics and the shutdown
+manifests   the webhook configuration and the admission policies
 """

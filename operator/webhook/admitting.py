@@ -1,7 +1,7 @@
-"""What a pod becomes: one pure function of the pod, the shares of its namespace and the GPUs.
+"""Decides what happens to a pod: a pure function of the pod, the shares of its namespace and the GPUs.
 
-No clock, no network, no state, so it can be run again on its own result (other webhooks may run in between, and the API
-server then asks again), by `orion explain` without a cluster, and by tests with any pod.
+The function uses no clock, no network and no state. It must be idempotent: if another webhook changes the pod, the API
+server calls this webhook again with its own result. `orion explain` also calls it, without a cluster.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,25 +9,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orion.crds.annotations import CONTAINERS, GRANT, PRIORITY, SHARE, PodMarks, read_marks
-from orion.crds.errors import Unreadable
 from orion.crds.governing import Shares
 from orion.crds.grant import granted
 from orion.crds.policy import Priority
 from orion.crds.quantities import Memory
 from orion.crds.share import GPUShare
+from orion.errors import Unreadable
 from orion.operator.webhook import hazards, preloading, slots
 from orion.operator.webhook.decisions import Decision, Outcome, Reason, Refusal
 from orion.operator.webhook.defaults import Defaults
-from orion.operator.webhook.pods import Pod, Role, places
+from orion.operator.webhook.pods import Pod, Role, containers_of
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """What admission knows of the cluster.
+    """The facts about the cluster that admission uses.
 
     Args:
         shares: the GPUShares of the pod's namespace.
-        largest_gpu: the memory of the GPU that has most, in bytes; None: no GPU is known yet.
+        largest_gpu: the largest device memory of all GPUs, in bytes; None: no GPU is known yet.
     """
 
     shares: Shares = field(default_factory=Shares)
@@ -35,15 +35,15 @@ class Cluster:
 
 
 def admit(plain: Mapping[str, Any], cluster: Cluster, defaults: Defaults) -> Decision:
-    """Return what becomes of a pod that is about to be made.
+    """Decide about a pod that is being created.
 
     Args:
-        plain: the pod as JSON has it; it is not changed.
-        cluster: shares of its namespace, and GPUs.
-        defaults: of the installation.
+        plain: the pod as parsed JSON; it is not changed.
+        cluster: the shares of the pod's namespace, and the GPUs.
+        defaults: the settings of the installation.
 
     Raises:
-        pydantic.ValidationError: it is no pod.
+        pydantic.ValidationError: `plain` is not a valid pod.
     """
     pod = Pod.model_validate(plain)
     try:
@@ -53,17 +53,17 @@ def admit(plain: Mapping[str, Any], cluster: Cluster, defaults: Defaults) -> Dec
 
 
 def admit_ephemeral(plain: Mapping[str, Any], before: Mapping[str, Any] | None, defaults: Defaults) -> Decision:
-    """Return what becomes of ephemeral containers that are about to join a pod.
+    """Decide about ephemeral containers that are being added to a pod.
 
     Args:
-        plain: the pod with them.
-        before: the pod without.
-        defaults: of the installation.
+        plain: the pod with the ephemeral containers, as parsed JSON.
+        before: the pod before the change; None: not known, so all ephemeral containers count as new.
+        defaults: the settings of the installation.
     """
-    known = {place.name for place in places(Pod.model_validate(before).spec)} if before else set()
-    new = [place for place in places(Pod.model_validate(plain).spec) if place.role is Role.EPHEMERAL]
+    known = {entry.name for entry in containers_of(Pod.model_validate(before).spec)} if before else set()
+    new = [entry for entry in containers_of(Pod.model_validate(plain).spec) if entry.role is Role.EPHEMERAL]
     try:
-        hazards.refuse_containers([place for place in new if place.name not in known], frozenset(), defaults)
+        hazards.refuse_containers([entry for entry in new if entry.name not in known], frozenset(), defaults)
     except Refusal as refusal:
         return Decision.refused(plain, refusal)
     return Decision(Outcome.UNCHANGED, Reason.HARMLESS, plain)
@@ -80,7 +80,7 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     hazards.refuse_hazards(pod, amounts.keys(), defaults)
     _check_memory(share, cluster)
     after = dict(plain)
-    changes = _seat(pod, after, priority, amounts, defaults)
+    changes = _add_slots(pod, after, priority, amounts, defaults)
     changes += _choose_runtime(pod, after, defaults)
     changes += _annotate(after, {PRIORITY: str(priority), GRANT: granted(priority, share, amounts).as_json()})
     return Decision(
@@ -118,41 +118,45 @@ def _governing(pod: Pod, marks: PodMarks, cluster: Cluster, defaults: Defaults) 
     if marks.share is not None:
         raise Refusal(
             Reason.SHARE_NOT_FOUND,
-            f"annotation {SHARE} names GPUShare {marks.share}, which does not exist in the pod's namespace",
+            f"annotation {SHARE} names GPUShare {marks.share}, which does not exist in the pod's namespace; create it, "
+            "or correct the name",
             of_cluster=True,
         )
     if defaults.require_share:
         raise Refusal(
             Reason.SHARE_REQUIRED,
-            f"no GPUShare of the namespace selects this pod, and this cluster requires one; make one, or name it in "
-            f"annotation {SHARE}",
+            "this cluster requires a GPUShare for each pod, and no GPUShare of the namespace selects this pod; create "
+            f"one, or name one in annotation {SHARE}",
             of_cluster=True,
         )
     return None, "no GPUShare governs the pod, so the cluster's defaults apply"
 
 
 def _priority(marks: PodMarks, asked: Sequence[slots.Ask], share: GPUShare | None) -> tuple[Priority, str]:
-    """Return what the pod is, from whoever says it; all that say it must say the same."""
-    said: list[tuple[Priority, str]] = []
+    """Return the pod's priority and where it comes from: annotation, resources or share. All must agree."""
+    found: list[tuple[Priority, str]] = []
     if marks.priority is not None:
-        said.append((marks.priority, f"annotation {PRIORITY} says {marks.priority}"))
-    said += [(ask.priority, f"{ask.place} asks for {ask.resource}") for ask in asked if ask.priority is not None]
+        found.append((marks.priority, f"annotation {PRIORITY} says {marks.priority}"))
+    found += [(ask.priority, f"{ask.entry} asks for {ask.resource}") for ask in asked if ask.priority is not None]
+    for other, words in found[1:]:
+        if other is not found[0][0]:
+            mixed = f"{found[0][1]}, but {words}: a pod is either hp or be; split it into two pods"
+            raise Refusal(Reason.MIXED_PRIORITIES, mixed)
     if share is not None:
-        said.append((share.spec.priority, f"GPUShare {share.metadata.name} has spec.priority {share.spec.priority}"))
-    if not said:
-        raise Refusal(Reason.NO_PRIORITY, f"annotation {CONTAINERS} needs {PRIORITY} beside it: hp or be")
-    priority, why = said[0]
-    for other, words in said[1:]:
-        if other is priority:
-            continue
-        if share is None or not words.startswith("GPUShare"):
-            raise Refusal(Reason.MIXED_PRIORITIES, f"{why}, but {words}: a pod is either hp or be; make two pods of it")
-        raise Refusal(Reason.PRIORITY_CONFLICT, f"{why}, but {words}; make them the same", of_cluster=True)
+        words = f"GPUShare {share.metadata.name} has spec.priority {share.spec.priority}"
+        if found and share.spec.priority is not found[0][0]:
+            raise Refusal(Reason.PRIORITY_CONFLICT, f"{found[0][1]}, but {words}; make them the same", of_cluster=True)
+        found.append((share.spec.priority, words))
+    if not found:
+        raise Refusal(
+            Reason.NO_PRIORITY, f"annotation {CONTAINERS} has no effect without a priority; set {PRIORITY} to hp or be"
+        )
+    priority, why = found[0]
     return priority, f"the pod is {priority}: {why}"
 
 
 def _check_memory(share: GPUShare | None, cluster: Cluster) -> None:
-    """Refuse a pod that no GPU could hold; while no GPU is known, nobody can say so."""
+    """Reject a pod that needs more memory than any GPU has. If no GPU is known yet, every pod passes."""
     memory = share.spec.memory if share else None
     if share is None or memory is None or cluster.largest_gpu is None:
         return
@@ -161,7 +165,7 @@ def _check_memory(share: GPUShare | None, cluster: Cluster) -> None:
             raise Refusal(
                 Reason.MEMORY_TOO_LARGE,
                 f"GPUShare {share.metadata.name} has a spec.memory.{what} of {wanted} for each slot; the largest GPU "
-                f"of the cluster has {Memory.of_bytes(cluster.largest_gpu)}",
+                f"of the cluster has {Memory.of_bytes(cluster.largest_gpu)}: lower the {what}",
                 of_cluster=True,
             )
 
@@ -169,28 +173,31 @@ def _check_memory(share: GPUShare | None, cluster: Cluster) -> None:
 # -- Changes -----------------------------------------------------------------------------------------------------------
 
 
-def _seat(
+def _add_slots(
     pod: Pod, after: dict[str, Any], priority: Priority, amounts: Mapping[str, int], defaults: Defaults
 ) -> list[str]:
-    """Change containers; only what changes is copied, so that the rest is seen to be the same by looking at it once."""
+    """Add slots and the hook to containers of `after`; return what changed.
+
+    Only changed parts are copied. `patching` skips parts that are the same object before and after.
+    """
     changes = []
     spec = after["spec"] = dict(after["spec"])
-    for place in places(pod.spec):
-        if place.name in amounts:
-            spec[place.list] = list(spec[place.list])
-            container = spec[place.list][place.index] = dict(spec[place.list][place.index])
-            reported = slots.write(container, priority, amounts[place.name])
-            reported += preloading.preload(place, container, defaults)
-            changes += [f"{place} {each}" for each in reported]
+    for entry in containers_of(pod.spec):
+        if entry.name in amounts:
+            spec[entry.list] = list(spec[entry.list])
+            container = spec[entry.list][entry.index] = dict(spec[entry.list][entry.index])
+            reported = slots.write(container, priority, amounts[entry.name])
+            reported += preloading.preload(entry, container, defaults)
+            changes += [f"{entry} {each}" for each in reported]
     return changes
 
 
 def _choose_runtime(pod: Pod, after: dict[str, Any], defaults: Defaults) -> list[str]:
-    """Name the runtime that hands over GPUs, unless the pod's owner names one; the spec is a copy already."""
+    """Set the runtime class that injects GPUs, unless the pod names one. `after["spec"]` must already be a copy."""
     if not defaults.runtime_class or pod.spec.runtime_class_name:
         return []
     after["spec"]["runtimeClassName"] = defaults.runtime_class
-    return [f"the pod's runtime class is {defaults.runtime_class}, as it names none"]
+    return [f"the pod's runtime class is {defaults.runtime_class}, because the pod names none"]
 
 
 def _annotate(after: dict[str, Any], wanted: Mapping[str, str]) -> list[str]:
@@ -203,9 +210,9 @@ def _annotate(after: dict[str, Any], wanted: Mapping[str, str]) -> list[str]:
 
 
 def _cautions(pod: Pod, amounts: Mapping[str, int]) -> Iterable[str]:
-    for place in places(pod.spec):
-        if place.name not in amounts:
+    for entry in containers_of(pod.spec):
+        if entry.name not in amounts:
             continue
-        own = {variable.name for variable in place.container.env or ()}
-        if preloading.PRELOAD not in own and preloading.may_bring(place.container, preloading.PRELOAD):
-            yield f"{place}: an {preloading.PRELOAD} that envFrom brings has no effect; write it into env"
+        own = {variable.name for variable in entry.container.env or ()}
+        if preloading.PRELOAD not in own and preloading.may_bring(entry.container, preloading.PRELOAD):
+            yield f"{entry}: an {preloading.PRELOAD} from envFrom has no effect; write it into env"

@@ -1,24 +1,24 @@
-"""What admission needs to know of the cluster, read from plain objects."""
+"""Reads the facts about shares and GPUs that admission needs from API objects (parsed JSON)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orion.crds.errors import Unreadable
 from orion.crds.quantities import Memory
 from orion.crds.share import GPUShare
+from orion.errors import Unreadable
 
 
 def read_share(plain: Mapping[str, Any]) -> GPUShare:
-    """Return a share; its status has no part in admission, and is long.
+    """Return a share without its status. Admission does not use the status, which can be long.
 
     Raises:
-        Unreadable: it is of a later version.
+        Unreadable: this version cannot read the share, for example because a later version wrote it.
     """
     return GPUShare.read({**plain, "status": None}, "GPUShare")
 
 
 def readable_shares(items: Iterable[Mapping[str, Any]]) -> list[GPUShare]:
-    """Return shares from plain objects; those that cannot be read, of a later version, are left out."""
+    """Return shares. Shares that this version cannot read are left out."""
     found = []
     for plain in items:
         try:
@@ -29,7 +29,7 @@ def readable_shares(items: Iterable[Mapping[str, Any]]) -> list[GPUShare]:
 
 
 def device_memory(plain: Mapping[str, Any]) -> int | None:
-    """Return a GPU's memory in bytes, None while its agent has not said; the rest changes often and is not read."""
+    """Return a GPU's memory in bytes; None: its agent has not reported it yet."""
     total = ((plain.get("status") or {}).get("memory") or {}).get("total")
     try:
         return None if total is None else Memory.read(total).bytes
@@ -38,5 +38,5 @@ def device_memory(plain: Mapping[str, Any]) -> int | None:
 
 
 def largest(memories: Iterable[int | None]) -> int | None:
-    """Return the largest of what is known, None where nothing is."""
+    """Return the largest known memory; None: none is known."""
     return max((memory for memory in memories if memory is not None), default=None)

@@ -1,7 +1,7 @@
-"""What admission says of a pod: refused, unchanged or patched, each with its reasons.
+"""The result of admission: a pod is rejected, unchanged or patched, with the reasons.
 
-A refusal travels as an exception inside the pure core, because it can come from any depth and ends everything; outside
-there are decisions only.
+Inside the pure functions, a rejection is the exception `Refusal`, because it can occur at any depth. `admitting` turns
+it into a `Decision`, so callers see only decisions.
 """
 
 from collections.abc import Mapping
@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from orion.errors import Invalid
+
 
 class Outcome(StrEnum):
-    """What becomes of a pod."""
+    """What happens to a pod."""
 
     REFUSED = "refused"
     UNCHANGED = "unchanged"
@@ -19,14 +21,14 @@ class Outcome(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why, in one word for metrics and programs."""
+    """The reason of a decision, as one word for metrics and programs."""
 
     NOT_OURS = "NotOurs"
-    """ The pod says and asks nothing that concerns Orion. """
+    """ The pod has no annotation of Orion and asks for no slots. """
     SLOTS_GIVEN = "SlotsGiven"
-    """ The pod asks for slots now, or did already. """
+    """ The pod asks for slots, either by itself or because admission added them. """
     HARMLESS = "Harmless"
-    """ Ephemeral containers that may come. """
+    """ Ephemeral containers that are allowed. """
 
     UNKNOWN_ANNOTATION_VALUE = "UnknownAnnotationValue"
     NO_PRIORITY = "NoPriority"
@@ -48,8 +50,8 @@ class Reason(StrEnum):
     HOOK_ENVIRONMENT = "HookEnvironment"
 
 
-class Refusal(Exception):
-    """The pod cannot be; the text is the sentence that its owner reads.
+class Refusal(Invalid):
+    """The webhook refuses a pod, and its owner reads the text.
 
     Args:
         reason: for metrics and programs.
@@ -65,17 +67,17 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of a pod.
+    """What happens to a pod.
 
     Args:
-        outcome: whether it is refused, unchanged or patched.
-        reason: in one word.
-        pod: as it shall be; of a refused one, as it came.
-        sentence: of a refusal, for the pod's owner; else empty.
-        because: every change and what led to it, a sentence each.
-        cautions: what the owner should know although the pod may come.
-        share: the GPUShare that governs it.
-        of_cluster: of a refusal: whether a fresher look at shares and GPUs may say otherwise.
+        outcome: rejected, unchanged or patched.
+        reason: the reason in one word.
+        pod: the pod after admission, as parsed JSON; a rejected pod is unchanged.
+        sentence: why the pod is rejected and what its owner can do; empty if it is not.
+        because: a sentence for each change, and for the share and the priority.
+        cautions: warnings for the owner of a pod that is not rejected.
+        share: the name of the GPUShare that governs the pod.
+        of_cluster: whether a rejection depends on shares or GPUs, so that newer data may change it.
     """
 
     outcome: Outcome
@@ -89,5 +91,5 @@ class Decision:
 
     @classmethod
     def refused(cls, pod: Mapping[str, Any], refusal: Refusal) -> "Decision":
-        """Return what a refusal amounts to."""
+        """Return the decision for a refusal."""
         return cls(Outcome.REFUSED, refusal.reason, pod, sentence=str(refusal), of_cluster=refusal.of_cluster)

@@ -1,4 +1,4 @@
-"""What an installation decides about admission; the chart's values end here."""
+"""Settings of the installation for admission. The chart sets them from its values."""
 
 from typing import Annotated
 
@@ -8,21 +8,21 @@ from orion import hook
 
 
 class Defaults(BaseModel):
-    """What holds for pods of which no GPUShare says anything, and where things are in a container."""
+    """Defaults for pods without a GPUShare, and paths on the nodes and in containers."""
 
     model_config = ConfigDict(frozen=True)
 
     require_share: bool = False
-    """ Whether a pod that no GPUShare governs is refused. """
+    """ Whether to reject pods that no GPUShare governs. """
 
     runtime_class: Annotated[str, Field(pattern="^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$", max_length=253)] = ""
-    """ The runtime class of pods with slots that name none; empty: theirs is left as it is. """
+    """ The runtime class for pods with slots that name none; empty: these pods stay without a runtime class. """
 
     kubelet_root: Annotated[str, Field(pattern="^/[^:\\s]*[^:\\s/]$")] = "/var/lib/kubelet"
     """ The kubelet's --root-dir on the nodes; pods with slots may not mount it. """
 
     root: Annotated[str, Field(pattern="^/[^:\\s]*[^:\\s/]$")] = hook.CONTAINER_ROOT
-    """ The folder of Orion's mounts in a container. """
+    """ The folder in a container that holds Orion's mounts. """
 
     hook: Annotated[str, Field(pattern="^/[^:\\s]+$")] = hook.CONTAINER_LIBRARY
-    """ The hook's path in a container, where the device plugin mounts it. """
+    """ The path in a container at which the device plugin mounts the hook. """

@@ -1,11 +1,11 @@
-"""From a question of the API server to an answer: decides on what the watches know, and looks again before it refuses.
+"""Answers the API server's reviews with data from watches, and reads the live API before it rejects.
 
-A share and a pod that are applied together race: the pod's review can be here before the watch has brought the share.
-So a refusal in which shares or GPUs had a part is decided once more on what the API server says now. Nothing else asks
-the server during a review, and a review never waits where it can allow.
+If a share and a pod are applied together, the pod's review can arrive before the watch reports the share. So if a
+rejection depends on shares or GPUs, this module reads them from the API server and decides again. No other review sends
+a request to the API server, so pods that are admitted never wait for one.
 
-A pod that a share *selects* may still come a moment before that share: it gets the defaults, and the reconciler gives
-it the share's grant as soon as it sees both.
+A pod can also arrive just before a share whose selector matches it. The pod then gets the defaults. The reconciler
+writes the share's grant as soon as it has seen both.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from orion.api_server.requests import ApiServer
 from orion.api_server.watching import Watched
 from orion.crds import share as share_kind
 from orion.crds.governing import Shares
+from orion.errors import Unavailable
 from orion.operator.webhook.admitting import Cluster, admit, admit_ephemeral
 from orion.operator.webhook.cluster_facts import device_memory, largest, read_share, readable_shares
 from orion.operator.webhook.decisions import Decision, Outcome, Reason
@@ -23,20 +24,16 @@ from orion.operator.webhook.metrics import Metrics
 from orion.operator.webhook.reviews import Request
 
 LIVE_TIMEOUT_S = 2.0
-""" Of a second look; the API server gives a review five seconds in all. """
-
-
-class NotReady(Exception):
-    """Shares and GPUs are not here yet; an error of ours, so that the failure policy decides."""
+""" Timeout of the second decision's requests, in seconds. The API server allows a review five seconds in total. """
 
 
 class Admission:
-    """Decides on pods, with what two watches know of the cluster.
+    """Decides about pods, with data from a watch of GPUShares and one of GPUDevices.
 
     Args:
-        server: the API server, for second looks.
-        defaults: of the installation.
-        metrics: where second looks are counted.
+        server: the API server.
+        defaults: the settings of the installation.
+        metrics: counts the second decisions.
     """
 
     def __init__(self, server: ApiServer, defaults: Defaults, metrics: Metrics) -> None:
@@ -48,15 +45,15 @@ class Admission:
 
     @property
     def ready(self) -> bool:
-        """Whether it can decide."""
+        """Whether both watches have received their first list."""
         return self.shares.synced.is_set() and self.devices.synced.is_set()
 
     async def decide(self, request: Request) -> Decision:
-        """Return what becomes of the pod in a request.
+        """Decide about the pod in a request.
 
         Raises:
-            NotReady: the first lists are not here yet.
-            Exception: whatever else goes wrong is an error of ours, never a denial.
+            Unavailable: the watches have not received their first lists yet.
+            Exception: any other failure. The caller must report it as an error, never as a denial.
         """
         if request.resource.resource != "pods" or request.object is None:
             return Decision(Outcome.UNCHANGED, Reason.NOT_OURS, request.object or {})
@@ -65,15 +62,15 @@ class Admission:
         if request.sub_resource or request.operation != "CREATE":
             return Decision(Outcome.UNCHANGED, Reason.NOT_OURS, request.object)
         if not self.ready:
-            raise NotReady("shares and GPUs have not been listed yet")
+            raise Unavailable("shares and GPUs have not been listed yet")
         known = Cluster(self.shares.of(request.namespace), self.devices.of(""))
         decision = admit(request.object, known, self._defaults)
         if decision.outcome is Outcome.REFUSED and decision.of_cluster:
             self._metrics.second_looks.inc()
-            decision = admit(request.object, await self._look(request.namespace), self._defaults)
+            decision = admit(request.object, await self._read_live(request.namespace), self._defaults)
         return decision
 
-    async def _look(self, namespace: str) -> Cluster:
+    async def _read_live(self, namespace: str) -> Cluster:
         async with asyncio.timeout(LIVE_TIMEOUT_S):
             shares = await self._server.get(resource_path(share_kind.KIND, namespace))
             devices = await self._server.get(DEVICES)

@@ -1,10 +1,10 @@
-"""What would let a pod around its slots or around the hook; each is refused with a sentence.
+"""Rejects pods that could use a GPU without slots or without the hook.
 
-This keeps honest pods from losing their share by accident, and closes the doors that a pod's own text can open. It is
-no sandbox: what a program does inside its container (`env -i`, a static binary) is noticed on the node instead.
+The checks protect honest pods from mistakes, and stop what a pod's spec could do on purpose. They are not a sandbox: a
+program can still drop the hook inside its container (`env -i`, a static binary). The node agent reports that.
 
-Refused: looking into ConfigMaps and Secrets of envFrom. Reading every tenant's Secrets is a right that a webhook should
-not have, and they can change after admission; `preloading` pins what matters.
+Rejected: reading the ConfigMaps and Secrets of envFrom. A webhook should not have the right to read the Secrets of all
+tenants, and they can change after admission. `preloading` sets the important variables instead.
 """
 
 import posixpath
@@ -12,18 +12,18 @@ from collections.abc import Iterable, Set
 
 from orion.operator.webhook.decisions import Reason, Refusal
 from orion.operator.webhook.defaults import Defaults
-from orion.operator.webhook.pods import Place, Pod, places
+from orion.operator.webhook.pods import Pod, PodContainer, containers_of
 from orion.operator.webhook.preloading import pins
 
 DEVICE_VARIABLES = (
-    "NVIDIA_VISIBLE_DEVICES",  # NVIDIA's container runtime hands over every GPU that this names
+    "NVIDIA_VISIBLE_DEVICES",  # NVIDIA's container runtime injects every GPU that this variable names
     "NVIDIA_MIG_CONFIG_DEVICES",
     "NVIDIA_MIG_MONITOR_DEVICES",
     "NVIDIA_IMEX_CHANNELS",
-    "CUDA_MPS_PIPE_DIRECTORY",  # another MPS server, or none
+    "CUDA_MPS_PIPE_DIRECTORY",  # selects another MPS server, or none
 )
 NO_DEVICES = ("", "void", "none")
-""" Values that give a container nothing; one without slots may have them. """
+""" Values that give a container no GPU. Containers without slots may have them. """
 
 _DEVICES = "devices of the node"
 _RUNTIME = "the container runtime, which can start anything"
@@ -39,7 +39,7 @@ FORBIDDEN_PATHS = {
     "/sys/fs/cgroup": "the rights of containers to devices",
     "/run/nvidia": "the driver and its MPS servers",
     "/var/lib/orion": "the hook that every pod with slots loads",
-    "/var/lib/kubelet": _KUBELET,  # its device plugins' sockets, wherever its --root-dir is
+    "/var/lib/kubelet": _KUBELET,  # the device plugins' sockets are here whatever the kubelet's --root-dir is
     "/etc/kubernetes": "the kubelet's own pods",
     "/run/containerd": _RUNTIME,
     "/run/crio": _RUNTIME,
@@ -55,74 +55,76 @@ FORBIDDEN_PATHS = {
     "/run/docker.sock": _RUNTIME,
     "/run/cri-dockerd.sock": _RUNTIME,
 }
-""" Paths of the node that a tenant may not mount, nor what is above or below them. """
+""" Paths of the node that a tenant may not mount, with the reason. Their parents and everything below are forbidden as
+well. """
 
 _PREFIXES = ("/dev/nvidia",)
-""" Those of the above that stand for every name that begins so, such as /dev/nvidia0. """
+""" Those of the paths above that are prefixes of names, such as of /dev/nvidia0. """
 
 
 def refuse_hazards(pod: Pod, slots: Set[str], defaults: Defaults) -> None:
-    """Refuse a pod that could reach a GPU around its slots, or whose containers would lose the hook.
+    """Reject a pod that could use a GPU without slots or without the hook.
 
     Args:
         pod: the pod.
-        slots: names of the containers that get slots.
-        defaults: where Orion's mounts are.
+        slots: the names of the containers that get slots.
+        defaults: the paths of Orion's mounts and of the kubelet.
 
     Raises:
-        Refusal: it could.
+        Refusal: the pod is rejected.
     """
     if pod.spec.host_pid:
         raise Refusal(
-            Reason.HOST_PROCESSES, "hostPID lets the pod reach into processes of other tenants; remove it from its spec"
+            Reason.HOST_PROCESSES,
+            "hostPID lets the pod reach processes of other tenants; remove it from the pod's spec",
         )
     for volume in pod.spec.volumes or ():
         if volume.host_path is not None:
             _refuse_path(volume.name, volume.host_path.path, defaults)
-    refuse_containers(places(pod.spec), slots, defaults)
+    refuse_containers(containers_of(pod.spec), slots, defaults)
 
 
-def refuse_containers(found: Iterable[Place], slots: Set[str], defaults: Defaults) -> None:
-    """Refuse what single containers could do; the same for those that come later (ephemeral ones).
+def refuse_containers(found: Iterable[PodContainer], slots: Set[str], defaults: Defaults) -> None:
+    """Reject containers that could use a GPU without slots or without the hook; also used for ephemeral containers.
 
     Raises:
-        Refusal: one of them could.
+        Refusal: one of the containers is rejected.
     """
-    for place in found:
-        security = place.container.security_context
+    for entry in found:
+        security = entry.container.security_context
         if security and security.privileged:
             raise Refusal(
                 Reason.PRIVILEGED,
-                f"{place} is privileged, so it could use every GPU of its node; remove securityContext.privileged",
+                f"{entry} is privileged, so it could use every GPU of its node; remove securityContext.privileged",
             )
-        _refuse_environment(place, place.name in slots, defaults)
-        if place.name in slots:
-            _refuse_mounts(place, defaults)
+        _refuse_environment(entry, entry.name in slots, defaults)
+        if entry.name in slots:
+            _refuse_mounts(entry, defaults)
 
 
-def _refuse_environment(place: Place, has_slots: bool, defaults: Defaults) -> None:
+def _refuse_environment(entry: PodContainer, has_slots: bool, defaults: Defaults) -> None:
     pinned = pins(defaults)
-    for variable in place.container.env or ():
+    for variable in entry.container.env or ():
         harmless = not has_slots and variable.literal in NO_DEVICES
         if variable.name in DEVICE_VARIABLES and not harmless:
             raise Refusal(
                 Reason.DEVICE_ENVIRONMENT,
-                f"{place} sets {variable.name} in its env: which GPU a container gets is decided when it gets its "
-                "slots; remove the variable",
+                f"{entry} sets {variable.name} in its env, but its slots decide which GPU a container gets; remove the "
+                "variable",
             )
         if has_slots and variable.name in pinned and variable.literal != pinned[variable.name]:
             raise Refusal(
                 Reason.HOOK_ENVIRONMENT,
-                f"{place} sets {variable.name} in its env, which would lead around the hook; remove the variable",
+                f"{entry} sets {variable.name} in its env, which could bypass the hook; remove the variable",
             )
 
 
-def _refuse_mounts(place: Place, defaults: Defaults) -> None:
-    for mount in place.container.volume_mounts or ():
+def _refuse_mounts(entry: PodContainer, defaults: Defaults) -> None:
+    for mount in entry.container.volume_mounts or ():
         if _is_within(_normal(mount.mount_path), _normal(defaults.root)):
             raise Refusal(
                 Reason.HIDDEN_MOUNT,
-                f"{place} mounts volume {mount.name} at {mount.mount_path}, where its slots are; choose a path outside "
+                f"{entry} mounts volume {mount.name} at {mount.mount_path}, where its slots are; choose a path outside "
                 f"{defaults.root}",
             )
 
@@ -134,8 +136,8 @@ def _refuse_path(volume: str, text: str, defaults: Defaults) -> None:
         if _is_within(path, forbidden) or _is_within(forbidden, path) or _begins(path, forbidden):
             raise Refusal(
                 Reason.HOST_PATH,
-                f"volume {volume} is the node's {text}, which gives access to {what}; a pod with a share of a GPU may "
-                "not mount it",
+                f"volume {volume} is the node's {text}, which gives access to {what}; a pod that shares a GPU may not "
+                "mount it: remove the volume",
             )
 
 
@@ -144,7 +146,7 @@ def _begins(path: str, forbidden: str) -> bool:
 
 
 def _normal(path: str) -> str:
-    """Return a path without detours; /var/run is /run wherever containers run."""
+    """Return a path without `.` and `..`, and with /run for /var/run, because /var/run is a link to /run."""
     whole = posixpath.normpath(f"/{path.lstrip('/')}")
     return whole.removeprefix("/var") if _is_within(whole, "/var/run") else whole
 

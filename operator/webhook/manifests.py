@@ -1,26 +1,29 @@
-"""What the API server must know of admission: the webhook's configuration and the policies beside it.
+"""Generates the webhook's configuration, its ClusterRole and the admission policies.
 
-Made here, so that names of annotations and resources have one source; written without any template's syntax into
-charts/orion/files, and tests apply the same files. `python -m orion.operator.webhook.manifests` writes them, with
---check it says that they are out of date.
+They are generated, so that the names of annotations and resources have one source. The files in charts/orion/files
+contain no template syntax, and tests apply the same files. `python -m orion.operator.webhook.manifests` writes the
+files; with --check, it reports whether they are out of date.
 
-The webhook sees only pods that concern Orion (match conditions), so `failurePolicy: Fail` touches nobody else and no
-namespace needs to be left out. One that is left out would be a way around the webhook.
+The webhook receives only pods that concern Orion (match conditions). So `failurePolicy: Fail` affects no other pods,
+and no namespace has to be excluded. Pods of an excluded namespace would bypass the webhook.
 
-The policies hold where the webhook does not look:
-  * pods that ask for slots must have been through it, after every other webhook too: the hook is still first;
-  * annotations `orion/...` of a pod stay as they were made. `orion.gpu/grant` may change, by whoever may *update
-    grants* in the whole cluster: RBAC decides who that is, on a resource `grants.orion.gpu` that exists for this
-    question alone. Asked without a namespace, so no Role of a namespace, however wide, allows it;
-  * nor do its labels change, unless it names its share: a selector would give it to another share, with another grant;
-  * neither can a Binding bring them, whose annotations the API server copies to the pod, and in later versions labels;
-  * names that have no effect get a warning (names.py).
+The policies check what the webhook does not:
+  * A pod that asks for slots must have passed the webhook. No later webhook may have put a library before the hook.
+  * Annotations `orion/...` of an existing pod cannot change. `orion.gpu/grant` may be changed by accounts that may
+    *update grants* in the whole cluster. RBAC decides that, on the resource `grants.orion.gpu`, which exists only for
+    this check. The check names no namespace, so a Role cannot give the right.
+  * Labels of a pod cannot change, unless the pod names its share. With other labels, the selector of another share
+    could match the pod and give it another grant.
+  * A Binding may not contain such annotations or labels: the API server copies a Binding's annotations to the pod, and
+    in later versions also its labels.
+  * Names without effect get a warning (names.py).
 
-Refused: a policy with the GPUShares as its parameters, which would leave labels free that no share selects by. The API
-server evaluates it for each share of the namespace at every write of a pod: with 200 shares, 0.1 s each time.
+Rejected: a policy with the GPUShares as parameters, which could allow changes of labels that no selector uses. The API
+server evaluates such a policy once for each share of the namespace at every write of a pod. With 200 shares, that takes
+0.1 s each time.
 
-Refused: naming the reconciler's service account in the policy. The name depends on the installation, and a text that
-must be edited before it is true is one that tests do not run.
+Rejected: naming the reconciler's service account in the policy. The name depends on the installation, so tests could
+not apply the file unchanged.
 """
 
 import argparse
@@ -43,14 +46,14 @@ FILES = Path("charts/orion/files")
 ROLE_FILE, WEBHOOK_FILE, POLICIES_FILE = "webhook-role.yaml", "webhook.yaml", "policies.yaml"
 TIMEOUT_S = 5
 GRANTS = "grants"
-""" The resource that the policies ask RBAC about: who may update it may change orion.gpu/grant. """
+""" The resource that the policies check with RBAC: accounts that may update it may change orion.gpu/grant. """
 
 _ANNOTATIONS = "object.metadata.?annotations.orValue({})"
 _CONTAINERS = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
 
 
 def _asks(container: str) -> str:
-    """Return the CEL expression that says whether a container asks for slots."""
+    """Return a CEL expression that is true if a container asks for slots."""
     kinds = (f"{container}.?resources.?{kind}.orValue({{}})" for kind in ("requests", "limits"))
     return " || ".join(f"{kind}.exists(name, name.startsWith('{WRITTEN}'))" for kind in kinds)
 
@@ -66,10 +69,10 @@ def webhook(
     """Return the webhook's configuration.
 
     Args:
-        client: how the API server reaches it: `service` or `url`, and `caBundle` once there is one.
+        client: the clientConfig: `service` or `url`, and optionally `caBundle`.
         name: the object's name.
-        namespaces: a selector; None: all namespaces.
-        policy: what becomes of Orion's pods when the webhook cannot be asked: Fail or Ignore.
+        namespaces: a namespace selector; None: all namespaces.
+        policy: what happens to Orion's pods when the webhook does not answer: Fail or Ignore.
     """
     hook = {
         "name": f"pods.webhook.{GROUP}",
@@ -97,8 +100,8 @@ def policies(hook: str, prefix: str = "orion", namespaces: Mapping[str, Any] | N
 
     Args:
         hook: the hook's path in a container.
-        prefix: of the objects' names.
-        namespaces: a selector; None: all namespaces.
+        prefix: the prefix of the objects' names.
+        namespaces: a namespace selector; None: all namespaces.
     """
     made: list[dict[str, Any]] = []
     for spec in (_through_the_webhook(hook), _marks_stay(), _bindings_bring_no_marks(), names_have_an_effect()):
@@ -113,7 +116,7 @@ def policies(hook: str, prefix: str = "orion", namespaces: Mapping[str, Any] | N
 
 
 def role() -> dict[str, Any]:
-    """Return all that the webhook's service account may do."""
+    """Return the ClusterRole with all rights of the webhook's service account."""
     kinds = [share_kind.KIND.plural, device_kind.KIND.plural]
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -129,18 +132,19 @@ def role() -> dict[str, Any]:
 def _through_the_webhook(hook: str) -> dict[str, Any]:
     first = f"(v.?value.orValue('') == '{hook}' || v.?value.orValue('').startsWith('{hook}:'))"
     named = "c.?env.orValue([]).filter(v, v.name == 'LD_PRELOAD')"
-    preloaded = f"{named}.size() > 0 && {named}.all(v, {first})"  # of two variables of one name the last one counts
+    # A container may define LD_PRELOAD twice, and then the last one counts. So every one must begin with the hook.
+    preloaded = f"{named}.size() > 0 && {named}.all(v, {first})"
     return {
         "name": "pods-have-been-admitted",
         "matchConstraints": {"resourceRules": [_rule(["CREATE"], ["pods"])]},
         "matchConditions": [
             {"name": "slots-or-grant", "expression": f"'{GRANT}' in {_ANNOTATIONS} || {ASKS_FOR_SLOTS}"}
         ],
-        "variables": [{"name": "seated", "expression": f"{_CONTAINERS}.filter(c, {_asks('c')})"}],
+        "variables": [{"name": "withSlots", "expression": f"{_CONTAINERS}.filter(c, {_asks('c')})"}],
         "validations": [
             {
-                "expression": "variables.seated.size() > 0",
-                "message": f"annotation {GRANT} is written by Orion's webhook only, for pods that ask for slots; "
+                "expression": "variables.withSlots.size() > 0",
+                "message": f"only Orion's webhook may write annotation {GRANT}, and only for pods that ask for slots; "
                 "remove it",
                 "reason": "Forbidden",
             },
@@ -151,7 +155,7 @@ def _through_the_webhook(hook: str) -> dict[str, Any]:
                 "reason": "Forbidden",
             },
             {
-                "expression": f"variables.seated.all(c, {preloaded})",
+                "expression": f"variables.withSlots.all(c, {preloaded})",
                 "message": f"a container that asks for slots does not preload Orion's hook first ({hook}); another "
                 "webhook may have changed its LD_PRELOAD after Orion's",
                 "reason": "Forbidden",
@@ -161,10 +165,11 @@ def _through_the_webhook(hook: str) -> dict[str, Any]:
 
 
 def _marks_stay() -> dict[str, Any]:
-    """Return the policy that every write of every pod's status goes by.
+    """Return the policy that keeps annotations and labels of existing pods unchanged.
 
-    A pod may have some 40 000 annotations, whoever made it. So maps are read once, into variables (where they are read
-    inside of a loop, an API server takes half a minute for it), and looped over only where they have changed.
+    The API server evaluates it at every write of every pod, including the status. Any user can create a pod with 40 000
+    annotations. So the maps are read once, into variables, and loops run only over maps that have changed. If a loop
+    read the maps itself, one evaluation could take half a minute.
     """
     read = {
         "annotations": _ANNOTATIONS,
@@ -190,8 +195,8 @@ def _marks_stay() -> dict[str, Any]:
         "validations": [
             {
                 "expression": f"{equal('annotations', 'oldAnnotations')} && {equal('labels', 'oldLabels')}",
-                "message": f"annotations and labels {PREFIX}... of a pod cannot be changed once it exists; make "
-                "the pod again",
+                "message": f"annotations and labels {PREFIX}... of a pod cannot be changed once it exists; delete the "
+                "pod and create it again",
                 "reason": "Forbidden",
             },
             {
@@ -202,8 +207,8 @@ def _marks_stay() -> dict[str, Any]:
             {
                 "expression": f"!('{GRANT}' in {was}) || '{SHARE}' in {was} "
                 f"|| variables.labels == variables.oldLabels || {may}",
-                "message": "labels of a pod that shares a GPU say which GPUShare governs it, so they stay as they were "
-                f"made; make the pod again, and name its share in annotation {SHARE} to have its labels free",
+                "message": "labels of a pod that shares a GPU decide which GPUShare governs it, so they cannot change; "
+                f"create the pod again, and name its share in annotation {SHARE} if its labels must change later",
                 "reason": "Forbidden",
             },
         ],
@@ -220,7 +225,8 @@ def _bindings_bring_no_marks() -> dict[str, Any]:
         "validations": [
             {
                 "expression": none,
-                "message": f"a Binding cannot give annotations or labels {PREFIX}... or {WRITTEN}... to a pod",
+                "message": f"a Binding cannot give annotations or labels {PREFIX}... or {WRITTEN}... to a pod; remove "
+                "them from the Binding",
                 "reason": "Forbidden",
             }
         ],
@@ -244,12 +250,12 @@ def _object(kind: str, name: str, labels: Mapping[str, str], spec: Mapping[str, 
 
 
 def files() -> dict[str, str]:
-    """Return the texts of the chart's files, by their names."""
+    """Return the texts of the generated files, by file name."""
     service = {"name": "orion-webhook", "namespace": "orion-system", "path": PATH, "port": 443}
-    head = "# Made by `python -m orion.operator.webhook.manifests`, which says why it is as it is.\n"
+    head = "# Generated by `python -m orion.operator.webhook.manifests`. The reasons are in that module.\n"
     return {
         ROLE_FILE: head + _text([role()]),
-        WEBHOOK_FILE: f"{head}# The chart puts its own service and caBundle into clientConfig.\n"
+        WEBHOOK_FILE: f"{head}# The chart replaces the service, and sets caBundle only for given certificates.\n"
         + _text([webhook({"service": service})]),
         POLICIES_FILE: head + _text(policies(Defaults().hook)),
     }
@@ -260,9 +266,9 @@ def _text(objects: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Write the files, or with --check say that they are out of date."""
+    """Write the files; with --check, only report whether they are out of date."""
     parser = argparse.ArgumentParser(description="Write the chart's admission manifests.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a file is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is out of date")
     check = parser.parse_args().check
     stale = False
     for name, text in files().items():

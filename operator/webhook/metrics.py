@@ -1,4 +1,4 @@
-"""What Prometheus learns of admission."""
+"""Prometheus metrics of the webhook."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from orion.api_server.watching import Watched
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5)
-""" Seconds; fine below ten milliseconds, where the API server's own histogram has but one bound. """
+""" Seconds. There are many buckets below 10 ms, where the API server's own histogram has only one. """
 
 
 class Metrics:
-    """The metrics of one webhook process, with a registry of their own."""
+    """The metrics of one webhook process, in a separate registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.api = RequestMetrics(self.registry, "orion_webhook_api")
         self.seconds = Histogram(
             "orion_webhook_review_seconds",
-            "Time from a review's last byte read to its answer.",
+            "Time from reading a review's last byte to its answer.",
             ["outcome"],
             buckets=_BUCKETS,
             registry=self.registry,
@@ -38,22 +38,22 @@ class Metrics:
         )
         self.second_looks = Counter(
             "orion_webhook_second_looks",
-            "Reviews that asked the API server before they refused.",
+            "Reviews that read the live API before a rejection.",
             registry=self.registry,
         )
         self.certificates = Counter(
             "orion_webhook_certificate_loads",
-            "Certificates taken into the running server.",
+            "Loads of the certificate, by result (taken, refused).",
             ["result"],
             registry=self.registry,
         )
 
     def follow(self, watches: "dict[str, Watched[object, object]]") -> None:
-        """Report on watches, by the name of what they watch."""
+        """Export metrics of watches; the keys name what they watch."""
         self.registry.register(_Watches(watches))
 
     async def text(self) -> bytes:
-        """Return everything as Prometheus reads it."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
 
 
@@ -64,11 +64,11 @@ class _Watches(Collector):
     def collect(self) -> Iterator[Metric]:
         objects = GaugeMetricFamily("orion_webhook_objects", "Objects known.", labels=["kind"])
         silent = GaugeMetricFamily(
-            "orion_webhook_watch_silent_seconds", "Time since a watch's last word.", labels=["kind"]
+            "orion_webhook_watch_silent_seconds", "Time since the last message of a watch.", labels=["kind"]
         )
         events = CounterMetricFamily("orion_webhook_watch_events", "Events of a watch.", labels=["kind"])
-        lists = CounterMetricFamily("orion_webhook_watch_lists", "Times that all was listed.", labels=["kind"])
-        errors = CounterMetricFamily("orion_webhook_watch_errors", "Times that a watch broke.", labels=["kind"])
+        lists = CounterMetricFamily("orion_webhook_watch_lists", "Full lists before a watch.", labels=["kind"])
+        errors = CounterMetricFamily("orion_webhook_watch_errors", "Interruptions of a watch.", labels=["kind"])
         for kind, watch in self._watches.items():
             objects.add_metric([kind], watch.count)
             silent.add_metric([kind], watch.silent_s)

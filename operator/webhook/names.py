@@ -1,10 +1,10 @@
 """The admission policy that warns of annotations and labels that have no effect.
 
-A name that Orion does not know, or that stands where Orion does not look, changes nothing: the pod starts, unmanaged,
-and nobody learns why. The policy names such a name, and the names that Orion does read. It warns and never refuses: an
-object with a name too many works as its owner wrote it before Orion came.
+If an annotation is misspelt or is on the wrong object, Orion ignores it: the pod starts unmanaged, without an error.
+The policy's warning names the annotation, and the annotations that Orion reads. The policy never rejects an object,
+because an unknown annotation does no harm.
 
-It looks at pods and at all kinds of Kubernetes that make pods. The warnings of a pod alone would reach nobody: a
+The policy checks pods and all built-in kinds that create pods. Warnings about pods alone would reach no person: a
 ReplicaSet's controller drops them.
 """
 
@@ -21,7 +21,7 @@ _MAKES = "request.kind.kind"
 _KNOWN = "[" + ", ".join(f"'{name}'" for name in OF_PEOPLE) + "]"
 _PRIORITIES = "[" + ", ".join(f"'{priority}'" for priority in Priority) + "]"
 _OURS = f"(name.startsWith('{PREFIX}') || name.startsWith('{WRITTEN}'))"
-_TEMPLATE = (  # dyn: one expression for kinds whose pods lie at different depths
+_TEMPLATE = (  # dyn: one expression serves kinds that hold the pod template at different paths
     f"{_MAKES} == 'Pod' ? dyn(object) : {_MAKES} == 'CronJob' ? dyn(object).spec.jobTemplate.spec.template "
     ": dyn(object).spec.template"
 )
@@ -29,7 +29,7 @@ _PLACE = (
     f"{_MAKES} == 'Pod' ? 'metadata.annotations' : {_MAKES} == 'CronJob' "
     "? 'spec.jobTemplate.spec.template.metadata.annotations' : 'spec.template.metadata.annotations'"
 )
-_AROUND = (  # what is around a pod's template, and looks as if it were the pod's
+_AROUND = (  # metadata outside the pod template, which users mistake for the pod's metadata
     f"{_MAKES} == 'Pod' ? [] : {_MAKES} == 'CronJob' "
     "? [dyn(object).metadata, dyn(object).spec.jobTemplate.?metadata.orValue({})] : [dyn(object).metadata]"
 )
@@ -54,14 +54,14 @@ def names_have_an_effect() -> dict[str, Any]:
     return {
         "name": "names-have-an-effect",
         "action": "Warn",
-        "failurePolicy": "Ignore",  # a fault of this policy must keep nobody's pods out
+        "failurePolicy": "Ignore",  # an error in this policy must not reject pods
         "matchConstraints": {"resourceRules": _rules()},
         "variables": [{"name": name, "expression": expression} for name, expression in read.items()],
         "validations": [
             _warning(
                 "variables.unknown.size() == 0",
                 f"'Orion does not know the annotation ' + variables.unknown.join(', ') + ': {ALLOWED}; "
-                "a GPUShare says all else, such as memory'",
+                "all other settings, such as memory, are fields of a GPUShare'",
             ),
             _warning(
                 "variables.written.size() == 0",
@@ -70,13 +70,13 @@ def names_have_an_effect() -> dict[str, Any]:
             ),
             _warning(
                 "variables.asLabels.size() == 0",
-                "'label ' + variables.asLabels.join(', ') + ' has no effect: Orion reads annotations; write it under ' "
+                "'label ' + variables.asLabels.join(', ') + ' has no effect: Orion reads annotations; move it to ' "
                 f"+ variables.place + '; {ALLOWED}'",
             ),
             _warning(
                 "!variables.outside",
                 f"'annotations and labels {PREFIX}... of the ' + {_MAKES} + ' itself have no effect: Orion reads those "
-                "of its pods; write them under ' + variables.place",
+                "of its pods; move them to ' + variables.place",
             ),
             _warning(
                 f"variables.priority in {_PRIORITIES}",
@@ -88,16 +88,16 @@ def names_have_an_effect() -> dict[str, Any]:
 
 
 def _warning(holds: str, sentence: str) -> dict[str, Any]:
-    """Return a validation; `message` stands in where the sentence cannot be evaluated."""
+    """Return a validation. The API server uses `message` if it cannot evaluate the sentence."""
     return {
         "expression": holds,
-        "message": f"a name of Orion has no effect here: {ALLOWED}",
+        "message": f"an annotation or label of Orion has no effect here: {ALLOWED}",
         "messageExpression": sentence,
     }
 
 
 def _rules() -> list[dict[str, Any]]:
-    """Return what is looked at. A pod's own annotations cannot be changed, so a pod is looked at when it is made."""
+    """Return the rules of the checked kinds. Orion's annotations of a pod cannot change, so pods are checked once."""
     made, written = ["CREATE"], ["CREATE", "UPDATE"]
     return [
         {"apiGroups": [""], "apiVersions": ["v1"], "operations": made, "resources": ["pods"]},

@@ -1,7 +1,7 @@
-"""The difference of two plain objects as a JSON patch (RFC 6902), as an admission response carries it.
+"""Computes the difference of two objects (parsed JSON) as a JSON patch (RFC 6902) for an admission response.
 
-Only what differs is named, so that other webhooks' work beside ours is untouched. Lists are compared place by place:
-admission adds to their ends and changes members where they stand, and never reorders.
+The patch names only what differs, so that it keeps the changes of other webhooks. Lists are compared index by index,
+because admission changes members in place or appends to the end, and never reorders.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ Operation = dict[str, Any]
 
 
 def difference(before: Any, after: Any) -> list[Operation]:
-    """Return the operations that make one object of the other, in an order in which they can be applied."""
+    """Return the operations that turn `before` into `after`, in the order in which they must be applied."""
     return list(_compare("", before, after))
 
 
@@ -46,7 +46,7 @@ def _compare_lists(path: str, before: list[Any], after: list[Any]) -> Iterator[O
     common = min(len(before), len(after))
     for index in range(common):
         yield from _compare(path + pointer(index), before[index], after[index])
-    for index in range(len(before) - 1, common - 1, -1):  # from the end, so that earlier places stay what they are
+    for index in range(len(before) - 1, common - 1, -1):  # from the end, so that earlier indexes stay valid
         yield {"op": "remove", "path": path + pointer(index)}
     for value in after[common:]:
         yield {"op": "add", "path": f"{path}/-", "value": value}

@@ -1,7 +1,7 @@
-"""The parts of a pod that admission reads; a pod is changed as the plain object that it came as.
+"""Models of the parts of a pod that admission reads. Admission changes the pod's parsed JSON, not these models.
 
-Own small models instead of a client library's: they are read two hundred times a second, and what they do not know of
-a pod must come through a change untouched.
+The models are small, instead of those of a client library: the webhook parses hundreds of pods a second. And a patch
+must keep the fields that the models do not know.
 """
 
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from pydantic.alias_generators import to_camel
 
 
 class Part(BaseModel):
-    """A part of a pod; null and absent are the same."""
+    """Base class of the models. Null and absent fields are the same."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
 
 class EnvironmentVariable(Part):
-    """An environment variable, given as text or by reference."""
+    """An environment variable, with a literal value or a reference (valueFrom)."""
 
     name: str
     value: str | None = None
@@ -28,7 +28,7 @@ class EnvironmentVariable(Part):
 
     @property
     def literal(self) -> str | None:
-        """Its text; None where it is somewhere else."""
+        """The literal value; None: the value is a reference."""
         return None if self.value_from else self.value or ""
 
 
@@ -39,27 +39,27 @@ class EnvironmentSource(Part):
 
 
 class Resources(Part):
-    """What a container asks for."""
+    """The resource requests and limits of a container."""
 
     requests: dict[str, str | int | float] | None = None
     limits: dict[str, str | int | float] | None = None
 
 
 class VolumeMount(Part):
-    """Where a container sees a volume."""
+    """The mount of a volume in a container."""
 
     name: str
     mount_path: str
 
 
 class ContainerSecurity(Part):
-    """What a container may do on its node."""
+    """The securityContext of a container."""
 
     privileged: bool | None = None
 
 
 class Container(Part):
-    """A container of any kind."""
+    """A container: app, init or ephemeral."""
 
     name: str
     env: list[EnvironmentVariable] | None = None
@@ -77,14 +77,14 @@ class HostPath(Part):
 
 
 class Volume(Part):
-    """A volume; only those that are paths of the node matter here."""
+    """A volume. Only hostPath volumes are read."""
 
     name: str
     host_path: HostPath | None = None
 
 
 class PodSpec(Part):
-    """What a pod runs."""
+    """The spec of a pod."""
 
     containers: list[Container]
     init_containers: list[Container] | None = None
@@ -95,7 +95,7 @@ class PodSpec(Part):
 
 
 class PodMetadata(Part):
-    """What a pod is called, and what its owner says of it."""
+    """The metadata of a pod."""
 
     name: str | None = None
     generate_name: str | None = None
@@ -112,7 +112,7 @@ class Pod(Part):
 
 
 class Role(StrEnum):
-    """When a container runs."""
+    """The type of a container, as messages name it."""
 
     APP = "container"
     SIDECAR = "sidecar"
@@ -121,18 +121,18 @@ class Role(StrEnum):
 
 
 LISTS = {"containers": "containers", "initContainers": "init_containers", "ephemeralContainers": "ephemeral_containers"}
-""" Lists of containers: their names in a pod, and here. """
+""" The lists of containers: field names in the pod's JSON, and attribute names of `PodSpec`. """
 
 
 @dataclass(frozen=True)
-class Place:
-    """A container and where it stands.
+class PodContainer:
+    """A container and its position in the pod.
 
     Args:
-        role: when it runs.
-        list: the pod's list that it is in.
-        index: its place in that list.
-        container: itself.
+        role: the type of the container.
+        list: the field of the pod's spec that holds the container.
+        index: the container's index in that list.
+        container: the container.
     """
 
     role: Role
@@ -142,18 +142,18 @@ class Place:
 
     @property
     def name(self) -> str:
-        """The container's own name, unique in its pod."""
+        """The container's name, unique in its pod."""
         return self.container.name
 
     def __str__(self) -> str:
         return f"{self.role} {self.name}"
 
 
-def places(spec: PodSpec) -> Iterator[Place]:
-    """Yield every container of a pod, those that run together first."""
+def containers_of(spec: PodSpec) -> Iterator[PodContainer]:
+    """Yield every container of a pod: app containers, then init containers and sidecars, then ephemeral ones."""
     for name, attribute in LISTS.items():
         for index, container in enumerate(getattr(spec, attribute) or ()):
-            yield Place(_role(name, container), name, index, container)
+            yield PodContainer(_role(name, container), name, index, container)
 
 
 def _role(name: str, container: Container) -> Role:

@@ -1,12 +1,12 @@
-"""The hook's place in a container's LD_PRELOAD: first, before whatever its owner preloads.
+"""Puts the hook first in a container's LD_PRELOAD, before the libraries that the container preloads itself.
 
-First, because the first library that has a symbol wins: one before the hook that also interposes `dlsym` or the driver
-would hand programs its own functions, and the hook would see some of the launches only. Behind the hook it still finds
-the driver, through the hook. An owner's text is kept as it is, `$(VAR)` included: the kubelet expands it behind ours.
+The dynamic linker uses the first library that defines a symbol. If a library before the hook also interposed `dlsym` or
+driver functions, programs would call that library, and the hook would miss launches. A library after the hook still
+reaches the driver, through the hook. The container's own value is kept, including `$(VAR)`: the kubelet expands it.
 
-What envFrom brings is replaced by a variable of the same name in `env`. So a container with envFrom also gets the two
-variables that could lead around the hook, at the values that they have when absent. A variable that the image itself
-sets cannot be seen from here; one of the pod's replaces it.
+A variable in `env` overrides one of the same name from envFrom. So a container with envFrom also gets the two variables
+that could bypass the hook, with the values that have no effect. The webhook cannot see variables that the image sets; a
+variable in the pod overrides them.
 """
 
 import re
@@ -15,32 +15,32 @@ from typing import Any
 
 from orion.operator.webhook.decisions import Reason, Refusal
 from orion.operator.webhook.defaults import Defaults
-from orion.operator.webhook.pods import Container, Place
+from orion.operator.webhook.pods import Container, PodContainer
 
 PRELOAD = "LD_PRELOAD"
 _SEPARATORS = re.compile(r"[ :]+")
 
 
 def pins(defaults: Defaults) -> dict[str, str]:
-    """Return variables that could lead around the hook, each with the value that is as good as none."""
+    """Return the variables that could bypass the hook, each with the value that has no effect."""
     return {"LD_AUDIT": "", "ORION_ROOT": defaults.root}
 
 
-def preload(place: Place, container: MutableMapping[str, Any], defaults: Defaults) -> list[str]:
+def preload(entry: PodContainer, container: MutableMapping[str, Any], defaults: Defaults) -> list[str]:
     """Put the hook first in a container's LD_PRELOAD.
 
     Args:
-        place: the container, as it was read.
-        container: the same, plain; changed in place.
-        defaults: where the hook is.
+        entry: the container.
+        container: the same container as parsed JSON; changed in place.
+        defaults: give the hook's path.
 
     Returns:
-        What changed, for people; empty where it was so already.
+        A phrase for each change; empty: nothing had to change.
 
     Raises:
-        Refusal: LD_PRELOAD is somewhere else, or there twice.
+        Refusal: LD_PRELOAD is a reference (valueFrom), or is set twice.
     """
-    before = _own(place)
+    before = _own(entry)
     merged = _merge(before or "", defaults.hook)
     reported = []
     if before != merged:
@@ -48,9 +48,9 @@ def preload(place: Place, container: MutableMapping[str, Any], defaults: Default
         kept = f", before its own {before}" if before else ""
         reported.append(f"preloads the hook {defaults.hook}{kept}")
     for name, value in pins(defaults).items():
-        if may_bring(place.container, name) and not any(each.name == name for each in place.container.env or ()):
+        if may_bring(entry.container, name) and not any(each.name == name for each in entry.container.env or ()):
             _set(container, name, value)
-            reported.append(f"has {name}={value!r}, so that envFrom cannot bring another")
+            reported.append(f"has {name}={value!r}, so that envFrom cannot set another value")
     return reported
 
 
@@ -59,16 +59,16 @@ def may_bring(container: Container, name: str) -> bool:
     return any(name.startswith(source.prefix or "") for source in container.env_from or ())
 
 
-def _own(place: Place) -> str | None:
-    found = [variable for variable in place.container.env or () if variable.name == PRELOAD]
+def _own(entry: PodContainer) -> str | None:
+    found = [variable for variable in entry.container.env or () if variable.name == PRELOAD]
     if len(found) > 1:
-        raise Refusal(Reason.HOOK_ENVIRONMENT, f"{place} sets {PRELOAD} twice in its env; keep one of them")
+        raise Refusal(Reason.HOOK_ENVIRONMENT, f"{entry} sets {PRELOAD} twice in its env; keep one of them")
     if not found:
         return None
     if found[0].literal is None:
         raise Refusal(
             Reason.HOOK_ENVIRONMENT,
-            f"{place} takes {PRELOAD} from somewhere else (valueFrom), so the hook cannot be put before it; write its "
+            f"{entry} takes {PRELOAD} from a reference (valueFrom), so the hook cannot be put before it; write the "
             "value into the pod",
         )
     return found[0].literal

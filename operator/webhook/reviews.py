@@ -1,6 +1,7 @@
-"""The API server's questions and our answers: AdmissionReview, admission.k8s.io/v1.
+"""Models of AdmissionReview (admission.k8s.io/v1): the API server's requests and the webhook's responses.
 
-Only what is used is read; a question that lacks it is the caller's error (400), never a denial.
+The models contain only the fields that the webhook uses. A request that lacks one of them gets HTTP status 400, never a
+denial.
 """
 
 import base64
@@ -15,12 +16,13 @@ from orion.operator.webhook.decisions import Decision, Outcome
 from orion.operator.webhook.patching import Operation, difference
 
 PATH = "/admit"
-""" Where the server takes them. """
+""" The path of reviews. """
 
 API_VERSION: Literal["admission.k8s.io/v1"] = "admission.k8s.io/v1"
 KIND: Literal["AdmissionReview"] = "AdmissionReview"
 _WARNING_MAX = 250
-""" The API server cuts what is longer (256 characters), and drops all when they are too long together. """
+""" Characters. The API server cuts a warning after 256 characters, and drops warnings when all together are too long.
+"""
 
 
 class _Message(BaseModel):
@@ -28,7 +30,7 @@ class _Message(BaseModel):
 
 
 class Resource(_Message):
-    """What is being written."""
+    """The resource that is being written."""
 
     group: str = ""
     version: str
@@ -36,7 +38,7 @@ class Resource(_Message):
 
 
 class Request(_Message):
-    """What the API server asks."""
+    """The request in an AdmissionReview."""
 
     uid: str = Field(min_length=1)
     resource: Resource
@@ -50,7 +52,7 @@ class Request(_Message):
 
 
 class Question(_Message):
-    """An AdmissionReview as it comes."""
+    """An AdmissionReview that the API server sends."""
 
     api_version: Literal["admission.k8s.io/v1"]
     kind: Literal["AdmissionReview"]
@@ -58,7 +60,7 @@ class Question(_Message):
 
 
 class Status(_Message):
-    """Why not, as the API server passes it on."""
+    """Why a request is denied. The API server returns it to the user."""
 
     code: int
     reason: str
@@ -66,7 +68,7 @@ class Status(_Message):
 
 
 class Response(_Message):
-    """What we say."""
+    """The response in an AdmissionReview."""
 
     uid: str
     allowed: bool
@@ -79,7 +81,7 @@ class Response(_Message):
 
 
 class Answer(_Message):
-    """An AdmissionReview as it goes."""
+    """An AdmissionReview that the webhook returns."""
 
     api_version: Literal["admission.k8s.io/v1"] = API_VERSION
     kind: Literal["AdmissionReview"] = KIND
@@ -87,7 +89,7 @@ class Answer(_Message):
 
 
 def answer(request: Request, decision: Decision) -> bytes:
-    """Return the answer that a decision amounts to, as JSON."""
+    """Return the AdmissionReview for a decision, as JSON."""
     if decision.outcome is Outcome.REFUSED:
         status = Status(code=403, reason="Forbidden", message=decision.sentence)
         response = Response(

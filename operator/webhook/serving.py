@@ -1,10 +1,11 @@
-"""HTTPS for the API server; health and metrics; a beginning and an end that lose no review.
+"""The webhook's process: HTTPS for the API server, probes, metrics, and a shutdown that loses no review.
 
-Our errors are HTTP errors, so that `failurePolicy` decides what becomes of the pod; a denial is only ever a decision.
+An internal error is an HTTP error, so that `failurePolicy` decides about the pod. Only a decision can deny a pod.
 
-The end: on SIGTERM readiness goes first, and while the cluster takes this replica out of its Service, reviews are still
-answered, each with `Connection: close`, so that the API server's kept connections move to the other replica. Then the
-listener closes, and connections that are open by then have a while to ask and be answered before the process ends.
+On SIGTERM, the readiness probe fails, and the cluster removes this replica from the Service. Meanwhile the webhook
+still answers reviews, each with `Connection: close`, so that the API server's persistent connections move to other
+replicas. Then the listener closes. Connections that are still open may send and finish reviews for a while. Then the
+process ends.
 """
 
 import asyncio
@@ -23,31 +24,32 @@ from pydantic import ValidationError
 from orion.api_server.access import Access
 from orion.api_server.requests import ApiError, ApiServer
 from orion.api_server.watching import Watched
+from orion.errors import Unavailable
 from orion.exposition.answers import PATHS, Answers
 from orion.exposition.server import ExpositionServer
 from orion.operator.webhook import reviews
 from orion.operator.webhook.defaults import Defaults
-from orion.operator.webhook.handling import Admission, NotReady
+from orion.operator.webhook.handling import Admission
 from orion.operator.webhook.metrics import Metrics
 from orion.operator.webhook.tls import LiveCertificate
 
 _LARGEST_REVIEW = 8 * 2**20
-""" Bytes; the API server takes pods of up to 1.5 MiB and sends both the new and the old one. """
+""" Bytes. The API server accepts pods of up to 1.5 MiB, and a review contains the new and the old pod. """
 _KEEP_ALIVE_S = 120.0
-""" Longer than the API server's 90 s, so that it is always the one that ends an idle connection. """
+""" Longer than the API server's 90 s, so that the API server always closes an idle connection first. """
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Listening:
-    """Where the webhook listens, and how it ends.
+    """Addresses, files and shutdown times of the webhook.
 
     Args:
-        address, port: of HTTPS; port 0: a free one.
-        exposition: HOST:PORT of probes and metrics in plain HTTP; empty: nowhere but by HTTPS.
+        address, port: where to serve HTTPS; port 0: any free port.
+        exposition: HOST:PORT for probes and metrics in plain HTTP; empty: only by HTTPS.
         certificate, key: PEM files.
-        leave_s: how long reviews are still taken after SIGTERM.
-        finish_s: how long open connections may still ask after that, and how long what is being answered may take.
+        leave_s: how long the webhook accepts connections after SIGTERM, in seconds.
+        finish_s: how long open connections may send reviews after that, and then how long answers may take, in seconds.
     """
 
     address: str
@@ -63,12 +65,12 @@ class Webhook:
     """The admission server of one process.
 
     Args:
-        access: to the API server.
-        defaults: of the installation.
-        listening: where, and how it ends.
+        access: address and credentials of the API server.
+        defaults: the settings of the installation.
+        listening: addresses, files and shutdown times.
 
     Raises:
-        BadCertificate: the certificate cannot be used.
+        Unreadable: the certificate cannot be used.
     """
 
     def __init__(self, access: Access, defaults: Defaults, listening: Listening) -> None:
@@ -81,7 +83,7 @@ class Webhook:
         self._answers = Answers(self.metrics.text, self._unready)
         self._exposition = ExpositionServer(self._answers, listening.exposition) if listening.exposition else None
         self.port = 0
-        """ Of HTTPS, once it listens. """
+        """ The port of HTTPS, once the server listens. """
         watches = {"GPUShare": self.admission.shares, "GPUDevice": self.admission.devices}
         self.metrics.follow(cast("dict[str, Watched[object, object]]", watches))
 
@@ -89,7 +91,7 @@ class Webhook:
         """Serve until SIGTERM or SIGINT, or until cancelled.
 
         Args:
-            started: called once it listens.
+            started: called once the server listens.
         """
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -116,7 +118,7 @@ class Webhook:
         return [admission.shares.run(), admission.devices.run(), self.certificate.follow(), self._settle()]
 
     async def _settle(self) -> None:
-        """Once everything is here, keep the collector from walking it again and again in the middle of reviews."""
+        """After the first lists, exclude the objects from garbage collection, which would delay reviews."""
         await self.admission.shares.synced.wait()
         await self.admission.devices.synced.wait()
         gc.collect()
@@ -140,9 +142,9 @@ class Webhook:
             await self._exposition.start()
 
     async def _leave(self, runner: web.AppRunner) -> None:
-        """Take reviews for a while, then no new connections, and let those that are open say what they were to say."""
+        """Accept connections for `leave_s`, then close the listener and wait up to `finish_s` for open connections."""
         self._leaving = True
-        _log.info("leaving: reviews are taken for another %g s", self._listening.leave_s)
+        _log.info("shutting down: new connections are accepted for another %g s", self._listening.leave_s)
         await asyncio.sleep(self._listening.leave_s)
         for site in list(runner.sites):
             await site.stop()
@@ -158,14 +160,14 @@ class Webhook:
         try:
             question = reviews.Question.model_validate_json(body)
         except ValidationError as error:
-            return self._failed(400, f"no AdmissionReview of {reviews.API_VERSION}: {error.errors()[0]['msg']}")
+            return self._failed(400, f"not an AdmissionReview of {reviews.API_VERSION}: {error.errors()[0]['msg']}")
         try:
             decision = await self.admission.decide(question.request)
             text = reviews.answer(question.request, decision)
-        except NotReady as error:
+        except Unavailable as error:
             return self._failed(503, str(error))
         except (TimeoutError, ApiError) as error:
-            return self._failed(500, f"the API server could not be asked: {error!r}")
+            return self._failed(500, f"a request to the API server failed: {error!r}")
         except Exception as error:
             _log.exception("review %s of %s failed", question.request.uid, question.request.namespace)
             return self._failed(500, f"an error of the webhook: {error!r}")
@@ -184,5 +186,5 @@ class Webhook:
 
     def _unready(self) -> str:
         if self._leaving:
-            return "leaving"
+            return "shutting down"
         return "" if self.admission.ready else "shares and GPUs have not been listed yet"

@@ -1,8 +1,9 @@
-"""Which containers of a pod get how many slots, and of which kind.
+"""Decides which containers of a pod get slots and how many, and writes the slots into the containers' resources.
 
-A slot is a seat on one GPU, so n GPUs become n slots. Which containers: those that ask for a GPU, or those that the pod
-names in `orion/containers`; where nobody asks and nothing is named, the only container there is. A container that asks
-while others are named is refused rather than left with a GPU of its own: its owner meant one or the other.
+A slot is the right to use one GPU, so a request for n GPUs becomes n slots. If the pod has the annotation
+`orion/containers`, the containers that it names get slots. Without the annotation, the containers that ask for a GPU
+get slots; if none asks, the pod's only container gets one slot. If a container asks for a GPU but the annotation leaves
+it out, the pod is rejected, because that container would otherwise get a whole GPU.
 """
 
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -13,13 +14,13 @@ from orion.crds.annotations import CONTAINERS, RESOURCES, WRITTEN
 from orion.crds.policy import Priority
 from orion.crds.quantities import Quantity
 from orion.operator.webhook.decisions import Reason, Refusal
-from orion.operator.webhook.pods import Place, PodSpec, Role, places
+from orion.operator.webhook.pods import PodContainer, PodSpec, Role, containers_of
 
 SLOTS_MAX = 64
-""" Of one container; no node has so many GPUs. """
+""" The most slots of one container. No node has more GPUs. """
 
 WHOLE_GPUS = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
-""" What slots take the place of: NVIDIA's resource, and its name where that plugin time-slices. """
+""" The resources that slots replace: NVIDIA's resource, and its name if NVIDIA's device plugin time-slices. """
 
 _PARTS_OF_GPUS = "nvidia.com/mig-"
 _PRIORITIES = {resource: priority for priority, resource in RESOURCES.items()}
@@ -27,30 +28,30 @@ _PRIORITIES = {resource: priority for priority, resource in RESOURCES.items()}
 
 @dataclass(frozen=True)
 class Ask:
-    """What a container asks for, before admission has changed it.
+    """The GPUs or slots that a container asks for, before admission changes the container.
 
     Args:
-        place: the container.
+        entry: the container.
         resource: the resource's name.
-        amount: how many of it; at least one.
-        priority: of the slots; None: whole GPUs.
+        amount: how many; at least one.
+        priority: the priority of the slots; None: the container asks for whole GPUs.
     """
 
-    place: Place
+    entry: PodContainer
     resource: str
     amount: int
     priority: Priority | None
 
 
 def asks(spec: PodSpec) -> list[Ask]:
-    """Return what the containers of a pod ask for, those that ask for no GPU left out.
+    """Return what the containers of a pod ask for. Containers that ask for no GPU are left out.
 
     Raises:
-        Refusal: a container asks for two kinds, for a kind that there is not, or for an amount that cannot be.
+        Refusal: a container asks for two of these resources, for an unknown one, or for an invalid amount.
     """
     found = []
-    for place in places(spec):
-        own = _asks_of(place)
+    for entry in containers_of(spec):
+        own = _asks_of(entry)
         if len(own) > 1:
             _refuse_two_kinds(*own[:2])
         found += own
@@ -58,17 +59,18 @@ def asks(spec: PodSpec) -> list[Ask]:
 
 
 def assign(spec: PodSpec, asked: Sequence[Ask], named: Sequence[str] | None) -> dict[str, int]:
-    """Return how many slots each container gets, by name; those that get none are left out.
+    """Return the number of slots of each container, by name. Containers without slots are left out.
 
     Args:
-        spec: of the pod.
-        asked: what its containers ask for.
-        named: those that its annotation names; None: it has no such annotation.
+        spec: the pod's spec.
+        asked: what the pod's containers ask for.
+        named: the containers in the annotation `orion/containers`; None: the pod lacks the annotation.
 
     Raises:
-        Refusal: the annotation and the containers contradict each other, or it cannot be told which is meant.
+        Refusal: the annotation contradicts the containers' requests, or the pod has several containers and neither
+            the annotation nor a request selects one.
     """
-    amounts = {ask.place.name: ask.amount for ask in asked}
+    amounts = {ask.entry.name: ask.amount for ask in asked}
     if named is not None:
         amounts = _named(spec, amounts, named)
     elif not amounts:
@@ -78,15 +80,15 @@ def assign(spec: PodSpec, asked: Sequence[Ask], named: Sequence[str] | None) -> 
 
 
 def write(container: MutableMapping[str, Any], priority: Priority, amount: int) -> list[str]:
-    """Make a container ask for slots, requests and limits alike, in place of whole GPUs.
+    """Replace a container's whole GPUs by slots, in requests and limits.
 
     Args:
-        container: a plain container, changed in place.
-        priority: of the slots.
-        amount: how many.
+        container: the container as parsed JSON; changed in place.
+        priority: the priority of the slots.
+        amount: the number of slots.
 
     Returns:
-        What changed, for people; empty where it asked so already.
+        One phrase that says what changed; an empty list: nothing had to change.
     """
     resource = RESOURCES[priority]
     resources = container["resources"] = dict(container.get("resources") or {})
@@ -104,25 +106,25 @@ def write(container: MutableMapping[str, Any], priority: Priority, amount: int) 
 
 
 def count(amount: int, what: str) -> str:
-    """Return a number of slots in words."""
+    """Return an amount with its noun, such as "2 slots orion.gpu/be"."""
     return f"{amount} {what if amount == 1 else what.replace('slot', 'slots', 1)}"
 
 
-def _asks_of(place: Place) -> list[Ask]:
-    resources = place.container.resources
+def _asks_of(entry: PodContainer) -> list[Ask]:
+    resources = entry.container.resources
     limits, requests = (resources and resources.limits) or {}, (resources and resources.requests) or {}
     found = []
     for name in sorted({*limits, *requests}):
         if name in WHOLE_GPUS or name.startswith((WRITTEN, _PARTS_OF_GPUS)):
-            amount = _amount(place, name, limits, requests)
+            amount = _amount(entry, name, limits, requests)
             if amount:
-                found.append(Ask(place, name, amount, _kind(place, name)))
+                found.append(Ask(entry, name, amount, _kind(entry, name)))
             elif name.startswith(WRITTEN):
-                raise Refusal(Reason.WRONG_AMOUNT, f"{place} asks for 0 of {name}; remove it, or ask for at least 1")
+                raise Refusal(Reason.WRONG_AMOUNT, f"{entry} asks for 0 of {name}; remove it, or ask for at least 1")
     return found
 
 
-def _amount(place: Place, name: str, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int:
+def _amount(entry: PodContainer, name: str, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int:
     values = []
     for amounts in (limits, requests):
         if name in amounts:
@@ -131,37 +133,40 @@ def _amount(place: Place, name: str, limits: Mapping[str, Any], requests: Mappin
             except ValueError:
                 values.append(Quantity("-1").value)
     if values[0] != values[-1]:
-        raise Refusal(Reason.WRONG_AMOUNT, f"{place} has a limit of {name} that is not its request; they must be equal")
+        raise Refusal(
+            Reason.WRONG_AMOUNT, f"{entry} has different amounts of {name} in limits and requests; they must be equal"
+        )
     amount = values[0]
     if amount != int(amount) or not 0 <= amount <= SLOTS_MAX:
         shown = limits.get(name, requests.get(name))
         raise Refusal(
-            Reason.WRONG_AMOUNT, f"{place} asks for {str(shown)[:32]} of {name}; it must be a number up to {SLOTS_MAX}"
+            Reason.WRONG_AMOUNT,
+            f"{entry} asks for {str(shown)[:32]} of {name}; the amount must be an integer up to {SLOTS_MAX}",
         )
     return int(amount)
 
 
-def _kind(place: Place, name: str) -> Priority | None:
+def _kind(entry: PodContainer, name: str) -> Priority | None:
     if name.startswith(_PARTS_OF_GPUS):
         raise Refusal(
             Reason.TWO_KINDS_OF_GPU,
-            f"{place} asks for {name}: Orion shares whole GPUs; ask for {WHOLE_GPUS[0]} instead",
+            f"{entry} asks for {name}: Orion shares whole GPUs; ask for {WHOLE_GPUS[0]} instead",
         )
     if name not in WHOLE_GPUS and name not in _PRIORITIES:
-        there_are = " and ".join(RESOURCES.values())
-        raise Refusal(Reason.TWO_KINDS_OF_GPU, f"{place} asks for {name}, which does not exist; there are {there_are}")
+        known = " or ".join(RESOURCES.values())
+        raise Refusal(Reason.TWO_KINDS_OF_GPU, f"{entry} asks for {name}, which does not exist; ask for {known}")
     return _PRIORITIES.get(name)
 
 
 def _refuse_two_kinds(first: Ask, second: Ask) -> None:
-    both = f"{first.place} asks for {first.resource} and {second.resource}"
+    both = f"{first.entry} asks for {first.resource} and {second.resource}"
     if first.priority and second.priority:
         raise Refusal(Reason.MIXED_PRIORITIES, f"{both}: a container is either hp or be; remove one of them")
-    raise Refusal(Reason.TWO_KINDS_OF_GPU, f"{both}: a slot is already a seat on a GPU; remove one of them")
+    raise Refusal(Reason.TWO_KINDS_OF_GPU, f"{both}: a slot already gives access to a GPU; remove one of them")
 
 
 def _named(spec: PodSpec, amounts: Mapping[str, int], named: Sequence[str]) -> dict[str, int]:
-    there = [place.name for place in places(spec) if place.role is not Role.EPHEMERAL]
+    there = [entry.name for entry in containers_of(spec) if entry.role is not Role.EPHEMERAL]
     known, wanted = set(there), set(named)
     for name in named:
         if name not in known:
@@ -191,12 +196,16 @@ def _only(spec: PodSpec) -> str:
 
 
 def _check_init_containers(spec: PodSpec, amounts: Mapping[str, int]) -> None:
-    """Refuse an init container that would keep slots from others: an app container takes over those that it had."""
+    """Reject a pod whose init container gets more slots than any app container.
+
+    App containers reuse the slots of init containers. Surplus slots would stay allocated to the pod without use.
+    """
     most = max((amounts.get(container.name, 0) for container in spec.containers), default=0)
-    for place in places(spec):
-        if place.role is Role.INIT and amounts.get(place.name, 0) > most:
+    for entry in containers_of(spec):
+        if entry.role is Role.INIT and amounts.get(entry.name, 0) > most:
             raise Refusal(
                 Reason.INIT_CONTAINER_ASKS_FOR_MORE,
-                f"{place} asks for {count(amounts[place.name], 'slot')}, but no container of the pod for more than "
-                f"{most}: the slots of an init container go on to the containers after it, so ask for no more",
+                f"{entry} asks for {count(amounts[entry.name], 'slot')}, but no container of the pod asks for "
+                f"more than {most}: the surplus would stay unused; lower the init container's request, or raise "
+                "a container's",
             )

@@ -1,12 +1,12 @@
-"""The server's certificate, taken into the running TLS context whenever its files change.
+"""Loads the server's certificate into the running TLS context whenever its files change.
 
-A context serves the handshakes that begin after a change with the new certificate; connections that are open keep
-theirs, so nothing is dropped. Both files are read first and tried on a context of their own: half a change (a new
-certificate with the old key) is left for the next look, and a broken file never reaches the running server. Handshakes
-run on the event loop, as the change does, so none sees half of it.
+New handshakes use the new certificate, and open connections go on, so no connection is dropped. The files are first
+loaded into a separate TLS context. If they do not match (a new certificate with the old key) or are damaged, the
+running server keeps its certificate, and the next change of the files is tried again. Handshakes and the change run on
+the same event loop, so no handshake sees a half-changed context.
 
-Looked at by stat once a second: a secret's files are links that the kubelet exchanges in one step, and watching them
-with inotify would need the folder, the link and its target watched, with the same result a little earlier.
+The files are checked with stat once a second. The kubelet replaces a Secret's files atomically through a symbolic link.
+inotify would need watches on the folder, the link and its target, and would gain only a second.
 """
 
 import asyncio
@@ -15,16 +15,13 @@ import os
 import ssl
 from pathlib import Path
 
+from orion.errors import Unreadable
 from orion.operator.webhook.metrics import Metrics
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
-""" Their names in a folder, as in a Kubernetes secret of type kubernetes.io/tls. """
+""" The names of the files in a folder, as in a Kubernetes Secret of type kubernetes.io/tls. """
 
 _log = logging.getLogger(__name__)
-
-
-class BadCertificate(Exception):
-    """Certificate and key cannot be used; the text is a sentence."""
 
 
 class LiveCertificate:
@@ -33,10 +30,10 @@ class LiveCertificate:
     Args:
         certificate: a PEM file with the certificate and its chain.
         key: a PEM file with the private key.
-        metrics: where loads are counted.
+        metrics: counts loads.
 
     Raises:
-        BadCertificate: the files cannot be used now.
+        Unreadable: the files cannot be read, or are not a certificate with its key.
     """
 
     def __init__(self, certificate: Path, key: Path, metrics: Metrics) -> None:
@@ -48,42 +45,42 @@ class LiveCertificate:
         self._load()
 
     async def follow(self, interval_s: float = 1.0) -> None:
-        """Take in changes until cancelled."""
+        """Load changed files until cancelled."""
         while True:
             await asyncio.sleep(interval_s)
             self.refresh()
 
     def refresh(self) -> bool:
-        """Take in the files if they have changed; return whether they were taken."""
-        mark = self._look()
+        """Load the files if they have changed; return whether a new certificate is in use."""
+        mark = self._stat()
         if mark in (self._mark, self._failed):
             return False
         try:
             self._load()
-        except BadCertificate as error:
-            self._failed = mark  # said once for each state of the files
+        except Unreadable as error:
+            self._failed = mark  # log once for each version of the files
             self._metrics.certificates.labels("refused").inc()
-            _log.warning("the certificate stays as it was: %s", error)
+            _log.warning("the webhook continues with its current certificate: %s", error)
             return False
         _log.info("a new certificate is in use")
         return True
 
     def _load(self) -> None:
-        mark = self._look()
+        mark = self._stat()
         try:
             content = b"\n".join(file.read_bytes() for file in self._files)
         except OSError as error:
-            raise BadCertificate(f"{error.filename} cannot be read: {error.strerror}") from error
+            raise Unreadable(f"{error.filename} cannot be read: {error.strerror}") from error
         try:
             _take(_context(), content)
             _take(self.context, content)
         except (ssl.SSLError, ValueError) as error:
             names = " and ".join(map(str, self._files))
-            raise BadCertificate(f"{names} are no certificate with its key: {error}") from error
+            raise Unreadable(f"{names} are no certificate with its key: {error}") from error
         self._mark, self._failed = mark, None
         self._metrics.certificates.labels("taken").inc()
 
-    def _look(self) -> object:
+    def _stat(self) -> object:
         found: list[object] = []
         for file in self._files:
             try:
@@ -102,7 +99,7 @@ def _context() -> ssl.SSLContext:
 
 
 def _take(context: ssl.SSLContext, content: bytes) -> None:
-    """Load certificate and key from a file without a name: OpenSSL wants a path, and a key must not lie on a disk."""
+    """Load certificate and key from a memfd: OpenSSL needs a path, and the key must not be written to a disk."""
     descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, content)

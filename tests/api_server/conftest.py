@@ -1,4 +1,4 @@
-"""What tests of programs that log in share."""
+"""Fixtures for tests of credential plugins."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A real program that logs a user in, a kubeconfig beside it, and API servers that look at who asks."""
+"""A real credential plugin, a kubeconfig beside it, and fake API servers that check the credentials of requests."""
 
 import json
 import ssl
@@ -16,7 +16,7 @@ from tests.operator.scripted_api import ScriptedApi
 
 V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
 PROGRAM = f"""#!{sys.executable} -S
-# Prints what lies in `answer` beside it, with the number of this run in place of RUN; notes how it was run.
+# Prints the file `answer` beside it, with the number of this run in place of RUN; records how it was run.
 import json, os, pathlib, sys
 here = pathlib.Path(__file__).parent
 run = here / "runs"
@@ -29,7 +29,7 @@ print((here / "answer").read_text().replace("RUN", str(number)))
 
 
 class Plugin:
-    """A program in a folder, and a kubeconfig beside it that logs in by it."""
+    """A credential plugin in a folder, and a kubeconfig beside it that uses the plugin."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,7 +55,7 @@ class Plugin:
 
     @property
     def pids(self) -> list[int]:
-        """What the program wrote down of itself and its child."""
+        """The process IDs that the program has recorded: its own and its child's."""
         file = self.folder / "pids"
         return [int(pid) for pid in file.read_text().split()] if file.exists() else []
 
@@ -76,7 +76,7 @@ class Plugin:
 
 
 class Guarded:
-    """An API server that takes some tokens, and the requests to it as a program's user."""
+    """A fake API server that rejects some tokens, and a client that uses the plugin."""
 
     def __init__(self, script: ScriptedApi, plugin: Plugin) -> None:
         self.script, self.plugin = script, plugin
@@ -101,7 +101,7 @@ class Guarded:
 
 
 class OverTls:
-    """An API server that knows its clients by their certificates."""
+    """A fake API server that authenticates clients by certificate."""
 
     def __init__(self, authority: Authority, folder: Path) -> None:
         certificate, key = authority.server("api", ["127.0.0.1"]).write(folder, "api")

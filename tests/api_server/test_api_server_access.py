@@ -1,4 +1,4 @@
-"""Who we are to the API server: kubeconfigs, the pod's account, tokens that are renewed, and what is refused."""
+"""Credentials for the API server: kubeconfigs, the pod's service account, renewed tokens, and errors."""
 
 import base64
 import json
@@ -11,7 +11,8 @@ from aiohttp import web
 
 from orion.api_server import credentials
 from orion.api_server.access import Access
-from orion.api_server.credentials import NoCluster, find_access
+from orion.api_server.credentials import find_access
+from orion.api_server.kubeconfigs import NoCluster
 from orion.api_server.requests import ApiError, ApiServer
 from testbed.authority import Authority
 from tests.operator.scripted_api import ScriptedApi
@@ -37,7 +38,7 @@ def kubeconfig(path: Path, user: dict[str, Any], **cluster: Any) -> Path:
 
 
 async def asked(access: Access, script: ScriptedApi) -> list[str]:
-    """Ask twice; return what the server saw as `Authorization`."""
+    """Send two requests; return the `Authorization` headers that the server got."""
     seen: list[str] = []
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -64,9 +65,7 @@ async def test_a_token_file_is_found_beside_its_kubeconfig(tmp_path: Path, scrip
     assert await asked(access, script) == ["Bearer from a file"] * 2
 
 
-async def test_a_token_that_is_refused_is_read_again_and_the_request_made_again(
-    tmp_path: Path, script: ScriptedApi
-) -> None:
+async def test_a_rejected_token_is_read_again_and_the_request_retried(tmp_path: Path, script: ScriptedApi) -> None:
     file = tmp_path / "token"
     file.write_text("old")
 
@@ -83,7 +82,7 @@ async def test_a_token_that_is_refused_is_read_again_and_the_request_made_again(
     await api.close()
 
 
-async def test_a_token_that_stays_refused_is_said(tmp_path: Path, script: ScriptedApi) -> None:
+async def test_a_rejected_token_is_reported(tmp_path: Path, script: ScriptedApi) -> None:
     (tmp_path / "token").write_text("old")
     script.refusals = [(401, {})]
     api = ApiServer(Access(script.url, token_file=tmp_path / "token"), "orion-test")
@@ -93,7 +92,7 @@ async def test_a_token_that_stays_refused_is_said(tmp_path: Path, script: Script
     await api.close()
 
 
-async def test_a_token_is_read_again_after_a_while_unasked(
+async def test_a_token_file_is_reread_periodically(
     tmp_path: Path, script: ScriptedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orion.api_server.access._TOKEN_AGE_S", 0.0)
@@ -120,9 +119,7 @@ def test_certificates_by_file_and_in_place(tmp_path: Path) -> None:
     assert find_access(kubeconfig(tmp_path / "k", in_place, **there)).tls is not None
 
 
-def test_of_several_kubeconfigs_the_first_that_names_something_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_several_kubeconfigs_the_first_with_a_value_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "first").write_text(
         json.dumps({"current-context": "x", "users": [{"name": "u", "user": {"token": "1"}}]})
     )
@@ -132,10 +129,10 @@ def test_of_several_kubeconfigs_the_first_that_names_something_counts(
     assert (access.token, access.proxy) == ("1", "http://127.0.0.1:8")
 
 
-def test_of_several_current_contexts_the_first_counts_as_for_kubectl(
+def test_of_several_current_contexts_the_first_wins_as_for_kubectl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`kubernetes.config` takes the last: `orion cleanup` would clean another cluster than kubectl shows."""
+    """`kubernetes.config` takes the last one: `orion cleanup` would clean another cluster than kubectl shows."""
     first, last = tmp_path / "first", tmp_path / "last"
     for file in (first, last):
         text = kubeconfig(file, {"token": file.name}, server=f"http://{file.name}").read_text()
@@ -154,7 +151,7 @@ def test_the_namespace_is_the_contexts(tmp_path: Path) -> None:
     assert find_access(file).namespace == "team"
 
 
-def test_in_a_pod_its_account_counts_before_the_environment_and_after_a_named_file(
+def test_in_a_pod_the_service_account_wins_over_the_environment_but_not_over_an_option(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "ca.crt").write_bytes(Authority(tmp_path / "authority").certificate_path.read_bytes())
@@ -171,23 +168,23 @@ def test_in_a_pod_its_account_counts_before_the_environment_and_after_a_named_fi
 
 IN_TLS = {"server": "https://x"}
 PAIR = {"client-certificate-data": "QQ==", "client-key-data": "QQ=="}
-NOT_USABLE = "K is no kubeconfig that can be used here: "
+NOT_USABLE = "K is not a usable kubeconfig: "
 
 
 @pytest.mark.parametrize(
     ("user", "cluster", "sentence"),
     [
         ({}, {"server": ""}, "cluster c in K has no server"),
-        ({}, {"server": 1}, "server of cluster c in K is no text"),
+        ({}, {"server": 1}, "server of cluster c in K is not text"),
         (
             {},
             {**IN_TLS, "certificate-authority-data": "Q!"},
-            "certificate-authority-data of cluster c in K is no base64",
+            "certificate-authority-data of cluster c in K is not base64",
         ),
         (
             {},
             {**IN_TLS, "certificate-authority-data": "QQ=="},
-            "certificate-authority of cluster c in K is no certificate in PEM",
+            "certificate-authority of cluster c in K is not a certificate in PEM",
         ),
         (
             {},
@@ -201,19 +198,19 @@ NOT_USABLE = "K is no kubeconfig that can be used here: "
             "client-certificate of user u in K names a file that cannot be read: F/gone.crt "
             "(No such file or directory)",
         ),
-        ({"client-key-data": "Q"}, IN_TLS, "client-key-data of user u in K is no base64"),
+        ({"client-key-data": "Q"}, IN_TLS, "client-key-data of user u in K is not base64"),
         ({"client-key-data": "QQ=="}, IN_TLS, "user u in K has only one of client-certificate and client-key"),
-        (PAIR, IN_TLS, "client-certificate and client-key of user u in K are no pair in PEM"),
-        ({"token": ["t"]}, {}, "token of user u in K is no text"),
+        (PAIR, IN_TLS, "client-certificate and client-key of user u in K are not a pair in PEM"),
+        ({"token": ["t"]}, {}, "token of user u in K is not text"),
         (
             {"auth-provider": {"name": "gcp"}},
             {},
-            "user u in K logs in by an auth-provider, which Kubernetes does not know any more: write the kubeconfig "
-            "again by the command that made it",
+            "user u in K logs in by an auth-provider, which Kubernetes no longer supports: generate the kubeconfig "
+            "again with the command that created it",
         ),
     ],
 )
-def test_an_entry_that_cannot_be_used_is_said_with_its_file(
+def test_an_unusable_entry_is_reported_with_its_file(
     tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], sentence: str
 ) -> None:
     said_of(kubeconfig(tmp_path / "k", user, **cluster), sentence)
@@ -228,10 +225,10 @@ def test_an_entry_that_cannot_be_used_is_said_with_its_file(
             "or $KUBECONFIG",
         ),
         ("", NOT_USABLE + "it has no lists of clusters, contexts and users"),
-        ("[}", NOT_USABLE + "it is no YAML (line 1, column 2)"),
-        ("\0", NOT_USABLE + "it is no YAML"),
+        ("[}", NOT_USABLE + "it is not YAML (line 1, column 2)"),
+        ("\0", NOT_USABLE + "it is not YAML"),
         ("users: u", NOT_USABLE + "it has no lists of clusters, contexts and users"),
-        ("users: []", "K names no current context: choose one with `kubectl config use-context`"),
+        ("users: []", "K sets no current context: choose one with `kubectl config use-context`"),
         ("current-context: x", "K has no context x, which current-context names"),
         ("{current-context: x, contexts: [1, {name: x}]}", "context x in K has no cluster"),
         ("{current-context: x, contexts: [{name: x, context: [1]}]}", "context x in K has no fields"),
@@ -245,20 +242,20 @@ def test_an_entry_that_cannot_be_used_is_said_with_its_file(
         ),
     ],
 )
-def test_a_kubeconfig_that_cannot_be_used_is_said(tmp_path: Path, text: str | None, sentence: str) -> None:
+def test_an_unusable_kubeconfig_is_reported(tmp_path: Path, text: str | None, sentence: str) -> None:
     if text is not None:
         (tmp_path / "k").write_text(text)
     said_of(tmp_path / "k", sentence)
 
 
 def said_of(file: Path, sentence: str) -> None:
-    """Expect a sentence about a kubeconfig, which is K in it, and its folder F."""
+    """Expect an error about a kubeconfig; in `sentence` K stands for the file and F for its folder."""
     with pytest.raises(NoCluster) as error:
         find_access(file)
     assert str(error.value) == re.sub(r"\bK\b", str(file), re.sub(r"\bF\b", str(file.parent), sentence))
 
 
-def test_a_pod_without_an_account_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_without_a_service_account_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(credentials, "SERVICE_ACCOUNT", tmp_path / "nothing")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     with pytest.raises(NoCluster, match="this pod has no service account"):

@@ -1,4 +1,4 @@
-"""Requests to the API server: what is tried again, after how long, how many at once, how long they may take."""
+"""Requests to the API server: retries and their delay, concurrency, time limits, pages."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ async def test_after_429_it_waits_as_long_as_the_server_says(script: ScriptedApi
     assert script.requests == ["PATCH /x"] * 2
 
 
-async def test_a_failure_of_the_server_is_tried_again_and_a_refusal_is_not(script: ScriptedApi, api: ApiServer) -> None:
+async def test_a_server_error_is_retried_and_a_rejection_is_not(script: ScriptedApi, api: ApiServer) -> None:
     script.refusals = [(500, {}), (503, {})]
     await api.get("/x")
     assert len(script.requests) == 3
@@ -42,21 +42,21 @@ async def test_a_failure_of_the_server_is_tried_again_and_a_refusal_is_not(scrip
     assert script.requests.count("GET /y") == 6
 
 
-async def test_it_gives_up_in_the_end_and_says_what_the_server_asked_for(script: ScriptedApi, api: ApiServer) -> None:
+async def test_after_the_last_retry_the_error_has_the_servers_retry_after(script: ScriptedApi, api: ApiServer) -> None:
     script.refusals = [(429, {"Retry-After": "0"})] * 4 + [(429, {"Retry-After": "7"})]
     with pytest.raises(ApiError) as error:
         await api.put("/x", {})
     assert (error.value.status, error.value.retry_after_s) == (429, 7)
 
 
-async def test_an_eviction_that_a_budget_forbids_is_the_callers_to_repeat(script: ScriptedApi, api: ApiServer) -> None:
+async def test_an_eviction_that_a_disruption_budget_forbids_is_not_retried(script: ScriptedApi, api: ApiServer) -> None:
     script.refusals = [(429, {"Retry-After": "10"})]
     with pytest.raises(ApiError) as error:
         await api.post("/api/v1/namespaces/n/pods/p/eviction", {})
     assert error.value.status == 429
 
 
-async def test_a_server_that_is_not_there_is_status_zero() -> None:
+async def test_an_absent_server_is_status_zero() -> None:
     api = ApiServer(Access("http://127.0.0.1:9"), "orion-test")
     with pytest.raises(ApiError) as error:
         await api.get("/x")
@@ -67,7 +67,7 @@ async def test_a_server_that_is_not_there_is_status_zero() -> None:
     await api.close()
 
 
-async def test_a_server_that_does_not_answer_is_not_waited_for_without_end(script: ScriptedApi) -> None:
+async def test_a_server_that_does_not_answer_is_a_timeout(script: ScriptedApi) -> None:
     never = asyncio.Event()
 
     async def silent(_: web.Request) -> web.StreamResponse:
@@ -84,7 +84,7 @@ async def test_a_server_that_does_not_answer_is_not_waited_for_without_end(scrip
     await api.close()
 
 
-async def test_so_many_requests_at_once_and_no_more(script: ScriptedApi, api: ApiServer) -> None:
+async def test_the_number_of_concurrent_requests_is_bounded(script: ScriptedApi, api: ApiServer) -> None:
     async def slow(_: web.Request) -> web.StreamResponse:
         await asyncio.sleep(0.02)
         return web.json_response({})
@@ -100,8 +100,8 @@ async def test_a_list_comes_in_pages(script: ScriptedApi, api: ApiServer) -> Non
     assert [len(page["items"]) async for page in api.pages(SHARES)] == [PAGE, PAGE, 1]
 
 
-@pytest.mark.parametrize("empty", [{"items": None}, {}])  # as API servers answer where only metadata are asked for
-async def test_a_list_of_nothing_has_no_items(script: ScriptedApi, api: ApiServer, empty: dict[str, None]) -> None:
+@pytest.mark.parametrize("empty", [{"items": None}, {}])  # API servers answer so if only metadata are requested
+async def test_an_empty_list_has_no_items(script: ScriptedApi, api: ApiServer, empty: dict[str, None]) -> None:
     async def answer(_: web.Request) -> web.StreamResponse:
         return web.json_response({"metadata": {}, **empty})
 
@@ -109,7 +109,7 @@ async def test_a_list_of_nothing_has_no_items(script: ScriptedApi, api: ApiServe
     assert [page["items"] async for page in api.pages(SHARES)] == [[]]
 
 
-async def test_a_list_that_grows_too_old_between_pages_is_said(script: ScriptedApi, api: ApiServer) -> None:
+async def test_a_list_that_expires_between_pages_is_an_error(script: ScriptedApi, api: ApiServer) -> None:
     for number in range(PAGE + 1):
         script.put({"kind": "GPUShare", "metadata": {"name": f"s{number}"}})
     pages = api.pages(SHARES)

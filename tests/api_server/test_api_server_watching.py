@@ -1,4 +1,4 @@
-"""The watch stays current through what API servers do: ends, cuts, forgotten versions, refusals, strange objects."""
+"""A watch stays current if the API server ends or cuts it, expires versions, rejects requests or sends odd objects."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -85,7 +85,7 @@ async def test_a_status_is_not_parsed(script: ScriptedApi, watch: Watch) -> None
     assert watch.of("team").claiming("a", {})[0] is before
 
 
-async def test_a_watch_that_is_cut_goes_on_where_it_was(script: ScriptedApi, watch: Watch) -> None:
+async def test_a_broken_watch_continues_at_its_version(script: ScriptedApi, watch: Watch) -> None:
     await begun(script, 1)
     script.put(share("a"))
     await eventually_async(lambda: names(watch) == ["a"])
@@ -96,7 +96,7 @@ async def test_a_watch_that_is_cut_goes_on_where_it_was(script: ScriptedApi, wat
     assert script.lists == 1
 
 
-async def test_bookmarks_keep_the_version_young(script: ScriptedApi, watch: Watch) -> None:
+async def test_bookmarks_keep_the_version_recent(script: ScriptedApi, watch: Watch) -> None:
     await begun(script, 1)
     script.say("BOOKMARK", {"metadata": {"resourceVersion": "777"}})
     await eventually_async(lambda: watch.events == 1)
@@ -106,7 +106,7 @@ async def test_bookmarks_keep_the_version_young(script: ScriptedApi, watch: Watc
 
 
 @pytest.mark.parametrize("as_event", [True, False], ids=["event", "status"])
-async def test_a_forgotten_version_means_a_new_list(script: ScriptedApi, watch: Watch, as_event: bool) -> None:
+async def test_an_expired_version_causes_a_new_list(script: ScriptedApi, watch: Watch, as_event: bool) -> None:
     await begun(script, 1)
     script.put(share("a"), silently=True)
     if as_event:
@@ -118,7 +118,7 @@ async def test_a_forgotten_version_means_a_new_list(script: ScriptedApi, watch: 
     assert script.lists == 2
 
 
-async def test_a_server_that_asks_for_patience_gets_it(script: ScriptedApi, watch: Watch) -> None:
+async def test_a_servers_retry_after_is_obeyed(script: ScriptedApi, watch: Watch) -> None:
     await begun(script, 1)
     script.refusals += [(429, {"Retry-After": "1"}), (503, {})]
     start = asyncio.get_running_loop().time()
@@ -144,7 +144,7 @@ async def test_long_lines_are_read(script: ScriptedApi, watch: Watch) -> None:
     await eventually_async(lambda: names(watch) == ["large"])
 
 
-async def test_what_it_does_not_understand_means_a_new_list(script: ScriptedApi, watch: Watch) -> None:
+async def test_an_unknown_event_causes_a_new_list(script: ScriptedApi, watch: Watch) -> None:
     await begun(script, 1)
     script.put(share("a"), silently=True)
     script.say("MODIFIED", {"no": "metadata"})

@@ -1,4 +1,4 @@
-"""Programs that log us in by certificates, before an API server that knows its clients by them."""
+"""Credential plugins that return certificates, with an API server that authenticates clients by certificate."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from testbed.authority import Authority, Issued
 from tests.api_server.log_in_program import OverTls, Plugin
 
 
-async def test_a_certificate_is_shown_and_a_new_one_when_it_is_refused(plugin: Plugin, tmp_path: Path) -> None:
+async def test_a_certificate_is_used_and_replaced_when_it_is_rejected(plugin: Plugin, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     server = OverTls(authority, tmp_path)
     await server.start()

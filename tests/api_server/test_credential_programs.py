@@ -1,4 +1,4 @@
-"""Programs that log us in: small real ones, run as a kubeconfig says, before an API server that looks at who asks."""
+"""Credential plugins: small real programs that a kubeconfig names, with an API server that checks the credentials."""
 
 import asyncio
 import base64
@@ -61,7 +61,7 @@ async def test_a_program_is_run_as_the_kubeconfig_says(plugin: Plugin, guarded: 
     }
 
 
-async def test_a_command_without_a_slash_is_looked_for_where_programs_are(
+async def test_a_command_without_a_slash_is_found_in_path(
     plugin: Plugin, guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -71,9 +71,7 @@ async def test_a_command_without_a_slash_is_looked_for_where_programs_are(
     assert plugin.runs[0]["info"]["spec"] == {"interactive": False}
 
 
-async def test_a_token_is_renewed_shortly_before_it_expires_once_for_all_who_ask(
-    plugin: Plugin, guarded: Guarded
-) -> None:
+async def test_a_token_is_renewed_once_shortly_before_it_expires(plugin: Plugin, guarded: Guarded) -> None:
     plugin.gives(token="token-RUN", expirationTimestamp=in_s(3600))
     access = plugin.access()
     api = ApiServer(access, "orion-test")
@@ -88,7 +86,7 @@ async def test_a_token_is_renewed_shortly_before_it_expires_once_for_all_who_ask
     assert len(plugin.runs) == 2
 
 
-async def test_a_token_that_is_refused_leads_to_one_new_run(plugin: Plugin, guarded: Guarded) -> None:
+async def test_a_rejected_token_causes_one_new_run(plugin: Plugin, guarded: Guarded) -> None:
     plugin.gives(token="token-RUN")
     api = guarded.api()
     await api.get("/x")
@@ -98,7 +96,7 @@ async def test_a_token_that_is_refused_leads_to_one_new_run(plugin: Plugin, guar
     assert len(plugin.runs) == 2
 
 
-async def test_a_token_that_stays_refused_is_said_after_one_more_run(plugin: Plugin, guarded: Guarded) -> None:
+async def test_a_token_that_is_rejected_again_is_reported(plugin: Plugin, guarded: Guarded) -> None:
     plugin.gives(token="always")
     guarded.refused.add("always")
     with pytest.raises(ApiError, match="401: GET /x: who") as error:
@@ -106,7 +104,7 @@ async def test_a_token_that_stays_refused_is_said_after_one_more_run(plugin: Plu
     assert (error.value.status, guarded.seen, len(plugin.runs)) == (401, ["always"], 2)
 
 
-async def test_who_stops_waiting_does_not_end_the_program_for_others(plugin: Plugin, guarded: Guarded) -> None:
+async def test_a_cancelled_request_does_not_end_the_plugin_for_others(plugin: Plugin, guarded: Guarded) -> None:
     plugin.does("#!/bin/sh\ncd $(dirname $0); touch begun; while [ ! -e go ]; do sleep 0.02; done; cat answer\n")
     plugin.gives(token="t")
     api = guarded.api()
@@ -135,7 +133,7 @@ async def test_a_program_may_take_longer_than_an_answer(plugin: Plugin, guarded:
     await api.close()
 
 
-def test_a_token_of_the_kubeconfig_counts_before_a_program(plugin: Plugin) -> None:
+def test_a_token_of_the_kubeconfig_wins_over_a_plugin(plugin: Plugin) -> None:
     plugin.access()
     plugin.kubeconfig.write_text(plugin.kubeconfig.read_text().replace('{"exec"', '{"token": "mine", "exec"'))
     access = find_access(plugin.kubeconfig)
@@ -146,7 +144,7 @@ def test_a_token_of_the_kubeconfig_counts_before_a_program(plugin: Plugin) -> No
 
 
 @pytest.mark.parametrize(("mode", "interactive"), [("Always", True), ("IfAvailable", True), ("Never", False)])
-async def test_at_a_terminal_a_program_can_ask_unless_it_never_does(
+async def test_at_a_terminal_a_plugin_may_ask_unless_its_mode_is_never(
     plugin: Plugin,
     guarded: Guarded,
     mode: str,
@@ -156,7 +154,7 @@ async def test_at_a_terminal_a_program_can_ask_unless_it_never_does(
 ) -> None:
     ours, terminal = os.openpty()
     kept = os.dup(0)
-    os.dup2(terminal, 0)  # a program inherits our standard input
+    os.dup2(terminal, 0)  # a plugin inherits our standard input
     try:
         with open(0, closefd=False) as stdin:
             monkeypatch.setattr(sys, "stdin", stdin)
@@ -164,8 +162,8 @@ async def test_at_a_terminal_a_program_can_ask_unless_it_never_does(
             plugin.entry["interactiveMode"] = mode
             plugin.does(
                 f"#!{sys.executable} -S\nimport json, os, sys\nprint('code?', file=sys.stderr)\n"
-                "reported = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
-                'token = f\'{reported["spec"]["interactive"]}-{sys.stdin.readline().strip()}\'\n'
+                "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
+                'token = f\'{info["spec"]["interactive"]}-{sys.stdin.readline().strip()}\'\n'
                 f"print(json.dumps({{'apiVersion': '{V1}', 'kind': 'ExecCredential', 'status': {{'token': token}}}}))\n"
             )
             await guarded.api().get("/x")

@@ -1,4 +1,4 @@
-"""Output folders of a colocation, made from the queueing model instead of a GPU, for the tests of what reads them."""
+"""Output folders of a colocation for tests of their readers; the queueing model makes the data, not a GPU."""
 
 import json
 import random
@@ -14,7 +14,7 @@ from orion.bench.colocation.ceiling import Speeds, outcomes
 LEAD = 1.0
 MPS = {"kind": "orion", "mode": "mps", "policy": "orion"}
 System = tuple[dict[str, Any], Speeds, float]
-"""Specification, speeds, and the limit X of the model."""
+"""Specification of the system, and the model's speeds and limit X."""
 
 SYSTEMS: dict[str, System] = {
     "timeslice": ({"kind": "timeslice"}, Speeds(1.0, 0.45, 0.5), float("inf")),
@@ -29,7 +29,7 @@ SYSTEMS: dict[str, System] = {
 
 
 class ColocationFolder:
-    """Writes run files, whole or broken."""
+    """Writes run files, valid or invalid."""
 
     def __init__(self, root: Path, seed: int = 1) -> None:
         self.root = root
@@ -40,7 +40,7 @@ class ColocationFolder:
         (root / "machine.json").write_text(json.dumps(machine))
 
     def write(self, path: str, **fields: Any) -> None:
-        """Write one run; fields of the format that are not given are empty."""
+        """Write one run; missing fields of the format are empty."""
         whole = {
             "format": 1, "round": 0, "hp": None, "be": [], "load": None, "rate": None, "arrivals": [], "starts": [],
             "ends": [], "gpu": None, "error": None, **fields,
@@ -73,7 +73,7 @@ class ColocationFolder:
         self, hp: dict[str, Any], be: dict[str, Any], systems: dict[str, System], rounds: int = 3,
         service: float = 0.004, seconds: float = 5.0,
     ) -> None:  # fmt: skip
-        """Write the runs of an hp that never waits: alone at full speed, beside be at the overlapped speeds."""
+        """Write the runs of an hp in a closed loop: alone at full speed, beside be at the overlapped speeds."""
         window = (LEAD, LEAD + seconds)
         for number in range(rounds):
             about = {"hp": hp, "round": number, "window": window}
@@ -92,7 +92,7 @@ class ColocationFolder:
         self, hp: dict[str, Any], be: dict[str, Any], systems: dict[str, System], mode: str = "mps", rounds: int = 3,
         service: float = 0.004,
     ) -> None:  # fmt: skip
-        """Write the closed loops of a pair, from which its ceiling is made."""
+        """Write the closed loops of a pair, from which the analysis computes its ceiling."""
         prefix = "threads-" if mode == "threads" else ""
         for number in range(rounds):
             about = {"hp": hp, "round": number, "window": (0.5, 5.5)}
@@ -115,7 +115,7 @@ class ColocationFolder:
         )  # fmt: skip
 
     def _clients(self, be: dict[str, Any], count: int) -> list[dict[str, Any]]:
-        return [{**be, "id": f"{be['id']}-{place}" if count > 1 else be["id"]} for place in range(count)]
+        return [{**be, "id": f"{be['id']}-{index}" if count > 1 else be["id"]} for index in range(count)]
 
     def _beside(
         self, path: str, about: dict[str, Any], arrivals: list[float], service: float, system: System | None,
@@ -134,7 +134,7 @@ class ColocationFolder:
         )  # fmt: skip
 
     def _steps(self, rate: float, seconds: float) -> list[float]:
-        """Return completions at a rate, with a little jitter."""
+        """Return completion times at a rate, with a little jitter."""
         if rate <= 0:
             return []
         steps = int(seconds * rate)
@@ -142,6 +142,6 @@ class ColocationFolder:
 
 
 def workload(identity: str, kind: str, **options: Any) -> dict[str, Any]:
-    """Return what a run file says of a process."""
+    """Return the description of a process in a run file."""
     about = {"gpu": "NVIDIA H200", "unit": "steps", "amount": 1.0, "details": {"torch": "2.11.0+cu130"}}
     return {"id": identity, "workload": kind, "options": options, "about": about}

@@ -1,4 +1,4 @@
-"""Poisson arrivals and the window that the picture shows."""
+"""Poisson arrivals, and the choice of the picture's window."""
 
 import itertools
 
@@ -20,23 +20,23 @@ def test_arrivals_ascend_inside_the_window_at_the_rate() -> None:
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     mean = sum(gaps) / len(gaps)
     deviation = (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5
-    assert deviation == pytest.approx(mean, rel=0.05)  # of an exponential distribution
+    assert deviation == pytest.approx(mean, rel=0.05)  # an exponential distribution has equal mean and deviation
 
 
 @pytest.mark.parametrize(("rate", "seconds"), [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0)])
-def test_impossible_windows_are_refused(rate: float, seconds: float) -> None:
+def test_a_rate_or_length_that_is_not_positive_is_rejected(rate: float, seconds: float) -> None:
     with pytest.raises(ValueError, match="positive"):
         poisson_arrivals(rate, seconds, 1)
 
 
-def test_the_lead_in_comes_before_exactly_so_many_requests() -> None:
+def test_the_lead_in_precedes_exactly_the_given_number_of_requests() -> None:
     times, last = arrivals_with_lead(80.0, 1000, 1.0, 5)
     assert sum(1 for time in times if time >= 1.0) == 1000
     assert any(time < 1.0 for time in times)
     assert last == times[-1]
 
 
-def test_the_window_holds_more_requests_than_the_mean() -> None:
+def test_the_window_has_more_requests_than_the_mean() -> None:
     times = poisson_arrivals(85, 7, 1)
     begin, end = busiest_window(times, 0.1, after=1.0)
     assert end - begin == pytest.approx(0.1)

@@ -1,4 +1,4 @@
-"""The scenarios of all pages can be planned, and docs/benchmarking.md names what there is."""
+"""The scenarios on all pages are valid, and docs/benchmarking.md names all systems, scenarios and options."""
 
 import re
 from pathlib import Path
@@ -32,14 +32,14 @@ def test_scenarios_can_be_planned(text: str, tmp_path: Path) -> None:
         assert posts_of(run, simulated=False)
 
 
-def test_it_names_every_standard_system_and_scenario() -> None:
+def test_the_page_names_every_standard_system_and_scenario() -> None:
     for name in STANDARD:
         assert f"`{name.removesuffix('-in-mps').removesuffix('-in-threads')}`" in PAGE
     for path in (REPOSITORY / "bench" / "scenarios").glob("*.yaml"):
         assert f"`{path.stem}`" in PAGE
 
 
-def test_its_options_exist(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_options_on_the_page_exist(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     shown = ""
     commands = [["bench", name] for name in ("colocation", "report", "pack", "workloads", "threads")]

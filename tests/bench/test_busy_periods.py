@@ -1,4 +1,4 @@
-"""What happens at the head of hp's busy periods, from raw data with known waits."""
+"""The tables about hp's busy periods, from raw data with known waits."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from tests.bench.colocation_folder import ColocationFolder
 
 HP = {"id": "server", "workload": "resnet50-inference", "options": {}}
 BE = {"id": "trainer", "workload": "resnet50-training", "options": {}}
-ARRIVALS = [0.01 * number for number in range(300)]  # every third is followed by one that has to queue
+ARRIVALS = [0.01 * number for number in range(300)]  # seconds; a request that has to queue follows every third
 ARRIVALS = sorted(ARRIVALS + [due + 0.001 for due in ARRIVALS[::3]])
 
 
 def served(head: float, stall_at: int | None = None) -> tuple[list[float], list[float]]:
-    """Serve in 4 ms a request; `head` seconds more where hp was idle, 50 ms more for one that stalls."""
+    """Serve each request in 4 ms; `head` seconds more if hp was idle, 50 ms more for the request that stalls."""
     starts, ends, free = [], [], 0.0
     for number, due in enumerate(ARRIVALS):
         longer = (head if due > free else 0.0) + (0.05 if number == stall_at else 0.0)
@@ -27,7 +27,7 @@ def served(head: float, stall_at: int | None = None) -> tuple[list[float], list[
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three rounds; alone stalls in the last of them."""
+    """Return a folder of three rounds; in the last one hp alone has a stall."""
     made = ColocationFolder(tmp_path / "out")
     for number in range(3):
         about = {"hp": HP, "round": number, "window": (0.5, 3.0)}
@@ -35,9 +35,9 @@ def folder(tmp_path: Path) -> Path:
         made.write(f"server/{number}/hp-closed-loop.json.gz", system="x", system_spec={"kind": "alone"},
                    **about, ends=closed)  # fmt: skip
         be = {**BE, "amount": 1.0}
-        beside_nobody = [{**be, "ends": [0.01 * step for step in range(320)]}]
+        be_alone = [{**be, "ends": [0.01 * step for step in range(320)]}]
         made.write(f"server/{number}/be-alone/trainer.json.gz", system="x", system_spec={"kind": "alone"},
-                   round=number, window=(0.5, 3.0), be=beside_nobody)  # fmt: skip
+                   round=number, window=(0.5, 3.0), be=be_alone)  # fmt: skip
         for path, head, stall in (("alone", 0.0, 200 if number == 2 else None), ("trainer/orion", 0.0005, None)):
             starts, ends = served(head, stall)
             spec = {"kind": "alone"} if path == "alone" else {"kind": "orion", "mode": "timeslice", "policy": "orion"}
@@ -47,14 +47,14 @@ def folder(tmp_path: Path) -> Path:
     return made.root
 
 
-def test_only_requests_that_found_hp_idle_waited(folder: Path) -> None:
+def test_only_heads_of_busy_periods_took_longer(folder: Path) -> None:
     pairs = list(busy_periods.found(RunFolder(folder)))
     row = busy_periods.waits(pairs)[-1]
-    assert row.count("+0.50") == 4  # the percentiles of the heads
-    assert row.count("+0.00") == 4  # and of the queued
+    assert row.count("+0.50") == 4  # percentiles of heads
+    assert row.count("+0.00") == 4  # percentiles of queued requests
 
 
-def test_a_stall_is_named_and_its_busy_period_left_out_on_both_sides(folder: Path) -> None:
+def test_a_stall_is_listed_and_its_busy_period_is_left_out_beside_be_and_alone(folder: Path) -> None:
     found = RunFolder(folder)
     assert "| server alone, round 3 | 1 | 50.0 |" in busy_periods.stalls(found)[2]
     _, measured, without_periods = busy_periods.tails(list(busy_periods.found(found)))[2].split("|")[1:4]
@@ -63,17 +63,17 @@ def test_a_stall_is_named_and_its_busy_period_left_out_on_both_sides(folder: Pat
 
 
 def ratios(cell: str) -> list[float]:
-    """Return the rounds' figures of a cell."""
+    """Return the rounds' figures in a cell."""
     return [float(text) for text in cell.partition("(")[2].rstrip(") ").split(",")]
 
 
-def test_what_queueing_makes_of_late_heads_is_the_tail_where_nothing_else_is_late(folder: Path) -> None:
+def test_late_heads_and_queueing_explain_the_tail_if_nothing_else_is_late(folder: Path) -> None:
     _, measured, _, switch, heads = busy_periods.tails(list(busy_periods.found(RunFolder(folder))))[2].split("|")[1:6]
     assert ratios(heads)[:2] == pytest.approx(ratios(measured)[:2], abs=0.002)
     assert all(1 < ours < theirs for ours, theirs in zip(ratios(switch)[:2], ratios(heads)[:2], strict=True))
 
 
-def test_the_time_that_nobody_used_is_divided_among_busy_periods(folder: Path) -> None:
+def test_unused_time_is_divided_among_busy_periods(folder: Path) -> None:
     name, rounds = next(busy_periods.found(RunFolder(folder)))
     row = [float(cell) for cell in busy_periods.losses([(name, rounds)])[2].split("|")[2:-1]]
     share, be, periods, lost, longer, rest = row
@@ -91,7 +91,7 @@ def test_queueing_turns_a_slowdown_into_a_tail(tmp_path: Path) -> None:
     assert modelled[0] > 1.0
 
 
-def test_what_a_busy_period_of_some_age_still_costs_is_reported_from_waiting_for_be(folder: Path) -> None:
+def test_extra_service_time_is_listed_by_position_in_the_busy_period(folder: Path) -> None:
     found = RunFolder(folder)
     header, _, row = busy_periods.ages(found, list(busy_periods.found(found)))
     cells = dict(zip(header.split("|")[1:-1], row.split("|")[1:-1], strict=True))
@@ -100,7 +100,7 @@ def test_what_a_busy_period_of_some_age_still_costs_is_reported_from_waiting_for
     assert cells[" later "].strip() == "-"  # no busy period is that long
 
 
-def test_the_gate_where_contexts_run_together_stands_beside_the_budgets(tmp_path: Path) -> None:
+def test_tables_of_overlap_have_the_gate_and_the_budgets(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path / "out")
     made.pair(HP, BE, rounds=1)
     found = RunFolder(made.root)
@@ -110,8 +110,6 @@ def test_the_gate_where_contexts_run_together_stands_beside_the_budgets(tmp_path
         assert not any("timeslice" in row for row in rows)
 
 
-def test_a_folder_of_something_else_is_refused_in_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_without_runs_is_rejected_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert busy_periods.main([str(tmp_path)]) == 1
     assert capsys.readouterr().err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Figures from run files."""
+"""The figures that the analysis computes from run files."""
 
 import gzip
 import json
@@ -10,8 +10,9 @@ import pytest
 
 from orion.bench.colocation import analysis, rates
 from orion.bench.colocation.ceiling import Speeds
-from orion.bench.colocation.run_files import BrokenRunFile, Run, RunFolder, read
+from orion.bench.colocation.run_files import Run, RunFolder, read
 from orion.bench.colocation.summary import PairFigures, SystemFigures
+from orion.errors import Unreadable
 from tests.bench.colocation_folder import SYSTEMS, ColocationFolder, System, workload
 
 HP = workload("decode", "gpt-decode", batch=1)
@@ -45,7 +46,7 @@ def run(**fields: Any) -> Run:
     return Run.model_validate({**whole, **fields})
 
 
-def test_a_gate_costs_hp_what_its_speed_says_and_be_gets_the_rest(
+def test_a_gate_slows_hp_by_its_speed_and_be_gets_the_rest(
     measured: tuple[ColocationFolder, RunFolder],
 ) -> None:
     pair = analysed(measured[1])
@@ -62,7 +63,7 @@ def test_a_gate_costs_hp_what_its_speed_says_and_be_gets_the_rest(
     assert gate.total.median == pytest.approx(1.0, abs=0.02)
 
 
-def test_the_bound_of_be_counts_hps_share_and_its_busy_periods(
+def test_bes_bound_depends_on_hps_share_and_busy_periods(
     measured: tuple[ColocationFolder, RunFolder],
 ) -> None:
     pair = analysed(measured[1])
@@ -72,7 +73,7 @@ def test_the_bound_of_be_counts_hps_share_and_its_busy_periods(
     ]
     assert pair.be_bound == pytest.approx(expected)
     assert pair.hp_service_ms == pytest.approx([4.0] * 3, rel=0.01)
-    # Of an M/D/1 queue at load rho, a share of 1 - rho of the requests finds the server idle.
+    # In an M/D/1 queue with load rho, a share of 1 - rho of the requests finds the server idle.
     assert np.mean(pair.busy_periods_per_second) == pytest.approx(125 * 0.5, rel=0.15)
     gate = system(pair, "gate")
     assert gate.be_over_bound is not None
@@ -91,7 +92,7 @@ def test_requests_of_the_lead_do_not_count() -> None:
     assert alone.services == pytest.approx([0.1, 0.2])
 
 
-def test_iterations_of_a_closed_loop_lie_in_the_window() -> None:
+def test_only_iterations_inside_the_window_count() -> None:
     assert run(ends=[0.5, 1.0, 1.5, 2.1, 3.2]).iterations == pytest.approx([0.5, 0.6])
 
 
@@ -102,7 +103,7 @@ def test_a_round_without_its_own_alone_does_not_count(measured: tuple[Colocation
     assert system(pair, "gate").rounds == [0, 2]
 
 
-def test_a_round_without_be_alone_has_hps_figures_and_not_bes(
+def test_a_round_without_be_alone_has_figures_of_hp_only(
     measured: tuple[ColocationFolder, RunFolder],
 ) -> None:
     (measured[0].root / "runs/decode/1/be-alone/gemm.json.gz").unlink()
@@ -125,7 +126,7 @@ def test_a_failed_run_is_left_out_and_named(measured: tuple[ColocationFolder, Ru
 
 
 @pytest.mark.parametrize("requests", [0, 1, 3])
-def test_other_arrivals_than_those_of_alone_cannot_be_compared(
+def test_a_run_with_other_arrivals_than_alone_does_not_count(
     requests: int, measured: tuple[ColocationFolder, RunFolder]
 ) -> None:
     made, folder = measured
@@ -135,7 +136,7 @@ def test_other_arrivals_than_those_of_alone_cannot_be_compared(
         arrivals=arrivals, starts=arrivals, ends=[arrival + 0.5 for arrival in arrivals],
     )  # fmt: skip
     assert system(analysed(folder), "gate").rounds == [0, 2]
-    assert "its arrivals are not those of alone" in next(iter(folder.failures.values()))
+    assert "its arrivals differ from those of alone" in next(iter(folder.failures.values()))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_a_broken_file_is_named_in_one_sentence(data: bytes, words: str, tmp_pat
     path = tmp_path / "runs" / "alone.json.gz"
     path.parent.mkdir()
     path.write_bytes(data)
-    with pytest.raises(BrokenRunFile, match=words) as caught:
+    with pytest.raises(Unreadable, match=words) as caught:
         read(path, tmp_path)
     assert str(caught.value).startswith("runs/alone.json.gz")
     assert "\n" not in str(caught.value)
@@ -168,7 +169,7 @@ def test_a_broken_file_is_named_in_one_sentence(data: bytes, words: str, tmp_pat
         ({"arrivals": [float("nan")]}, "finite"),
     ],
 )
-def test_what_cannot_be_is_refused(fields: dict[str, Any], words: str) -> None:
+def test_inconsistent_runs_are_rejected(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         run(**fields)
 
@@ -188,8 +189,8 @@ def test_several_be_clients_add_up_and_their_fairness_is_reported(tmp_path: Path
     unfair = system(analysed(RunFolder(tmp_path)), "gate").unfairness
     assert unfair is not None
     assert unfair.median == pytest.approx(1 - 0.5 / 0.875, abs=0.02)
-    for place, weight in enumerate((1.0, 2.0, 2.0, 2.0)):
-        fields["be"][place]["weight"] = weight
+    for index, weight in enumerate((1.0, 2.0, 2.0, 2.0)):
+        fields["be"][index]["weight"] = weight
     path.write_bytes(gzip.compress(json.dumps(fields).encode()))
     weighted = system(analysed(RunFolder(tmp_path)), "gate").unfairness
     assert weighted is not None
@@ -232,7 +233,7 @@ def test_the_ceiling_comes_from_closed_loops_of_the_same_pair(tmp_path: Path) ->
     assert system(pair, "gate").of_ceiling is None
 
 
-def test_threads_have_a_ceiling_of_their_own_and_systems_are_held_against_that_of_their_mode(tmp_path: Path) -> None:
+def test_threads_have_their_own_ceiling_and_systems_are_compared_with_that_of_their_mode(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     spec = {"kind": "orion", "mode": "threads", "policy": "orion"}
     threads: System = (spec, Speeds(1.0, 0.75, 0.6), 0.1)
@@ -246,7 +247,7 @@ def test_threads_have_a_ceiling_of_their_own_and_systems_are_held_against_that_o
     assert system(pair, "orion-1.2").of_ceiling is None
 
 
-def test_a_mode_whose_own_cost_was_not_measured_is_taken_to_cost_nothing(tmp_path: Path) -> None:
+def test_a_mode_without_a_measured_cost_counts_as_free(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     made.pair(HP, BE, chosen("orion-1.2"), rounds=1)
     made.ceiling(HP, BE, chosen("orion-1.4"), rounds=1)
@@ -263,7 +264,7 @@ def test_latencies_for_pictures_begin_with_alone(measured: tuple[ColocationFolde
     assert np.percentile(found["alone"], 99) == pytest.approx(np.mean(pair.alone_ms["p99"]), rel=0.3)
 
 
-def test_an_hp_without_any_whole_round_is_none(tmp_path: Path) -> None:
+def test_an_hp_without_a_complete_round_has_no_figures(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     made.write("decode/0/gemm/gate.json.gz", system="gate", system_spec={"kind": "orion"}, window=(0.0, 1.0))
     folder = RunFolder(tmp_path)

@@ -1,4 +1,4 @@
-"""The queueing model: what must hold for any arrivals, services and speeds."""
+"""The queueing model: properties that hold for all arrivals, service times and speeds."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def modelled(gaps: list[float], services: list[float], speeds: Speeds) -> Outcom
 
 
 def plain_queue(gaps: list[float], services: list[float], speed: float) -> list[float]:
-    """Latencies of a first-come first-served server of one speed, by Lindley's recursion."""
+    """Return latencies of a first-come first-served server of one speed, by Lindley's recursion."""
     latencies, wait = [], 0.0
     for number, gap in enumerate(gaps):
         wait = max(0.0, wait - gap) if number else 0.0
@@ -30,7 +30,7 @@ def plain_queue(gaps: list[float], services: list[float], speed: float) -> list[
 
 @RELAXED
 @given(GAPS, SERVICES, SPEED, SPEED, SPEED)
-def test_all_of_hps_work_is_done_and_no_more(
+def test_hp_does_exactly_its_work(
     gaps: list[float], services: list[float], alone: float, part: float, be: float
 ) -> None:
     result = modelled(gaps, services, Speeds(alone, alone * part, be))
@@ -40,7 +40,7 @@ def test_all_of_hps_work_is_done_and_no_more(
 
 @RELAXED
 @given(GAPS, SERVICES, SPEED, SPEED, SPEED)
-def test_be_gets_what_hp_leaves_and_its_part_of_the_overlap(
+def test_be_gets_hps_idle_time_and_its_part_of_the_overlap(
     gaps: list[float], services: list[float], alone: float, part: float, be: float
 ) -> None:
     result = modelled(gaps, services, Speeds(alone, alone * part, be))
@@ -72,7 +72,7 @@ def test_overlap_without_end_is_a_slower_server(
 
 @RELAXED
 @given(GAPS, SERVICES)
-def test_overlap_that_costs_nothing_leaves_hp_as_it_is_alone(gaps: list[float], services: list[float]) -> None:
+def test_free_overlap_leaves_hp_as_alone(gaps: list[float], services: list[float]) -> None:
     result = modelled(gaps, services, Speeds(1.0, 1.0, 0.5))
     for latencies in result.latencies:
         assert latencies == pytest.approx(plain_queue(gaps, services, 1.0))
@@ -80,7 +80,7 @@ def test_overlap_that_costs_nothing_leaves_hp_as_it_is_alone(gaps: list[float], 
 
 @RELAXED
 @given(GAPS, SERVICES, SPEED, SPEED)
-def test_every_limit_lies_between_a_gate_and_overlap_without_end(
+def test_every_limit_is_between_a_gate_and_overlap_without_end(
     gaps: list[float], services: list[float], alone: float, part: float
 ) -> None:
     result = modelled(gaps, services, Speeds(alone, alone * part, 0.5))
@@ -90,7 +90,7 @@ def test_every_limit_lies_between_a_gate_and_overlap_without_end(
 
 @RELAXED
 @given(SERVICES, SPEED, SPEED, SPEED)
-def test_in_one_busy_period_less_and_faster_overlap_make_every_request_faster(
+def test_in_one_busy_period_shorter_or_faster_overlap_makes_every_request_faster(
     services: list[float], alone: float, one: float, other: float
 ) -> None:
     slow, fast = sorted((alone * one, alone * other))
@@ -103,7 +103,7 @@ def test_in_one_busy_period_less_and_faster_overlap_make_every_request_faster(
 
 @RELAXED
 @given(GAPS, SERVICES, SPEED, SPEED, SPEED)
-def test_overlap_without_end_is_faster_for_all_if_it_is_faster(
+def test_overlap_without_end_at_a_higher_speed_makes_every_request_faster(
     gaps: list[float], services: list[float], alone: float, one: float, other: float
 ) -> None:
     slow, fast = sorted((alone * one, alone * other))
@@ -112,15 +112,15 @@ def test_overlap_without_end_is_faster_for_all_if_it_is_faster(
     assert (faster.latencies[-1] <= slower.latencies[-1] + 1e-9).all()
 
 
-def test_busy_periods_that_merge_may_spare_a_later_request() -> None:
-    """A busy period that ends just in time is followed by a young one."""
+def test_longer_overlap_may_make_a_later_request_faster() -> None:
+    """With the longer overlap, both requests are in one busy period, and the second request runs without be."""
     short, long = outcomes([0.0, 1.5], 1.0, Speeds(1.0, 0.5, 0.5), [1.0, 1.01]).latencies
     assert short == pytest.approx([1.5, 1.5])
     assert long == pytest.approx([1.505, 1.005])
 
 
 def test_a_worked_example() -> None:
-    """Work of 1 from 0 on, at half speed until 1: done at 1.5; one that comes at 1.2 ends at 2.5; one at 9 is fresh."""
+    """The request at 0 runs at half speed until 1 and ends at 1.5; that at 1.2 ends at 2.5; 9 is like the first."""
     result = outcomes([0.0, 1.2, 9.0], 1.0, Speeds(1.0, 0.5, 0.25), [1.0], window=(0.0, 12.0))
     assert result.latencies[0] == pytest.approx([1.5, 1.3, 1.5])
     assert result.hp[0] == pytest.approx(3 / 12)
@@ -128,27 +128,27 @@ def test_a_worked_example() -> None:
     assert result.total[0] == pytest.approx(result.hp[0] + result.be[0])
 
 
-def test_throughput_counts_inside_the_window_alone() -> None:
+def test_throughput_counts_only_inside_the_window() -> None:
     result = outcomes([0.0, 10.0], 4.0, Speeds(1.0, 0.5, 0.25), [2.0], window=(1.0, 11.0))
-    # Young from 0 to 2, then alone from 2 to 5 (work 1 + 3); young again from 10 on.
+    # hp overlaps from 0 to 2, then runs alone from 2 to 5 (work 1 + 3), and overlaps again from 10 on.
     assert result.hp[0] == pytest.approx((0.5 * 1 + 3 + 0.5 * 1) / 10)
     assert result.be[0] == pytest.approx((5 + 0.25 * 2) / 10)
 
 
-def test_the_front_drops_what_is_beaten_on_both_axes() -> None:
+def test_the_front_drops_points_that_are_worse_on_both_axes() -> None:
     p99, total = front(np.array([1.3, 1.0, 1.2, 2.0]), np.array([1.05, 1.0, 1.1, 1.2]))
     assert p99.tolist() == [1.0, 1.2, 2.0]
     assert total.tolist() == [1.0, 1.1, 1.2]
 
 
-def test_a_point_is_held_against_the_ceiling_at_its_own_p99() -> None:
+def test_a_point_is_compared_with_the_ceiling_at_its_own_p99() -> None:
     curve = ([1.0, 2.0], [1.0, 1.2])
     assert fraction(1.5, 1.1, curve) == pytest.approx(1.0)
     assert fraction(5.0, 0.6, curve) == pytest.approx(0.5)
     assert fraction(0.9, 0.95, curve) == pytest.approx(0.95)
 
 
-def test_limits_reach_from_a_gate_to_no_end() -> None:
+def test_limits_range_from_a_gate_to_infinity() -> None:
     limits = limits_for(0.03, 2.0)
     assert limits[0] == 0.0
     assert limits[-2:].tolist() == [pytest.approx(2.0), float("inf")]
@@ -156,11 +156,11 @@ def test_limits_reach_from_a_gate_to_no_end() -> None:
 
 
 @pytest.mark.parametrize("speeds", [(0.0, 0.5, 0.5), (1.0, 0.0, 0.5), (1.0, 0.5, -0.1)])
-def test_speeds_that_cannot_be_are_refused(speeds: tuple[float, float, float]) -> None:
+def test_speeds_that_are_not_positive_are_rejected(speeds: tuple[float, float, float]) -> None:
     with pytest.raises(ValueError, match="positive"):
         Speeds(*speeds)
 
 
-def test_nothing_to_model_is_refused() -> None:
-    with pytest.raises(ValueError, match="no queue"):
+def test_a_model_without_requests_or_limits_is_rejected() -> None:
+    with pytest.raises(ValueError, match="at least one request"):
         outcomes([], 1.0, Speeds(1.0, 1.0, 1.0), [0.0])

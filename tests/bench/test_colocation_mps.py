@@ -1,4 +1,4 @@
-"""The private MPS daemon, with a program in its place that does what its manual says."""
+"""The private MPS daemon, tested with a fake daemon that behaves as NVIDIA's manual says."""
 
 import os
 import signal
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orion.bench.colocation.mps import CONTROL, SERVER, MpsDaemon, MpsError, missing
+from orion.bench.colocation.mps import CONTROL, SERVER, MpsDaemon, missing
+from orion.errors import Unavailable
 from tests.processes import is_running
 from tests.waiting import eventually
 
@@ -54,7 +55,7 @@ def test_clients_get_a_pipe_of_their_own_and_the_gpu_by_its_uuid(programs: dict[
         assert one.servers() == {4711}
 
 
-def test_nothing_is_left_of_a_daemon_that_was_used(programs: dict[str, str]) -> None:
+def test_a_daemon_leaves_no_process_and_no_folder(programs: dict[str, str]) -> None:
     with MpsDaemon(programs, "GPU-1") as daemon:
         pipe = daemon.client_environment["CUDA_MPS_PIPE_DIRECTORY"]
         process_id = daemon_of(pipe)
@@ -66,20 +67,20 @@ def test_nothing_is_left_of_a_daemon_that_was_used(programs: dict[str, str]) -> 
 def test_a_daemon_that_died_is_noticed(programs: dict[str, str]) -> None:
     with MpsDaemon(programs, "GPU-1") as daemon:
         os.kill(daemon_of(daemon.client_environment["CUDA_MPS_PIPE_DIRECTORY"]), signal.SIGKILL)
-        with pytest.raises(MpsError, match="the MPS daemon has ended: Cannot find"):
+        with pytest.raises(Unavailable, match="the MPS daemon has ended: Cannot find"):
             daemon.servers()
 
 
-def test_a_refusal_is_reported_and_nothing_stays(programs: dict[str, str], tmp_path: Path) -> None:
+def test_a_failed_start_is_reported_and_leaves_nothing(programs: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "refuse").touch()
-    with pytest.raises(MpsError, match="ended with status 1: An instance"), MpsDaemon(programs, "GPU-1"):
+    with pytest.raises(Unavailable, match="ended with status 1: An instance"), MpsDaemon(programs, "GPU-1"):
         pass
 
 
 def test_missing_programs_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert missing() == f"MPS needs {CONTROL} and {SERVER}, found nowhere in PATH"
-    with pytest.raises(MpsError, match="found nowhere in PATH"), MpsDaemon({}, "GPU-1"):
+    assert missing() == f"MPS needs {CONTROL} and {SERVER}, which PATH does not have"
+    with pytest.raises(Unavailable, match="which PATH does not have"), MpsDaemon({}, "GPU-1"):
         pass
 
 

@@ -1,4 +1,4 @@
-"""An output folder as one file, and the report that is made from it."""
+"""An output folder packed into one file, and the report from that file."""
 
 import json
 import shutil
@@ -9,6 +9,7 @@ import pytest
 
 from orion.bench.colocation import packing, report, threads_verdict
 from orion.cli.main import main
+from orion.errors import Conflict, NotFound, Unreadable
 from tests.bench.colocation_folder import SYSTEMS, ColocationFolder, workload
 
 HP = workload("decode", "gpt-decode", batch=1)
@@ -43,22 +44,22 @@ def test_only_raw_data_is_packed_and_equal_folders_give_equal_files(folder: Path
     assert (tmp_path / "a.tgz").read_bytes() == (tmp_path / "b.tgz").read_bytes()
 
 
-def test_a_run_takes_little_room(folder: Path, tmp_path: Path) -> None:
+def test_a_packed_run_is_small(folder: Path, tmp_path: Path) -> None:
     runs = len(list((folder / "runs").rglob("*.json.gz")))
     assert packing.pack(folder, tmp_path / "a.tgz") / runs < 20_000  # 200 requests, some 600 steps of be
 
 
-def test_what_cannot_be_packed_or_unpacked_is_reported_in_a_sentence(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(packing.PackingError, match="holds no runs"):
+def test_errors_of_packing_and_unpacking_are_one_sentence(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="holds no runs"):
         packing.pack(tmp_path / "nowhere", tmp_path / "a.tgz")
     packing.pack(folder, tmp_path / "a.tgz")
-    with pytest.raises(packing.PackingError, match="is there already"):
+    with pytest.raises(Conflict, match="exists already"):
         packing.unpack(tmp_path / "a.tgz", folder)
     (tmp_path / "broken.tgz").write_bytes(b"no archive")
-    with pytest.raises(packing.PackingError, match="nothing that `orion bench pack` wrote"):
+    with pytest.raises(Unreadable, match="not a file that `orion bench pack` wrote"):
         packing.unpack(tmp_path / "broken.tgz", tmp_path / "x")
     (tmp_path / "log").write_bytes(b"no archive")
-    with pytest.raises(packing.PackingError, match="log is nothing that"):
+    with pytest.raises(Unreadable, match="log is not a file that"):
         packing.unpack(tmp_path / "log", tmp_path / "log")  # the folder that `orion bench report log` would unpack into
 
 
@@ -102,5 +103,5 @@ def test_a_file_without_quartiles_is_judged_by_its_medians(tmp_path: Path) -> No
     assert found.figures == "be +600 ns a launch; two hp, bfloat16 1.060 x plain streams"
 
 
-def test_without_the_file_it_was_not_measured(tmp_path: Path) -> None:
+def test_without_the_file_the_cost_of_threads_is_not_measured(tmp_path: Path) -> None:
     assert threads_verdict.verdict(tmp_path).status == "not measured"

@@ -1,4 +1,4 @@
-"""Measurements and starts of processes on one host: never at once, and neither waits for ever."""
+"""Measurements and starts of processes on one host never happen at the same time, and neither waits for ever."""
 
 import random
 import threading
@@ -14,12 +14,12 @@ from orion.bench.colocation.phase_lock import OTHER, Kind, PhaseLock, Phases, Ti
 DEADLINE = 60.0
 
 Step = tuple[Kind, int]
-"""What a party asks for if it is out and does not wait; else it gives its ticket back."""
+"""A party without a ticket asks for this kind; a party with a ticket gives its ticket back."""
 STEPS = st.lists(st.tuples(st.sampled_from(sorted(OTHER)), st.integers(0, 4)), max_size=80)
 
 
 class Parties:
-    """Parties with one ticket each, as the threads of GPUs have."""
+    """Parties with at most one ticket each, like the threads of GPUs."""
 
     def __init__(self) -> None:
         self.phases = Phases()
@@ -36,18 +36,20 @@ class Parties:
 
 
 @given(STEPS)
-def test_the_groups_exclude_each_other_and_the_host_never_idles_while_somebody_waits(steps: list[Step]) -> None:
+def test_the_groups_exclude_each_other_and_the_host_never_idles_while_a_party_waits(steps: list[Step]) -> None:
     parties = Parties()
     for kind, party in steps:
         parties.step(kind, party)
         assert not (parties.of("measure", True) and parties.of("change", True))
         if parties.tickets:
             assert parties.of("measure", True) or parties.of("change", True)
-        assert parties.phases.wished("change") == any(ticket.kind == "change" for ticket in parties.tickets.values())
+        assert parties.phases.is_pending("change") == any(
+            ticket.kind == "change" for ticket in parties.tickets.values()
+        )
 
 
 @given(STEPS)
-def test_no_measurement_begins_while_a_change_waits_unless_changes_were_made_first(steps: list[Step]) -> None:
+def test_no_measurement_begins_while_a_change_waits_except_after_a_phase_of_changes(steps: list[Step]) -> None:
     parties = Parties()
     for kind, party in steps:
         waited = parties.of("change", False)
@@ -58,12 +60,12 @@ def test_no_measurement_begins_while_a_change_waits_unless_changes_were_made_fir
 
 
 @given(STEPS, st.sampled_from(sorted(OTHER)))
-def test_whoever_waits_comes_in_though_the_others_ask_again_and_again(steps: list[Step], kind: Kind) -> None:
+def test_a_waiting_party_enters_although_others_keep_asking(steps: list[Step], kind: Kind) -> None:
     parties = Parties()
     for step in steps:
         parties.step(*step)
     me = parties.phases.ask(kind, "me")
-    for _ in range(20):  # all others go on asking for what keeps me out, one after the other
+    for _ in range(20):  # all other parties keep asking for the other kind, one after another
         for party in range(5):
             if party in parties.tickets and parties.tickets[party].granted:
                 parties.phases.give_back(parties.tickets.pop(party))
@@ -72,14 +74,14 @@ def test_whoever_waits_comes_in_though_the_others_ask_again_and_again(steps: lis
     assert me.granted
 
 
-def test_changes_share_a_phase_and_measurements_that_waited_come_after_it() -> None:
+def test_changes_share_a_phase_and_waiting_measurements_follow_it() -> None:
     phases = Phases()
     running = phases.ask("measure", 0)
     first = phases.ask("change", 1)
     late = phases.ask("measure", 2)
     assert (running.granted, first.granted, late.granted) == (True, False, False)
     phases.give_back(running)
-    joining = phases.ask("change", 0)  # at the end of its run, while the other starts processes
+    joining = phases.ask("change", 0)  # after its run, while the other party starts processes
     again = phases.ask("change", 0)
     assert (first.granted, joining.granted, again.granted, late.granted) == (True, True, False, False)
     phases.give_back(first)
@@ -89,7 +91,7 @@ def test_changes_share_a_phase_and_measurements_that_waited_come_after_it() -> N
     assert again.granted
 
 
-def test_who_waits_no_longer_is_in_nobodys_way() -> None:
+def test_a_withdrawn_ticket_blocks_no_other() -> None:
     phases = Phases()
     phases.ask("measure", 0)
     change = phases.ask("change", 1)
@@ -98,7 +100,7 @@ def test_who_waits_no_longer_is_in_nobodys_way() -> None:
     assert late.granted
 
 
-def test_threads_never_meet_in_different_phases_and_all_get_through() -> None:
+def test_threads_are_never_in_different_phases_and_all_finish() -> None:
     lock, counting = PhaseLock(), threading.Lock()
     inside: dict[Kind, int] = {"measure": 0, "change": 0}
     met: list[dict[Kind, int]] = []
@@ -123,10 +125,10 @@ def test_threads_never_meet_in_different_phases_and_all_get_through() -> None:
         thread.join(DEADLINE)
     assert not any(thread.is_alive() for thread in threads)
     assert met == []
-    assert not lock.change_wished
+    assert not lock.change_pending
 
 
-def test_a_wait_ends_with_what_its_tick_raises_and_leaves_the_lock_as_it_was() -> None:
+def test_an_exception_from_tick_ends_the_wait_and_leaves_the_lock_unchanged() -> None:
     def stop() -> None:
         raise InterruptedError
 
@@ -134,15 +136,15 @@ def test_a_wait_ends_with_what_its_tick_raises_and_leaves_the_lock_as_it_was() -
     with lock.inside("measure", 0):
         with pytest.raises(InterruptedError), lock.inside("change", 1):
             pass
-        assert not lock.change_wished
+        assert not lock.change_pending
     with lock.inside("change", 1):
-        assert lock.change_wished
+        assert lock.change_pending
 
 
-def test_a_run_lists_what_happened_meanwhile_and_nothing_else() -> None:
+def test_a_run_lists_only_events_during_the_run() -> None:
     host = Host()
     with host.changing(0, "before"):
-        assert host.change_wished
+        assert host.change_pending
     since = time.monotonic()
     assert host.disturbances(since, since) == []
     host.note(1, "a process ended")

@@ -1,4 +1,4 @@
-"""The runs of a scenario: their names, their order, their arrivals, and the processes that they share."""
+"""The runs of a scenario: their names, order, arrivals, and the processes that they share."""
 
 from typing import Any
 
@@ -6,8 +6,9 @@ import pytest
 
 from orion.bench.colocation.plan import Plan, PlannedRun
 from orion.bench.colocation.posts import posts_of
-from orion.bench.colocation.scenario import Arrivals, Experiment, Paced, Scenario, ScenarioError
-from orion.bench.colocation.schedule import TooFast, rate_of, schedule
+from orion.bench.colocation.scenario import Arrivals, Experiment, Paced, Scenario
+from orion.bench.colocation.schedule import rate_of, schedule
+from orion.errors import Exhausted, Invalid
 
 HP = {"workload": "simulated-inference", "options": {"kernels": 4}}
 BE: list[dict[str, Any]] = [{"workload": "simulated-training"}, {"workload": "gemm", "options": {"size": 2048}}]
@@ -71,7 +72,7 @@ def test_an_experiment_may_be_measured_in_fewer_rounds() -> None:
     assert {run.round for run in runs(planned(once))} == {0}
 
 
-def test_a_ceiling_asks_for_closed_loops() -> None:
+def test_a_ceiling_adds_closed_loops_to_the_plan() -> None:
     found = {run.path for run in runs(planned(experiment(ceiling=["mps", "none-in-threads"], be=BE[:1]), rounds=1))}
     beside = f"runs/{HP_ID}/0/simulated-training"
     assert found >= {
@@ -87,8 +88,8 @@ def test_experiments_of_one_hp_share_its_references() -> None:
     assert len(paths) == len(set(paths))
 
 
-def test_the_same_pair_twice_is_refused() -> None:
-    with pytest.raises(ScenarioError, match="asked for twice"):
+def test_the_same_pair_twice_is_rejected() -> None:
+    with pytest.raises(Invalid, match="is listed twice"):
         planned(experiment(), experiment())
 
 
@@ -100,16 +101,16 @@ def test_different_workloads_never_share_a_name() -> None:
     assert all(len(name) < 100 and "/" not in name and " " not in name for name in names)
 
 
-def test_only_keeps_what_matches_and_what_it_is_held_to() -> None:
+def test_only_keeps_matching_runs_and_their_references() -> None:
     plan = planned()
     plan.only("*/gemm*/gate")
     assert {run.system for run in runs(plan)} == {"hp-closed-loop", "alone", "be-alone", "gate"}
     assert {run.be_id for run in runs(plan)} == {None, "gemm-size-2048"}
-    with pytest.raises(ScenarioError, match="--only nothing matches no run"):
+    with pytest.raises(Invalid, match="--only nothing matches no run"):
         plan.only("nothing")
 
 
-def test_processes_are_shared_by_the_systems_that_can() -> None:
+def test_systems_share_processes_where_possible() -> None:
     by_system = {
         run.system: posts_of(run, simulated=True) for run in runs(planned(experiment(be=BE[:1]))) if run.round == 0
     }
@@ -118,7 +119,7 @@ def test_processes_are_shared_by_the_systems_that_can() -> None:
     assert [post.mode for post in by_system["mps"]] == ["mps", "mps"]
 
 
-def test_orion_with_other_settings_needs_no_other_process() -> None:
+def test_orion_with_other_settings_uses_the_same_processes() -> None:
     systems = {"orion-2": {"kind": "orion", "max_slowdown": 2}}
     plan = planned(experiment(systems=["gate", "orion-2"], be=BE[:1]), systems=systems)
     by_system = {run.system: posts_of(run, simulated=True) for run in runs(plan) if run.round == 0}
@@ -126,7 +127,7 @@ def test_orion_with_other_settings_needs_no_other_process() -> None:
     assert by_system["gate"] == by_system["orion-2"]
 
 
-def test_equal_clients_have_slots_of_their_own_and_one_stands_for_them_alone() -> None:
+def test_equal_clients_have_separate_slots_and_be_alone_has_one_of_them() -> None:
     plan = planned(experiment(be=[{**BE[0], "count": 3, "weights": [2, 1, 1]}], systems=["gate", "timeslice"]))
     by_system = {run.system: posts_of(run, simulated=True) for run in runs(plan) if run.round == 0}
     assert [(post.index, post.weight) for post in by_system["gate"][1:]] == [(0, 2.0), (1, 1.0), (2, 1.0)]
@@ -142,8 +143,8 @@ def test_a_load_is_a_share_of_the_capacity() -> None:
     assert rate_of(Paced(kind="poisson", load=0.25), 200.0) == 50.0
 
 
-def test_a_rate_above_capacity_is_refused_with_both_figures() -> None:
-    with pytest.raises(TooFast, match=r"asked for 300.0 requests/s and can serve 200.0"):
+def test_a_rate_above_capacity_is_rejected_with_both_figures() -> None:
+    with pytest.raises(Exhausted, match=r"hp gets 300.0 requests/s, but can serve only 200.0"):
         rate_of(Paced(kind="poisson", rate=300.0), 200.0)
 
 
@@ -153,7 +154,7 @@ def test_a_rate_above_capacity_is_refused_with_both_figures() -> None:
      {"kind": "trace", "gaps": [0.0, 3.0, 1.0], "rate": 50.0}],
     ids=["poisson", "uniform", "trace"],
 )  # fmt: skip
-def test_so_many_requests_count_at_the_rate_that_was_asked_for(fields: dict[str, Any]) -> None:
+def test_the_schedule_has_the_wanted_number_of_requests_at_the_wanted_rate(fields: dict[str, Any]) -> None:
     made = schedule(arrivals(**fields), 50.0, 300, 0.5, 0.01, "seed")
     assert made.arrivals is not None
     assert sum(1 for time in made.arrivals if time >= 0.5) == 300

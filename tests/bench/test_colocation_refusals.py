@@ -1,4 +1,4 @@
-"""What `orion bench colocation` refuses before anything starts, in a sentence; and the plan, which starts nothing."""
+"""Errors that `orion bench colocation` reports in one sentence before it starts anything; and `--dry-run`."""
 
 import json
 import sys
@@ -21,17 +21,17 @@ from tests.bench.small_scenario import PAIR, measured, scenario
         ({}, {"gpus": "GPU-1"}, "--gpus GPU-1: simulated GPUs are numbers"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_starts(
+def test_invalid_input_is_rejected_before_anything_starts(
     changes: dict[str, Any], options: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert measured(scenario(tmp_path, ["timeslice"], **changes), tmp_path / "out", **options) == 2
-    reported = capsys.readouterr().err
-    assert said in reported
-    assert reported.count("\n") == 1
+    errors = capsys.readouterr().err
+    assert said in errors
+    assert errors.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
-def test_an_unknown_policy_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_policy_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = scenario(tmp_path, ["best"], {"best": {"kind": "orion", "policy": "best"}})
     assert measured(path, tmp_path / "out") == 2
     assert "systems.best.policy: there is no policy 'best'" in capsys.readouterr().err
@@ -45,7 +45,7 @@ def test_an_unknown_policy_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
         ({"linger_floor_us": 9000}, "systems.mine: linger_floor_us 9000 must not exceed linger_ceiling_us 2000"),
     ],
 )
-def test_what_the_agent_would_refuse_is_refused_before_anything_starts(
+def test_fields_that_the_agent_would_reject_are_rejected_before_anything_starts(
     fields: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = scenario(tmp_path, ["mine"], {"mine": {"kind": "orion", "policy": "orion", **fields}})
@@ -53,7 +53,7 @@ def test_what_the_agent_would_refuse_is_refused_before_anything_starts(
     assert capsys.readouterr().err == f"orion bench: {path}: {said}\n"
 
 
-def test_where_no_gpu_can_be_found_it_says_so(
+def test_a_machine_without_a_gpu_is_an_error_of_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
@@ -67,7 +67,7 @@ def test_another_scenario_does_not_mix_into_a_folder(tmp_path: Path, capsys: pyt
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "scenario.yaml").write_text(scenarios.write(scenarios.read(path).resolved(tmp_path)))
     assert measured(path, tmp_path / "out", rounds=2) == 2
-    assert "is not the scenario that is asked for now" in capsys.readouterr().err
+    assert "differs from the scenario to measure" in capsys.readouterr().err
 
 
 def test_a_plan_is_shown_without_starting_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""report.md, summary.json and plots from an output folder, and the targets judged on them."""
+"""report.md, summary.json and plots of an output folder, and the verdicts about targets."""
 
 import json
 import struct
@@ -12,6 +12,7 @@ from orion.bench import colocation, raw_data
 from orion.bench.colocation import report, targets
 from orion.bench.colocation.ceiling import Speeds
 from orion.bench.colocation.summary import Summary, Verdict
+from orion.errors import NotFound
 from tests.bench.colocation_folder import SYSTEMS, ColocationFolder, System, workload
 
 NEVER = float("inf")
@@ -31,7 +32,7 @@ def verdicts(summary: Summary) -> dict[str, Verdict]:
 
 @pytest.fixture
 def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pretend that matplotlib is not installed: most of these tests need no pictures, which take time."""
+    """Pretend that matplotlib is not installed: most of these tests need no plots, which take time."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -41,7 +42,7 @@ def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delattr(colocation, name, raising=False)
 
 
-def test_everything_is_written_and_linked(tmp_path: Path) -> None:
+def test_report_summary_and_plots_are_written_and_linked(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     made.pair(DECODE, GEMM, chosen("timeslice", "gate", "orion-1.2", "mps+sm-cap"), rounds=2, requests=300)
     made.ceiling(DECODE, GEMM, chosen("mps+sm-cap"), rounds=2)
@@ -76,7 +77,7 @@ def test_without_matplotlib_tables_are_written_and_a_sentence_says_how_to_get_pl
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_what_failed_is_named_wherever_it_is(tmp_path: Path) -> None:
+def test_all_failed_and_broken_runs_are_listed(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     made.pair(DECODE, GEMM, chosen("gate"), rounds=2, requests=100)
     failed: dict[str, Any] = {"system": "mps", "system_spec": {"kind": "mps"}, "window": (1.0, 2.0)}
@@ -96,7 +97,7 @@ def test_what_failed_is_named_wherever_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_a_simulated_gpu_is_said_first(tmp_path: Path) -> None:
+def test_the_report_first_says_that_the_gpu_is_simulated(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     made.pair(DECODE, GEMM, chosen("gate"), rounds=1, requests=50)
     (tmp_path / "machine.json").write_text('{"gpu": "simulated", "simulated": true}')
@@ -115,13 +116,13 @@ def test_a_folder_that_was_just_begun_gives_an_empty_report(tmp_path: Path) -> N
     assert "No round has" in (tmp_path / "report.md").read_text()
 
 
-def test_a_folder_of_something_else_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(report.ReportError, match="holds no runs"):
+def test_a_folder_without_runs_is_rejected_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="holds no runs"):
         report.write(tmp_path)
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_a_report_can_be_made_again_and_is_the_same(tmp_path: Path) -> None:
+def test_a_second_report_is_equal_to_the_first(tmp_path: Path) -> None:
     ColocationFolder(tmp_path).pair(DECODE, GEMM, chosen("gate", "timeslice"), rounds=2, requests=100)
     report.write(tmp_path)
     first = [(tmp_path / name).read_text() for name in ("report.md", "summary.json")]
@@ -131,7 +132,7 @@ def test_a_report_can_be_made_again_and_is_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_targets_that_were_measured_in_part_are_not_met(tmp_path: Path) -> None:
+def test_targets_that_were_measured_in_part_are_incomplete(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     made.pair(RESNET, TRAINING, chosen("gate", "timeslice"), load=0.35)
     judged = verdicts(report.write(tmp_path))
@@ -142,7 +143,7 @@ def test_targets_that_were_measured_in_part_are_not_met(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_a_miss_is_a_miss_even_if_only_part_was_measured(tmp_path: Path) -> None:
+def test_a_target_is_missed_even_if_only_part_was_measured(tmp_path: Path) -> None:
     slow: System = ({"kind": "orion", "mode": "timeslice", "policy": "orion"}, Speeds(0.9, 0.9, 0.0), 0.0)
     ColocationFolder(tmp_path).pair(RESNET, TRAINING, {"orion": slow}, load=0.35)
     judged = verdicts(report.write(tmp_path))
@@ -151,7 +152,7 @@ def test_a_miss_is_a_miss_even_if_only_part_was_measured(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_a_granted_slowdown_and_another_load_are_not_what_the_tail_is_judged_by(tmp_path: Path) -> None:
+def test_the_tail_is_not_judged_by_systems_with_a_budget_or_by_another_load(tmp_path: Path) -> None:
     spec = {"kind": "orion", "mode": "timeslice", "policy": "orion"}
     made = ColocationFolder(tmp_path)
     made.pair(RESNET, TRAINING, {"granted": ({**spec, "max_slowdown": 1.3}, Speeds(1.0, 1.0, 0.0), 0.0)}, load=0.35)
@@ -191,18 +192,18 @@ def test_training_and_fairness_are_judged(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_what_was_made_on_another_gpu_is_reported(tmp_path: Path) -> None:
+def test_a_run_on_another_gpu_than_alone_is_reported(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     made.pair(DECODE, GEMM, chosen("gate"), rounds=1, requests=50)
     path = tmp_path / "runs/decode/0/gemm/gate.json.gz"
     raw_data.write(path, {**raw_data.read(path), "device": {"uuid": "GPU-2"}})
     summary = report.write(tmp_path)
-    assert summary.failures == ["runs/decode/0/gemm/gate counts, but was made on another GPU than alone of its round"]
+    assert summary.failures == ["runs/decode/0/gemm/gate counts, but ran on another GPU than alone of its round"]
     assert len(summary.pairs) == 1
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_long_kernels_are_judged_at_the_rates_of_the_facts(tmp_path: Path) -> None:
+def test_long_kernels_are_judged_at_the_rates_of_the_reference(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     long = workload("long", "long-kernel", ms=50)
     made.pair(RESNET, long, chosen("orion"), load=0.258, service=0.0043, requests=300)
@@ -214,7 +215,7 @@ def test_long_kernels_are_judged_at_the_rates_of_the_facts(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_long_kernels_are_held_to_the_gate_of_the_same_rounds(tmp_path: Path) -> None:
+def test_long_kernels_are_compared_with_the_gate_of_the_same_rounds(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     long = workload("long", "long-kernel", ms=50)
     slow: System = ({"kind": "orion", "mode": "timeslice", "policy": "orion"}, Speeds(0.8, 0.8, 0.0), 0.0)
@@ -225,7 +226,7 @@ def test_long_kernels_are_held_to_the_gate_of_the_same_rounds(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_single_requests_far_out_and_disturbed_runs_are_reported_and_not_filtered(tmp_path: Path) -> None:
+def test_hiccups_and_disturbed_runs_are_reported_and_not_filtered(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     made.pair(DECODE, GEMM, chosen("gate", "orion"), rounds=2, requests=100)
     assert "| hiccups |" not in (report.write(tmp_path), (tmp_path / "report.md").read_text())[1]
@@ -249,7 +250,7 @@ def test_single_requests_far_out_and_disturbed_runs_are_reported_and_not_filtere
     assert "hiccups: 1 (longest 50 ms)" in text
 
 
-def test_targets_have_names_of_their_own() -> None:
+def test_targets_have_unique_names() -> None:
     names = [target.name for target in targets.TARGETS]
     assert len(names) == len(set(names))
     assert {verdict.status for verdict in targets.judge_all([])} == {"not measured"}

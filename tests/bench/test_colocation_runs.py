@@ -1,4 +1,4 @@
-"""Whole measurements on the simulated GPU, with real processes, hook and agents: results, faults, going on."""
+"""Complete measurements on the simulated GPU, with real processes, hook and agents: results, failures, resumption."""
 
 import errno
 import gzip
@@ -35,10 +35,10 @@ def read(path: Path) -> dict[str, Any]:
 def test_the_smoke_scenario_runs_through_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.monotonic()
     assert measured(SMOKE, tmp_path / "out", as_json=True) == 0
-    assert time.monotonic() - began < 120  # it is meant for people who wait for it
-    reported = json.loads(capsys.readouterr().out)
-    assert reported["failed"] == {}
-    assert reported["runs"] == 8
+    assert time.monotonic() - began < 120  # a person waits for it
+    outcome = json.loads(capsys.readouterr().out)
+    assert outcome["failed"] == {}
+    assert outcome["runs"] == 8
     files = [path for path in (tmp_path / "out" / "runs").rglob("*.json.gz") if read(path)["hp"]]
     assert {read(path)["system"] for path in files} == {
         "alone", "hp-closed-loop", "timeslice", "gate", "orion", "mps", "orion-1.5",
@@ -57,7 +57,7 @@ def test_the_smoke_scenario_runs_through_and_reports(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.timeout(200)
-def test_a_run_that_fails_is_named_the_others_are_kept_and_it_is_tried_again(
+def test_a_failed_run_is_listed_and_retried_and_the_others_are_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     marker = tmp_path / "fixed"
@@ -79,13 +79,13 @@ def test_a_run_that_fails_is_named_the_others_are_kept_and_it_is_tried_again(
 
 
 @pytest.mark.timeout(200)
-def test_without_mps_its_runs_fail_in_a_sentence_and_the_others_are_kept(
+def test_without_mps_only_its_runs_fail_each_with_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = shared_gpu.SharedGPU._sharing
 
     def sharing(gpu: shared_gpu.SharedGPU) -> dict[str, str]:
-        if gpu._mode == "mps":  # a simulated GPU needs no daemon; here it does
+        if gpu._mode == "mps":  # a simulated GPU needs no MPS daemon; this test requires one
             with mps.MpsDaemon({}, "GPU-1"):
                 pass
         return real(gpu)
@@ -101,7 +101,7 @@ def test_without_mps_its_runs_fail_in_a_sentence_and_the_others_are_kept(
 
 
 @pytest.mark.timeout(200)
-def test_nothing_is_begun_that_would_not_end_in_time_and_the_same_command_goes_on(
+def test_no_run_starts_that_would_end_too_late_and_the_same_command_resumes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = scenario(tmp_path, ["timeslice"])
@@ -111,28 +111,29 @@ def test_nothing_is_begun_that_would_not_end_in_time_and_the_same_command_goes_o
     )
     assert measured(path, tmp_path / "out", stop_after=2.0, as_json=True) == 0
     shown = capsys.readouterr()
-    reported = json.loads(shown.out)
-    assert (reported["runs"], reported["left"]) == (2, 2)
-    assert "2 runs would not have ended in time; the same command goes on with them" in shown.err
+    outcome = json.loads(shown.out)
+    assert (outcome["runs"], outcome["left"]) == (2, 2)
+    assert "2 runs were not started, because they would have ended too late" in shown.err
+    assert "the same command continues with them" in shown.err
     monkeypatch.undo()
     assert measured(path, tmp_path / "out", stop_after=1.0, no_report=True, as_json=True) == 0
-    reported = json.loads(capsys.readouterr().out)
-    assert (reported["runs"], reported["left"], reported["summary"]) == (0, 2, None)
+    outcome = json.loads(capsys.readouterr().out)
+    assert (outcome["runs"], outcome["left"], outcome["summary"]) == (0, 2, None)
     assert measured(path, tmp_path / "out", as_json=True) == 0
-    reported = json.loads(capsys.readouterr().out)
-    assert (reported["runs"], reported["reused"], reported["left"]) == (2, 2, 0)
+    outcome = json.loads(capsys.readouterr().out)
+    assert (outcome["runs"], outcome["reused"], outcome["left"]) == (2, 2, 0)
 
 
 @pytest.mark.timeout(200)
-def test_where_there_is_no_time_for_hps_closed_loop_what_needs_it_is_left_and_not_failed(
+def test_without_time_for_hps_closed_loop_the_runs_that_need_it_are_left_not_failed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measurement.Measurement, "_worth_starting", lambda self, unit: True)
     monkeypatch.setattr(measurement.Measurement, "_in_time", lambda self, run, starting: not run.closed)
     path = scenario(tmp_path, ["timeslice"])
     assert measured(path, tmp_path / "out", stop_after=2.0, no_report=True, as_json=True) == 0
-    reported = json.loads(capsys.readouterr().out)
-    assert (reported["runs"], reported["left"], reported["failed"]) == (0, 4, {})
+    outcome = json.loads(capsys.readouterr().out)
+    assert (outcome["runs"], outcome["left"], outcome["failed"]) == (0, 4, {})
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,12 +157,12 @@ def test_a_disk_that_fills_up_ends_the_measurement_in_a_sentence(
     assert measured(scenario(tmp_path, ["timeslice"]), tmp_path / "out") == 1
     said = capsys.readouterr().err
     assert "orion bench: No space left on device: " in said
-    assert "the same command goes on from there" in said
+    assert "the same command continues from there" in said
     assert "Traceback" not in said
 
 
 @pytest.mark.timeout(200)
-def test_a_process_that_hangs_fails_its_run_alone(
+def test_a_process_that_hangs_fails_only_its_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "PATIENCE", 1.0)
@@ -219,7 +220,7 @@ def test_no_gpu_measures_while_a_process_of_another_starts_or_ends(
 ) -> None:
     changes: list[float] = []
     spans: list[tuple[float, float]] = []
-    run, hired, dismissed = runner.Runner._run, crew.Crew.hire, crew.Crew.dismiss
+    run, started, ended = runner.Runner._run, crew.Crew.start, crew.Crew.end
 
     def measuring(self: runner.Runner, *words: Any) -> dict[str, Any]:
         began = time.monotonic()
@@ -228,19 +229,19 @@ def test_no_gpu_measures_while_a_process_of_another_starts_or_ends(
         finally:
             spans.append((began, time.monotonic()))
 
-    def hire(self: crew.Crew, *words: Any) -> crew.Worker:
+    def start(self: crew.Crew, *words: Any) -> crew.Worker:
         changes.append(time.monotonic())
-        return hired(self, *words)
+        return started(self, *words)
 
-    def dismiss(self: crew.Crew, workers: Any) -> None:
+    def end(self: crew.Crew, workers: Any) -> None:
         ending = list(workers)
         changes.extend([time.monotonic()] * len(ending))
-        dismissed(self, ending)
+        ended(self, ending)
         changes.extend([time.monotonic()] * len(ending))
 
     monkeypatch.setattr(runner.Runner, "_run", measuring)
-    monkeypatch.setattr(crew.Crew, "hire", hire)
-    monkeypatch.setattr(crew.Crew, "dismiss", dismiss)
+    monkeypatch.setattr(crew.Crew, "start", start)
+    monkeypatch.setattr(crew.Crew, "end", end)
     path = scenario(tmp_path, ["timeslice", "gate"], requests=20)
     fields = yaml.safe_load(path.read_text())
     one = fields["experiments"][0]
@@ -260,19 +261,19 @@ def test_no_gpu_measures_while_a_process_of_another_starts_or_ends(
 def test_a_rate_above_capacity_fails_with_both_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = scenario(tmp_path, ["timeslice"], arrivals={"kind": "poisson", "rate": 10_000})
     assert measured(path, tmp_path / "out") == 1
-    assert "hp is asked for 10000.0 requests/s and can serve" in capsys.readouterr().err
+    assert "hp gets 10000.0 requests/s, but can serve" in capsys.readouterr().err
 
 
 def folders(process_id: int) -> set[Path]:
-    """The temporary folders that a process was told of by its environment."""
-    reported = Path(f"/proc/{process_id}/environ").read_bytes().decode().split("\0")
-    named = (word.partition("=")[2] for word in reported if word.startswith(("ORION_SIM_STATE=", "ORION_ROOT=")))
+    """Return the temporary folders that the environment of a process names."""
+    variables = Path(f"/proc/{process_id}/environ").read_bytes().decode().split("\0")
+    named = (word.partition("=")[2] for word in variables if word.startswith(("ORION_SIM_STATE=", "ORION_ROOT=")))
     return {Path(word) for word in named}
 
 
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "TERM"])
-def test_an_interrupted_measurement_ends_everything_and_can_go_on(number: signal.Signals, tmp_path: Path) -> None:
+def test_an_interrupted_measurement_ends_everything_and_can_be_resumed(number: signal.Signals, tmp_path: Path) -> None:
     path, output = scenario(tmp_path, ["gate"], requests=2000), tmp_path / "out"
     command = "import sys; from orion.bench.colocation import measure; from pathlib import Path; " \
         "sys.exit(measure.run(measure.Options(Path(sys.argv[1]), Path(sys.argv[2]), simulated=True)))"  # fmt: skip
@@ -284,14 +285,14 @@ def test_an_interrupted_measurement_ends_everything_and_can_go_on(number: signal
     def workers() -> set[int]:
         assert process.poll() is None
         found = children(process.pid)
-        return found if len(found) >= 4 else set()  # hp and be, unhooked and hooked, and an agent
+        return found if len(found) >= 4 else set()  # hp and be, each with and without the hook, and an agent
 
     started = eventually(workers, seconds=100)
     used = set().union(*map(folders, started))
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert b"the same command goes on from there" in errors
+    assert b"the same command continues from there" in errors
     eventually(lambda: not any(map(is_running, started)))
     assert used
     assert [folder for folder in used if folder.exists()] == []

@@ -1,4 +1,4 @@
-"""Which round a GPU takes next, and how long all of them take."""
+"""The choice of a GPU's next unit, and the expected duration of all units."""
 
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,14 @@ def taken(work: WorkList, *gpus: int) -> list[tuple[str, int] | None]:
     return [(unit.hp_id, unit.round) if (unit := work.take(gpu)) else None for gpu in gpus]
 
 
-def test_gpus_begin_with_different_hp_the_longest_first_and_stay_with_theirs() -> None:
+def test_gpus_begin_with_different_hp_longest_first_and_keep_their_hp() -> None:
     work = WorkList([*SHORT, *LONG, Unit("other", 0, ())], seconds)
     assert taken(work, 0, 1, 2) == [("long", 0), ("other", 0), ("short", 0)]
     assert taken(work, 2, 0, 1) == [("short", 1), ("long", 1), ("long", 2)]
     assert taken(work, 1, 0, 2) == [("short", 2), None, None]
 
 
-def test_what_matters_most_is_given_out_first() -> None:
+def test_units_with_the_highest_priority_are_given_out_first() -> None:
     experiment: dict[str, Any] = {
         "hp": {"workload": "gemm"}, "arrivals": {"kind": "poisson", "load": 0.4}, "be": [{"workload": "gemm"}],
         "systems": ["alone", "mps"],
@@ -42,7 +42,7 @@ def test_what_matters_most_is_given_out_first() -> None:
     assert [unit.priority for unit in units if unit] == [1, 1, 0, 0]
 
 
-def test_what_a_gpu_looked_at_ahead_is_its_own_until_others_have_nothing_left() -> None:
+def test_a_reserved_unit_stays_with_its_gpu_until_others_run_out_of_work() -> None:
     work = WorkList([*LONG[:2], *SHORT[:1]], seconds)
     assert taken(work, 0) == [("long", 0)]
     assert work.ahead(0) == LONG[1]
@@ -64,7 +64,7 @@ def test_every_unit_is_taken_once() -> None:
     assert found == [("long", 0), ("long", 1), ("long", 2), ("short", 0), ("short", 1), ("short", 2)]
 
 
-def test_more_gpus_take_less_time_and_what_is_there_takes_none() -> None:
+def test_more_gpus_take_less_time_and_measured_units_take_none() -> None:
     units = [*LONG, *SHORT, Unit("done", 0, ())]
     assert expected_seconds(units, seconds, ten, 1) == 3 * 140 + 2 * START_SECONDS
     assert expected_seconds([*units[:1], units[-1]], seconds, ten, 8) == 100 + START_SECONDS
@@ -73,6 +73,6 @@ def test_more_gpus_take_less_time_and_what_is_there_takes_none() -> None:
 
 
 def test_a_start_of_processes_idles_the_other_gpus() -> None:
-    # The second GPU is done with the short ones and takes the last long one: it waits for the first one's run.
+    # The second GPU has finished the short units. Before it starts the last long one, it waits for the first GPU's run.
     expected = START_SECONDS + 3 * 40 + (10 / 2 + START_SECONDS) + 100
     assert expected_seconds([*LONG, *SHORT], seconds, ten, 2) == expected

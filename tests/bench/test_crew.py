@@ -1,4 +1,4 @@
-"""Workers on the simulated GPU: commanded, late, dead; each wait ends."""
+"""Worker processes on the simulated GPU: commands, late answers, ends; each wait has a deadline."""
 
 import os
 import signal
@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from orion.bench import managed
-from orion.bench.managed import AgentError, ManagedGPU, machine
+from orion.bench.managed import ManagedGPU, machine
 from orion.bench.workers import crew as crews
-from orion.bench.workers.crew import Crew, Worker, WorkerError
+from orion.bench.workers.crew import Crew, Worker
+from orion.errors import Unavailable
 
 INFERENCE = {"kernel_us": 500, "kernels": 2}
 TRAINING = {"kernel_us": 200, "kernels": 5}
@@ -31,14 +32,14 @@ def crew() -> Iterator[Crew]:
         yield workers
 
 
-def hired(crew: Crew, environment: dict[str, str], kind: str, **options: object) -> Worker:
-    worker = crew.hire(kind, f"simulated-{kind}", options, environment)
+def started(crew: Crew, environment: dict[str, str], kind: str, **options: object) -> Worker:
+    worker = crew.start(kind, f"simulated-{kind}", options, environment)
     crew.ready(worker)
     return worker
 
 
-def test_requests_are_served_in_turn_and_none_before_it_is_due(crew: Crew, simulated: dict[str, str]) -> None:
-    worker = hired(crew, simulated, "inference", **INFERENCE)
+def test_requests_are_served_in_order_and_none_before_its_arrival(crew: Crew, simulated: dict[str, str]) -> None:
+    worker = started(crew, simulated, "inference", **INFERENCE)
     arrivals = [0.01, 0.011, 0.05]
     worker.command(do="serve", begin=time.monotonic() + 0.1, arrivals=arrivals)
     (reply,) = crew.gather(worker, seconds=30)
@@ -48,7 +49,7 @@ def test_requests_are_served_in_turn_and_none_before_it_is_due(crew: Crew, simul
 
 
 def test_a_closed_loop_runs_until_its_end(crew: Crew, simulated: dict[str, str]) -> None:
-    worker = hired(crew, simulated, "training", **TRAINING)
+    worker = started(crew, simulated, "training", **TRAINING)
     begin = time.monotonic() + 0.1
     worker.command(do="loop", begin=begin, end=begin + 0.2)
     (reply,) = crew.gather(worker, seconds=30)
@@ -56,8 +57,8 @@ def test_a_closed_loop_runs_until_its_end(crew: Crew, simulated: dict[str, str])
     assert 1 <= len(reply["ends"]) <= 210
 
 
-def test_the_timeline_shows_the_window_alone(crew: Crew, simulated: dict[str, str], tmp_path: Path) -> None:
-    worker = hired(crew, simulated, "inference", **INFERENCE, timeline=str(tmp_path / "timeline"))
+def test_the_timeline_shows_only_the_window(crew: Crew, simulated: dict[str, str], tmp_path: Path) -> None:
+    worker = started(crew, simulated, "inference", **INFERENCE, timeline=str(tmp_path / "timeline"))
     worker.command(do="serve", begin=time.monotonic() + 0.1, arrivals=[0.0, 0.1, 0.3], trace=[0.05, 0.2])
     (reply,) = crew.gather(worker, seconds=30)
     assert sum(end - begin for begin, end in reply["spans"]) == pytest.approx(0.001, rel=0.01)
@@ -65,21 +66,21 @@ def test_the_timeline_shows_the_window_alone(crew: Crew, simulated: dict[str, st
 
 
 def test_a_worker_that_cannot_set_up_says_why(crew: Crew, simulated: dict[str, str]) -> None:
-    worker = crew.hire("strange", "simulated-nothing", {}, simulated)
-    with pytest.raises(WorkerError, match="simulated-nothing"):
+    worker = crew.start("strange", "simulated-nothing", {}, simulated)
+    with pytest.raises(Unavailable, match="simulated-nothing"):
         crew.ready(worker)
 
 
 def test_a_late_answer_is_an_error(crew: Crew, simulated: dict[str, str]) -> None:
-    worker = hired(crew, simulated, "inference", **INFERENCE)
+    worker = started(crew, simulated, "inference", **INFERENCE)
     worker.command(do="serve", begin=time.monotonic() + 60, arrivals=[0.0])
-    with pytest.raises(WorkerError, match="gave no answer"):
+    with pytest.raises(Unavailable, match="gave no answer"):
         crew.gather(worker, seconds=0.2)
 
 
-def test_what_a_prefix_prints_is_no_reply(crew: Crew, simulated: dict[str, str]) -> None:
+def test_output_of_a_prefix_is_not_taken_as_a_reply(crew: Crew, simulated: dict[str, str]) -> None:
     prefix = ["sh", "-c", 'echo "{not: json"; echo "[1]"; exec "$@"', "sh"]
-    worker = crew.hire("inference", "simulated-inference", INFERENCE, simulated, prefix)
+    worker = crew.start("inference", "simulated-inference", INFERENCE, simulated, prefix)
     crew.ready(worker)
     assert worker.about["unit"] == "requests"
 
@@ -88,15 +89,15 @@ def test_a_worker_that_reads_no_commands_is_an_error(
     crew: Crew, simulated: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crews, "COMMAND_SECONDS", 0.3)
-    worker = hired(crew, simulated, "inference", **INFERENCE)
+    worker = started(crew, simulated, "inference", **INFERENCE)
     os.kill(worker.process_id, signal.SIGSTOP)
-    arrivals = [number / 1e3 for number in range(50_000)]  # more than a pipe holds
-    with pytest.raises(WorkerError, match="cannot be commanded: it reads none"):
+    arrivals = [number / 1e3 for number in range(50_000)]  # more bytes than a pipe's buffer holds
+    with pytest.raises(Unavailable, match="cannot be commanded: it does not read"):
         worker.command(do="serve", begin=time.monotonic(), arrivals=arrivals)
 
 
 def test_a_long_command_arrives_whole(crew: Crew, simulated: dict[str, str]) -> None:
-    worker = hired(crew, simulated, "inference", **INFERENCE)
+    worker = started(crew, simulated, "inference", **INFERENCE)
     begin = time.monotonic() + 0.1
     worker.command(do="loop", begin=begin, end=begin + 0.05, note="x" * 1_000_000)
     (reply,) = crew.gather(worker, seconds=30)
@@ -110,13 +111,13 @@ def test_an_agent_that_does_not_answer_is_an_error(simulated: dict[str, str], mo
     )
     monkeypatch.setattr(managed, "AGENT", deaf)
     monkeypatch.setattr(managed, "CALL_SECONDS", 0.3)
-    with pytest.raises(AgentError, match="does not answer"), ManagedGPU(simulated, simulated=True):
+    with pytest.raises(Unavailable, match="does not answer"), ManagedGPU(simulated, simulated=True):
         pass
 
 
-def test_leaving_the_block_ends_workers_in_the_middle_of_work(simulated: dict[str, str]) -> None:
+def test_the_end_of_the_block_ends_working_workers(simulated: dict[str, str]) -> None:
     with Crew() as crew:
-        worker = hired(crew, simulated, "training", **TRAINING)
+        worker = started(crew, simulated, "training", **TRAINING)
         begin = time.monotonic()
         worker.command(do="loop", begin=begin, end=begin + 60)
     with pytest.raises(ProcessLookupError):
@@ -138,7 +139,7 @@ def test_ctrl_c_in_the_middle_of_a_start_leaves_no_process(
     try:
         monkeypatch.setattr(subprocess, "Popen", interrupted)
         with pytest.raises(KeyboardInterrupt), Crew() as crew:
-            crew.hire("inference", "simulated-inference", INFERENCE, simulated)
+            crew.start("inference", "simulated-inference", INFERENCE, simulated)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""The demo, on the simulated GPU with real processes, and what it makes of its figures."""
+"""The demo, on the simulated GPU with real processes, and its table and picture."""
 
 import json
 import shutil
@@ -46,7 +46,7 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "picture.png").read_bytes().startswith(PNG)
 
 
-def test_pauses_that_no_eye_could_see_join() -> None:
+def test_spans_with_short_gaps_are_joined() -> None:
     spans = [(0.0, 0.002), (0.00201, 0.004), (0.01, 0.02), (0.09, 0.2), (0.3, 0.4)]
     assert demo_picture.merged(spans, (0.001, 0.1)) == [(0.001, 0.004), (0.01, 0.02), (0.09, 0.1)]
 
@@ -55,15 +55,15 @@ def test_pauses_that_no_eye_could_see_join() -> None:
     ("words", "named"),
     [
         pytest.param(["--rate", "x"], "argument --rate: invalid float value: 'x'", id="no number"),
-        pytest.param(["--simulated", "--seconds", "-1"], "--seconds -1: it has to be a positive number", id="negative"),
-        pytest.param(["--simulated", "--rate", "nan"], "--rate nan: it has to be a positive number", id="nan"),
+        pytest.param(["--simulated", "--seconds", "-1"], "--seconds -1: it must be a positive number", id="negative"),
+        pytest.param(["--simulated", "--rate", "nan"], "--rate nan: it must be a positive number", id="nan"),
         pytest.param(["--wrong"], "--wrong", id="unknown option"),
         pytest.param(["--simulated", "--seconds", "0.5"], "rate x seconds must be at least", id="too few requests"),
         pytest.param(["--simulated", "--output", "/nowhere/x.png"], "--output /nowhere/x.png", id="no folder"),
         pytest.param(["--simulated", "--output", "x.pdf"], "--output x.pdf", id="no picture"),
     ],
 )
-def test_a_wrong_word_is_refused_in_one_sentence(
+def test_a_wrong_argument_is_rejected_in_one_sentence(
     words: list[str], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
@@ -78,7 +78,7 @@ def test_a_wrong_word_is_refused_in_one_sentence(
 
 def started(picture: Path, *words: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "orion.bench.demo", "--simulated", "--output", str(picture), *words]
-    # Ctrl-C has to reach it whatever started this test: background jobs of a shell ignore SIGINT, and their children.
+    # Restores SIGINT's default action: if the shell runs this test in the background, the demo would ignore Ctrl-C.
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
@@ -86,9 +86,9 @@ def started(picture: Path, *words: str) -> subprocess.Popen[bytes]:
 
 
 def folders(process_id: int) -> set[Path]:
-    """The temporary folders that a process was told of, by its words and by its environment."""
-    reported = [Path(f"/proc/{process_id}/{name}").read_bytes().decode().split("\0") for name in ("cmdline", "environ")]
-    named = [word.removeprefix("ORION_SIM_STATE=") for word in (*reported[0], *reported[1])]
+    """Return the temporary folders that the arguments and the environment of a process name."""
+    strings = [Path(f"/proc/{process_id}/{name}").read_bytes().decode().split("\0") for name in ("cmdline", "environ")]
+    named = [word.removeprefix("ORION_SIM_STATE=") for word in (*strings[0], *strings[1])]
     return {Path(word) for word in named if word.startswith(("/tmp/orion-", "/dev/shm/orion-"))}
 
 
@@ -115,7 +115,7 @@ def test_nothing_outlives_an_interrupted_demo(number: signal.Signals, tmp_path: 
     def of_the_last_phase() -> set[int]:
         assert process.poll() is None
         found = children(process.pid)
-        return found if len(found) >= 3 else set()  # the agent and both workers
+        return found if len(found) >= 3 else set()  # the agent and the two workers
 
     started_by_it = eventually(of_the_last_phase)
     used = set().union(*map(folders, started_by_it))
@@ -124,7 +124,7 @@ def test_nothing_outlives_an_interrupted_demo(number: signal.Signals, tmp_path: 
     process.communicate(timeout=30)
     assert process.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 130)
     eventually(lambda: not any(map(is_running, started_by_it)))
-    if number == signal.SIGKILL:  # nobody was left to remove them
+    if number == signal.SIGKILL:  # a killed demo cannot remove its folders
         for folder in used:
             shutil.rmtree(folder, ignore_errors=True)
     assert not any(folder.exists() for folder in used)

@@ -30,7 +30,7 @@ def test_steps_at_the_edges_count_by_their_part_inside(begin: float, end: float,
     assert samples.completed_between([1.0, 2.0, 3.0, 4.0, 5.0], begin, end) == pytest.approx(steps)
 
 
-def test_no_step_completed_is_no_throughput() -> None:
+def test_without_a_completed_step_throughput_is_zero() -> None:
     assert samples.completed_between([], 0.0, 1.0) == 0.0
     assert samples.completed_between([0.5], 0.0, 1.0) == 0.0
 
@@ -66,7 +66,7 @@ def test_equal_seeds_give_equal_intervals() -> None:
     assert first == estimates.paired_percentile_ratios(pairs, [95], resamples=50)
 
 
-def test_sides_of_a_round_must_hold_the_same_requests() -> None:
+def test_both_systems_of_a_round_must_have_the_same_requests() -> None:
     with pytest.raises(ValueError, match="same requests"):
         estimates.paired_percentile_ratios([([1.0], [1.0, 2.0])], [50])
 
@@ -77,6 +77,6 @@ def test_rates_may_come_from_windows_of_different_length() -> None:
     assert (ratio.low, ratio.high) == pytest.approx((0.60, 0.62))
 
 
-def test_no_round_is_an_error_not_a_figure() -> None:
+def test_a_comparison_without_rounds_is_an_error() -> None:
     with pytest.raises(ValueError, match="no round"):
         estimates.paired_rate_ratio([])

@@ -1,4 +1,4 @@
-"""Systems measured time-sliced; and the figures of `orion bench threads`, on a torch that only keeps its form."""
+"""Costs from paired turns, and the figures of `orion bench threads` with a fake torch."""
 
 import importlib.util
 import operator
@@ -13,19 +13,19 @@ from orion.bench import paired_turns
 from orion.bench.paired_turns import Spread
 
 
-def test_a_drift_that_meets_both_costs_neither() -> None:
+def test_a_drift_that_affects_both_systems_is_not_a_cost() -> None:
     turns = [{"plain": [speed, speed], "client": [speed + 1, speed + 1, 90.0]} for speed in (1.0, 5.0, 20.0)]
     assert paired_turns.over(turns, "client", "plain", operator.sub) == Spread(1.0, 1.0, 1.0)
     assert paired_turns.by_system(turns)["plain"] == Spread(5.0, 2.0, 16.25)
 
 
-def test_one_sample_is_its_own_spread_and_turns_that_lack_one_are_left_out() -> None:
+def test_one_sample_has_no_spread_and_turns_without_both_systems_are_left_out() -> None:
     turns = [{"plain": [2.0], "client": [3.0]}, {"client": [50.0]}]
     assert paired_turns.over(turns, "client", "plain", operator.truediv) == Spread(1.5, 1.5, 1.5)
 
 
 class Anything:
-    """Takes every call, and is a context."""
+    """Accepts every call and attribute, and is a context manager."""
 
     def __getattr__(self, name: str) -> Any:
         return Anything()

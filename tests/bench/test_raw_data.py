@@ -1,4 +1,4 @@
-"""What every file of raw data begins with: the command that makes it again."""
+"""The header of raw data files: the command that makes the file again."""
 
 import re
 from importlib.util import find_spec
@@ -9,7 +9,7 @@ from orion.bench import raw_data
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_measurement_is_called_by_its_modules_name_and_made_by_a_module_that_is() -> None:
+def test_the_header_names_an_existing_module() -> None:
     named = {
         name
         for folder in ("bench", "measurements")

@@ -1,4 +1,4 @@
-"""The workloads by name: what may be said of them is known, and checked, without torch and without a GPU."""
+"""The workloads by name; names and options are known and checked without torch and without a GPU."""
 
 import ast
 import subprocess
@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import orion.bench.workloads
-from orion.bench.workloads import KINDS, WorkloadError, check, load, options_of
+from orion.bench.workloads import KINDS, check, load, options_of
+from orion.errors import Invalid
 
 HERE = Path(orion.bench.workloads.__file__).parent
 REAL = [name for name, kind in KINDS.items() if kind.stand_in is not None]
@@ -30,14 +31,14 @@ REAL = [name for name, kind in KINDS.items() if kind.stand_in is not None]
             "resnet50-inference: option mode is 'jit'; it must be 'graph', 'eager' or 'compile'",
         ),
         ("gpt-training", {"stall": 1.0}, "gpt-training: option stall is 1.0; it must be less than or equal to 0.95"),
-        ("gpt-training", {"stall": 0.3, "stall_ms": 2}, "gpt-training: stall and stall_ms exclude each other"),
+        ("gpt-training", {"stall": 0.3, "stall_ms": 2}, "gpt-training: give either stall or stall_ms, not both"),
         ("long-kernel", {"ms": float("nan")}, "long-kernel: option ms is nan;"),
         ("simulated-inference", {"parts": 3}, "simulated-inference: 8 kernels cannot be divided into 3 equal parts"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(kind: str, options: dict[str, Any], said: str) -> None:
+def test_an_invalid_option_is_rejected_in_one_sentence(kind: str, options: dict[str, Any], said: str) -> None:
     for simulated in (False, True):
-        with pytest.raises(WorkloadError) as refused:
+        with pytest.raises(Invalid) as refused:
             load(kind, options, simulated)
         assert str(refused.value).startswith(said)
         assert "\n" not in str(refused.value)
@@ -59,7 +60,7 @@ def test_every_kind_has_its_class(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_option_says_what_it_means_and_what_it_may_be(kind: str) -> None:
+def test_every_option_has_a_meaning_and_allowed_values(kind: str) -> None:
     for row in options_of(kind):
         assert row.meaning, row
         assert row.allowed, row
@@ -67,7 +68,7 @@ def test_every_option_says_what_it_means_and_what_it_may_be(kind: str) -> None:
             check(kind, {row.name: row.default})
 
 
-def test_the_most_telling_options_come_first() -> None:
+def test_a_workloads_own_options_come_first() -> None:
     assert [row.name for row in options_of("gemm")] == ["size", "products", "stream_priority"]
     (mode,) = (row for row in options_of("gpt-decode") if row.name == "mode")
     assert (mode.default, mode.allowed) == ("graph", "graph, eager, compile")
@@ -81,7 +82,7 @@ def test_every_workload_has_a_stand_in(kind: str) -> None:
     check(name, options)
 
 
-def test_a_simulated_workload_stands_for_itself() -> None:
+def test_a_simulated_workload_is_its_own_stand_in() -> None:
     assert load("simulated-training", {"kernels": 3}, simulated=True) == ("simulated-training", {"kernels": 3})
 
 
@@ -101,7 +102,7 @@ def test_stand_ins_take_about_as_long_as_an_h200() -> None:
     assert milliseconds("long-kernel", ms=50.0) == pytest.approx(100)
 
 
-def test_stand_ins_keep_what_a_scheduler_sees() -> None:
+def test_stand_ins_have_the_same_launches_waits_and_priorities() -> None:
     _, sampled = load("gpt-decode", {"tokens": 16}, simulated=True)
     _, queued = load("gpt-decode-unsynchronised", {"tokens": 16}, simulated=True)
     assert (sampled["parts"], queued.get("parts", 1)) == (16, 1)

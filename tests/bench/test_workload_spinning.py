@@ -1,4 +1,4 @@
-"""How the spinning kernels are loaded and launched, on a driver that takes text in place of PTX."""
+"""The spinning kernels' loading and launches, on the simulated driver, which takes its own text instead of PTX."""
 
 import subprocess
 import sys
@@ -9,6 +9,7 @@ PROGRAM = """
 import time
 from cuda.bindings import driver
 from orion.bench.workloads import spinning
+from orion.errors import Unavailable
 
 spinning.IMAGE = b"orion-sim 1\\nkernel elapsed duration_us=@0 sms=132 params=8\\n"
 driver.cuInit(0)
@@ -23,7 +24,7 @@ for microseconds in (3000, 30000):
     assert (time.monotonic() - begin) * 1e6 >= microseconds
 try:
     spinning.SpinKernel("other", 1, 1, 0)
-except spinning.driver.DriverError as error:
+except Unavailable as error:
     print(error)
 """
 

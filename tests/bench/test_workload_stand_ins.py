@@ -1,4 +1,4 @@
-"""Every stand-in does its steps on the simulated GPU, with the hook's own view of the driver: NVIDIA's bindings."""
+"""Every stand-in runs its steps on the simulated GPU."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ LOADS = {name: load(name, SHORT.get(name, {}), simulated=True) for name, kind in
 LOADS["eager"] = load("resnet50-inference", {"batch": 4, "mode": "eager"}, simulated=True)
 LOADS["high"] = load("resnet50-inference", {"batch": 4, "stream_priority": "high"}, simulated=True)
 
-# Makes each load, alone and as one of several threads, and prints how long three steps took and what it says of itself.
+# Makes each load, alone and as one of several threads; prints the mean time of three steps, and the load's own details.
 PROGRAM = """
 import json, sys, time
 from orion.bench.workload import Place
@@ -56,13 +56,13 @@ def rows() -> dict[str, list[list[Any]]]:
 
 
 @pytest.mark.parametrize("name", LOADS)
-def test_a_step_takes_what_its_kernels_take(name: str, rows: dict[str, list[list[Any]]]) -> None:
+def test_a_step_takes_as_long_as_its_kernels(name: str, rows: dict[str, list[list[Any]]]) -> None:
     assert len(rows[name]) == 2
     for milliseconds, promised, _, _ in rows[name]:
         assert promised * 0.999 <= milliseconds < promised * 10 + 50
 
 
-def test_steps_are_counted_in_what_they_process(rows: dict[str, list[list[Any]]]) -> None:
+def test_steps_have_the_units_of_their_workload(rows: dict[str, list[list[Any]]]) -> None:
     assert rows["resnet50-inference"][0][2:] == ["requests", 1.0]
     assert rows["resnet50-training"][0][2:] == ["steps", 16.0]
     assert rows["gemm"][0][2:] == ["steps", 8.0]

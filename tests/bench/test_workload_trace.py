@@ -1,4 +1,4 @@
-"""When the GPU worked for a process, from events and the times at which launch calls returned."""
+"""`EventTrace`: when the GPU worked for a process, from events and the times at which launch calls returned."""
 
 import time
 
@@ -8,7 +8,7 @@ from orion.bench.workload import EventTrace
 
 
 class FakeGpu:
-    """Events complete at the times that the test has laid down, in order."""
+    """Its events complete at the given times, in order."""
 
     def __init__(self, *completions: float) -> None:
         self.completions = list(completions)
@@ -38,7 +38,7 @@ def test_queued_pieces_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> Non
     assert trace.spans() == [(10.75, 11.0), (11.0, 11.5), (11.5, 12.0)]
 
 
-def test_a_wait_at_the_gate_is_no_part_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_piece_does_not_include_the_wait_at_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = anchored(FakeGpu(11.0, 14.25), monkeypatch, [10.75, 14.0])
     trace.mark()
     trace.mark()
@@ -52,7 +52,7 @@ def test_nothing_is_recorded_while_it_is_off(monkeypatch: pytest.MonkeyPatch) ->
     assert trace.spans() == []
 
 
-def test_spans_are_handed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_are_returned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = anchored(FakeGpu(11.0), monkeypatch, [10.5])
     trace.mark()
     assert len(trace.spans()) == 1

@@ -1,4 +1,4 @@
-"""Processes that build wait for one that times itself, and the other way round."""
+"""Processes that build wait for a process that times itself, and vice versa."""
 
 import subprocess
 import sys
@@ -27,12 +27,12 @@ def is_in(process: subprocess.Popen[str]) -> bool:
 
 
 @pytest.mark.parametrize(("first", "second"), [("building", "timing"), ("timing", "building"), ("timing", "timing")])
-def test_one_waits_for_the_other_even_if_that_is_killed(first: str, second: str, tmp_path: Path) -> None:
+def test_a_process_waits_for_the_other_and_continues_after_its_death(first: str, second: str, tmp_path: Path) -> None:
     holder = started(tmp_path, first)
     assert is_in(holder)
     waiting = started(tmp_path, second)
     elsewhere = started(tmp_path, second, gpu="1")
-    assert is_in(elsewhere)  # started later, so the one that waits has had its chance
+    assert is_in(elsewhere)  # started later, so the waiting process had time to get the lock
     assert waiting.poll() is None
     holder.kill()
     assert is_in(waiting)

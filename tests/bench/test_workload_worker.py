@@ -1,4 +1,4 @@
-"""The worker process: ready, commanded, wrong, and several workloads as threads of one."""
+"""The worker process: set-up, commands, errors, and several workloads as threads of one process."""
 
 import io
 import json
@@ -52,7 +52,7 @@ def hear(process: subprocess.Popen[str]) -> dict[str, Any]:
     return reply
 
 
-def test_it_says_what_it_runs(simulated: dict[str, str]) -> None:
+def test_the_first_reply_describes_the_workload(simulated: dict[str, str]) -> None:
     with worker(simulated, "simulated-training", json.dumps({"kernels": 2, "amount": 32.0})) as process:
         about = hear(process)
         process.communicate(timeout=30)
@@ -68,15 +68,15 @@ def test_it_says_what_it_runs(simulated: dict[str, str]) -> None:
         ("--threads", json.dumps([{"role": "hp", "kind": "gemm", "options": {"size": 0}}]), '{"scheduler": null}'),
     ],
 )
-def test_what_cannot_be_ends_it_with_a_sentence(words: tuple[str, ...], simulated: dict[str, str]) -> None:
+def test_an_invalid_workload_ends_the_worker_with_a_sentence(words: tuple[str, ...], simulated: dict[str, str]) -> None:
     with worker(simulated, *words) as process:
         _, errors = process.communicate(timeout=30)
     assert process.returncode == 2
-    assert errors.splitlines()[-1].startswith("WorkloadError: gemm: option size is 0; it must be")
+    assert errors.splitlines()[-1].startswith("Invalid: gemm: option size is 0; it must be")
 
 
 @pytest.mark.parametrize("threads", [False, True])
-def test_an_exception_ends_it_and_is_its_last_line(threads: bool, simulated: dict[str, str]) -> None:
+def test_an_exception_ends_the_worker_and_is_its_last_line(threads: bool, simulated: dict[str, str]) -> None:
     words = ("--threads", json.dumps(CLIENTS), '{"scheduler": null}') if threads else ("simulated-inference",)
     with worker(simulated, *words) as process:
         for _ in CLIENTS if threads else [1]:
@@ -87,15 +87,15 @@ def test_an_exception_ends_it_and_is_its_last_line(threads: bool, simulated: dic
         assert process.stderr.read().splitlines()[-1] == "ValueError: unknown command 'dance'"
 
 
-def test_a_driver_error_says_which(simulated: dict[str, str]) -> None:
+def test_a_driver_error_names_the_function(simulated: dict[str, str]) -> None:
     with worker({**simulated, "ORION_SIM_GPUS": "0", "ORION_SIM_STATE": simulated["ORION_SIM_STATE"] + "/none"},
                 "simulated-inference") as process:  # fmt: skip
         _, errors = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert errors.splitlines()[-1].startswith("DriverError: cuInit answered ")
+    assert errors.splitlines()[-1].startswith("Unavailable: cuInit answered ")
 
 
-def test_commands_of_clients_overlap_and_replies_say_whose_they_are(simulated: dict[str, str]) -> None:
+def test_commands_of_clients_overlap_and_replies_name_their_client(simulated: dict[str, str]) -> None:
     with worker(simulated, "--threads", json.dumps(CLIENTS), '{"scheduler": null}') as process:
         ready = [hear(process) for _ in CLIENTS]
         begin = time.monotonic() + 0.2
@@ -163,7 +163,7 @@ class FakeScheduler:
 
 
 class Heard:
-    """In place of worker_process.Replies."""
+    """Replaces `process.Replies`."""
 
     def __init__(self) -> None:
         self.replies: list[dict[str, Any]] = []

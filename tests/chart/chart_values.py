@@ -1,4 +1,4 @@
-"""The values of the chart and their schema as data, and changing one value of many."""
+"""The values of the chart and their schema as data; returns copies with one value changed."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from testbed import helm
 VALUES = Path(helm.CHART, "values.yaml").read_text()
 DEFAULTS: dict[str, Any] = yaml.safe_load(VALUES)
 SCHEMA: dict[str, Any] = yaml.safe_load(Path(helm.CHART, "values.schema.json").read_text())
-FREE_MAPS = ("nodeSelector", "resources", "securityContext", "labels")  # taken as a whole
+FREE_MAPS = ("nodeSelector", "resources", "securityContext", "labels")  # treated as one value
 MPS = {"mps": {"enabled": True}}
 
 

@@ -1,4 +1,4 @@
-"""What tests of the chart share. They need Helm, which is built where it is not."""
+"""Fixtures for tests of the chart. They need Helm, and build it if it is missing."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from tests.chart import rendered_chart as chart
 
 @pytest.fixture
 def everything() -> list[chart.Object]:
-    """All objects that the chart can make."""
+    """All objects that the chart can render."""
     return chart.objects(chart.EVERYTHING)

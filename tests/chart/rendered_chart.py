@@ -1,4 +1,4 @@
-"""The chart as Helm renders it, without any cluster."""
+"""Renders the chart with Helm, without a cluster."""
 
 import functools
 import json
@@ -14,7 +14,7 @@ KUBERNETES = "1.34.0"
 Object = dict[str, Any]
 FILES = helm.CHART / "files"
 PEM = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
-""" Looks like an authority. """
+""" Has the form of a certificate authority. """
 EVERYTHING: dict[str, Any] = {
     "mps": {"enabled": True},
     "monitoring": {"serviceMonitor": {"enabled": True}, "dashboard": {"enabled": True}},
@@ -22,15 +22,17 @@ EVERYTHING: dict[str, Any] = {
     "operator": {"podDisruptionBudget": {"enabled": True}},
     "webhook": {"podDisruptionBudget": {"enabled": True}},
 }
-""" Values under which the chart makes all that it can make. """
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the definitions alone take the other one half a second
+""" Values with which the chart renders every object that it has. """
+_Loader = getattr(
+    yaml, "CSafeLoader", yaml.SafeLoader
+)  # the other loader needs half a second for the definitions alone
 
 
 def text(values: Mapping[str, Any] | None = None, release: str = "orion", *arguments: str) -> str:
-    """Return what `helm template` prints.
+    """Return the output of `helm template`.
 
     Raises:
-        Failed: the chart or its schema refuses the values.
+        Failed: the chart or its schema rejects the values.
     """
     return _text(json.dumps(values or {}), release, arguments)
 
@@ -57,17 +59,17 @@ def of_kind(found: list[Object], kind: str) -> dict[str, Object]:
 
 
 def one(found: list[Object], kind: str, name: str) -> Object:
-    """Return the one object of that kind and name."""
+    """Return the only object of that kind and name."""
     return of_kind(found, kind)[name]
 
 
 def pod_specs(found: list[Object]) -> dict[str, Object]:
-    """Return the specs of all pods that the objects make, by the name of what makes them."""
+    """Return the specs of all pods that the objects create, by the name of the object."""
     return {each["metadata"]["name"]: spec for each in found if (spec := _pod_of(each)) is not None}
 
 
 def containers(found: list[Object]) -> Iterator[tuple[str, Object]]:
-    """Yield every container with a name that says where it is."""
+    """Yield every container, with a name such as `orion-node/agent`."""
     for name, spec in pod_specs(found).items():
         for container in spec["containers"] + spec.get("initContainers", []):
             yield f"{name}/{container['name']}", container

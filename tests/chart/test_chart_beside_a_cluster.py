@@ -1,6 +1,6 @@
-"""What the chart learns of a cluster, and what an upgrade leaves alone: Helm against a real API server, without nodes.
+"""What the chart reads from a cluster, and what an upgrade does not change: Helm with a real API server without nodes.
 
-Each test has a control plane of its own, for what the chart makes belongs to the whole cluster. Pods never run here.
+Each test has its own control plane, because the chart creates cluster-wide objects. No pods run here.
 """
 
 import base64
@@ -16,11 +16,12 @@ from kubernetes import client
 
 from testbed import helm
 from testbed.control_plane import ControlPlane
+from testbed.errors import Failed
 from tests.chart.rendered_chart import NAMESPACE, PEM
 from tests.cluster.conftest import client_for, own_control_plane, programs  # noqa: F401 - fixtures
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first one builds Helm where it is not
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first test builds Helm if it is missing
 
 SECRET = "orion-webhook-certificate"
 DEFINITION = "gpushares.orion.gpu"
@@ -29,7 +30,7 @@ GPU = "gpu-5e4f6a2c-0d1b-4c3a-9f8e-7b6a5d4c3b2a"
 
 
 class Installation:
-    """A release of the chart, and the administrator's view of what it is in."""
+    """A release of the chart, and its cluster as an administrator sees it."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.kubeconfig, self.api = plane.access.kubeconfig, client_for(plane.access.kubeconfig)
@@ -37,19 +38,19 @@ class Installation:
         self.definitions = client.ApiextensionsV1Api(self.api)
 
     def helm(self, *arguments: str, values: Mapping[str, Any] | None = None, chart: Path = helm.CHART) -> str:
-        """Run Helm in the release's namespace; with values, on the chart."""
+        """Run Helm in the release's namespace; if there are values, with the chart and these values."""
         given = [] if values is None else [str(chart), "--values", "-"]
         command = [*arguments, *given, "--namespace", NAMESPACE]
         return helm.run(*command, kubeconfig=self.kubeconfig, given=json.dumps(values or {}))
 
     def notes(self, **values: Any) -> str:
-        """Return what a person would read after an installation."""
+        """Return the notes of an installation."""
         said = self.helm("install", "orion", "--dry-run=server", "--create-namespace", values=values)
         return said.partition("NOTES:")[2]
 
     def refused(self, values: Mapping[str, Any], release: str = "orion", command: str = "install") -> str:
-        """Return the sentence by which an installation, or an upgrade, is refused."""
-        with pytest.raises(helm.Failed, match="This installation cannot work") as refused:
+        """Return the error of a rejected installation or upgrade."""
+        with pytest.raises(Failed, match="This installation cannot work") as refused:
             self.helm(command, release, "--dry-run=server", values=values)
         return str(refused.value)
 
@@ -57,27 +58,27 @@ class Installation:
         """Try an upgrade.
 
         Raises:
-            helm.Failed: it is refused.
+            Failed: the upgrade is rejected.
         """
         self.helm("upgrade", "orion", "--dry-run=server", values=values)
 
     def has_gpus(self) -> bool:
-        """Return whether GPUs may be made; definitions are taken first, and served a moment later."""
+        """Return whether GPUDevices can be created; the API server serves a definition a moment after its creation."""
         served = self.definitions.read_custom_resource_definition("gpudevices.orion.gpu").status.conditions or ()
         return any((each.type, each.status) == ("Established", "True") for each in served)
 
     def gpu(self) -> None:
-        """Make a GPU of which nothing is known."""
+        """Create a GPUDevice without a status."""
         body = {"apiVersion": "orion.gpu/v1alpha1", "kind": "GPUDevice", "metadata": {"name": GPU}, "spec": {}}
         client.CustomObjectsApi(self.api).create_cluster_custom_object(*DEVICES, body)
 
     def gpu_is(self, node: str, mode: str) -> None:
-        """Say of the GPU what its agent does."""
+        """Write the GPUDevice's status as its agent does."""
         said = {"status": {"node": node, "mode": mode}}
         client.CustomObjectsApi(self.api).patch_cluster_custom_object_status(*DEVICES, GPU, said)
 
     def node(self, name: str, labels: Mapping[str, str], amounts: Mapping[str, str]) -> None:
-        """Make a node without a kubelet."""
+        """Create a node without a kubelet."""
         self.core.create_node({"metadata": {"name": name, "labels": dict(labels)}})
         self.core.patch_node_status(name, {"status": {"allocatable": dict(amounts), "capacity": dict(amounts)}})
 
@@ -88,13 +89,13 @@ def installation(own_control_plane: ControlPlane) -> Installation:  # noqa: F811
     return Installation(own_control_plane)
 
 
-def test_the_cluster_has_a_say(installation: Installation) -> None:
+def test_the_chart_depends_on_the_cluster(installation: Installation) -> None:
     assert "cert-manager is not installed" in installation.refused({"certificates": {"source": "cert-manager"}})
     monitored = {"monitoring": {"serviceMonitor": {"enabled": True}}, "networkPolicy": {"enabled": False}}
     assert "no ServiceMonitors" in installation.refused(monitored)
     assert 'no runtime class "nvidia"' in installation.refused({"webhook": {"runtimeClassName": "nvidia"}})
     assert "does not have gpudevices.orion.gpu" in installation.refused({"crds": {"install": False}})
-    # Two sentences of people who find nothing to share, and one whose GPUs are somebody else's.
+    # Two notes about clusters without GPUs to share, and one about GPUs that another plugin advertises.
     installation.node("plain", {}, {"cpu": "1"})
     assert "kubectl label node NODE orion/enabled=true" in installation.notes()
     assert "NO NODE HAS OPTED IN" not in installation.notes(simulatedGPUs=2)
@@ -107,7 +108,7 @@ def test_the_cluster_has_a_say(installation: Installation) -> None:
     assert "THE SECRET mine IS NOT THERE" in installation.notes(certificates=given)
 
 
-def test_an_upgrade_a_rollback_and_an_uninstall_leave_what_they_are_to_leave(
+def test_upgrade_rollback_and_uninstall_keep_the_objects_that_they_must_keep(
     installation: Installation, tmp_path: Path
 ) -> None:
     installation.helm("install", "orion", "--create-namespace", values={"simulatedGPUs": 1})
@@ -135,23 +136,23 @@ def test_an_upgrade_a_rollback_and_an_uninstall_leave_what_they_are_to_leave(
 
     installation.helm("install", "orion", values={"crds": {"keep": False}})
     installation.helm("uninstall", "orion", "--no-hooks")
-    # When they are gone is the API server's: it tries again later and later while it has requests to the kind.
+    # The API server decides when they are gone: it retries with growing delays while it serves requests for the kind.
     for going in installation.definitions.list_custom_resource_definition().items:
         assert going.metadata.deletion_timestamp, going.metadata.name
         assert going.metadata.finalizers == ["customresourcecleanup.apiextensions.k8s.io"]
 
 
-def test_an_upgrade_that_would_destroy_something_is_refused(installation: Installation) -> None:
+def test_an_upgrade_that_would_destroy_objects_is_rejected(installation: Installation) -> None:
     there = {"mps": {"enabled": True}, "crds": {"keep": False}}
     installation.helm("install", "orion", "--create-namespace", values=there)
     eventually(installation.has_gpus)
     _no_clients_of_an_mps_daemon_end(installation, there)
 
-    # What would be made a second time, beside what runs.
+    # Objects that the upgrade would create beside the running ones.
     renamed = installation.refused({**there, "fullnameOverride": "gpus"}, command="upgrade")
     assert 'names of this release begin with "orion" and would begin with "gpus"' in renamed
 
-    # Everybody's shares.
+    # The shares of all users.
     without = {**there, "crds": {"install": False}}
     refused = installation.refused(without, command="upgrade")
     assert "this upgrade would delete it" in refused
@@ -178,13 +179,13 @@ def _no_clients_of_an_mps_daemon_end(installation: Installation, there: Mapping[
     installation.upgradable(there)
     installation.upgradable({**there, "node": {"nodeSelector": {"pool": "gpus"}}})
     installation.core.patch_node("a", {"metadata": {"labels": {"orion/enabled": None}}})
-    installation.upgradable(without)  # no daemon is there any more
-    installation.gpu_is("gone", "mps")  # with its node, and nobody's any more
+    installation.upgradable(without)  # the daemon is gone
+    installation.gpu_is("gone", "mps")  # its node is gone, and no agent reports it any more
     installation.upgradable(without)
 
 
 def _as_the_operator_does(installation: Installation) -> tuple[Any, ...]:
-    """Fill what the chart leaves to the operator; return it as the API server has it then."""
+    """Write the objects that the chart leaves to the operator; return them as stored."""
     data = {"tls.crt": base64.b64encode(b"leaf").decode(), "ca.key": base64.b64encode(b"key").decode()}
     installation.core.patch_namespaced_secret(SECRET, NAMESPACE, {"data": data})
     bundle = {"webhooks": [{"name": "pods.webhook.orion.gpu", "clientConfig": {"caBundle": _base64(PEM)}}]}
@@ -205,7 +206,7 @@ def _kept(installation: Installation) -> tuple[Any, ...]:
 
 
 def _with_a_new_field(folder: Path) -> Path:
-    """Return a copy of the chart whose GPUShare has one field more, as a newer version's has."""
+    """Return a copy of the chart whose GPUShare has one more field, as in a newer version."""
     copy = folder / "orion"
     shutil.copytree(helm.CHART, copy)
     path = copy / "files" / "crds" / "gpushares.yaml"
@@ -217,7 +218,7 @@ def _with_a_new_field(folder: Path) -> Path:
 
 
 def _fields(installation: Installation) -> set[str]:
-    """Return the names of the fields of a GPUShare's spec, as the API server knows them."""
+    """Return the names of the fields of a GPUShare's spec that the API server knows."""
     found = installation.definitions.read_custom_resource_definition(DEFINITION)
     schema = found.spec.versions[0].schema.open_apiv3_schema
     return set(schema.properties["spec"].properties)

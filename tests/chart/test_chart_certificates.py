@@ -1,4 +1,4 @@
-"""Where the webhook's certificate comes from, by the source that the values name."""
+"""The source of the webhook's certificate, for each source that the values can name."""
 
 import base64
 
@@ -7,17 +7,17 @@ import pytest
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import PEM, Object
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 
 def certificate_volume(found: list[Object]) -> Object:
-    """Return the webhook's volume with the certificate."""
+    """Return the webhook's volume that contains the certificate."""
     volumes = chart.pod_specs(found)["orion-webhook"]["volumes"]
     volume: Object = next(each["secret"] for each in volumes if each["name"] == "certificate")
     return volume
 
 
-def test_an_upgrade_leaves_the_certificate_and_who_signed_it_as_they_are() -> None:
+def test_an_upgrade_keeps_the_certificate_and_its_authority() -> None:
     found = chart.objects()
     secret = chart.one(found, "Secret", "orion-webhook-certificate")
     assert not {"data", "stringData"} & secret.keys()
@@ -44,7 +44,7 @@ def test_certificates_of_cert_manager() -> None:
     assert not chart.of_kind(chart.objects(own), "Issuer")
 
 
-def test_certificates_that_are_given() -> None:
+def test_given_certificates() -> None:
     found = chart.objects({"certificates": {"source": "given", "given": {"secretName": "mine", "caBundle": PEM}}})
     assert certificate_volume(found)["secretName"] == "mine"
     (webhook,) = chart.one(found, "MutatingWebhookConfiguration", "orion")["webhooks"]

@@ -1,4 +1,4 @@
-"""The Job of an uninstall: when it runs, how long it may take, and that none of its objects stays."""
+"""The Job of an uninstall: when it runs, how long it may take, and that all of its objects are deleted."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ import pytest
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import EVERYTHING, Object
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 
 def hooks(found: list[Object], moment: str) -> dict[tuple[str, str], Object]:
-    """Return the annotations of hooks of a moment, by kind and name."""
+    """Return the annotations of the Helm hooks of an event, by kind and name."""
     marked = {(each["kind"], each["metadata"]["name"]): each["metadata"].get("annotations", {}) for each in found}
     return {place: marks for place, marks in marked.items() if marks.get("helm.sh/hook") == moment}
 
 
-def test_it_comes_with_its_own_rights_when_all_else_has_gone(everything: list[Object]) -> None:
+def test_the_job_has_its_own_rights_and_runs_last(everything: list[Object]) -> None:
     found = hooks(everything, "post-delete")
     kinds = {"Job", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "NetworkPolicy"}
     policies = {f"ValidatingAdmissionPolicy{half}" for half in ("", "Binding")}
@@ -42,7 +42,7 @@ def test_its_account_is_bound_to_labels_of_nodes_by_the_operators_own_rules() ->
         assert binding == {"policyName": f"{named}-cleanup-labels-nodes", "validationActions": ["Deny"]}
 
 
-def test_none_of_it_stays_behind_a_job_done_or_failed(everything: list[Object]) -> None:
+def test_nothing_is_left_after_a_done_or_failed_job(everything: list[Object]) -> None:
     for marks in hooks(everything, "post-delete").values():
         policies = set(marks["helm.sh/hook-delete-policy"].split(","))
         assert policies == {"before-hook-creation", "hook-succeeded", "hook-failed"}
@@ -55,16 +55,16 @@ def test_nothing_else_has_its_name_or_its_component(everything: list[Object]) ->
         assert (place in places) is (each["metadata"]["labels"].get("app.kubernetes.io/component") == "cleanup"), place
 
 
-def test_it_ends_in_time_and_shows_why_it_failed() -> None:
+def test_the_job_ends_in_time_and_shows_why_it_failed() -> None:
     job = chart.one(chart.objects({"uninstall": {"deadlineSeconds": 17}}), "Job", "orion-cleanup")
     assert job["spec"]["activeDeadlineSeconds"] == 17
-    assert job["spec"]["ttlSecondsAfterFinished"] > 0  # Helm may have been cut off
+    assert job["spec"]["ttlSecondsAfterFinished"] > 0  # Helm may have lost its connection
     assert job["metadata"]["annotations"]["helm.sh/hook-output-log-policy"] == "hook-failed"
     pod = job["spec"]["template"]["spec"]
     assert (pod["restartPolicy"], pod["terminationGracePeriodSeconds"]) == ("Never", 1)
 
 
-def test_it_runs_where_the_operator_ran() -> None:
+def test_the_job_runs_on_the_operators_nodes() -> None:
     placed: dict[str, Any] = {
         "nodeSelector": {"a": "b"},
         "tolerations": [{"key": "k", "operator": "Exists"}],
@@ -86,7 +86,7 @@ def test_it_runs_where_the_operator_ran() -> None:
     assert found["orion-cleanup"]["containers"][0]["env"] == placed["extraEnv"]
 
 
-def test_it_deletes_what_the_releases_own_test_has_left() -> None:
+def test_the_job_deletes_the_remains_of_the_helm_test() -> None:
     found = chart.objects({"webhook": {"requireShare": True}}, "gpus")
     (left,) = hooks(found, "test").keys() - {("GPUShare", "gpus-orion-test-slot")}
     assert f"--test={chart.NAMESPACE}/{left[1]}" in chart.container(found, "gpus-orion-cleanup/cleanup")["args"]
@@ -97,7 +97,7 @@ def test_it_deletes_what_the_releases_own_test_has_left() -> None:
     ]
 
 
-def test_it_can_be_left_out() -> None:
+def test_the_job_can_be_left_out() -> None:
     found = chart.objects(EVERYTHING | {"uninstall": {"cleanup": False}})
     assert hooks(found, "post-delete") == {}
     assert [each["metadata"]["name"] for each in found if "cleanup" in each["metadata"]["name"]] == []

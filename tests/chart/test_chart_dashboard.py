@@ -1,4 +1,4 @@
-"""The dashboard asks for metrics that there are, as the documents name them."""
+"""The dashboard queries only metrics that the docs list."""
 
 import json
 import re
@@ -9,13 +9,13 @@ import pytest
 from testbed import helm
 from tests.chart import rendered_chart as chart
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 DOCUMENTS = Path(helm.CHART, "../../docs").resolve()
 
 
 def documented() -> set[str]:
-    """Return the names of all metrics that the documents name; a row may name several, the later ones by their end."""
+    """Return the names of all metrics in the docs; a row may name several, the later ones only by their suffix."""
     found = set()
     for page in ("metrics", "admission", "device-plugin", "certificates", "reconciling"):
         text = (DOCUMENTS / f"{page}.md").read_text()

@@ -1,6 +1,7 @@
-"""What a former release has left, or a running one has to keep: Helm is refused before anything is made.
+"""Objects that a former release left, or that a running one must keep, make the chart reject an installation.
 
-Against a real API server, without nodes. A control plane of its own, for what is left belongs to the whole cluster.
+The tests use a real API server without nodes. They have their own control plane, because these objects are
+cluster-wide.
 """
 
 import pytest
@@ -10,12 +11,12 @@ from tests.chart.test_chart_beside_a_cluster import Installation, installation  
 from tests.cluster.conftest import own_control_plane, programs  # noqa: F401 - fixtures
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first one builds Helm where it is not
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first test builds Helm if it is missing
 
 
-def test_a_release_that_went_with_its_namespace_can_be_taken_away(installation: Installation) -> None:  # noqa: F811
+def test_a_release_that_was_deleted_with_its_namespace_can_be_removed(installation: Installation) -> None:  # noqa: F811
     installation.helm("install", "orion", "--create-namespace", values={})
-    # Labels of pods that run, though all names stay: selectors cannot change, and a Service's would.
+    # These values keep all names but change the pods' labels: selectors are immutable, and the Service's would change.
     for values in ({"nameOverride": "rio"}, {"nameOverride": "share", "fullnameOverride": "orion"}):
         renamed = installation.refused(values, command="upgrade")
         assert f"labelled app.kubernetes.io/name=orion and would be labelled {values['nameOverride']}" in renamed

@@ -1,8 +1,8 @@
-"""Whole renderings, so that a change of a template shows all that it changes; a person reads the difference.
+"""Compares whole renderings with stored ones, so that a person can review all effects of a change to a template.
 
     .venv/bin/python -m tests.chart.test_chart_golden     # writes them again
 
-The definitions of the API types and the admission policies are left out: those are compared with their files.
+The definitions of the API types and the admission policies are left out: other tests compare them with their files.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ import yaml
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import Object
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 GOLDEN = Path(__file__).parent / "golden"
 LEFT_OUT = ("CustomResourceDefinition", "ValidatingAdmissionPolicy", "MutatingWebhookConfiguration")
@@ -48,16 +48,17 @@ SETS: dict[str, dict[str, Any]] = {
 
 
 class _Dumper(yaml.SafeDumper):
-    """Without anchors: people read it."""
+    """Writes YAML without anchors, because people read it."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
 
 
 def golden(name: str) -> str:
-    """Return a rendering as it is kept: objects in the order of their kinds and names, without comments.
+    """Return a rendering in its stored form: objects sorted by kind and name, without comments.
 
-    Of all sets but the defaults only what differs from those, and a first document that names what is missing.
+    For all sets of values except the defaults, the form contains only the differences from the defaults, and a first
+    document that lists the missing objects.
     """
     found, usual = _objects(SETS[name]), {} if name == "defaults" else _objects({})
     kept: list[Object] = [found[place] for place in sorted(found) if found[place] != usual.get(place)]
@@ -72,12 +73,12 @@ def _objects(values: dict[str, Any]) -> dict[tuple[str, str], Object]:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_the_rendering_is_as_it_was_read(name: str) -> None:
+def test_the_rendering_equals_the_reviewed_one(name: str) -> None:
     kept = (GOLDEN / f"{name}.yaml").read_text()
     assert golden(name) == kept, "if it is meant: python -m tests.chart.test_chart_golden"
 
 
-def test_nothing_is_kept_that_nobody_compares() -> None:
+def test_every_stored_rendering_is_compared() -> None:
     assert {path.stem for path in GOLDEN.glob("*")} == set(SETS)
 
 

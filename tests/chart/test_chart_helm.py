@@ -1,4 +1,4 @@
-"""Helm is found, or built once; what it must not find are somebody's own settings."""
+"""Helm is found, or built once; it must not read the user's own settings."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from testbed import binaries, go_modules, helm
-from testbed.binaries import HELM, Unavailable
+from testbed.binaries import HELM
+from testbed.errors import Missing
 
 GO = """#!/bin/sh
 if [ "$1" = env ]; then echo go1.99.0; exit; fi
@@ -18,7 +19,7 @@ chmod 755 "$2"
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without Helm, whose Go makes a Helm that says what it was asked; returns the folder on its PATH."""
+    """A machine without Helm, whose fake Go builds a Helm that prints its arguments; returns the folder on its PATH."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     (tmp_path / "bin").mkdir()
@@ -31,7 +32,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "bin"
 
 
-def test_helm_is_built_once_and_alone(bare: Path) -> None:
+def test_helm_is_built_once_and_by_one_process(bare: Path) -> None:
     said: list[str] = []
     program = helm.program(said.append)
     assert program == HELM.cached()
@@ -41,13 +42,13 @@ def test_helm_is_built_once_and_alone(bare: Path) -> None:
     assert not (binaries.cache() / "scratch").exists()
 
 
-def test_what_cannot_be_built_is_an_error(bare: Path) -> None:
+def test_a_failed_build_is_an_error(bare: Path) -> None:
     (bare / "go").write_text('#!/bin/sh\nif [ "$1" = env ]; then echo go1.99.0; exit; fi\nexit 1\n')
-    with pytest.raises(Unavailable, match=rf"helm {HELM.version} could not be built"):
+    with pytest.raises(Missing, match=rf"helm {HELM.version} could not be built"):
         helm.program()
 
 
-def test_nobodys_settings_have_a_part(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_settings_have_no_effect(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "HELM_NAMESPACE", "mine")
     monkeypatch.setitem(os.environ, "KUBECONFIG", "/mine")
     assert helm.run("template").strip() == "template KUBECONFIG=/dev/null HELM="
@@ -62,8 +63,8 @@ def test_helm_knows_its_version_and_the_kubernetes_of_the_clusters() -> None:
     assert f"chartutil.k8sVersionMinor={minor}" in flags
 
 
-@pytest.mark.timeout(900)  # it builds Helm where it is not
-def test_the_packed_chart_is_the_whole_one(tmp_path: Path) -> None:
+@pytest.mark.timeout(900)  # it builds Helm if it is missing
+def test_the_packed_chart_is_complete(tmp_path: Path) -> None:
     helm.run("package", str(helm.CHART), "--destination", str(tmp_path))
     (packed,) = tmp_path.glob("orion-*.tgz")
     command = ["template", "orion", "--kube-version", "1.34.0"]

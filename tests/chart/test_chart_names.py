@@ -1,4 +1,4 @@
-"""Names and labels of all objects, and which pods their selectors find."""
+"""Names and labels of all objects, and the pods that their selectors match."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from testbed import helm
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import EVERYTHING, Object
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 OURS = {"name": "orion", "instance": "orion", "part-of": "orion", "managed-by": "Helm"}
 
@@ -89,7 +89,7 @@ MAPS_OF_TEXTS = ("labels", "annotations", "matchLabels", "nodeSelector")
 
 
 def other_than_text(value: Any, path: str) -> Iterator[str]:
-    """Yield the places where a name, or a label, is a number or a truth."""
+    """Yield the paths of names and labels that are numbers or booleans."""
     if isinstance(value, dict):
         for key, inner in value.items():
             texts = {key: inner} if key in TEXTS else inner if key in MAPS_OF_TEXTS and isinstance(inner, dict) else {}
@@ -101,7 +101,7 @@ def other_than_text(value: Any, path: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("word", "full"), [("no", "no"), ("123", "orion")])
-def test_names_that_yaml_takes_for_something_else_stay_names(word: str, full: str) -> None:
+def test_names_that_yaml_reads_as_other_types_stay_names(word: str, full: str) -> None:
     values = EVERYTHING | {
         "crds": {"install": False},
         "fullnameOverride": full,
@@ -114,7 +114,7 @@ def test_names_that_yaml_takes_for_something_else_stay_names(word: str, full: st
     assert [place for each in made if each for place in other_than_text(each, each["kind"])] == []
 
 
-def test_selectors_hold_only_what_never_changes(everything: list[Object]) -> None:
+def test_selectors_contain_only_constant_labels(everything: list[Object]) -> None:
     for kind in ("Deployment", "DaemonSet"):
         for made in chart.of_kind(everything, kind).values():
             selector = made["spec"]["selector"]["matchLabels"]

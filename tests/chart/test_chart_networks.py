@@ -1,14 +1,14 @@
-"""Who reaches which port, and whom Orion's pods reach."""
+"""Network policies: which peers reach which port, and which addresses Orion's pods reach."""
 
 import pytest
 
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import EVERYTHING, Object
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 
-def test_every_port_of_metrics_is_scraped_and_only_by_those_who_may(everything: list[Object]) -> None:
+def test_every_metrics_port_is_scraped_and_only_by_allowed_peers(everything: list[Object]) -> None:
     monitor = chart.one(everything, "ServiceMonitor", "orion")["spec"]
     scraped = {each["port"] for each in monitor["endpoints"]}
     service = chart.one(everything, "Service", "orion-metrics")
@@ -22,7 +22,7 @@ def test_every_port_of_metrics_is_scraped_and_only_by_those_who_may(everything: 
             assert ports == {"https"} or (ports <= scraped and rule["from"])
 
 
-def test_nobody_reaches_metrics_unless_named() -> None:
+def test_only_named_peers_reach_metrics() -> None:
     policies = chart.of_kind(chart.objects(), "NetworkPolicy")
     assert set(policies) == {"orion-operator", "orion-webhook", "orion-node", "orion-cleanup"}
     for name, policy in policies.items():
@@ -31,7 +31,7 @@ def test_nobody_reaches_metrics_unless_named() -> None:
         assert policy["spec"]["policyTypes"] == ["Ingress"]
 
 
-def test_the_webhook_answers_only_those_who_are_named_and_the_operator() -> None:
+def test_only_named_peers_and_the_operator_reach_the_webhook() -> None:
     server = {"ipBlock": {"cidr": "10.0.0.1/32"}}
     found = chart.objects({"networkPolicy": {"webhookFrom": [server]}})
     (rule,) = chart.one(found, "NetworkPolicy", "orion-webhook")["spec"]["ingress"]
@@ -42,13 +42,13 @@ def test_the_webhook_answers_only_those_who_are_named_and_the_operator() -> None
     ]
 
 
-def test_egress_is_bounded_where_the_api_server_is_named(everything: list[Object]) -> None:
+def test_egress_is_limited_if_the_api_server_is_named(everything: list[Object]) -> None:
     for name, policy in chart.of_kind(everything, "NetworkPolicy").items():
         assert "Egress" in policy["spec"]["policyTypes"]
         assert ("egress" in policy["spec"]) is (name != "orion-mps")
 
 
-def test_ports_of_pods_may_be_equal_and_those_of_the_one_service_are_not() -> None:
+def test_pods_may_have_equal_ports_but_the_service_may_not() -> None:
     monitored = {
         "operator": {"port": 9435},
         "monitoring": EVERYTHING["monitoring"],

@@ -1,4 +1,4 @@
-"""The pods on nodes: which nodes, which GPUs, which of the node's files."""
+"""The pods on nodes: on which nodes they run, and which GPUs and files of the node they get."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.chart import rendered_chart as chart
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 
 def test_simulated_gpus_need_no_label_and_real_ones_do() -> None:
@@ -56,9 +56,7 @@ def test_without_nvidias_runtime_the_agent_is_privileged_and_has_the_drivers_lib
         ({"nodes": {"a": {"deviceListStrategy": "device-nodes"}}}, True),
     ],
 )
-def test_the_plugin_sees_the_nodes_files_only_where_it_hands_them_over(
-    configuration: dict[str, Any], sees: bool
-) -> None:
+def test_the_plugin_sees_the_nodes_files_only_if_it_passes_them_on(configuration: dict[str, Any], sees: bool) -> None:
     found = chart.objects({"nodeConfiguration": configuration})
     plugin = chart.container(found, "orion-node/device-plugin")
     assert ("--host=/host" in plugin["args"]) is sees
@@ -66,11 +64,11 @@ def test_the_plugin_sees_the_nodes_files_only_where_it_hands_them_over(
     assert all(each["readOnly"] for each in plugin["volumeMounts"] if each["mountPath"] == "/host")
 
 
-def test_a_kubelet_elsewhere_has_its_sockets_there_but_for_those_of_device_plugins() -> None:
+def test_a_moved_kubelet_folder_moves_all_sockets_except_those_of_device_plugins() -> None:
     found = chart.objects({"node": {"kubeletRoot": "/var/lib/k0s/kubelet"}})
     volumes = {each["name"]: each for each in chart.pod_specs(found)["orion-node"]["volumes"]}
     assert volumes["pod-resources"]["hostPath"]["path"] == "/var/lib/k0s/kubelet/pod-resources"
-    # Those are in a folder that no option of the kubelet moves.
+    # The sockets of device plugins are in a folder that no kubelet option moves.
     plugin = chart.container(found, "orion-node/device-plugin")
     assert "--kubelet-folder=/var/lib/kubelet/device-plugins" in plugin["args"]
     assert "/var/lib/kubelet/device-plugins" in [each["mountPath"] for each in plugin["volumeMounts"]]
@@ -78,7 +76,7 @@ def test_a_kubelet_elsewhere_has_its_sockets_there_but_for_those_of_device_plugi
     assert "--kubelet-root=/var/lib/k0s/kubelet" in chart.container(found, "orion-webhook/webhook")["args"]
 
 
-def test_folders_of_the_node_may_have_names_that_mean_something_in_yaml() -> None:
+def test_folders_of_the_node_may_have_names_that_yaml_reads_as_other_types() -> None:
     odd = "/a, b}/c"
     simulated = chart.objects({"simulatedGPUs": 1, "node": {"simulatedState": odd, "kubeletRoot": "/a,b}"}})
     volumes = {each["name"]: each["hostPath"]["path"] for each in chart.pod_specs(simulated)["orion-node"]["volumes"]

@@ -1,4 +1,4 @@
-"""What a person reads after an installation. Helm shows it only beside a cluster, so another template renders it."""
+"""The notes of an installation. Helm shows them only with a cluster, so the tests render them in another template."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,7 @@ import yaml
 from testbed import helm
 from tests.chart import rendered_chart as chart
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 SHOWING = '{"kind": "Notes", "text": {{ include (print $.Template.BasePath "/NOTES.txt") . | toJson }}}'
 
@@ -25,7 +25,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def notes(folder: Path, values: dict[str, Any]) -> str:
-    """Return the notes under these values."""
+    """Return the notes for these values."""
     command = ["template", "orion", str(folder), "-n", chart.NAMESPACE, "--kube-version", chart.KUBERNETES]
     said = helm.run(*command, "-s", "templates/notes.yaml", "--values", "-", given=yaml.safe_dump(values))
     text: str = yaml.safe_load(said)["text"]
@@ -44,12 +44,12 @@ def notes(folder: Path, values: dict[str, Any]) -> str:
         ({}, ["keeps the API types", "kubectl delete crd", "pod-security.kubernetes.io/enforce=privileged"], ["MPS"]),
     ],
 )
-def test_notes_say_what_to_do_next(copy: Path, values: dict[str, Any], said: list[str], unsaid: list[str]) -> None:
+def test_notes_name_the_next_step(copy: Path, values: dict[str, Any], said: list[str], unsaid: list[str]) -> None:
     text = notes(copy, values)
     assert [each for each in said if each not in text] == []
     assert [each for each in unsaid if each in text] == []
 
 
-def test_lines_of_the_notes_fit_a_terminal(copy: Path) -> None:
+def test_the_notes_lines_fit_a_terminal(copy: Path) -> None:
     for values in ({}, {"simulatedGPUs": 2, "mps": {"enabled": True}}, {"crds": {"keep": False}}):
         assert [line for line in notes(copy, values).splitlines() if len(line) > 120] == []

@@ -1,4 +1,4 @@
-"""A real API server takes what the chart renders: no misspelt field, and pods of the security standards it states."""
+"""A real API server accepts the rendered chart: no misspelt field, and pods of the documented security standards."""
 
 import subprocess
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from tests.cluster.conftest import (  # noqa: F401 - fixtures
 )
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first one builds Helm where it is not
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first test builds Helm if it is missing
 
 OF_OTHERS = ("cert-manager.io/v1", "monitoring.coreos.com/v1")
 ENFORCED = "pod-security.kubernetes.io/enforce"
@@ -39,13 +39,13 @@ def rendered(values: Mapping[str, Any], where: str) -> list[Object]:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_the_api_server_takes_every_object(
+def test_the_api_server_accepts_every_object(
     name: str,
     kubectl: Kubectl,  # noqa: F811
     api: client.ApiClient,  # noqa: F811
     namespace: str,  # noqa: F811
 ) -> None:
-    api_types.establish(api)  # one that requires shares brings its own for `helm test`
+    api_types.establish(api)  # a namespace that requires shares gets one for `helm test`
     found = rendered(SETS[name], namespace)
     said = kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", "--force-conflicts",
                    given=yaml.safe_dump_all(found))  # fmt: skip
@@ -53,7 +53,7 @@ def test_the_api_server_takes_every_object(
 
 
 def _accounts_and_pods(values: Mapping[str, Any], where: str) -> tuple[list[Object], dict[str, Object]]:
-    """Return service accounts, and a pod of each component."""
+    """Return the service accounts, and a pod of each component."""
     found = rendered(values, where)
     accounts = [each for each in found if each["kind"] == "ServiceAccount"]
     pods = {
@@ -63,7 +63,7 @@ def _accounts_and_pods(values: Mapping[str, Any], where: str) -> tuple[list[Obje
     return accounts, pods
 
 
-def test_pods_are_of_the_security_standards_that_are_stated(kubectl: Kubectl, namespace: str) -> None:  # noqa: F811
+def test_pods_meet_the_stated_security_standards(kubectl: Kubectl, namespace: str) -> None:  # noqa: F811
     accounts, pods = _accounts_and_pods({"mps": {"enabled": True}}, namespace)
     kubectl("apply", "--server-side", "-f", "-", given=yaml.safe_dump_all(accounts))
     kubectl("label", "namespace", namespace, f"{ENFORCED}=restricted")
@@ -98,7 +98,7 @@ def test_the_drain_of_the_only_schedulable_node_ends(
 
     eventually(lambda: len(bound()) == wanted)
     ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    for name in bound():  # as a kubelet would
+    for name in bound():  # as a kubelet does
         core.patch_namespaced_pod_status(name, namespace, {"status": ready})
     policy = client.PolicyV1Api(api)
     eventually(lambda: all(each.status and each.status.current_healthy

@@ -1,4 +1,4 @@
-"""The pod of `helm test`: what it asks for, and what it brings."""
+"""Checks the pod that `helm test` runs: which slot it requests, and whether the chart creates a GPUShare for it."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ import pytest
 from orion.crds.share import GPUShare
 from tests.chart import rendered_chart as chart
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 
 @pytest.mark.parametrize(
     ("slots", "priority"), [({}, "be"), ({"be": 0}, "hp"), ({"hp": 0}, "be"), ({"hp": 4, "be": 1}, "be")]
 )
-def test_its_own_test_asks_for_a_slot_that_there_is(slots: dict[str, int], priority: str) -> None:
+def test_the_helm_test_requests_an_existing_slot(slots: dict[str, int], priority: str) -> None:
     pod = chart.one(chart.objects({"nodeConfiguration": {"slots": slots}}), "Pod", "orion-test-slot")
     assert pod["metadata"]["annotations"]["orion/priority"] == priority
     assert f"orion.gpu/{priority}" in pod["spec"]["containers"][0]["resources"]["limits"]
@@ -22,14 +22,17 @@ def test_its_own_test_asks_for_a_slot_that_there_is(slots: dict[str, int], prior
 @pytest.mark.parametrize(
     ("by_gpu", "priority"), [([{"gpu": "0", "hp": 1}], "hp"), ([{"gpu": "0", "hp": 1}, {"gpu": "1", "be": 2}], "be")]
 )
-def test_its_own_test_asks_for_a_slot_that_some_gpu_has(by_gpu: list[dict[str, Any]], priority: str) -> None:
+def test_the_helm_test_requests_a_slot_that_some_gpu_has(by_gpu: list[dict[str, Any]], priority: str) -> None:
     configuration = {"slots": {"hp": 0, "be": 0}, "slotsByGPU": by_gpu}
     pod = chart.one(chart.objects({"nodeConfiguration": configuration}), "Pod", "orion-test-slot")
     assert pod["metadata"]["annotations"]["orion/priority"] == priority
 
 
-def test_its_logs_are_there_when_it_has_passed() -> None:
-    """`helm test --logs` asks for the logs of a pod by each hook's name, when all is over."""
+def test_helm_finds_a_pod_with_logs_for_every_test_hook() -> None:
+    """At its end, `helm test --logs` reads the logs of a pod with the name of each test hook, also of the GPUShare.
+
+    So the GPUShare has the pod's name, and Helm deletes both only before the next test.
+    """
     found = chart.objects({"webhook": {"requireShare": True}})
     for kind in ("Pod", "GPUShare"):
         ((name, hook),) = chart.of_kind(found, kind).items()
@@ -37,7 +40,7 @@ def test_its_logs_are_there_when_it_has_passed() -> None:
         assert hook["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation"
 
 
-def test_its_own_test_brings_a_share_where_every_pod_needs_one() -> None:
+def test_the_helm_test_creates_a_share_if_every_pod_needs_one() -> None:
     assert not chart.of_kind(chart.objects(), "GPUShare")
     values = {"webhook": {"requireShare": True}, "nodeConfiguration": {"slots": {"be": 0}}}
     found = chart.objects(values)

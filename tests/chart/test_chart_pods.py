@@ -1,4 +1,4 @@
-"""What every pod keeps to: its image, its place, its values, probes and limits."""
+"""Rules for every pod: its image, scheduling, values, probes and limits."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from testbed import helm
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import EVERYTHING, Object
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 WORKLOADS = ("orion-operator", "orion-webhook", "orion-node", "orion-mps", "orion-test-slot", "orion-cleanup")
 DIGEST = "sha256:" + "a" * 64
@@ -43,12 +43,12 @@ def test_the_chart_is_of_the_version_of_the_package() -> None:
     assert chart_file["appVersion"] == version[1]
 
 
-def test_all_pods_are_here(everything: list[Object]) -> None:
+def test_all_pods_are_listed_here(everything: list[Object]) -> None:
     assert set(chart.pod_specs(everything)) == set(WORKLOADS)
 
 
 @pytest.mark.parametrize("workload", WORKLOADS[:4])
-def test_every_component_has_what_its_values_say(workload: str) -> None:
+def test_every_component_has_its_values(workload: str) -> None:
     component = workload.removeprefix("orion-")
     own: dict[str, Any] = {
         "podLabels": {"a": "b"},
@@ -74,13 +74,13 @@ def test_every_component_has_what_its_values_say(workload: str) -> None:
     assert (spec["tolerations"], spec["affinity"]) == (placement["tolerations"], placement["affinity"])
 
 
-def test_nothing_keeps_the_drain_of_the_only_schedulable_node_from_its_end() -> None:
-    """An eviction counts on a replacement; the only node that could run one is the node that is drained."""
+def test_a_drain_of_the_only_schedulable_node_ends() -> None:
+    """An eviction relies on a replacement, but the only node that could run one is the drained node."""
     assert not chart.of_kind(chart.objects(), "PodDisruptionBudget")
 
 
 @pytest.mark.parametrize("name", ["operator", "webhook"])
-def test_replicas_are_apart_and_drains_leave_one_where_that_is_asked_for(name: str) -> None:
+def test_replicas_are_spread_and_drains_leave_one_on_request(name: str) -> None:
     budgeted = {"podDisruptionBudget": {"enabled": True}}
     found = chart.objects({name: budgeted})
     (spread,) = chart.pod_specs(found)[f"orion-{name}"]["topologySpreadConstraints"]
@@ -89,7 +89,9 @@ def test_replicas_are_apart_and_drains_leave_one_where_that_is_asked_for(name: s
     budget = chart.one(found, "PodDisruptionBudget", f"orion-{name}")
     assert budget["spec"]["selector"] == selector
     alone = chart.objects({name: {**budgeted, "replicas": 1}})
-    assert f"orion-{name}" not in chart.of_kind(alone, "PodDisruptionBudget")  # it would stop every drain
+    assert f"orion-{name}" not in chart.of_kind(
+        alone, "PodDisruptionBudget"
+    )  # a PodDisruptionBudget would block every drain
 
 
 def test_runtime_classes_of_the_nodes_pods_and_of_tenants() -> None:
@@ -108,7 +110,7 @@ def test_an_upgrade_never_ends_an_mps_daemon() -> None:
     assert "limits" not in container["resources"]
 
 
-def test_every_other_container_that_lasts_is_probed_and_bounded(everything: list[Object]) -> None:
+def test_every_other_long_running_container_has_probes_and_limits(everything: list[Object]) -> None:
     for name, container in chart.containers(everything):
         if name.startswith(("orion-mps", "orion-test", "orion-cleanup")):
             continue

@@ -1,4 +1,4 @@
-"""What the programs are told is what they take: options, and the nodes' configuration."""
+"""The programs accept the options and the nodes' configuration that the chart gives them."""
 
 from typing import Any
 
@@ -30,16 +30,16 @@ POLICY_FIELDS = {
     "longKernelMicroseconds": "long_kernel_us",
 }
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 
-def test_the_opt_in_label_can_be_taken_away() -> None:
+def test_the_opt_in_label_can_be_removed() -> None:
     values = {"node": {"nodeSelector": {"orion/enabled": None, "gpu": "shared"}}}
     selector = chart.pod_specs(chart.objects(values))["orion-node"]["nodeSelector"]
     assert selector == {"kubernetes.io/os": "linux", "gpu": "shared"}
 
 
-def test_containers_are_reported_only_options_that_there_are() -> None:
+def test_containers_get_only_existing_options() -> None:
     values = {
         "mps": {"enabled": True},
         "operator": {"verbose": True, "namespaces": ["a"]},
@@ -56,11 +56,11 @@ def test_containers_are_reported_only_options_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("milliseconds", [0, None], ids=["never", "of-a-release-before-it"])
-def test_an_mps_daemon_is_reported_to_refresh_only_if_it_is_to(milliseconds: int | None) -> None:
-    for value, reported in ((milliseconds, set[str]()), (40, {"--refresh-ms=40"}), (60000, {"--refresh-ms=60000"})):
+def test_an_mps_daemon_refreshes_only_if_the_values_say_so(milliseconds: int | None) -> None:
+    for value, expected in ((milliseconds, set[str]()), (40, {"--refresh-ms=40"}), (60000, {"--refresh-ms=60000"})):
         found = chart.objects({"mps": {"enabled": True, "refreshMilliseconds": value}})
         arguments = chart.container(found, "orion-mps/mps-daemon")["args"]
-        assert {each for each in arguments if each.startswith("--refresh-ms")} == reported
+        assert {each for each in arguments if each.startswith("--refresh-ms")} == expected
 
 
 def test_large_numbers_are_written_as_programs_read_them() -> None:
@@ -81,7 +81,7 @@ def test_the_nodes_configuration_is_that_of_the_model() -> None:
     assert DEFAULTS["nodeConfiguration"]["slots"] == SlotNumbers().model_dump()
 
 
-def test_the_schema_takes_what_the_programs_take() -> None:
+def test_the_schema_accepts_what_the_programs_accept() -> None:
     taken = SCHEMA["properties"]["nodeConfiguration"]["properties"]
     for key, words in (("deviceListStrategy", DeviceListStrategy), ("preload", Preload), ("onNoAgent", OnNoAgent)):
         assert set(taken[key]["enum"]) == {str(each) for each in words}
@@ -94,7 +94,7 @@ def test_the_schema_takes_what_the_programs_take() -> None:
         assert (policy[key]["minimum"], policy[key]["maximum"]) == (row.least, row.most), key
 
 
-def test_a_nodes_own_settings_arrive() -> None:
+def test_a_nodes_own_settings_are_rendered() -> None:
     own = {"slots": {"hp": 2, "be": 3}, "slotsByGPU": [{"gpu": "1", "be": 1}], "gpus": ["0", "1"], "coexist": True}
     values = {"nodeConfiguration": {"nodes": {"a": own}, "driverRoot": "/run/nvidia/driver"}}
     text = chart.one(chart.objects(values), "ConfigMap", "orion-nodes")["data"]["nodes.yaml"]

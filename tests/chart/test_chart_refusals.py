@@ -1,13 +1,14 @@
-"""Installations that cannot work are refused with a sentence; what the cluster decides is tried on a cluster."""
+"""The chart rejects installations that cannot work; other tests cover rejections that depend on the cluster."""
 
 from typing import Any
 
 import pytest
 
 from testbed import helm
+from testbed.errors import Failed
 from tests.chart import rendered_chart as chart
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 MONITORED = {"monitoring": {"serviceMonitor": {"enabled": True}}}
 
@@ -40,14 +41,14 @@ MONITORED = {"monitoring": {"serviceMonitor": {"enabled": True}}}
         ),
     ],
 )
-def test_what_cannot_work_is_refused_with_a_sentence(values: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(helm.Failed, match="This installation cannot work") as refused:
+def test_values_that_cannot_work_are_rejected_with_a_sentence(values: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(Failed, match="This installation cannot work") as refused:
         chart.text(values)
     assert sentence in str(refused.value)
 
 
-def test_a_name_that_no_service_may_have_is_refused() -> None:
-    with pytest.raises(helm.Failed, match=r'names would begin with "1orion"'):
+def test_an_invalid_service_name_is_rejected() -> None:
+    with pytest.raises(Failed, match=r'names would begin with "1orion"'):
         chart.text({}, "1orion")
 
 
@@ -59,10 +60,10 @@ def test_a_name_that_no_service_may_have_is_refused() -> None:
         {"mps": {"enabled": True}, "simulatedGPUs": 1, "nodeConfiguration": {"driverRoot": "/run/nvidia/driver"}},
     ],
 )
-def test_what_looks_like_it_and_works_is_rendered(values: dict[str, Any]) -> None:
+def test_similar_values_that_work_are_rendered(values: dict[str, Any]) -> None:
     assert chart.objects(values)
 
 
 def test_an_older_kubernetes_is_refused() -> None:
-    with pytest.raises(helm.Failed, match=r"requires kubeVersion: >=1\.32"):
+    with pytest.raises(Failed, match=r"requires kubeVersion: >=1\.32"):
         helm.run("template", "orion", str(helm.CHART), "--kube-version", "1.31.4")

@@ -1,4 +1,4 @@
-"""The schema takes exactly what there is, and refuses the rest."""
+"""The schema accepts exactly the chart's values and rejects all others."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from testbed import helm
+from testbed.errors import Failed
 from tests.chart import rendered_chart as chart
 from tests.chart.chart_values import DEFAULTS, FREE_MAPS, LEAVES, MPS, SCHEMA, set_at
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return what a reference refers to."""
+    """Return the target of a reference."""
     name = schema.get("$ref", "").rpartition("/")[2]
     found: dict[str, Any] = SCHEMA["definitions"][name] if name else schema
     return found
 
 
 def compare(schema: dict[str, Any], values: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Yield where the schema knows other keys than values.yaml."""
+    """Yield the paths at which the schema has other keys than values.yaml."""
     properties = resolved(schema).get("properties")
     if not properties:
         return
@@ -35,7 +35,7 @@ def compare(schema: dict[str, Any], values: Mapping[str, Any], path: str = "") -
 
 
 def test_the_schema_knows_exactly_the_keys_of_values() -> None:
-    whole = DEFAULTS | {"global": {}, "enabled": True}  # what a chart that depends on this one may bring
+    whole = DEFAULTS | {"global": {}, "enabled": True}  # values that a chart which depends on this one may set
     assert list(compare(SCHEMA, whole)) == []
 
 
@@ -44,7 +44,7 @@ def test_an_unknown_key_is_refused_anywhere() -> None:
     values: dict[str, Any] = {}
     for folder in folders:
         values = set_at(values, f"{folder}.misspelt".strip("."), 1)
-    with pytest.raises(helm.Failed) as refused:
+    with pytest.raises(Failed) as refused:
         chart.text(values)
     said = re.findall(r"at '/?([^']*)': additional properties 'misspelt' not allowed", str(refused.value))
     assert {place.replace("/", ".") for place in said} == folders
@@ -54,7 +54,7 @@ def test_a_value_of_another_type_is_refused_anywhere() -> None:
     values: dict[str, Any] = {}
     for path in LEAVES:
         values = set_at(values, path, [[1]])
-    with pytest.raises(helm.Failed) as refused:
+    with pytest.raises(Failed) as refused:
         chart.text(values)
     said = {place.replace("/", ".") for place in re.findall(r"at '/([^']*)'", str(refused.value))}
     assert [path for path in LEAVES if not any(f"{place}.".startswith(f"{path}.") for place in said)] == []
@@ -85,13 +85,13 @@ def test_a_value_of_another_type_is_refused_anywhere() -> None:
         ("networkPolicy.apiServerCIDRs", ["10.0.0.1"]),
     ],
 )
-def test_values_that_have_no_meaning_are_refused(path: str, value: Any) -> None:
-    with pytest.raises(helm.Failed, match="don't meet the specifications of the schema"):
+def test_invalid_values_are_rejected(path: str, value: Any) -> None:
+    with pytest.raises(Failed, match="don't meet the specifications of the schema"):
         chart.text(set_at({}, path, value))
 
 
-def test_what_is_free_may_be_taken_away_as_a_whole() -> None:
-    """As `--set node.nodeSelector=null` does."""
+def test_an_optional_map_may_be_removed() -> None:
+    """`--set node.nodeSelector=null` does this."""
     free = {"podLabels", "podAnnotations", "nodeSelector", "podDisruptionBudget", "annotations", "labels"}
     paths = {path for path in LEAVES if path.rpartition(".")[2] in free} | {"commonLabels", "commonAnnotations"}
     paths |= {f"{component}.podDisruptionBudget" for component in ("operator", "webhook")}
@@ -108,7 +108,7 @@ def test_what_is_free_may_be_taken_away_as_a_whole() -> None:
 
 
 def sections(schema: dict[str, Any], path: str = "") -> Iterator[str]:
-    """Yield what has to be there, as those parts of the values which templates look into without asking."""
+    """Yield the required keys: templates read them without a check that they exist."""
     for key in schema.get("required", ()):
         yield path + key
         yield from sections(schema["properties"][key], f"{path}{key}.")
@@ -121,25 +121,25 @@ def mappings(values: Mapping[str, Any], path: str = "") -> Iterator[str]:
             yield from mappings(value, f"{path}{key}.")
 
 
-def test_a_section_cannot_be_taken_away_and_all_else_can() -> None:
-    """As `--set uninstall=null` would; behind a section that is away its own are not looked at."""
+def test_a_section_cannot_be_removed_and_all_else_can() -> None:
+    """`--set uninstall=null` would do this; sections inside a removed section are not tried."""
     needed = set(sections(SCHEMA))
     assert {key for key in DEFAULTS if "properties" in resolved(SCHEMA["properties"][key])} <= needed
     for depth in {path.count(".") for path in needed}:
         paths, values = [path for path in needed if path.count(".") == depth], dict[str, Any]()
         for path in paths:
             values = set_at(values, path, None)
-        with pytest.raises(helm.Failed) as refused:
+        with pytest.raises(Failed) as refused:
             chart.text(values)
         said = re.findall(r"at '/?([^']*)': missing propert(?:y|ies) (.*)", str(refused.value))
         missing = {f"{place.replace('/', '.')}.{key}".strip(".") for place, keys in said
                    for key in re.findall(r"'([^']+)'", keys)}  # fmt: skip
         assert missing == set(paths)
     free: dict[str, Any] = {}
-    for path in sorted(set(mappings(DEFAULTS)) - needed, reverse=True):  # what is in one before it
+    for path in sorted(set(mappings(DEFAULTS)) - needed, reverse=True):  # a key inside an earlier one
         free = set_at(free, path, None)
     assert chart.objects(free)
 
 
-def test_a_chart_that_depends_on_this_one_may_bring_its_own() -> None:
+def test_a_chart_that_depends_on_this_one_may_set_its_own_values() -> None:
     assert chart.text({"global": {"storageClass": "fast"}, "enabled": True}) == chart.text()

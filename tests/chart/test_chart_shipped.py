@@ -1,4 +1,4 @@
-"""What the chart ships as files is what it renders: rights, policies, definitions."""
+"""The chart renders exactly the RBAC rules, policies and definitions that it ships as files."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from testbed import helm
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import FILES, PEM, Object, shipped
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 
 ACCOUNTS = {
@@ -31,14 +31,16 @@ def test_rights_are_those_of_the_files_and_bound_to_their_accounts(name: str, ev
         assert [(each["name"], each["namespace"]) for each in binding["subjects"]] == [(account, chart.NAMESPACE)]
 
 
-def test_there_are_no_rights_beside_those_of_the_files(everything: list[Object]) -> None:
+def test_there_are_no_other_rights_than_those_of_the_files(everything: list[Object]) -> None:
     names = {
         (role["kind"], role["metadata"]["name"]) for path in FILES.glob("*-role.yaml") for role in shipped(path.name)
     }
     for kind in ("Role", "ClusterRole"):
         bound = {(kind, each["roleRef"]["name"]) for each in chart.of_kind(everything, f"{kind}Binding").values()}
         assert bound == {each for each in names if each[0] == kind}
-        unbound = {"orion-view", "orion-edit"} if kind == "ClusterRole" else set()  # Kubernetes adds them to its own
+        unbound = (
+            {"orion-view", "orion-edit"} if kind == "ClusterRole" else set()
+        )  # Kubernetes aggregates them into its own roles
         assert {(kind, name) for name in chart.of_kind(everything, kind).keys() - unbound} == bound
 
 
@@ -75,7 +77,7 @@ def test_policies_and_webhook_are_those_of_the_files() -> None:
     assert chart.one(found, "MutatingWebhookConfiguration", "orion")["webhooks"] == file["webhooks"]
 
 
-def test_definitions_are_those_of_the_files_and_kept() -> None:
+def test_definitions_are_those_of_the_files_and_are_kept() -> None:
     found = chart.of_kind(chart.objects(), "CustomResourceDefinition")
     assert len(found) == len(list((FILES / "crds").glob("*.yaml")))
     for path in (FILES / "crds").glob("*.yaml"):
@@ -83,5 +85,5 @@ def test_definitions_are_those_of_the_files_and_kept() -> None:
         made = found[file["metadata"]["name"]]
         assert made["spec"] == file["spec"]
         assert made["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
-    assert not (helm.CHART / "crds").exists()  # Helm would install what is there, and never upgrade it
+    assert not (helm.CHART / "crds").exists()  # Helm would install definitions from there, but never upgrade them
     assert not chart.of_kind(chart.objects({"crds": {"install": False}}), "CustomResourceDefinition")

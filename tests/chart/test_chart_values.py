@@ -1,4 +1,4 @@
-"""The values: each has a comment, and each changes something."""
+"""Each value has a comment, and each changes the rendering."""
 
 import re
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from tests.chart import rendered_chart as chart
 from tests.chart.chart_values import LEAVES, MPS, VALUES, set_at
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds Helm where it is not
+pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 
 SIMULATED = {"simulatedGPUs": 1}
@@ -57,7 +57,7 @@ CHANGED: dict[str, Any] = {
     "monitoring.serviceMonitor.labels": {"a": "b"},
     "monitoring.dashboard.labels": {"a": "b"},
 }
-""" Another value of those of which none can be made by a rule. """
+""" Another value, for values from which no rule can derive one. """
 
 BESIDE: dict[str, dict[str, Any]] = {
     **{
@@ -73,11 +73,11 @@ BESIDE: dict[str, dict[str, Any]] = {
     "monitoring.serviceMonitor": SERVICE_MONITOR,
     "monitoring.dashboard": {"monitoring": {"dashboard": {"enabled": True}}},
 }
-""" What has to be set for a value to mean anything, by the beginning of its path. """
+""" The other values that a value needs in order to have an effect, by the beginning of its path. """
 
 
 def another(path: str, value: Any) -> Any:
-    """Return another value than the default."""
+    """Return a value that differs from the default."""
     key = path.rpartition(".")[2]
     by_key = {
         "podAnnotations": {"a": "b"},
@@ -130,6 +130,6 @@ def test_every_key_has_a_comment() -> None:
         for before, line in zip(["", *lines], lines, strict=False)
         if re.match(r"\s*[A-Za-z]+:( |$)", line) and not before.strip().startswith("#")
     ]
-    # Those of a map that is one thing: its own comment says what they are.
+    # Keys of a map that counts as one value: the map's comment describes them.
     assert [line for line in bare if not line.startswith(("requests:", "limits:", "capabilities:", "drop:", "add:",
         "allowPrivilegeEscalation:", "readOnlyRootFilesystem:"))] == []  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a security reviewer asks of the chart, per component: a change that gives one of them more is refused here."""
+"""The chart's security per component: a test fails if a change gives a component more rights or access."""
 
 import itertools
 import json
@@ -17,9 +17,9 @@ ALL: list[Mapping[str, Any]] = [{}, SIMULATED, MPS, DEVICE_NODES, {"certificates
 NAMES = ["default", "simulated", "mps", "device-nodes", "cert-manager"]
 
 RESTRICTED = {"orion-operator", "orion-webhook", "orion-test-slot", "orion-cleanup"}
-""" Pods that satisfy the pod security standard of that name. """
+""" The pods that satisfy the pod security standard `restricted`. """
 CAPABILITIES = {"orion-node/agent": ["SYS_RESOURCE"], "orion-mps/mps-daemon": ["SYS_RESOURCE"]}
-""" The most that a container may have; others have none. """
+""" All capabilities that a container may have; the others have none. """
 TOKENS = {"orion-operator/operator", "orion-webhook/webhook", "orion-node/agent", "orion-cleanup/cleanup"}
 HOST_PATHS = {
     "orion-node/agent": {"/run/orion": True, "/var/lib/kubelet/pod-resources": False},
@@ -30,7 +30,7 @@ HOST_PATHS = {
     },
     "orion-mps/mps-daemon": {"/run/orion/mps": True},
 }
-""" What each container has of its node, and whether it may write there; beside it what the values below add. """
+""" The host paths of each container, and whether it may write there, including those that the values below add. """
 MORE_HOST_PATHS = {
     "simulated": {
         "orion-node/agent": {"/dev/shm/orion-sim": True},
@@ -46,7 +46,7 @@ def objects(request: pytest.FixtureRequest) -> list[Object]:
 
 
 def mounts(spec: Object, container: Object) -> dict[str, Object]:
-    """Return a container's volumes by their paths in it; `writable` says whether it may write."""
+    """Return a container's volumes by mount path; `writable` says whether it may write."""
     volumes = {volume["name"]: volume for volume in spec.get("volumes", [])}
     return {
         mount["mountPath"]: {**volumes[mount["name"]], "writable": not mount.get("readOnly", False)}
@@ -78,22 +78,22 @@ def test_no_container_is_privileged_and_each_has_the_capabilities_that_it_is_kno
         assert set(context["capabilities"].get("add", [])) <= set(CAPABILITIES.get(name, [])), name
 
 
-def test_the_agent_may_send_descriptors_however_many_its_tenants_have_in_flight() -> None:
-    # Not beside simulated GPUs: a container of root on a laptop may not be able to have it.
+def test_the_agent_may_send_any_number_of_descriptors() -> None:
+    # Not with simulated GPUs: a root container on a laptop may not be able to get it.
     for values, added in (({}, ["SYS_RESOURCE"]), (SIMULATED, None)):
         agent = chart.container(chart.objects(values), "orion-node/agent")
         assert agent["securityContext"]["capabilities"].get("add") == added
 
 
 def test_no_tenants_root_has_all_capabilities_of_the_mps_daemon() -> None:
-    # The kernel compares them before it lets one process reach into another of the same user.
+    # The kernel compares them before one process may access another one of the same user.
     simulated = {**SIMULATED, **MPS}
     for values, added in ((MPS, ["SYS_RESOURCE"]), (simulated, None)):
         (found,) = (each for name, each in chart.containers(chart.objects(values)) if name.startswith("orion-mps/"))
         assert found["securityContext"]["capabilities"].get("add") == added
 
 
-def test_gpus_are_handed_to_privileged_containers_only_where_the_values_say_so() -> None:
+def test_privileged_containers_get_gpus_only_if_the_values_say_so() -> None:
     objects = chart.objects({"node": {"gpuAccess": "privileged"}})
     privileged = {name for name, each in chart.containers(objects) if each["securityContext"].get("privileged")}
     assert privileged == {"orion-node/agent"}
@@ -110,7 +110,7 @@ def test_every_pod_has_the_runtimes_seccomp_profile_and_no_namespace_of_the_host
         assert spec["enableServiceLinks"] is False, name
 
 
-def test_what_needs_nothing_of_its_node_satisfies_the_standard_restricted(objects: list[Object]) -> None:
+def test_pods_that_need_nothing_of_their_node_are_restricted(objects: list[Object]) -> None:
     found = chart.pod_specs(objects)
     for name in RESTRICTED & found.keys():
         for container in found[name]["containers"]:
@@ -123,7 +123,7 @@ def test_what_needs_nothing_of_its_node_satisfies_the_standard_restricted(object
     assert found.keys() - RESTRICTED <= {"orion-node", "orion-mps"}
 
 
-def test_a_token_is_mounted_only_where_the_api_server_is_asked(objects: list[Object]) -> None:
+def test_a_token_is_mounted_only_in_clients_of_the_api_server(objects: list[Object]) -> None:
     for name, spec in chart.pod_specs(objects).items():
         assert spec["automountServiceAccountToken"] is False, name
     for name, account in chart.of_kind(objects, "ServiceAccount").items():
@@ -137,7 +137,7 @@ def test_a_token_is_mounted_only_where_the_api_server_is_asked(objects: list[Obj
     assert with_token == TOKENS
 
 
-def test_tokens_are_short_lived_and_say_the_pod(objects: list[Object]) -> None:
+def test_tokens_are_short_lived_and_bound_to_the_pod(objects: list[Object]) -> None:
     for spec in chart.pod_specs(objects).values():
         for volume in spec.get("volumes", []):
             for source in volume.get("projected", {}).get("sources", []):
@@ -147,7 +147,7 @@ def test_tokens_are_short_lived_and_say_the_pod(objects: list[Object]) -> None:
 
 
 @pytest.mark.parametrize(("values", "name"), list(zip(ALL, NAMES, strict=True)), ids=NAMES)
-def test_each_container_has_no_more_of_its_node_than_listed(values: Mapping[str, Any], name: str) -> None:
+def test_each_container_has_only_the_listed_host_paths(values: Mapping[str, Any], name: str) -> None:
     for container, found in all_mounts(chart.objects(values)).items():
         of_host = {volume["hostPath"]["path"]: volume["writable"] for volume in found.values() if "hostPath" in volume}
         allowed = HOST_PATHS.get(container, {}) | MORE_HOST_PATHS.get(name, {}).get(container, {})
@@ -155,7 +155,7 @@ def test_each_container_has_no_more_of_its_node_than_listed(values: Mapping[str,
         assert {path for path, writable in of_host.items() if writable and not allowed[path]} == set(), container
 
 
-def test_the_webhooks_key_is_the_webhooks_alone(objects: list[Object]) -> None:
+def test_only_the_webhook_has_its_key(objects: list[Object]) -> None:
     assert "secretKeyRef" not in json.dumps(objects)
     assert "secretRef" not in json.dumps(objects)
     for name, found in all_mounts(objects).items():
@@ -167,7 +167,7 @@ def test_the_webhooks_key_is_the_webhooks_alone(objects: list[Object]) -> None:
             assert not volume["writable"]
 
 
-def test_no_secret_stands_in_what_is_rendered(objects: list[Object]) -> None:
+def test_the_rendering_contains_no_secret(objects: list[Object]) -> None:
     for name, secret in chart.of_kind(objects, "Secret").items():
         assert not secret.get("data"), name
         assert not secret.get("stringData"), name
@@ -194,7 +194,7 @@ def test_without_certificates_of_its_own_the_operator_reads_no_secret() -> None:
     )
 
 
-def test_the_policies_bind_those_that_the_roles_cannot(objects: list[Object]) -> None:
+def test_policies_restrict_the_accounts_that_roles_cannot_restrict(objects: list[Object]) -> None:
     policies = chart.of_kind(objects, "ValidatingAdmissionPolicy")
     wanted = {
         "orion-agents-keep-to-their-node",
@@ -209,11 +209,11 @@ def test_the_policies_bind_those_that_the_roles_cannot(objects: list[Object]) ->
     bindings = chart.of_kind(objects, "ValidatingAdmissionPolicyBinding").values()
     assert wanted <= {each["spec"]["policyName"] for each in bindings if each["spec"]["validationActions"] == ["Deny"]}
     assert {name for name, policy in policies.items() if policy["spec"]["failurePolicy"] != "Fail"} == {
-        "orion-names-have-an-effect"  # it warns alone
+        "orion-names-have-an-effect"  # it only warns
     }
 
 
-def test_every_pod_is_behind_a_network_policy_and_metrics_are_for_those_who_are_named(objects: list[Object]) -> None:
+def test_every_pod_has_a_network_policy_and_only_named_peers_reach_metrics(objects: list[Object]) -> None:
     covered = chart.of_kind(objects, "NetworkPolicy").values()
     selectors = [policy["spec"]["podSelector"]["matchLabels"] for policy in covered]
     workloads = [each for each in objects if each["kind"] in ("Deployment", "DaemonSet", "Job")]
@@ -226,11 +226,11 @@ def test_every_pod_is_behind_a_network_policy_and_metrics_are_for_those_who_are_
         assert open_ports == (["https"] if "webhook" in policy["metadata"]["name"] else [])
 
 
-def test_every_container_that_may_end_has_a_memory_limit(objects: list[Object]) -> None:
+def test_every_container_that_may_restart_has_a_memory_limit(objects: list[Object]) -> None:
     for name, container in chart.containers(objects):
         resources = container.get("resources", {})
         assert "memory" in resources.get("requests", {}), name
-        # An MPS daemon that is killed for its memory takes all of its clients with it.
+        # If the kernel killed an MPS daemon because of a memory limit, all of its clients would end.
         assert ("memory" in resources.get("limits", {})) is (name != "orion-mps/mps-daemon"), name
 
 

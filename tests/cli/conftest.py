@@ -1,4 +1,4 @@
-"""What tests of commands share: a root whose agent ends with the test."""
+"""Fixtures for tests of commands: a root whose agent ends with the test."""
 
 import os
 import signal
@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from orion.cli import agents
-from orion.cli.errors import NoAgent
+from orion.node_agent.api.client import NoAgent
 from tests.processes import is_running
 from tests.waiting import eventually
 
 
 @pytest.fixture
 def root(socket_folder: Path) -> Iterator[Path]:
-    """For `--root`; commands start an agent there."""
+    """A folder for `--root`; commands start an agent there."""
     yield socket_folder
     try:
         agent = agents.ask(socket_folder).agent_process_id

@@ -1,4 +1,4 @@
-"""`orion bench`: what it says without a measurement; measurements are tests/bench's."""
+"""Checks the help, the lists and the errors of `orion bench`; tests/bench checks its measurements."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ def test_without_a_command_it_shows_its_help(capsys: pytest.CaptureFixture[str])
     assert shown.err == ""
 
 
-def test_a_scenario_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_scenario_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "colocation", str(tmp_path / "x.yaml"), "--simulated"]) == 2
     assert "x.yaml: No such file or directory" in capsys.readouterr().err
 
@@ -28,17 +28,19 @@ def test_a_folder_without_runs_gives_no_report(tmp_path: Path, capsys: pytest.Ca
 def test_workloads_are_listed_with_their_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "workloads"]) == 0
     shown = capsys.readouterr().out
-    assert "gpt-decode: it generates" in shown
+    assert "gpt-decode: the decoder generates" in shown
     assert "    batch (integer; 1 by default): sequences generated together" in shown
     assert main(["bench", "workloads", "--json"]) == 0
-    reported = json.loads(capsys.readouterr().out)["workloads"]
-    assert reported["gemm"]["options"][0] == {
+    workloads = json.loads(capsys.readouterr().out)["workloads"]
+    assert workloads["gemm"]["options"][0] == {
         "name": "size", "default": 8192, "allowed": "integer",
-        "meaning": "rows and columns; 2048, 4096, 8192 are the usual",
+        "meaning": "rows and columns; usual: 2048, 4096, 8192",
     }  # fmt: skip
 
 
-def test_the_cost_of_threads_needs_torch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_threads_reports_that_torch_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["bench", "threads"]) == 1
     assert "torch is not installed" in capsys.readouterr().err

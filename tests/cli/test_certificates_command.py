@@ -1,4 +1,4 @@
-"""`orion certificates` says in one sentence what is wrong with what it was given."""
+"""`orion certificates` reports invalid arguments in one sentence."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from orion.cli.main import main
         (["run", "--look-every", "0"], 2, "--look-every cannot be"),
     ],
 )
-def test_what_cannot_be_is_said(
+def test_an_invalid_argument_is_one_sentence(
     arguments: list[str],
     status: int,
     sentence: str,

@@ -1,4 +1,4 @@
-"""Wrong flags and values: one sentence that names what was wrong and what is allowed, exit 2."""
+"""Wrong flags and values exit with 2 and one sentence that names the allowed ones. Also help and completion."""
 
 import os
 import re
@@ -17,8 +17,8 @@ Call = Callable[..., tuple[int, str, str]]
 def orion(capsys: pytest.CaptureFixture[str]) -> Call:
     def call(*arguments: str) -> tuple[int, str, str]:
         status = main(list(arguments))
-        reported = capsys.readouterr()
-        return status, reported.out, reported.err
+        output = capsys.readouterr()
+        return status, output.out, output.err
 
     return call
 
@@ -53,7 +53,7 @@ def orion(capsys: pytest.CaptureFixture[str]) -> Call:
         pytest.param(["doctr"], "doctr", "doctor", id="command"),
     ],
 )
-def test_a_wrong_word_is_named_in_one_sentence(orion: Call, arguments: list[str], named: str, allowed: str) -> None:
+def test_an_unknown_word_is_named_in_one_sentence(orion: Call, arguments: list[str], named: str, allowed: str) -> None:
     status, out, err = orion(*arguments)
     assert status == 2
     assert out == ""
@@ -72,7 +72,7 @@ def test_help_teaches_the_first_steps(orion: Call) -> None:
     assert "orion run --priority hp -- python serve.py" in out
 
 
-def test_the_help_keeps_services_apart_from_what_people_type(orion: Call) -> None:
+def test_the_help_lists_services_apart_from_user_commands(orion: Call) -> None:
     _, out, _ = orion("--help")
     panels = {part.split(" ", 2)[1]: part for part in out.split("╭─")[1:]}
     assert set(panels) == {"Options", "On", "Measure", "Services"}
@@ -89,7 +89,7 @@ def test_shells_complete_commands() -> None:
     assert done.stdout.split() == ["doctor"], done.stderr
 
 
-def test_no_command_is_the_help(orion: Call) -> None:
+def test_without_a_command_the_help_is_shown(orion: Call) -> None:
     _, out, err = orion()
     assert "Usage: orion" in out + err
 
@@ -100,7 +100,7 @@ def test_version(orion: Call) -> None:
     assert out.startswith("orion 0")
 
 
-def test_what_follows_the_program_is_its_own(orion: Call) -> None:
+def test_arguments_after_the_program_belong_to_it(orion: Call) -> None:
     status, _, err = orion("run", "--priority", "be", "no-such-program", "--json", "-x")
     assert status == 127
     assert "no-such-program" in err

@@ -1,4 +1,4 @@
-"""`orion doctor` on machines as they come."""
+"""`orion doctor` on machines with and without a driver, the hook, and MPS daemons."""
 
 import json
 import shutil
@@ -14,12 +14,12 @@ from orion.cli.main import main
 
 def test_json_has_every_check_with_its_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     status = main(["doctor", "--json", "--simulated", "--root", str(tmp_path)])
-    reported = json.loads(capsys.readouterr().out)
-    assert status == (0 if reported["ok"] else 1)
-    assert reported["ok"] == all(check["status"] != "fail" for check in reported["checks"])
-    names = [check["name"] for check in reported["checks"]]
+    found = json.loads(capsys.readouterr().out)
+    assert status == (0 if found["ok"] else 1)
+    assert found["ok"] == all(check["status"] != "fail" for check in found["checks"])
+    names = [check["name"] for check in found["checks"]]
     assert len(set(names)) == len(names)
-    for check in reported["checks"]:
+    for check in found["checks"]:
         assert check["reason"]
         assert check["fix"] or check["status"] != "fail", check
 
@@ -31,7 +31,7 @@ def test_it_sees_the_hook_that_was_built(tmp_path: Path) -> None:
     assert found["C library"].status is not Status.FAIL
 
 
-def test_without_the_library_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> Path:
         raise FileNotFoundError
 
@@ -41,7 +41,7 @@ def test_without_the_library_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPa
     assert "pip install" in check.fix
 
 
-def test_a_library_that_is_none_is_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_invalid_library_is_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     broken = tmp_path / "liborion_hook.so"
     broken.write_bytes(b"\x7fELF\x02\x01" + bytes(40))
     monkeypatch.setattr("orion.hook.library", lambda: broken)
@@ -49,7 +49,7 @@ def test_a_library_that_is_none_is_a_finding(monkeypatch: pytest.MonkeyPatch, tm
     assert statuses["preloading"] is Status.FAIL
 
 
-def test_a_root_that_cannot_be_is_a_finding(tmp_path: Path) -> None:
+def test_an_impossible_root_is_a_finding(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     assert {c.name: c for c in node.examine(file)}["root directory"].status is Status.FAIL
@@ -69,7 +69,7 @@ def test_needed_versions_are_those_of_the_linker(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"\x7fELF\x01\x01" + bytes(64), b"\x7fELF\x02\x01" + b"\xff" * 200])
-def test_a_file_that_is_no_library_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_library_is_rejected(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(ValueError, match=r"ELF|damaged"):
         elf.needed_versions(tmp_path / "x")
@@ -80,7 +80,7 @@ def test_newest_glibc() -> None:
     assert elf.newest_glibc(set()) == (0,)
 
 
-def test_it_ends_with_1_where_there_is_no_driver(tmp_path: Path) -> None:
+def test_without_a_driver_it_exits_with_1(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "orion.cli", "doctor", "--json", "--root", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     checks = {check["name"]: check["status"] for check in json.loads(done.stdout)["checks"]}
@@ -95,7 +95,9 @@ def _process(proc: Path, number: int, command: str, pipes: str | None) -> None:
     (proc / str(number) / "environ").write_bytes(environment)
 
 
-def test_mps_daemons_are_found_with_who_reaches_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_mps_daemons_are_found_with_the_programs_that_reach_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     proc, pipes = tmp_path / "proc", tmp_path / "pipes"
     _process(proc, 1, "init", None)
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(pipes))

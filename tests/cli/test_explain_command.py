@@ -1,4 +1,4 @@
-"""`orion explain pod`: from files, without a cluster; and what it says where one cannot be asked."""
+"""`orion explain pod` for files without a cluster, and its errors if the cluster does not answer."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def test_a_pod_is_shown_as_a_diff_with_its_reasons() -> None:
     assert "\x1b" not in done.stdout
 
 
-def test_what_makes_pods_is_explained_by_its_template(tmp_path: Path) -> None:
+def test_an_object_that_creates_pods_is_explained_by_its_template(tmp_path: Path) -> None:
     job = yaml.safe_load((ROOT / "examples" / "pytorch" / "be-job.yaml").read_text())
     cron = {
         "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly", "namespace": "team"},
@@ -70,7 +70,7 @@ def test_what_makes_pods_is_explained_by_its_template(tmp_path: Path) -> None:
         ("StatefulSet", {"labels": {"orion/share": "x"}}, "orion/share is a label of the StatefulSet itself"),
     ],
 )
-def test_an_annotation_of_what_makes_pods_is_found_and_its_right_place_named(
+def test_a_misplaced_annotation_is_found_and_the_right_place_named(
     tmp_path: Path, kind: str, metadata: dict[str, Any], said: str
 ) -> None:
     given = {
@@ -104,7 +104,7 @@ def test_a_folder_is_read_as_kubectl_reads_it(tmp_path: Path) -> None:
     assert done.stderr == f"orion: {tmp_path / 'below'} has no .yaml, .yml or .json file: name a file with -f\n"
 
 
-def test_a_pod_that_would_be_refused_says_why_and_fails(tmp_path: Path) -> None:
+def test_a_pod_that_would_be_rejected_is_reported_with_exit_1(tmp_path: Path) -> None:
     given = yaml.safe_load((ROOT / "examples" / "pytorch" / "hp-pod.yaml").read_text())
     given["spec"]["hostPID"] = True
     done = explain("-f", written(tmp_path, given), "--offline")
@@ -112,7 +112,7 @@ def test_a_pod_that_would_be_refused_says_why_and_fails(tmp_path: Path) -> None:
     assert done.stdout.startswith("refused: Pod chat in namespace default\n  hostPID lets the pod reach")
 
 
-def test_a_pod_that_is_not_managed_says_what_is_missing(tmp_path: Path) -> None:
+def test_for_an_unmanaged_pod_the_missing_annotation_is_named(tmp_path: Path) -> None:
     given = yaml.safe_load((ROOT / "examples" / "pytorch" / "hp-pod.yaml").read_text())
     del given["metadata"]["annotations"]
     done = explain("-f", written(tmp_path, given), "--offline")
@@ -137,7 +137,7 @@ def test_one_of_several_is_chosen_by_name(tmp_path: Path) -> None:
         (("chat",), "configure one, or give --offline", 1),
     ],
 )
-def test_what_cannot_be_explained_is_one_sentence(arguments: tuple[str, ...], sentence: str, status: int) -> None:
+def test_a_pod_that_cannot_be_explained_is_one_sentence(arguments: tuple[str, ...], sentence: str, status: int) -> None:
     done = explain(*arguments)
     assert done.returncode == status
     assert sentence in done.stderr
@@ -145,7 +145,7 @@ def test_what_cannot_be_explained_is_one_sentence(arguments: tuple[str, ...], se
 
 
 @pytest.mark.parametrize("text", ["kind: [", "just text", "", "kind: Pod\nspec: {containers: 7}\n"])
-def test_files_that_hold_no_pod(tmp_path: Path, text: str) -> None:
+def test_files_without_a_pod(tmp_path: Path, text: str) -> None:
     path = tmp_path / "given.yaml"
     path.write_text(text)
     done = explain("-f", path, "--offline")
@@ -155,7 +155,7 @@ def test_files_that_hold_no_pod(tmp_path: Path, text: str) -> None:
 
 
 class _Proxy(BaseHTTPRequestHandler):
-    """Answers in the API server's place."""
+    """A proxy that answers instead of the API server."""
 
     def do_GET(self) -> None:
         self.send_response(502)
@@ -163,10 +163,10 @@ class _Proxy(BaseHTTPRequestHandler):
         self.wfile.write(b"<html>\nno API server behind this\n</html>")
 
     def log_message(self, *_: object) -> None:
-        """Keep the test's output clean."""
+        """Log nothing, to keep the test's output clean."""
 
 
-def test_what_a_proxy_says_is_one_sentence(tmp_path: Path) -> None:
+def test_a_proxys_answer_is_one_sentence(tmp_path: Path) -> None:
     with HTTPServer(("127.0.0.1", 0), _Proxy) as proxy:
         threading.Thread(target=proxy.serve_forever, daemon=True).start()
         done = explain("some", kubeconfig=_kubeconfig(tmp_path, f"http://127.0.0.1:{proxy.server_port}"))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orion.cli import launching
-from orion.cli.errors import Refused
+from orion.errors import Conflict
 
 HOOK = Path("/opt/orion/liborion_hook.so")
 SIM = Path("/opt/orion/sim/libcuda.so.1")
@@ -18,7 +18,7 @@ def test_the_hook_comes_before_what_is_preloaded_already() -> None:
     assert new == {"LD_PRELOAD": f"{HOOK}:/a.so:/b.so", "HOME": "/root", "ORION_ROOT": "/run/orion/run/1"}
 
 
-def test_a_client_of_a_client_preloads_the_hook_once() -> None:
+def test_a_client_started_by_a_client_preloads_the_hook_once() -> None:
     once = launching.client_environment({}, Path("/r/1"), HOOK, SIM)
     twice = launching.client_environment(once, Path("/r/2"), HOOK, SIM)
     assert twice == once | {"ORION_ROOT": "/r/2"}
@@ -31,7 +31,7 @@ def test_the_simulated_driver_is_found_first() -> None:
 
 @pytest.mark.parametrize("folder", ["/my files", "/a:b", "/a;b"])
 def test_a_path_that_the_linker_would_split_is_refused(folder: str) -> None:
-    with pytest.raises(Refused, match="dynamic linker"):
+    with pytest.raises(Conflict, match="dynamic linker"):
         launching.client_environment({}, Path("/r"), Path(folder, "liborion_hook.so"), None)
 
 

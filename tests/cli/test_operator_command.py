@@ -1,4 +1,4 @@
-"""`orion operator`, `webhook`, `agent` and `device-plugin` say in one sentence which value cannot be."""
+"""`orion operator`, `webhook`, `agent` and `device-plugin` report an invalid value in one sentence."""
 
 from pathlib import Path
 
@@ -34,7 +34,9 @@ from orion.operator.reconciler import serving
         (["webhook", "--log-level", "loud"], "--log-level must be debug, info, warning or error"),
     ],
 )
-def test_what_cannot_be_is_said(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_argument_is_one_sentence(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments) == 2
     said = capsys.readouterr().err
     assert sentence in said
@@ -43,14 +45,14 @@ def test_what_cannot_be_is_said(arguments: list[str], sentence: str, capsys: pyt
 
 @pytest.fixture
 def certificates(monkeypatch: pytest.MonkeyPatch) -> list[CertificateSettings]:
-    """What `orion operator` says of the webhook's certificates; it ends before it asks any API server."""
+    """The certificate settings that `orion operator` derives from its options; it ends before it asks an API server."""
     said: list[CertificateSettings] = []
     monkeypatch.setattr(rotating, "part", said.append)
     monkeypatch.setattr(serving, "run", lambda *_: None)
     return said
 
 
-def test_the_certificates_are_those_of_the_webhook_that_is_named(certificates: list[CertificateSettings]) -> None:
+def test_the_certificates_are_those_of_the_named_webhook(certificates: list[CertificateSettings]) -> None:
     names = ["--webhook-namespace", "there", "--webhook-service", "hook", "--webhook-secret", "keys"]
     command = ["operator", "--lease-namespace", "here", "--certificates", "operator", *names]
     assert main([*command, "--webhook-configuration", "second"]) == 0
@@ -60,12 +62,12 @@ def test_the_certificates_are_those_of_the_webhook_that_is_named(certificates: l
     assert said.leaf_names[0] == "hook.there.svc"
 
 
-def test_a_webhook_that_is_not_named_is_beside_the_lease(certificates: list[CertificateSettings]) -> None:
+def test_an_unnamed_webhook_is_in_the_namespace_of_the_lease(certificates: list[CertificateSettings]) -> None:
     assert main(["operator", "--lease-namespace", "here", "--certificates", "cert-manager"]) == 0
     assert certificates == [CertificateSettings(namespace="here", source=Source.CERT_MANAGER)]
 
 
-def test_certificates_are_not_looked_after_unless_asked_for(certificates: list[CertificateSettings]) -> None:
+def test_certificates_are_managed_only_on_request(certificates: list[CertificateSettings]) -> None:
     assert main(["operator", "--lease-namespace", "here", "--webhook-service", "hook"]) == 0
     assert certificates == []
 

@@ -1,4 +1,4 @@
-"""Two agents on one GPU: `orion top` and `orion doctor` say that they do not coordinate."""
+"""Two agents on one GPU: `orion top` and `orion doctor` warn that the agents do not coordinate."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from orion.cli import agents
-from orion.cli.errors import NoAgent
 from orion.cli.main import main
+from orion.node_agent.api.client import NoAgent
 from tests.waiting import eventually
 
 ORION = [sys.executable, "-m", "orion.cli"]
@@ -23,7 +23,7 @@ Agent = Callable[[str], Path]
 
 @pytest.fixture
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
-    """Starts an agent of a root of its own on a simulated machine, and returns the root."""
+    """A function that starts an agent with its own root on a simulated machine, and returns the root."""
     started: list[tuple[subprocess.Popen[bytes], Path]] = []
 
     def answers(root: Path) -> bool:
@@ -61,13 +61,13 @@ def test_both_commands_name_the_other_agent_of_a_gpu(agent: Agent, capsys: Captu
     assert "one --root" in found["fix"]
 
 
-def test_agents_of_different_machines_are_no_matter(agent: Agent, capsys: Capture) -> None:
+def test_agents_of_different_simulated_machines_are_not_reported(agent: Agent, capsys: Capture) -> None:
     one, other = agent("machine"), agent("another")
     assert main(["top", "--once", "--root", str(one)]) == 0
     assert str(other) not in capsys.readouterr().out
 
 
-def test_a_root_without_an_agent_hears_of_the_one_that_runs(agent: Agent, tmp_path: Path, capsys: Capture) -> None:
+def test_a_root_without_an_agent_shows_the_other_agents(agent: Agent, tmp_path: Path, capsys: Capture) -> None:
     other = agent("machine")
     main(["doctor", "--simulated", "--root", str(tmp_path)])
     assert f"root {other}) also manages GPUs of this machine" in " ".join(capsys.readouterr().out.split())

@@ -1,6 +1,6 @@
-"""What `pip install .` runs without any extra, and the one sentence of what needs one.
+"""Which commands run after `pip install .` without extras, and the errors of those that need an extra.
 
-The interpreter is the tests' own; a start-up file hides every distribution that a plain install does not bring.
+The tests use their own interpreter; a start-up file hides every distribution that a plain install does not include.
 """
 
 import json
@@ -20,7 +20,7 @@ JOBS = [
 
 
 def _plain() -> set[str]:
-    """Return the distributions of a plain install: what orion-gpu requires without an extra, and what those require."""
+    """Return the distributions of a plain install: orion-gpu's dependencies without extras, and their dependencies."""
     found: set[str] = set()
     wanted = ["orion-gpu"]
     while wanted:
@@ -42,7 +42,7 @@ def _normal(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """In which Python finds what a plain install has."""
+    """The environment in which Python finds only the distributions of a plain install."""
     plain = _plain()
     hidden = sorted(
         module
@@ -62,7 +62,7 @@ def _orion(
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, cwd=folder)
 
 
-def test_the_demo_runs_and_says_how_to_get_a_picture(environment: dict[str, str], tmp_path: Path) -> None:
+def test_the_demo_runs_and_names_the_package_for_a_picture(environment: dict[str, str], tmp_path: Path) -> None:
     done = _orion(environment, "demo", "--simulated", "--seconds", "1.5", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "under Orion" in done.stdout
@@ -104,7 +104,7 @@ def test_a_pod_in_a_file_is_explained(environment: dict[str, str], tmp_path: Pat
     ],
     ids=lambda value: " ".join(value[:2]),
 )
-def test_what_asks_a_cluster_lacks_nothing_but_a_cluster(
+def test_a_command_for_a_cluster_lacks_only_the_cluster(
     environment: dict[str, str], arguments: list[str], socket_folder: Path
 ) -> None:
     nowhere = {name: value for name, value in environment.items() if not name.startswith("KUBE")}
@@ -124,7 +124,7 @@ def test_what_asks_a_cluster_lacks_nothing_but_a_cluster(
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else value,
 )
-def test_what_needs_an_extra_says_so_in_one_sentence(
+def test_a_command_that_needs_an_extra_names_it_in_one_sentence(
     environment: dict[str, str], arguments: list[str], package: str, socket_folder: Path
 ) -> None:
     done = _orion(environment, *arguments, folder=socket_folder)
@@ -138,7 +138,7 @@ def test_what_needs_an_extra_says_so_in_one_sentence(
 
 
 def test_no_text_names_orion_on_an_index() -> None:
-    """Nobody holds the name orion-gpu there, so anybody could."""
+    """The name orion-gpu is not registered there, so anybody could publish a package with it."""
     checkout = Path(__file__).parents[2]
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=checkout, capture_output=True, check=True, text=True).stdout
     texts = [path for path in listed.split("\0") if Path(path).suffix in (".py", ".md", ".c", ".h", ".toml", ".yaml")]

@@ -1,4 +1,4 @@
-"""`orion policy` and the policy's options of `orion run`, against a real agent of the simulated GPU."""
+"""`orion policy` and the policy options of `orion run`, with a real agent of the simulated GPU."""
 
 import json
 import subprocess
@@ -16,8 +16,8 @@ def orion(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def policies(root: Path) -> dict[str, float | str]:
-    reported = json.loads(orion("policy", "show", "--json", "--root", str(root)).stdout)
-    (policy,) = reported.values()
+    shown = json.loads(orion("policy", "show", "--json", "--root", str(root)).stdout)
+    (policy,) = shown.values()
     assert isinstance(policy, dict)
     return policy
 
@@ -40,7 +40,7 @@ def test_a_running_agents_policy_is_shown_and_changed(root: Path) -> None:
     assert "policy  gate" in orion("top", "--once", "--root", str(root)).stdout
 
 
-def test_what_cannot_be_is_one_sentence(root: Path) -> None:
+def test_an_invalid_policy_is_one_sentence(root: Path) -> None:
     nobody = orion("policy", "show", "--root", str(root))
     assert (nobody.returncode, nobody.stdout) == (1, "")
     assert "no agent listens" in nobody.stderr
@@ -55,7 +55,7 @@ def test_what_cannot_be_is_one_sentence(root: Path) -> None:
     assert "the agent refused the request: linger_floor_us 9000 must not exceed linger_ceiling_us 10" in refused.stderr
 
 
-def test_hps_run_says_how_its_gpu_is_shared(root: Path) -> None:
+def test_options_of_an_hp_run_set_the_gpus_policy(root: Path) -> None:
     assert run(root, "--priority", "hp", "--max-slowdown", "1.3", "--sharing-cost", "1.07").returncode == 0
     assert (policies(root)["max_slowdown"], policies(root)["sharing_cost"]) == (1.3, 1.07)
     assert run(root, "--priority", "hp").returncode == 0
@@ -63,7 +63,7 @@ def test_hps_run_says_how_its_gpu_is_shared(root: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [[], ["--weight", "2.5"]])
-def test_a_be_programs_weight_is_its_slots(root: Path, option: list[str]) -> None:
+def test_a_be_programs_weight_is_set_on_its_slot(root: Path, option: list[str]) -> None:
     script = f"from orion.cli import agents; from pathlib import Path; snapshot = agents.ask(Path({str(root)!r}));"
     script += "print(*[slot.weight for slot in snapshot.gpus[0].slots if slot.role == 2])"
     command = [

@@ -20,7 +20,7 @@ ADD = "_Z3addPi"
 
 @pytest.fixture
 def machine(c_build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with the fake CUPTI; the program to profile."""
+    """A machine with the fake CUPTI, and the program to profile."""
     monkeypatch.setattr("orion.hook.profiler", lambda: c_build / "liborion_profiler.so")
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{c_build / 'sim'}:{c_build / 'test' / 'fake_cupti'}")
     monkeypatch.setenv("ORION_SIM_STATE", str(tmp_path / "sim"))
@@ -81,7 +81,7 @@ def test_more_blocks_than_fit_are_several_waves(profile: Callable[..., int], tmp
     assert (kernel.sms_needed, kernel.sms_needed_uncapped) == (132, 660)
 
 
-def test_processes_are_merged_and_that_is_said(
+def test_processes_are_merged_with_a_warning(
     profile: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     profile("-o", "profile.yaml", lines=("kernel child_kernel 1 1 1 32 1 1 0 0 16 4000 3", "spawn"))
@@ -91,12 +91,14 @@ def test_processes_are_merged_and_that_is_said(
     assert "2 processes" in capfd.readouterr().err
 
 
-def test_no_kernel_is_a_sentence_and_status_3(profile: Callable[..., int], capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_kernel_there_is_a_sentence_and_status_3(
+    profile: Callable[..., int], capfd: pytest.CaptureFixture[str]
+) -> None:
     assert profile(lines=("exit 0",)) == 3
     assert "it launched none" in capfd.readouterr().err
 
 
-def test_a_program_without_cuda_is_reported_apart(machine: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_program_without_cuda_has_its_own_message(machine: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", "kernels", "--", "true"]) == 3
     assert "never initialised" in capfd.readouterr().err
 
@@ -116,7 +118,7 @@ def test_a_conflict_between_profilers_is_the_reason(
     assert "another profiler" in capfd.readouterr().err
 
 
-def test_an_injection_that_is_set_already_is_refused(
+def test_an_injection_that_is_already_set_is_rejected(
     machine: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CUDA_INJECTION64_PATH", "/opt/other.so")
@@ -124,7 +126,7 @@ def test_an_injection_that_is_set_already_is_refused(
     assert "/opt/other.so" in capfd.readouterr().err
 
 
-def test_without_counters_classes_are_unknown_and_why_is_said(
+def test_without_counters_classes_are_unknown_with_a_reason(
     profile: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
@@ -138,11 +140,11 @@ def test_without_counters_classes_are_unknown_and_why_is_said(
     assert main(["profile", "kernels", "--counters", "--ncu", "x.csv", "--", "true"]) == 2
 
 
-def test_a_program_that_is_not_there_is_127(machine: Path) -> None:
+def test_a_missing_program_is_status_127(machine: Path) -> None:
     assert main(["profile", "kernels", "--", "no-such-program-anywhere"]) == 127
 
 
-def test_orions_file_has_a_row_a_launch_in_launch_order(profile: Callable[..., int], tmp_path: Path) -> None:
+def test_orions_file_has_one_row_per_launch_in_launch_order(profile: Callable[..., int], tmp_path: Path) -> None:
     lines = (
         "kernel a 264 1 1 1024 1 1 0 0 32 5000 2",
         "kernel b 1 1 1 32 1 1 0 0 16 7000",
@@ -158,7 +160,7 @@ def test_orions_file_has_a_row_a_launch_in_launch_order(profile: Callable[..., i
     ]
 
 
-def test_orions_file_is_bounded_and_says_so(
+def test_orions_file_is_bounded_with_a_warning(
     profile: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     profile("--csv", "out.csv", "--csv-launches", "3", lines=("kernel a 1 1 1 32 1 1 0 0 16 5000 10",))
@@ -166,7 +168,7 @@ def test_orions_file_is_bounded_and_says_so(
     assert "10 launches" in capfd.readouterr().err
 
 
-def test_orions_file_may_have_a_row_a_kernel(profile: Callable[..., int], tmp_path: Path) -> None:
+def test_orions_file_may_have_one_row_per_kernel(profile: Callable[..., int], tmp_path: Path) -> None:
     profile("--csv", "out.csv", "--csv-per-kernel", lines=("kernel a 1 1 1 32 1 1 0 0 16 5000 10",))
     assert (tmp_path / "out.csv").read_text().splitlines()[1:] == ["a,-1,0,1,5000"]
 
@@ -198,9 +200,7 @@ def test_a_report_may_come_later(profile: Callable[..., int], tmp_path: Path) ->
     assert _read(tmp_path / "profile.yaml").spec.kernels[0].kernel_class.value == "memory"
 
 
-def test_an_end_that_is_asked_for_reaches_the_program_and_keeps_the_profile(
-    machine: Path, c_build: Path, tmp_path: Path
-) -> None:
+def test_a_signal_reaches_the_program_and_the_profile_is_kept(machine: Path, c_build: Path, tmp_path: Path) -> None:
     code = (
         "import sys, orion.hook, pathlib\n"
         "orion.hook.profiler = lambda: pathlib.Path(sys.argv[1])\n"
@@ -224,7 +224,7 @@ def test_an_end_that_is_asked_for_reaches_the_program_and_keeps_the_profile(
     written = "orion-profile-*/process-*.jsonl"
     eventually(lambda: any('"launches":3,' in path.read_text() for path in tmp_path.glob(written)), "a file")
     process.send_signal(signal.SIGTERM)
-    process.wait(DEADLINE)  # with its standard input open, whose end would end the program, too
+    process.wait(DEADLINE)  # stdin stays open: its end would end the program, too
     _, said = process.communicate(timeout=DEADLINE)
     assert process.returncode == 128 + signal.SIGTERM, said
     assert _read(tmp_path / "profile.yaml").spec.kernels[0].launches == 3
@@ -248,6 +248,6 @@ def test_show_names_file_and_line(tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert said.count("\n") == 1
 
 
-def test_show_of_a_file_that_is_not_there_is_a_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_show_of_a_missing_file_is_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", "show", str(tmp_path / "nothing.yaml")]) == 1
     assert "No such file" in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""`orion profile kernels --counters`: classes from a second run under ncu, whose part a script plays."""
+"""`orion profile kernels --counters`: classes from a second run under ncu, which a script replaces."""
 
 import re
 import stat
@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def play_ncu(folder: Path, report: str, status: int = 0) -> None:
-    """Install an ncu that writes this report where --log-file says, after having run the program."""
+    """Install a fake ncu that runs the program and then writes this report to --log-file."""
     (folder / "answer").write_text(report)
     script = folder / "ncu"
     script.write_text(
@@ -49,13 +49,13 @@ def test_classes_come_from_ncus_run_of_the_program(folder: Path) -> None:
         ("==ERROR== something else\n", "ncu ended with status 1: .*expected a table"),
     ],
 )
-def test_why_there_are_none_is_a_sentence(folder: Path, report: str, words: str) -> None:
+def test_the_reason_for_missing_classes_is_one_sentence(folder: Path, report: str, words: str) -> None:
     play_ncu(folder, report, status=1)
     said = counters.read_counters(["true"], folder)
     assert isinstance(said, str)
     assert re.search(words, said)
 
 
-def test_without_ncu_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ncu_an_error_names_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder))
     assert counters.read_counters(["true"], folder) == "ncu (Nsight Compute) is not on the PATH"

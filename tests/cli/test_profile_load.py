@@ -1,4 +1,4 @@
-"""`orion profile load`, `unload` and `orion run --profile`, against a real agent of the simulated GPU."""
+"""`orion profile load`, `unload` and `orion run --profile`, with a real agent of the simulated GPU."""
 
 import subprocess
 import sys
@@ -60,11 +60,11 @@ def test_a_program_brings_its_profile(root: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "serve.yaml", GEMM)
     assert run(root, "hp", "--profile", file).returncode == 0
     assert profiled(root) == {"hp-0": 1}
-    assert run(root, "hp").returncode == 0  # without one, the slot keeps what it has
+    assert run(root, "hp").returncode == 0  # without a profile, the slot keeps the one that it has
     assert profiled(root)["hp-0"] == 1
 
 
-def test_what_the_policy_cannot_use_is_refused(root: Path, tmp_path: Path) -> None:
+def test_a_profile_that_the_policy_cannot_use_is_rejected(root: Path, tmp_path: Path) -> None:
     assert run(root, "hp").returncode == 0
     orions = tmp_path / "resnet50"
     orions.write_text("Name,Profile,Memory_footprint,SM_usage,Duration\nConv,1,0,98,100480\n")
@@ -73,8 +73,8 @@ def test_what_the_policy_cannot_use_is_refused(root: Path, tmp_path: Path) -> No
     own = f"{identity.kernel_identity(b'_Z4gemmPf', (132, 1, 1), (256, 1, 1), 0):016x}"
     changed = write(tmp_path / "changed.yaml", GEMM.model_copy(update={"identity": "0" * 15 + "1"}))
     for file, sentence in (
-        (orions, "knows launches by their position"),
-        (imported, "knows launches by their position"),
+        (orions, "identifies launches by position"),
+        (imported, "identifies launches by position"),
         (write(tmp_path / "empty.yaml"), "there is no kernel in it"),
         (changed, f"which is {own}; leave it out"),
         (tmp_path / "none.yaml", "No such file"),
@@ -89,7 +89,7 @@ def test_what_the_policy_cannot_use_is_refused(root: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("command", ["load", "unload"])
-def test_without_an_agent_it_says_so(root: Path, tmp_path: Path, command: str) -> None:
+def test_without_an_agent_there_is_an_error(root: Path, tmp_path: Path, command: str) -> None:
     files = [write(tmp_path / "serve.yaml", GEMM)] if command == "load" else []
     refused = orion("profile", command, *files, "--root", root)
     assert refused.returncode == 1

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orion.cli.errors import Refused
 from orion.cli.main import main
 from orion.cli.profiling import names, nsight_compute, orion_csv
 from orion.cli.profiling.occupancy import Limits, blocks_per_sm, sms_needed
 from orion.cli.profiling.units import Unit
 from orion.crds.profile import KernelClass
 from orion.crds.profile_file import format_profile, parse_profile
+from orion.errors import Unreadable
 
 HOPPER = Limits(
     sms=132,
@@ -28,7 +28,7 @@ HOPPER = Limits(
 )
 
 
-# What NVIDIA's occupancy calculator says of compute capability 9.0.
+# The results of NVIDIA's occupancy calculator for compute capability 9.0.
 @pytest.mark.parametrize(
     ("threads", "registers", "shared", "blocks"),
     [
@@ -160,7 +160,7 @@ def test_bytes_stand_in_for_a_missing_share_of_dram(tmp_path: Path) -> None:
 def test_bad_reports_are_named_with_their_line(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "bad.csv"
     path.write_text(text)
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(Unreadable, match=words):
         nsight_compute.read_report(path)
 
 
@@ -169,7 +169,7 @@ def test_no_text_breaks_the_report_reader(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "report.csv")
         path.write_text(f'"ID","Kernel Name","{SM}"\n{text}', errors="replace")
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(Unreadable):
             nsight_compute.read_report(path)
 
 
@@ -197,7 +197,7 @@ def test_a_name_may_have_commas_in_it(tmp_path: Path) -> None:
     assert _rows(tmp_path, HEADER + "void f<int, 4>,-1,0,98,6976\n")[0].name == "void f<int, 4>"
 
 
-def test_microseconds_are_asked_for_and_suspected(tmp_path: Path) -> None:
+def test_microseconds_need_an_option_and_are_suspected(tmp_path: Path) -> None:
     text = HEADER + "gemm,1,0,98,100.5\n"
     assert _rows(tmp_path, text, Unit.US)[0].duration_ns == 100_500
     suspicious = orion_csv.to_profile(_rows(tmp_path, text), "x", None)
@@ -206,7 +206,7 @@ def test_microseconds_are_asked_for_and_suspected(tmp_path: Path) -> None:
     assert any("100 ms, longer than most kernels: try --unit ns" in warning for warning in others.spec.source.warnings)
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_a_written_file_is_read_back_equal(tmp_path: Path) -> None:
     rows = [orion_csv.Row("a;b", KernelClass.MEMORY, 3, 1000.0), orion_csv.Row("c", KernelClass.UNKNOWN, 0, 5.0)]
     orion_csv.write_rows(tmp_path / "out.csv", rows)
     assert orion_csv.read_rows(tmp_path / "out.csv", Unit.NS) == rows
@@ -214,7 +214,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 ROWS = st.builds(
     orion_csv.Row,
-    st.text(st.characters()),  # surrogates too
+    st.text(st.characters()),  # also surrogates
     st.sampled_from(KernelClass),
     st.integers(0, 2**31 - 1),
     st.integers(0, 10**15 - 1).map(float),
@@ -222,11 +222,11 @@ ROWS = st.builds(
 
 
 @given(st.lists(ROWS, min_size=1, max_size=20))
-def test_whatever_names_hold_rows_keep_their_place(rows: list[orion_csv.Row]) -> None:
+def test_rows_keep_their_order_with_any_names(rows: list[orion_csv.Row]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "out.csv")
         assert orion_csv.write_rows(path, rows) == len(rows)
-        # As Orion reads it: five cells a row, split at every comma.
+        # The published Orion splits each row at every comma into five cells.
         assert all(line.count(",") == 4 for line in path.read_text().splitlines())
         read = orion_csv.read_rows(path, Unit.NS)
     assert [(row.kernel_class, row.sms, row.duration_ns) for row in read] == [
@@ -239,7 +239,7 @@ def test_no_text_breaks_the_reader_of_orions_files(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "orion.csv")
         path.write_text(HEADER + text)
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(Unreadable):
             orion_csv.to_profile(orion_csv.read_rows(path, Unit.NS), "x", 132)
 
 
@@ -257,7 +257,7 @@ def test_no_text_breaks_the_reader_of_orions_files(text: str) -> None:
     ],
 )
 def test_bad_rows_are_named_with_their_line(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(Unreadable, match=words):
         _rows(tmp_path, text)
 
 

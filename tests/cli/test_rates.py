@@ -1,4 +1,4 @@
-"""Rates of launches when a client counts more seldom, or more often, than somebody looks."""
+"""Launch rates if a client updates its counters less often, or more often, than snapshots are taken."""
 
 import pytest
 
@@ -9,7 +9,7 @@ TRUE_RATE = 490
 
 
 def _snapshot(taken: float, counted: float, gated: float = 0.0, generation: int = 1) -> agent_pb2.Snapshot:
-    """Return what an agent answers of one client that launches at the true rate."""
+    """Return an agent's snapshot of one client that launches at the true rate."""
     client = agent_pb2.Client(
         place=0,
         generation=generation,
@@ -26,10 +26,10 @@ def _launches(rates: Rates, snapshot: agent_pb2.Snapshot) -> float | None:
     return found.launches
 
 
-def test_a_client_that_counts_more_seldom_than_one_looks_has_its_true_rate() -> None:
+def test_a_client_that_counts_less_often_than_snapshots_are_taken_has_its_true_rate() -> None:
     rates = Rates()
     shown = [_launches(rates, _snapshot(10 + look, 10 + (look // 2) * 2)) for look in range(8)]
-    assert shown[:2] == [None, None]  # one count is no rate
+    assert shown[:2] == [None, None]  # one count gives no rate
     assert shown[2:] == pytest.approx([TRUE_RATE] * 6)
 
 
@@ -40,7 +40,7 @@ def test_counts_at_uneven_times_do_not_make_the_figure_jump() -> None:
     assert shown[1:] == pytest.approx([TRUE_RATE] * 4, rel=0.1)
 
 
-def test_a_client_that_counts_no_more_has_no_rate_in_the_end() -> None:
+def test_a_client_that_stops_counting_ends_without_a_rate() -> None:
     rates = Rates()
     for taken, counted in ((10.0, 10.0), (11.0, 11.0), (12.0, 11.0)):
         shown = _launches(rates, _snapshot(taken, counted))
@@ -55,7 +55,7 @@ def test_shares_are_over_the_time_between_two_snapshots() -> None:
     assert found.gated == pytest.approx(0.5)
 
 
-def test_another_client_in_the_same_place_begins_again() -> None:
+def test_another_client_with_the_same_index_starts_again() -> None:
     rates = Rates()
     rates.update(_snapshot(10.0, 10.0))
     assert _launches(rates, _snapshot(11.0, 5.0, generation=2)) is None

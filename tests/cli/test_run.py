@@ -1,4 +1,4 @@
-"""`orion run` and `orion top`, as people call them: real processes, a real agent, the simulated GPU."""
+"""`orion run` and `orion top` from the command line: real processes, a real agent, the simulated GPU."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 DEADLINE = 30.0
 ORION = [sys.executable, "-m", "orion.cli"]
-# A CUDA program: makes a context, says so, and goes on until its standard input ends.
+# A CUDA program: creates a context, prints a line, and runs until its standard input ends.
 CLIENT = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -29,7 +29,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def client(root: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts CUDA programs under `orion run`, each seen ready; all end with the test."""
+    """A function that starts a CUDA program under `orion run` and waits until it is ready; all end with the test."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*options: str) -> subprocess.Popen[str]:
@@ -48,7 +48,7 @@ def client(root: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Let a client end by itself; once is enough, twice does no harm."""
+    """Make a client end by closing its standard input; a second call has no effect."""
     for stream in (process.stdin, process.stdout, process.stderr):
         assert stream is not None
         stream.close()
@@ -69,7 +69,7 @@ def test_the_program_gets_its_arguments_and_gives_its_status(root: Path) -> None
     assert done.stdout == "--json two words\n"
 
 
-def test_a_program_that_a_signal_ends_is_seen_to(root: Path) -> None:
+def test_a_program_that_a_signal_ends_is_reported(root: Path) -> None:
     assert _run(root, "--priority", "be", "--", "sh", "-c", "kill -TERM $$").returncode == -signal.SIGTERM
 
 
@@ -92,9 +92,9 @@ def test_the_first_run_starts_an_agent_and_the_next_finds_it(root: Path) -> None
 def test_many_at_once_start_one_agent(root: Path) -> None:
     command = [*ORION, "run", "--simulated", "--root", str(root), "--priority", "be", "--", "true"]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
-    reported = [process.communicate(timeout=DEADLINE)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0] * 4, reported
-    assert sum("started an agent" in each for each in reported) == 1
+    errors = [process.communicate(timeout=DEADLINE)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4, errors
+    assert sum("started an agent" in each for each in errors) == 1
 
 
 def test_a_client_is_seen_by_top_and_its_slot_ends_with_it(
@@ -103,8 +103,8 @@ def test_a_client_is_seen_by_top_and_its_slot_ends_with_it(
     process = client("--priority", "be", "--memory", "1GiB")
 
     def seen() -> list[int]:
-        reported = json.loads(_orion("top", "--json", "--root", str(root)).stdout or '{"gpus": []}')  # no agent yet
-        return [each["process_id"] for gpu in reported["gpus"] for slot in gpu["slots"] for each in slot["clients"]]
+        shown = json.loads(_orion("top", "--json", "--root", str(root)).stdout or '{"gpus": []}')  # no agent yet
+        return [each["process_id"] for gpu in shown["gpus"] for slot in gpu["slots"] for each in slot["clients"]]
 
     eventually(lambda: seen() == [process.pid])
     picture = _orion("top", "--once", "--root", str(root))
@@ -115,7 +115,7 @@ def test_a_client_is_seen_by_top_and_its_slot_ends_with_it(
     eventually(lambda: not any(slot.role == 2 for gpu in agents.ask(root).gpus for slot in gpu.slots))
 
 
-def test_a_second_hp_process_is_reported_who_holds_the_slot(
+def test_a_second_hp_process_learns_who_holds_the_slot(
     root: Path, client: Callable[..., subprocess.Popen[str]]
 ) -> None:
     first = client("--priority", "hp")
@@ -131,21 +131,21 @@ def test_the_hp_slot_is_free_again_after_its_client(root: Path) -> None:
         assert _run(root, "--priority", "hp", "--", "true").returncode == 0
 
 
-def test_a_gpu_that_is_not_there_is_named_with_those_that_are(root: Path) -> None:
+def test_a_missing_gpu_is_named_with_the_existing_ones(root: Path) -> None:
     done = _run(root, "--priority", "be", "--gpu", "7", "--", "true")
     assert done.returncode == 2
     assert "'7'" in done.stderr
     assert "0 (GPU-" in done.stderr
 
 
-def test_a_root_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+def test_a_root_that_cannot_be_created_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = _run(tmp_path / "file", "--priority", "be", "--", "true")
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
 
 
-def test_top_without_an_agent_says_how_to_get_one(tmp_path: Path) -> None:
+def test_top_without_an_agent_names_the_command_to_start_one(tmp_path: Path) -> None:
     done = _orion("top", "--root", str(tmp_path))
     assert done.returncode == 1
     assert "orion agent" in done.stderr
@@ -158,6 +158,6 @@ def test_ctrl_c_ends_top_quietly(root: Path) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, reported = process.communicate(timeout=DEADLINE)
+    _, errors = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130
-    assert reported == ""
+    assert errors == ""

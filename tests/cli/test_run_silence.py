@@ -1,5 +1,8 @@
-"""While `orion run` becomes the program it can make no threads, and gRPC wants some: in one of seven runs under load
-its line about that stood on standard error. Here the lack of threads is a limit of memory, which lasts."""
+"""`orion run` hides gRPC's message about threads.
+
+While `orion run` becomes the program (exec), it cannot create threads, but gRPC tries to: in one of seven runs under
+load gRPC printed a line about that on standard error. Here a memory limit prevents new threads all the time.
+"""
 
 import os
 import subprocess
@@ -22,7 +25,7 @@ grpc.insecure_channel("unix:/nonexistent")
 @pytest.mark.parametrize(
     ("wanted", "reported"), [(None, False), ("ERROR", True)], ids=["by default", "where the user wants to know"]
 )
-def test_grpc_tells_of_threads_that_it_cannot_make(wanted: str | None, reported: bool) -> None:
+def test_grpcs_message_about_threads_is_hidden_unless_requested(wanted: str | None, reported: bool) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
     environment |= {"GRPC_VERBOSITY": wanted} if wanted else {}
     done = subprocess.run(
@@ -32,7 +35,7 @@ def test_grpc_tells_of_threads_that_it_cannot_make(wanted: str | None, reported:
     assert reported or done.stderr == ""
 
 
-def test_the_program_inherits_none_of_it() -> None:
+def test_the_program_does_not_inherit_the_grpc_setting() -> None:
     script = (
         "import os; from orion.cli import run\nwith run._silent_grpc(): pass\nprint('GRPC_VERBOSITY' in os.environ)"
     )

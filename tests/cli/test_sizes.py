@@ -22,7 +22,7 @@ from orion.crds.quantities import Memory
         ("2T", 2_000_000_000_000),
     ],
 )
-def test_sizes_as_people_write_them(text: str, size: int) -> None:
+def test_all_notations_of_sizes(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
@@ -34,7 +34,7 @@ def test_a_gpushare_reads_the_same(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "GiB", "-1", "8Q", "8gib", "0", "512m", "100", "8 GiB please", "99999999TiB", "0x10"]
 )
-def test_what_is_no_size_is_refused_with_its_text(text: str) -> None:
+def test_a_text_that_is_not_a_size_is_rejected_with_the_text(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(repr(text)) + " must be an amount of memory"):
         parse_size(text)
 

@@ -1,4 +1,4 @@
-"""`orion stop`: the agent that `orion run` started ends; programs go on."""
+"""`orion stop` ends the agent that `orion run` started; the programs continue."""
 
 import subprocess
 import sys
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orion.cli import agents
-from orion.cli.errors import NoAgent
 from orion.cli.main import main
+from orion.node_agent.api.client import NoAgent
 from tests.processes import is_running
 from tests.waiting import eventually
 
@@ -26,12 +26,12 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def agent(root: Path) -> int:
-    """The process id of an agent that `orion run` started."""
+    """The process ID of an agent that `orion run` started."""
     subprocess.run([*RUN, "--root", str(root), "--", "true"], check=True, capture_output=True, timeout=60)
     return agents.ask(root).agent_process_id
 
 
-def test_the_agent_ends_and_the_command_says_which(root: Path, agent: int, capsys: Capture) -> None:
+def test_the_agent_ends_and_the_command_names_it(root: Path, agent: int, capsys: Capture) -> None:
     assert main(["stop", "--root", str(root)]) == 0
     assert capsys.readouterr().out == f"stopped the agent at {root} (process {agent})\n"
     assert not is_running(agent)
@@ -39,7 +39,7 @@ def test_the_agent_ends_and_the_command_says_which(root: Path, agent: int, capsy
         agents.ask(root)
 
 
-def test_programs_that_go_on_are_named(root: Path, agent: int, capsys: Capture) -> None:
+def test_programs_that_continue_are_named(root: Path, agent: int, capsys: Capture) -> None:
     command = [*RUN, "--root", str(root), "--", sys.executable, "-c", CLIENT]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

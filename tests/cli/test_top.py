@@ -1,4 +1,4 @@
-"""`orion top` beside a program that launches steadily, on the simulated GPU."""
+"""`orion top` with a program that launches kernels at a steady rate, on the simulated GPU."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 ORION = [sys.executable, "-m", "orion.cli"]
 PAUSE_SECONDS = 0.005
-# Launches a kernel, pauses, and so on until its standard input ends. Says so when some are done.
+# Launches a kernel at intervals until its standard input ends. Prints a line after the first few.
 CLIENT = f"""
 import ctypes, sys, threading, time
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -37,7 +37,7 @@ while not ended.is_set():
 
 @pytest.fixture(params=["hp", "be"])
 def launching(request: pytest.FixtureRequest, root: Path) -> Iterator[str]:
-    """A client that launches; its slot's name."""
+    """Start a client that launches kernels; yield the name of its slot."""
     command = [*ORION, "run", "--simulated", "--root", str(root), "--priority", request.param, "--memory", "512MiB"]
     process = subprocess.Popen(
         [*command, "--", sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""What `orion top` draws: readable from 70 columns on, bars, colours on a terminal alone."""
+"""The output of `orion top`: readable from 70 columns on, with bars, and with colours on a terminal only."""
 
 import io
 
@@ -58,10 +58,10 @@ def test_bars_are_as_long_as_their_shares() -> None:
     assert lengths["hp"] < lengths["memory"] < lengths["be"]
 
 
-def test_colours_are_for_terminals() -> None:
+def test_only_a_terminal_gets_colours() -> None:
     assert "\x1b" not in _drawn(80)
     assert "\x1b[" in _drawn(80, terminal=True)
 
 
-def test_a_terminal_without_unicode_gets_what_it_can_show() -> None:
+def test_a_terminal_without_unicode_gets_ascii() -> None:
     assert "490" in _drawn(80, encoding="ascii")

@@ -1,4 +1,4 @@
-"""Pods and shares as tests of admission put them together, and what the API server says to a pod."""
+"""Pods and shares for tests of admission, and what the API server answers to a pod."""
 
 import functools
 import json
@@ -10,11 +10,11 @@ from kubernetes import client
 from tests.waiting import eventually
 
 HP: dict[str, Any] = {"resources": {"limits": {"orion.gpu/hp": "1"}}}
-""" Of a container that asks for an hp slot by itself. """
+""" The limits of a container that requests an hp slot itself. """
 
 
 def pod(name: str, priority: str | None = None, **changes: Any) -> dict[str, Any]:
-    """Return a pod with one container that asks for one GPU, changed by dotted paths of its spec."""
+    """Return a pod with one container that requests one GPU; `changes` sets dotted paths of its spec."""
     annotations = changes.pop("annotations", {}) | ({"orion/priority": priority} if priority else {})
     container = {"name": "main", "image": "localhost/none:1", **changes.pop("container", {})}
     if priority is not None:
@@ -37,14 +37,14 @@ def share(name: str, priority: str, **spec: Any) -> dict[str, Any]:
 
 
 def refusal(api: client.ApiClient, namespace: str, made: dict[str, Any]) -> str:
-    """Return the sentence that a pod is refused with; empty: it is not."""
+    """Return the sentence with which a pod is refused, or nothing."""
     return _said(client.CoreV1Api(api).create_namespaced_pod, namespace, made)
 
 
 def wait_until_admission_works(api: client.ApiClient, namespace: str) -> None:
-    """Return when the API server asks the webhook and heeds every policy for the pods of a namespace.
+    """Wait until the API server asks the webhook and applies every policy for the pods of a namespace.
 
-    It learns of each of them in its own time: that one holds says nothing of the next.
+    The API server learns of each of them separately: one that applies says nothing about the next.
     """
     core = client.CoreV1Api(api)
     forged, unknown = pod("probe", annotations={"orion.gpu/grant": "{}"}), pod("probe", "nonsense")
@@ -61,7 +61,7 @@ def wait_until_admission_works(api: client.ApiClient, namespace: str) -> None:
 
 
 def _said(call: Callable[..., Any], *arguments: Any) -> str:
-    """Return the sentence that a request is refused with, which changes nothing; empty: it is not."""
+    """Return the sentence with which a dry-run request is refused, or nothing."""
     try:
         call(*arguments, dry_run="All", _preload_content=False)
     except client.ApiException as error:

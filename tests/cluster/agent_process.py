@@ -1,7 +1,7 @@
-"""The node agent as a process of a test, on simulated GPUs: a real API server, and a kubelet that the test commands.
+"""The node agent as a test's process, on simulated GPUs: a real API server, and a kubelet that the test controls.
 
-The kubelet is a stand-in for PodResources alone; pods are bound to a node without one, and run nothing. Their processes
-are the test's own, in the slots that the pods hold.
+The kubelet is a stand-in that has only PodResources. Pods are bound to a node without a kubelet and run nothing. The
+test itself starts their processes, in the slots that the pods hold.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ GROUP, VERSION, DEVICES = "orion.gpu", "v1alpha1", "gpudevices"
 
 
 class Kubelet(StandInKubelet):
-    """Says what plugins offer, too."""
+    """A stand-in that also says what plugins advertise."""
 
     def __init__(self, socket: Path) -> None:
         super().__init__(socket)
@@ -45,7 +45,7 @@ class Kubelet(StandInKubelet):
 class AgentNode(Machine):
     """A machine with GPUs whose UUIDs come from `seed`, its kubelet, and the agent of a node."""
 
-    start_seconds = 60.0  # all that an agent imports in a cluster takes a while on two busy cores
+    start_seconds = 60.0  # an agent in a cluster imports a lot, which takes a while on two busy cores
 
     def __init__(self, build: Path, node: str, kubeconfig: Path, seed: str, gpus: int = 2) -> None:
         self._seed = seed
@@ -74,30 +74,30 @@ class AgentNode(Machine):
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
     def simulated(self, *command: str) -> None:
-        """Do something to the simulated machine: `simulated("lose", "0")`."""
+        """Change the simulated machine: `simulated("lose", "0")`."""
         reported = [sys.executable, "-m", "orion.hook.simulated", "--library", str(self.simulated_library), *command]
         subprocess.run(reported, env=self.environment, check=True, capture_output=True, timeout=60)
 
     def make_gpus_again(self, **settings: str) -> None:
-        """Let the simulated machine be another one, such as `ORION_SIM_GPUS="1"`; the agent must not run."""
+        """Change the simulated machine's settings, such as `ORION_SIM_GPUS="1"`; the agent must not run."""
         shutil.rmtree(self.state)
         self.environment |= settings
 
     def close(self) -> None:
-        """End all of it."""
+        """End agent and kubelet."""
         self.kubelet.stop()
         super().close()
 
 
 class ClusterView:
-    """What an administrator sees of devices, pods and Events."""
+    """Devices, pods and Events through an administrator's client."""
 
     def __init__(self, api: client.ApiClient, namespace: str) -> None:
         self.namespace, self.core = namespace, client.CoreV1Api(api)
         self._objects = client.CustomObjectsApi(api)
 
     def device(self, uuid: str) -> dict[str, Any]:
-        """Return a GPUDevice; empty: there is none."""
+        """Return a GPUDevice, or an empty object if there is none."""
         try:
             return dict(self._objects.get_cluster_custom_object(GROUP, VERSION, DEVICES, uuid.lower()))
         except client.ApiException as error:
@@ -117,17 +117,17 @@ class ClusterView:
         return "", ""
 
     def change(self, uuid: str, **spec: Any) -> None:
-        """Change a GPUDevice's spec, as people do."""
+        """Change a GPUDevice's spec, as a person does."""
         self._objects.patch_cluster_custom_object(GROUP, VERSION, DEVICES, uuid.lower(), {"spec": spec})
 
     def delete(self, uuid: str) -> None:
-        """Delete a GPUDevice, if it is there."""
+        """Delete a GPUDevice if it exists."""
         with contextlib.suppress(client.ApiException):
             self._objects.delete_cluster_custom_object(GROUP, VERSION, DEVICES, uuid.lower())
 
     def events(self, name: str, namespace: str = "default") -> dict[str, str]:
         """Return the agents' Events about an object: the latest note by reason."""
-        # As plain objects: the client's types refuse Events that other programs write.
+        # As plain objects, because the client's types reject Events that other programs write.
         selector = {"field_selector": f"regarding.name={name}"}
         found = self._objects.list_namespaced_custom_object("events.k8s.io", "v1", namespace, "events", **selector)
         ours = [each for each in found["items"] if each.get("reportingController") == "orion.gpu/agent"]
@@ -144,7 +144,7 @@ class ClusterView:
 
 
 def grant_rights(api: client.ApiClient, subject: Mapping[str, str], name: str) -> None:
-    """Let somebody do what the chart's role for agents says, and no more."""
+    """Give a user exactly the rights of the chart's role for agents."""
     rights = client.RbacAuthorizationV1Api(api)
     (role,) = yaml.safe_load_all(ROLE.read_text())
     with contextlib.suppress(client.ApiException):
@@ -158,7 +158,7 @@ def grant_rights(api: client.ApiClient, subject: Mapping[str, str], name: str) -
 def machine(
     build: Path, node: str, kubeconfig: Path, seed: str, view: ClusterView, gpus: int = 2
 ) -> Iterator[AgentNode]:
-    """Run a node's machine until the end of the block; its GPUDevices go with it."""
+    """Run a node's machine until the end of the block; afterwards its GPUDevices are deleted."""
     with AgentNode(build, node, kubeconfig, seed, gpus) as made:
         try:
             yield made
@@ -168,11 +168,11 @@ def machine(
 
 
 def is_written(view: ClusterView, uuid: str, node: str) -> bool:
-    """Return whether a GPU's device says a node."""
+    """Return whether a GPU's device names a node."""
     return view.status(uuid).get("node") == node
 
 
 def until_written(view: ClusterView, node: AgentNode) -> None:
-    """Return when all GPUs of a node have their devices."""
+    """Wait until all GPUs of a node have their devices."""
     for uuid in node.uuids:
         eventually(lambda uuid=uuid: is_written(view, uuid, node.node), what=node.agent_log())  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The definitions of the API types in a test's control plane, as the chart ships them."""
+"""The chart's definitions of the API types, in a test's control plane."""
 
 import functools
 from typing import Any
@@ -13,7 +13,7 @@ CONDITIONS = ("NamesAccepted", "Established")
 
 
 def establish(api: client.ApiClient) -> None:
-    """Apply all definitions, and return when the API server serves them; the same from several workers at once."""
+    """Apply all definitions, and wait until the API server serves them. Several workers may do this at once."""
     extensions = client.ApiextensionsV1Api(api)
     for path in sorted(generate.FOLDER.glob("*.yaml")):
         body = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -32,7 +32,7 @@ def establish(api: client.ApiClient) -> None:
 
 
 def status(extensions: client.ApiextensionsV1Api, name: str) -> dict[str, str]:
-    """Return a definition's conditions by their types."""
+    """Return a definition's conditions by type."""
     found: Any = extensions.read_custom_resource_definition(name)
     return {each.type: each.status for each in found.status.conditions or ()}
 
@@ -43,7 +43,7 @@ def _is_established(extensions: client.ApiextensionsV1Api, name: str) -> bool:
 
 
 def _is_served(api: client.ApiClient, plural: str) -> bool:
-    """Say whether objects of a kind can be listed: discovery comes a moment after Established."""
+    """Return whether objects of a kind can be listed: discovery follows a moment after Established."""
     try:
         client.CustomObjectsApi(api).list_cluster_custom_object("orion.gpu", "v1alpha1", plural, limit=1)
     except client.ApiException as error:

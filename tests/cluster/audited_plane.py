@@ -1,4 +1,4 @@
-"""A control plane that writes down what one user asks of it: are all of the rights used that a file gives him?"""
+"""A control plane that records the requests of one user: does the user use all rights that a file of roles gives?"""
 
 import contextlib
 import json
@@ -19,18 +19,18 @@ Right = tuple[str, str, str]
 
 
 class AuditedPlane:
-    """One control plane under an audit of one user; `kubeconfig` is that user's, `api` the administrator's."""
+    """A control plane under an audit of one user. `kubeconfig` is that user's, `api` is the administrator's."""
 
     def __init__(self, plane: ControlPlane, log: Path, api: client.ApiClient, kubeconfig: Path) -> None:
         self.plane, self.api, self.kubeconfig, self._log = plane, api, kubeconfig, log
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return what was asked; the last line may be half written."""
+        """Return the recorded requests; the last line may be half written."""
         lines = self._log.read_text().splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def asked(self) -> set[Right]:
-        """Return the rights that all requests took; what everybody may ask is left out."""
+        """Return the rights that all requests used, without those that everybody has."""
         found = set()
         for line in self.lines():
             reference = line.get("objectRef")
@@ -40,7 +40,7 @@ class AuditedPlane:
         return found
 
     def refused(self) -> list[dict[str, Any]]:
-        """Return what was asked and forbidden."""
+        """Return the requests that were forbidden."""
         return [line for line in self.lines() if line["responseStatus"]["code"] == 403]
 
 
@@ -60,7 +60,7 @@ def audited_plane(user: str, folder: Path) -> Iterator[AuditedPlane]:
 
 
 def granted(roles: Path) -> set[Right]:
-    """Return all that a file of the chart's roles allows."""
+    """Return all rights that a file of the chart's roles allows."""
     return {
         (group, resource, verb)
         for document in yaml.safe_load_all(roles.read_text())
@@ -72,14 +72,14 @@ def granted(roles: Path) -> set[Right]:
 
 
 def bind(api: client.ApiClient, roles: Path, user: str, namespace: str) -> None:
-    """Let a user do what a file of the chart's roles says, and no more; a Role holds in `namespace`."""
+    """Give a user exactly the rights of a file of the chart's roles; a Role applies in `namespace`."""
     rights = client.RbacAuthorizationV1Api(api)
     subjects = [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}]
     for document in yaml.safe_load_all(roles.read_text()):
         kind, name = document["kind"], document["metadata"]["name"]
         reference = {"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}
         if kind == "ClusterRole":
-            with contextlib.suppress(client.ApiException):  # of another test of the same control plane
+            with contextlib.suppress(client.ApiException):  # left by another test of the same control plane
                 rights.create_cluster_role(document)
             binding = {"metadata": {"name": f"{name}-{namespace}"}, "roleRef": reference, "subjects": subjects}
             rights.create_cluster_role_binding(binding)

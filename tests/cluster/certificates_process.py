@@ -1,4 +1,4 @@
-"""`orion certificates` as processes of a test, under exactly the rights that the chart ships, and what they make."""
+"""`orion certificates` as processes of a test, under exactly the rights that the chart ships, and their results."""
 
 import contextlib
 import os
@@ -19,17 +19,17 @@ from orion.operator.certificates.state import State, read_state
 
 ROLE = Path(__file__).parents[2] / "charts" / "orion" / "files" / "certificates-role.yaml"
 SECRET = CertificateSettings().secret
-# Seconds: of this one API server a moment would do; the webhooks look at their files once a second.
+# Seconds. A moment would be enough for this one API server; the webhooks check their files once a second.
 SPREAD, SETTLE, LOOK = 2.0, 1.0, 0.3
 
 
 class Certificates:
-    """The certificates of one namespace, and whoever looks after them.
+    """The certificates of one namespace, and the processes that renew them.
 
     Args:
         api: the administrator's client.
-        namespace: of the Secret; the webhook configuration has its name, too.
-        kubeconfig: whose the processes are.
+        namespace: of the Secret; the webhook configuration has the same name.
+        kubeconfig: of the user as whom the processes run.
         folder: for their log.
     """
 
@@ -39,13 +39,13 @@ class Certificates:
         self.replicas: list[str] = []
 
     def command(self, name: str, *options: str) -> list[str]:
-        """Return the command line of `orion certificates NAME` for these."""
+        """Return the command line of `orion certificates NAME` for this namespace."""
         whose = ["--namespace", self.namespace, "--configuration", f"MutatingWebhookConfiguration/{self.namespace}"]
         own = ["--kubeconfig", str(self._kubeconfig), *whose, *options]
         return [sys.executable, "-m", "orion.cli", "certificates", name, *own]
 
     def ask(self, name: str, *options: str) -> str:
-        """Run `orion certificates NAME`, and return what it says."""
+        """Run `orion certificates NAME`, and return its output."""
         done = subprocess.run(
             self.command(name, *options), capture_output=True, text=True, timeout=60, env=_environment()
         )
@@ -54,7 +54,7 @@ class Certificates:
 
     @contextlib.contextmanager
     def looked_after(self) -> Iterator[subprocess.Popen[bytes]]:
-        """Run a process that looks after them, and kill it in the end."""
+        """Run a process that renews the certificates, and kill it at the end of the block."""
         times = ["--spread", str(SPREAD), "--settle", str(SETTLE), "--look-every", str(LOOK), "--name", "127.0.0.1"]
         where = [option for each in self.replicas for option in ("--replica", each)]
         with self.log.open("ab") as log:
@@ -68,7 +68,7 @@ class Certificates:
 
     @property
     def state(self) -> State:
-        """What the Secret holds."""
+        """The content of the Secret."""
         try:
             secret: Any = self._core.read_namespaced_secret(SECRET, self.namespace)
         except client.ApiException as error:
@@ -79,11 +79,11 @@ class Certificates:
 
     @property
     def phase(self) -> Phase:
-        """Where the rotation is."""
+        """The phase of the rotation."""
         return phase(self.state, utc_now())
 
     def trusted(self) -> list[set[str]]:
-        """Return the authorities of each webhook of the configuration."""
+        """Return the authorities of each webhook in the configuration."""
         found: Any = self._admission.read_mutating_webhook_configuration(self.namespace)
         webhooks = [{"clientConfig": {"caBundle": each.client_config.ca_bundle or ""}} for each in found.webhooks]
         bundles = Configuration("", {"webhooks": webhooks}).bundles
@@ -98,7 +98,7 @@ class Certificates:
         return len(self.log.read_text()) > than
 
     def at_rest(self) -> bool:
-        """Return whether all is done, the caBundles included."""
+        """Return whether the rotation is complete, with the caBundles."""
         state = self.state
         return self.phase is Phase.AT_REST and all(
             bundle == {each.fingerprint for each in state.trusted} for bundle in self.trusted()
@@ -108,13 +108,13 @@ class Certificates:
 def grant_rights(
     api: client.ApiClient, user: str, namespace: str, change: Callable[[dict[str, Any]], None] = lambda _: None
 ) -> None:
-    """Let a user do what the chart's role says for the configuration that is named after the namespace.
+    """Give a user the chart's role for the configuration that is named after the namespace.
 
     Args:
         api: the administrator's client.
-        user: who.
-        namespace: where.
-        change: of each role before it is made.
+        user: the user's name.
+        namespace: of the role and the configuration.
+        change: is applied to each role before it is created.
     """
     rights = client.RbacAuthorizationV1Api(api)
     subjects = [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}]

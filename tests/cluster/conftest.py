@@ -1,8 +1,8 @@
-"""What a test of the cluster tier gets: a control plane, a namespace and nodes of its own, clients for both.
+"""Fixtures of the cluster tier: a control plane, a namespace and nodes of the test's own, clients for both.
 
-One control plane a run is shared by all workers; what belongs to no namespace (CRDs, webhook configurations, cluster
-roles) is therefore seen by every test: name it after the test's namespace, or apply the same for all. A test that
-restarts or breaks components takes `own_control_plane`.
+All workers of a run share one control plane. So every test sees objects without a namespace (CRDs, webhook
+configurations, cluster roles): name them after the test's namespace, or apply the same objects in all tests. A test
+that restarts or breaks components takes `own_control_plane`.
 """
 
 import json
@@ -26,13 +26,13 @@ from tests.waiting import eventually
 
 Kubectl = Callable[..., str]
 FakeNode = Callable[..., str]
-NODES_OF = "orion-test/namespace"  # a node's label: which namespace's pods it is for
+NODES_OF = "orion-test/namespace"  # a node's label: the namespace whose pods the node is for
 NODE_SELECTOR = "scheduler.alpha.kubernetes.io/node-selector"  # a namespace's annotation (PodNodeSelector)
 
 
 @pytest.fixture(scope="session")
 def control_plane(testrun_uid: str) -> Iterator[Access]:
-    """The way into the control plane of this run: started by the first test that asks, gone with the last worker."""
+    """Access to the control plane of this run. The first test that needs it starts it, and the last worker ends it."""
     with keeping.shared(Path(tempfile.gettempdir()) / f"orion-cluster-{testrun_uid}") as access:
         yield access
 
@@ -45,7 +45,7 @@ def programs() -> dict[str, Path]:
 
 @pytest.fixture
 def own_control_plane(programs: dict[str, Path]) -> Iterator[ControlPlane]:
-    """A control plane for this test alone, whose components it may kill, stop and restart (5 s, 0.5 GB)."""
+    """A control plane for this test alone, whose components the test may kill, stop and restart (5 s, 0.5 GB)."""
     with (
         tempfile.TemporaryDirectory(prefix="orion-control-plane-") as folder,
         ControlPlane(Path(folder) / "plane", programs) as plane,
@@ -54,7 +54,7 @@ def own_control_plane(programs: dict[str, Path]) -> Iterator[ControlPlane]:
 
 
 def client_for(kubeconfig: Path) -> client.ApiClient:
-    """Return a client that speaks as whoever the kubeconfig is for."""
+    """Return a client that acts as the kubeconfig's user."""
     settings = client.Configuration()
     config.load_kube_config(str(kubeconfig), client_configuration=settings)
     settings.proxy = None  # the API server is on loopback
@@ -63,14 +63,14 @@ def client_for(kubeconfig: Path) -> client.ApiClient:
 
 @pytest.fixture(scope="session")
 def api(control_plane: Access) -> Iterator[client.ApiClient]:
-    """The administrator's client, for `client.CoreV1Api(api)` and its like."""
+    """The administrator's client, for `client.CoreV1Api(api)` and similar."""
     with client_for(control_plane.kubeconfig) as administrator:
         yield administrator
 
 
 @pytest.fixture
 def namespace(api: client.ApiClient) -> Iterator[str]:
-    """A namespace for this test alone, with its service account; its pods go to this test's `fake_node`s only."""
+    """A namespace for this test alone, with its service account. Its pods only go to this test's `fake_node`s."""
     core, name = client.CoreV1Api(api), f"test-{uuid.uuid4().hex[:10]}"
     annotations = {NODE_SELECTOR: f"{NODES_OF}={name}"}
     core.create_namespace({"metadata": {"name": name, "annotations": annotations}})
@@ -78,7 +78,7 @@ def namespace(api: client.ApiClient) -> Iterator[str]:
     eventually(lambda: core.list_namespaced_service_account(name, field_selector=selector).items)
     yield name
     core.delete_namespace(name)
-    # No kubelet confirms the end of a pod that has a node, so the namespace would never go.
+    # No kubelet confirms the end of a pod on a fake node, so the namespace would never be deleted.
     core.delete_collection_namespaced_pod(name, grace_period_seconds=0)
 
 
@@ -95,20 +95,23 @@ def kubeconfig_for(control_plane: Access, namespace: str, tmp_path: Path) -> Cal
 
 @pytest.fixture
 def kubectl(programs: dict[str, Path], kubeconfig_for: Callable[..., Path]) -> Kubectl:
-    """Runs kubectl as the administrator in this test's namespace; `kubectl_as` says how."""
+    """Runs kubectl as the administrator in this test's namespace; see `kubectl_as`."""
     return kubectl_as(programs["kubectl"], kubeconfig_for("orion-administrator", ["system:masters"]))
 
 
-def kubectl_as(program: Path, somebody: Path) -> Kubectl:
-    """Return what runs kubectl as whoever a kubeconfig is for, and returns what it printed.
+def kubectl_as(program: Path, default_kubeconfig: Path) -> Kubectl:
+    """Return a function that runs kubectl as a kubeconfig's user and returns the output.
 
     `kubectl("apply", "--server-side", "-f", path)`, `kubectl("create", "-f", "-", given=manifest_text_or_mapping)`;
-    `kubeconfig=` speaks as somebody else, `seconds=` waits for so long. A refusal is a CalledProcessError whose notes
-    hold kubectl's own words.
+    `kubeconfig=` acts as another user, `seconds=` is the time limit. A refusal is a CalledProcessError whose notes
+    hold kubectl's message.
     """
 
     def run(
-        *arguments: str | Path, given: str | Mapping[str, Any] = "", kubeconfig: Path = somebody, seconds: float = 60
+        *arguments: str | Path,
+        given: str | Mapping[str, Any] = "",
+        kubeconfig: Path = default_kubeconfig,
+        seconds: float = 60,
     ) -> str:
         text = given if isinstance(given, str) else json.dumps(given)
         command = [program, "--kubeconfig", kubeconfig, *arguments]
@@ -126,7 +129,8 @@ def kubectl_as(program: Path, somebody: Path) -> Kubectl:
 def fake_node(api: client.ApiClient, namespace: str) -> Iterator[FakeNode]:
     """Makes a Ready Node for this test's pods, without a kubelet: `fake_node("a", {"orion.gpu/be": "4"})` -> its name.
 
-    Its name begins with the namespace's, as nodes belong to no namespace. Pods are bound to it and stay Pending.
+    Its name begins with the namespace's name, because nodes belong to no namespace. Pods are bound to it and stay
+    Pending.
     """
     core, names = client.CoreV1Api(api), []
 
@@ -141,7 +145,7 @@ def fake_node(api: client.ApiClient, namespace: str) -> Iterator[FakeNode]:
             }
         )
         names.append(full)
-        # The controllers take the taint of a new node away once they see it Ready.
+        # The controllers remove the taint of a new node once they see it Ready.
         eventually(lambda: not core.read_node(full).spec.taints)
         return full
 
@@ -162,7 +166,7 @@ def webhook(api: client.ApiClient, control_plane: Access) -> Iterator[RunningWeb
 
 @pytest.fixture
 def admitted(api: client.ApiClient, namespace: str, webhook: RunningWebhook) -> str:
-    """A namespace whose pods the webhook sees, once the API server knows that."""
+    """A namespace whose pods the API server already sends to the webhook."""
     core = client.CoreV1Api(api)
     core.patch_namespace(namespace, {"metadata": {"labels": {LABEL: webhook.name}}})
     wait_until_admission_works(api, namespace)

@@ -1,5 +1,4 @@
-"""A TCP proxy before an API server, whose cable a test may pull: connections end, and new ones are refused, until it is
-put back."""
+"""A TCP proxy before an API server. A test can cut it: connections end, and new ones are refused for a time."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,20 +17,20 @@ class CutProxy(Forwarder):
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL at which it listens."""
         return f"https://127.0.0.1:{self.port}"
 
     def cut(self) -> None:
-        """End all connections, and take no new ones."""
+        """End all connections, and refuse new ones."""
         self._whole = False
         self.end_connections()
 
     def fix(self) -> None:
-        """Take connections again."""
+        """Accept connections again."""
         self._whole = True
 
     def kubeconfig(self, original: Path, path: Path) -> Path:
-        """Write a kubeconfig that goes through here."""
+        """Write a kubeconfig that uses this proxy."""
         url = f"https://{self._target[0]}:{self._target[1]}"
         path.write_text(original.read_text().replace(url, self.url))
         path.chmod(0o600)

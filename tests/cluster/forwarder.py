@@ -1,7 +1,7 @@
-"""A port of loopback whose connections go on to a server that is asked for again each time: the stand-ins for a Service
-and for a cable that somebody pulls are made of it. TLS goes through it untouched.
+"""Forwards connections of a loopback port to a server that it chooses for each connection. TLS passes unchanged.
 
-Whatever it opened is closed before its thread ends: a socket left to the garbage collector fails a later test.
+The stand-ins for a Service and for an interrupted network use it. It closes everything that it opened before its thread
+ends: a socket that is left to the garbage collector fails a later test.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ Target = tuple[str, int]  # host and port
 
 
 class Forwarder:
-    """Forwards connections in a thread of its own, until the end of a block.
+    """Forwards connections in a separate thread, until the end of a block.
 
     Args:
-        choose: returns whither the next connection goes, or None if it is refused; called in the forwarder's thread.
+        choose: returns the target of the next connection, or None to refuse it; called in the forwarder's thread.
     """
 
     def __init__(self, choose: Callable[[], Target | None]) -> None:
@@ -38,7 +38,7 @@ class Forwarder:
         assert not self._thread.is_alive()
 
     def end_connections(self) -> None:
-        """End those that there are, whatever they have not yet passed on."""
+        """End the present connections, also if they still hold data."""
         asyncio.run_coroutine_threadsafe(self._end_connections(), self._loop).result(10)
 
     async def _run(self) -> None:
@@ -47,7 +47,8 @@ class Forwarder:
         self.port = int(server.sockets[0].getsockname()[1])
         self._listening.set()
         await self._ended.wait()
-        # Until none is about to be accepted: Python 3.11 leaves the socket open of one that finds its server closed.
+        # Wait until no connection is about to be accepted: Python 3.11 leaves a socket open if its server is already
+        # closed.
         while asyncio.all_tasks() != {asyncio.current_task()}:
             await self._end_connections()
             await asyncio.sleep(0)
@@ -60,7 +61,9 @@ class Forwarder:
         await asyncio.gather(*connections, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Begin to serve a connection; what was opened for it is closed even if it ends before it is served."""
+        """Begin to serve a connection. What was opened for it is closed, also if the connection ends before it is
+        served.
+        """
         opened = [writer]
 
         def close(ended: asyncio.Task[None]) -> None:

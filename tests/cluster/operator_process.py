@@ -1,4 +1,4 @@
-"""The operator as a process of a test, and what it stands between: objects of people, and statuses of a fake agent."""
+"""The operator as a process of a test, with objects of people and the statuses of a fake agent."""
 
 import contextlib
 import json
@@ -44,24 +44,24 @@ class OperatorProcess:
         return self
 
     def wait_until_ready(self) -> "OperatorProcess":
-        """Return when it knows all objects and may write."""
+        """Wait until it knows all objects and may write."""
         eventually(lambda: self.knows_all() and self.metrics()["orion_operator_leader"] == 1)
         return self
 
     def knows_all(self) -> bool:
-        """Return whether it knows all objects; it may still be one that stands by."""
+        """Return whether it knows all objects; it may still be on standby."""
         return self.running and self._answers("/readyz")
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended; if it has, its log is the assertion's text."""
+        """Return whether it runs. If it has ended, fail with its log as the message."""
         assert self._process
         assert self._process.poll() is None, self.log.read_text()[-2_000:]
         return True
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended, by itself or not."""
+        """Return whether it has ended for any reason."""
         return self._process is None or self._process.poll() is not None
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
@@ -81,11 +81,13 @@ class OperatorProcess:
         return {name: float(value) for name, value in re.findall(r"^([^#\s]\S*) (\S+)$", text, re.MULTILINE)}
 
     def writes(self) -> float:
-        """Return how many writes it has made, the Lease's left out."""
+        """Return how many writes it has made, without those of the Lease."""
         return sum(self._writes().values())
 
     def writes_in_namespaces(self) -> float:
-        """Return the same without nodes and GPUs: those of other tests on the same control plane are its as well."""
+        """Return the same without writes of nodes and GPUs: it also serves those of other tests on the same control
+        plane.
+        """
         return sum(count for name, count in self._writes().items() if not re.search("PatchNode|PatchDevice", name))
 
     def _writes(self) -> dict[str, float]:
@@ -93,7 +95,7 @@ class OperatorProcess:
         return {name: count for name, count in made.items() if name.startswith("orion_operator_writes_total")}
 
     def at_rest(self) -> bool:
-        """Return whether nothing waits to be looked at."""
+        """Return whether its queue is empty."""
         return self.metrics()["orion_operator_waiting"] == 0
 
     def _answers(self, path: str) -> bool:
@@ -143,7 +145,7 @@ class World:
         self._objects.delete_namespaced_custom_object(GROUP, VERSION, self.namespace, "gpushares", name)
 
     def scribble(self, name: str, message: str) -> None:
-        """Write nonsense into a GPUShare's status, as somebody with too many rights would."""
+        """Write invalid values into a GPUShare's status, as a user with too many rights could."""
         condition = {"type": "Ready", "status": "False", "reason": "Scribble", "message": message}
         condition["lastTransitionTime"] = "2026-01-02T03:04:05Z"
         body = {"status": {"conditions": [condition], "pods": {"governed": 99}}}
@@ -163,7 +165,7 @@ class World:
         return "", ""
 
     def pod(self, name: str, app: str, node: str = "", priority: str | None = "be", **marks: str) -> None:
-        """Create a pod as it is after the webhook, but for its grant; `marks` are further annotations of orion/."""
+        """Create a pod as the webhook leaves it, but without a grant; `marks` are further annotations of orion/."""
         annotations = {f"orion/{key}": value for key, value in marks.items()}
         if priority:
             annotations["orion/priority"] = priority
@@ -175,7 +177,7 @@ class World:
         self._core.create_namespaced_pod(self.namespace, {"metadata": meta, "spec": spec})
 
     def run(self, pod: str) -> None:
-        """Say that a pod runs, as its kubelet would."""
+        """Set a pod's status to running, as its kubelet would."""
         self._core.patch_namespaced_pod_status(pod, self.namespace, {"status": {"phase": "Running"}})
 
     def relabel(self, pod: str, app: str) -> None:
@@ -191,7 +193,7 @@ class World:
         return self._core.read_namespaced_pod(name, self.namespace)
 
     def grant(self, pod: str) -> dict[str, Any]:
-        """Return a pod's grant; empty: it has none."""
+        """Return a pod's grant, or nothing."""
         text = (self.read_pod(pod).metadata.annotations or {}).get(GRANT)
         return dict(json.loads(text)) if text else {}
 
@@ -205,12 +207,12 @@ class World:
         return limits
 
     def complaint(self, pod: str) -> str:
-        """Return the reason of the pod's condition that says why it has no share's grant; empty: there is none."""
+        """Return the reason in the pod's condition that says why it has no share's grant, or nothing."""
         conditions = self.read_pod(pod).status.conditions or []
         return next((each.reason for each in conditions if each.type == "orion.gpu/Governed"), "")
 
     def events(self) -> list[tuple[str, str, str]]:
-        """Return the operator's Events: about whom, reason, note."""
+        """Return the operator's Events: object, reason, note."""
         found = self._events.list_namespaced_event(self.namespace).items
         ours = [each for each in found if each.reporting_controller == "orion.gpu/operator"]
         return sorted((each.regarding.name, each.reason, each.note) for each in ours)
@@ -225,7 +227,7 @@ class World:
         self._objects.patch_cluster_custom_object_status(GROUP, VERSION, "gpudevices", name, {"status": status})
 
     def change_device(self, uuid: str, **spec: Any) -> None:
-        """Change a GPUDevice's spec, as people do."""
+        """Change a GPUDevice's spec, as a person does."""
         self._objects.patch_cluster_custom_object(GROUP, VERSION, "gpudevices", uuid.lower(), {"spec": spec})
 
     def device_status(self, uuid: str) -> dict[str, Any]:
@@ -239,7 +241,7 @@ class World:
         self._objects.delete_cluster_custom_object(GROUP, VERSION, "gpudevices", uuid.lower())
 
     def reference(self, pod: str) -> dict[str, str]:
-        """Return how an agent refers to a pod."""
+        """Return a pod reference as an agent writes it."""
         return {"namespace": self.namespace, "name": pod, "container": "main"}
 
 
@@ -251,7 +253,7 @@ def apply(kubeconfig: Path, path: Path) -> None:
 
 
 def apply_definitions(kubeconfig: Path, api: client.ApiClient) -> None:
-    """Make the kinds known, and return when they are served."""
+    """Apply the API types, and wait until they are served."""
     apply(kubeconfig, CRDS)
     kinds = client.CustomObjectsApi(api)
 
@@ -267,7 +269,7 @@ def apply_definitions(kubeconfig: Path, api: client.ApiClient) -> None:
 
 
 def grant_rights(api: client.ApiClient, user: str, namespace: str) -> None:
-    """Let a user do what the chart's role says, and no more; the Lease is in `namespace`."""
+    """Give a user exactly the rights of the chart's role; the Lease is in `namespace`."""
     bind(api, ROLE, user, namespace)
 
 

@@ -1,4 +1,4 @@
-"""The webhook as a process of its own, known to a control plane: for namespaces with a label of its own only."""
+"""The webhook as a separate process that a control plane calls, only for namespaces with the test's own label."""
 
 import base64
 import contextlib
@@ -27,12 +27,12 @@ SERVICE_ACCOUNT = "system:serviceaccount:orion-system:orion-webhook"
 
 @dataclass
 class RunningWebhook:
-    """A process under exactly the role that the chart ships, and what the API server knows of it.
+    """A process with exactly the role that the chart ships, and its configuration at the API server.
 
     Args:
         access: the control plane.
         folder: for its certificate and kubeconfig.
-        name: of everything cluster-wide that is made for it.
+        name: of all cluster-wide objects that are made for it.
         arguments: of the command.
     """
 
@@ -46,7 +46,7 @@ class RunningWebhook:
 
     @property
     def selector(self) -> dict[str, Any]:
-        """The namespaces that it is for."""
+        """The namespace selector of its configuration."""
         return {"matchLabels": {LABEL: self.name}}
 
     def issue(self) -> None:
@@ -55,7 +55,7 @@ class RunningWebhook:
         issued.write(self.folder, "tls")
 
     def start(self) -> None:
-        """Start it, and return when it is ready."""
+        """Start it, and wait until it is ready."""
         log = self.folder / "log"
         kubeconfig = self.access.kubeconfig_for(SERVICE_ACCOUNT, [], self.folder / "kubeconfig")
         with log.open("ab") as output:
@@ -72,7 +72,7 @@ class RunningWebhook:
         eventually(self.is_ready, what=f"the webhook is not ready: {log.read_text()}")
 
     def _listens(self, log: Path) -> bool:
-        """Say whether it has said where it listens; a free port of the first start is kept for later ones."""
+        """Return whether it has printed its address; later starts use the port of the first."""
         assert self.process is not None
         assert self.process.poll() is None, log.read_text()
         said = re.findall(r"metrics: on http://\S+:(\d+)/metrics\n.*reviews on port (\d+)", log.read_text())
@@ -81,7 +81,7 @@ class RunningWebhook:
         return bool(said)
 
     def is_ready(self) -> bool:
-        """Say whether it serves."""
+        """Return whether it serves."""
         assert self.process is not None
         assert self.process.poll() is None, (self.folder / "log").read_text()
         with contextlib.suppress(OSError):
@@ -89,19 +89,19 @@ class RunningWebhook:
         return False
 
     def read(self, path: str) -> str:
-        """Return what it says in plain HTTP."""
+        """Return the answer of its plain HTTP port."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"http://127.0.0.1:{self.health}/{path}", timeout=5) as answer:
             return str(answer.read().decode())
 
     def stop(self) -> int:
-        """End it as the kubelet does; return its status."""
+        """End it as the kubelet does; return its exit status."""
         assert self.process is not None
         self.process.terminate()
         return self.process.wait(timeout=20)
 
     def configure(self, api: client.ApiClient, policy: str = "Fail") -> None:
-        """Make the webhook and the policies known to the API server, as the chart's files have them."""
+        """Apply webhook configuration and policies from the chart's files."""
         admission = client.AdmissionregistrationV1Api(api)
         reach = {
             "url": f"https://127.0.0.1:{self.port}{reviews.PATH}",
@@ -117,7 +117,7 @@ class RunningWebhook:
                 admission.create_validating_admission_policy_binding(made, field_validation="Strict")
 
     def forget(self, api: client.ApiClient) -> None:
-        """Take back what `configure` made."""
+        """Delete what `configure` made."""
         admission = client.AdmissionregistrationV1Api(api)
         admission.delete_mutating_webhook_configuration(self.name)
         for made in manifests.policies(Defaults().hook, self.name, self.selector):
@@ -129,7 +129,7 @@ class RunningWebhook:
 
 
 def allow(api: client.ApiClient, name: str) -> None:
-    """Give the webhook's service account the role that the chart ships; the same from several workers at once."""
+    """Give the webhook's service account the role that the chart ships. Several workers may do this at once."""
     authorization = client.RbacAuthorizationV1Api(api)
     made = yaml.safe_load((Path(__file__).parents[2] / manifests.FILES / manifests.ROLE_FILE).read_text())
     made["metadata"]["name"] = name
@@ -144,7 +144,7 @@ def allow(api: client.ApiClient, name: str) -> None:
 
 
 def disallow(api: client.ApiClient, name: str) -> None:
-    """Take it back."""
+    """Delete that role."""
     authorization = client.RbacAuthorizationV1Api(api)
     authorization.delete_cluster_role_binding(name)
     authorization.delete_cluster_role(name)
@@ -154,7 +154,7 @@ def disallow(api: client.ApiClient, name: str) -> None:
 def running(
     api: client.ApiClient, access: Access, folder: Path, name: str, policy: str = "Fail"
 ) -> Iterator[RunningWebhook]:
-    """Run a webhook that the API server asks for namespaces with its label."""
+    """Run a webhook that the API server calls for namespaces with its label."""
     webhook = RunningWebhook(access, folder, name)
     webhook.issue()
     allow(api, name)

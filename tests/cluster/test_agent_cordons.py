@@ -1,4 +1,4 @@
-"""GPUs that people have closed stay so under an agent that begins again, whether or not the API server is there."""
+"""GPUs that people have cordoned stay cordoned under a restarted agent, with and without the API server."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,13 +24,13 @@ def proxy(control_plane: Access) -> Iterator[CutProxy]:
 
 
 def closed(node: AgentNode) -> list[bool]:
-    """Whether each GPU is closed to further pods, in the first word that a device plugin hears."""
+    """Whether each GPU is cordoned, in the first list that a device plugin gets."""
     with AgentClient(node.root) as administrator:
         devices = {each.uuid: each for each in next(administrator.watch_devices()).devices}
     return [devices[uuid].cordoned for uuid in node.uuids]
 
 
-def test_an_agent_that_begins_without_the_api_server_opens_nothing_that_people_have_closed(
+def test_an_agent_that_starts_without_the_api_server_uncordons_no_gpu(
     api: client.ApiClient,
     c_build: Path,
     namespace: str,

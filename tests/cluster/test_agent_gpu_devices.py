@@ -1,4 +1,4 @@
-"""A real agent before a real API server, with the chart's rights: GPUDevices, Events, unmanaged processes."""
+"""Checks the GPUDevices and Events that an agent with the chart's role writes to a real API server."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ def node(stopped_node: AgentNode, view: ClusterView) -> AgentNode:
     return stopped_node
 
 
-def test_a_gpu_has_a_device_that_says_who_is_on_it(node: AgentNode, view: ClusterView) -> None:
+def test_a_gpudevice_lists_the_held_slots_and_the_clients_of_its_gpu(node: AgentNode, view: ClusterView) -> None:
     uuid, other = node.uuids
     first = view.status(uuid)
     assert (first["uuid"], first["index"], first["health"], first["simulated"]) == (uuid, 0, "Healthy", True)
@@ -84,7 +84,7 @@ def test_a_gpu_has_a_device_that_says_who_is_on_it(node: AgentNode, view: Cluste
     assert documented - {name.partition("{")[0] for name in node.metrics()} == {"orion_gpu_advertised_by_another"}
 
 
-def test_pods_hear_what_is_wrong_with_them(node: AgentNode, view: ClusterView) -> None:
+def test_problems_of_a_pod_become_events_of_the_pod(node: AgentNode, view: ClusterView) -> None:
     uuid = node.uuids[0]
     view.pod("unreadable", node.node, "nonsense")
     view.pod("long", node.node, {"format": 1, "priority": "be", "containers": {"main": {"slots": 1}}})
@@ -102,7 +102,9 @@ def test_pods_hear_what_is_wrong_with_them(node: AgentNode, view: ClusterView) -
     eventually(lambda: view.condition(uuid, "Degraded")[0] == "True")
 
 
-def test_a_gpu_in_mig_instances_is_not_advertised_and_says_so(stopped_node: AgentNode, view: ClusterView) -> None:
+def test_a_gpu_with_mig_is_not_advertised_and_its_condition_says_why(
+    stopped_node: AgentNode, view: ClusterView
+) -> None:
     node = stopped_node
     node.make_gpus_again(ORION_SIM_MIG="1")
     node.start_agent()
@@ -112,7 +114,7 @@ def test_a_gpu_in_mig_instances_is_not_advertised_and_says_so(stopped_node: Agen
     assert view.condition(node.uuids[0], "Ready") == ("True", "Advertised")
 
 
-def test_people_close_a_gpu_to_further_pods_and_ask_for_a_mode(node: AgentNode, view: ClusterView) -> None:
+def test_an_administrator_cordons_a_gpu_and_requests_a_mode(node: AgentNode, view: ClusterView) -> None:
     uuid = node.uuids[0]
 
     def advertised() -> tuple[bool, bool, str]:
@@ -133,7 +135,7 @@ def test_people_close_a_gpu_to_further_pods_and_ask_for_a_mode(node: AgentNode, 
     eventually(lambda: view.status(uuid)["observedGeneration"] == view.device(uuid)["metadata"]["generation"])
 
 
-def test_a_sick_gpu_is_unhealthy_until_it_has_been_well_for_a_while(node: AgentNode, view: ClusterView) -> None:
+def test_a_failed_gpu_is_unhealthy_until_it_has_recovered(node: AgentNode, view: ClusterView) -> None:
     uuid, other = node.uuids
     node.simulated("lose", "0")
     eventually(lambda: view.status(uuid)["health"] == "Unhealthy", what=node.agent_log())
@@ -149,7 +151,7 @@ def test_a_sick_gpu_is_unhealthy_until_it_has_been_well_for_a_while(node: AgentN
     eventually(lambda: view.condition(other, "Ready")[1] == "Xid79" or "GPUUnhealthy" in view.events(other.lower()))
 
 
-def test_a_process_without_the_hook_is_named(node: AgentNode, view: ClusterView) -> None:
+def test_a_process_without_the_hook_is_reported(node: AgentNode, view: ClusterView) -> None:
     uuid = node.uuids[0]
     unmanaged = node.start_in(None)
     unmanaged.must("init 0")
@@ -165,7 +167,7 @@ def test_a_process_without_the_hook_is_named(node: AgentNode, view: ClusterView)
     assert node.metrics()[f'orion_gpu_unmanaged_processes{{gpu="{uuid}"}}'] == 0
 
 
-def test_a_gpu_that_another_plugin_advertises_is_not_ours_unless_people_say_so(
+def test_a_gpu_of_another_plugin_is_advertised_only_if_coexist_is_set(
     stopped_node: AgentNode, view: ClusterView, tmp_path: Path
 ) -> None:
     node, configuration = stopped_node, tmp_path / "node.yaml"
@@ -187,7 +189,7 @@ def test_a_gpu_that_another_plugin_advertises_is_not_ours_unless_people_say_so(
     eventually(lambda: view.condition(uuid, "Ready") == ("True", "Advertised"))
 
 
-def test_what_happened_while_the_api_server_was_away_is_written_when_it_is_back(
+def test_changes_during_an_outage_of_the_api_server_are_written_afterwards(
     c_build: Path,
     namespace: str,
     kubeconfig: Path,
@@ -214,7 +216,7 @@ def test_what_happened_while_the_api_server_was_away_is_written_when_it_is_back(
             worker.kill()
 
 
-def test_a_device_is_one_agents_until_that_says_the_gpu_is_gone(
+def test_a_gpudevice_belongs_to_one_agent_until_its_gpu_is_gone_or_it_is_deleted(
     node: AgentNode, view: ClusterView, c_build: Path, namespace: str, kubeconfig: Path, fake_node: FakeNode
 ) -> None:
     first, second = node.uuids

@@ -1,4 +1,4 @@
-"""Grants of real pods on a real API server, down to processes under the hook; the agent has the chart's rights."""
+"""Grants of real pods at a real API server reach processes under the hook; the agent has the chart's rights."""
 
 import contextlib
 import json
@@ -25,20 +25,20 @@ OUT_OF_MEMORY = 2
 
 
 class World:
-    """A node with its agent, and pods on it, through an API server that can be cut off."""
+    """A node with its agent and pods on it, through an API server that can be cut off."""
 
     def __init__(self, node: AgentNode, view: ClusterView, proxy: CutProxy) -> None:
         self.node, self.proxy = node, proxy
         self._view, self._core, self._namespace = view, view.core, view.namespace
 
     def run(self, name: str, slot: str, reported: dict[str, Any] | None = None) -> str:
-        """Let a pod's container begin in a slot, as the kubelet does; return the pod that the agent takes it for."""
+        """Start a pod's container in a slot, as the kubelet does; return the pod that the agent finds for the slot."""
         self._view.pod(name, self.node.node, reported)
         self.node.kubelet.give(name, (self.node.uuids[0], slot), namespace=self._namespace)
         return self.prepare(slot)
 
     def prepare(self, slot: str) -> str:
-        """Have a slot made ready until its pod is named: on a loaded machine that may take more than its second."""
+        """Prepare a slot until the agent names its pod: on a loaded machine one try may take longer than its second."""
         with AgentClient(self.node.root) as administrator:
             pod = eventually(lambda: administrator.prepare_slot(self.node.uuids[0], slot).pod)
         return pod.removeprefix(f"{self._namespace}/")
@@ -102,13 +102,13 @@ def test_a_change_of_a_pods_grant_reaches_its_running_process(world: World) -> N
     eventually(lambda: process.do(f"alloc {MIB}").result == 0, world.node.agent_log(), 10)
 
 
-def test_the_end_of_a_pod_ends_its_hold(world: World) -> None:
+def test_a_slot_is_free_after_the_end_of_its_pod(world: World) -> None:
     world.run("a", "be-0", grant(MIB))
     world.run("b", "be-1", grant(2 * MIB))
     assert (world.held(), world.limit("be-0"), world.limit("be-1")) == (["be-0", "be-1"], MIB, 2 * MIB)
     world.end("a")
     world.delete("b")
-    eventually(lambda: world.held() == ["be-1"], what=world.node.agent_log())  # by the kubelet's word still
+    eventually(lambda: world.held() == ["be-1"], what=world.node.agent_log())  # still by the kubelet's answer
     assert world.limit("be-0") == 0
     assert world.run("c", "be-1", grant(3 * MIB)) == "c"
     assert (world.held(), world.limit("be-1")) == (["be-1"], 3 * MIB)
@@ -128,7 +128,7 @@ def test_identity_outlives_agent_and_api_server(world: World) -> None:
     world.node.kubelet.start()
     world.grant("a", grant(16 * MIB, "hp", policy=policy))
     process.kill()
-    assert world.prepare("hp-0") == "a"  # its container begins again: what was known stands
+    assert world.prepare("hp-0") == "a"  # its container restarts: the last known grant stays
     assert (world.held(), world.limit("hp-0")) == (["hp-0"], 8 * MIB)
     world.proxy.fix()
     eventually(lambda: world.limit("hp-0") == 16 * MIB, what=world.node.agent_log())

@@ -52,7 +52,7 @@ def mps_daemon(node: AgentNode) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def begun(node: AgentNode, slot: str) -> Client:
-    """Start a client with what the device plugin gives to a container of the first GPU."""
+    """Start a client with the mounts and variables that the device plugin gives to a container of the first GPU."""
     folder = MpsFolder(node.root).clients(node.uuids[0])
     made = node.start_in(node.client_root(slot), CUDA_MPS_PIPE_DIRECTORY=str(folder))
     made.must("init 0")
@@ -65,7 +65,7 @@ def shares(node: AgentNode, process: Client) -> bool:
     return shown is not None and shown.shares_context
 
 
-def test_a_mode_is_carried_out_when_nobody_is_there(
+def test_a_mode_changes_when_no_client_is_there(
     node: AgentNode, view: ClusterView, mps_daemon: "subprocess.Popen[bytes]"
 ) -> None:
     uuid, other = node.uuids
@@ -94,7 +94,7 @@ def test_a_mode_is_carried_out_when_nobody_is_there(
     assert not shares(node, begun(node, "be-1"))
 
 
-def test_the_end_of_the_mps_daemon_is_said_and_closes_the_gpu_until_it_is_back(
+def test_the_end_of_the_mps_daemon_is_reported_and_the_gpu_is_closed_until_it_is_back(
     node: AgentNode, view: ClusterView, mps_daemon: "subprocess.Popen[bytes]"
 ) -> None:
     uuid = node.uuids[0]
@@ -116,6 +116,6 @@ def test_the_end_of_the_mps_daemon_is_said_and_closes_the_gpu_until_it_is_back(
     eventually(lost, what=node.agent_log())
     for worker in workers:
         worker.kill()
-    # With nobody there and no way to the mode, the GPU goes on in the one that it can have.
+    # Without clients, and if the requested mode is not available, the GPU stays in a mode that it can have.
     eventually(lambda: view.condition(uuid, "Ready") == ("True", "Advertised"), what=node.agent_log())
     assert view.condition(uuid, "ModePending") == ("True", "NotAvailable")

@@ -1,4 +1,4 @@
-"""The policy that binds agents to the GPUs of their node, on a real API server, with real tokens of pods on nodes."""
+"""The policy that restricts agents to the GPUs of their node, at a real API server, with real tokens of pods."""
 
 import contextlib
 import json
@@ -40,7 +40,7 @@ def gpu(view: ClusterView) -> Iterator[str]:
 
 @pytest.fixture
 def token_of(api: client.ApiClient, namespace: str, control_plane: Access, tmp_path: Path) -> Tokens:
-    """Makes a kubeconfig with the token of an agent's pod on a node; "" for a token that is no pod's."""
+    """Makes a kubeconfig with the token of an agent's pod on a node; "" for a token that belongs to no pod."""
     core = client.CoreV1Api(api)
     core.create_namespaced_service_account(namespace, {"metadata": {"name": AGENT}})
     grant_rights(api, {"kind": "ServiceAccount", "name": AGENT, "namespace": namespace}, namespace)
@@ -63,7 +63,7 @@ def token_of(api: client.ApiClient, namespace: str, control_plane: Access, tmp_p
 
 @pytest.fixture
 def policy(api: client.ApiClient, view: ClusterView, token_of: Tokens) -> Iterator[None]:
-    """The chart's policy, for the agents of this test's namespace: other tests share the API server."""
+    """The chart's policy, for the agents of this test's namespace, because other tests share the API server."""
     admission = client.AdmissionregistrationV1Api(api)
     definition, binding = yaml.safe_load_all(POLICY.read_text())
     name = f"{definition['metadata']['name']}-{view.namespace}"
@@ -74,8 +74,8 @@ def policy(api: client.ApiClient, view: ClusterView, token_of: Tokens) -> Iterat
     admission.create_validating_admission_policy_binding(binding)
     checked = f"GPU-{uuid.uuid4()}"
     create(api, checked)
-    with client_for(token_of("")) as nobody:
-        eventually(lambda: "token says the node" in refusal(lambda: write(nobody, checked, health="Healthy")))
+    with client_for(token_of("")) as without_node:
+        eventually(lambda: "token says the node" in refusal(lambda: write(without_node, checked, health="Healthy")))
     yield
     view.delete(checked)
     admission.delete_validating_admission_policy_binding(name)
@@ -93,7 +93,7 @@ def write(api: client.ApiClient, gpu: str, **status: Any) -> None:
 
 
 def refusal(call: Callable[[], None]) -> str:
-    """Return with what sentence something is refused; empty: it is not."""
+    """Return the sentence with which a request is refused, or nothing."""
     try:
         call()
     except client.ApiException as error:
@@ -120,28 +120,28 @@ def test_an_agent_writes_the_gpus_of_its_own_node(
         write(ours, gpu, health="Unknown")
         write(theirs, gpu, node=there, health="Healthy")
         assert f"is of node {there}" in refusal(lambda: write(ours, gpu, node=here))
-        with client_for(token_of("")) as nobody:
-            assert "this one says none" in refusal(lambda: write(nobody, gpu, health="Healthy"))
-        write(api, gpu, node=here)  # an administrator writes any
+        with client_for(token_of("")) as without_node:
+            assert "this one says none" in refusal(lambda: write(without_node, gpu, health="Healthy"))
+        write(api, gpu, node=here)  # an administrator may write any device
 
 
 @pytest.mark.usefixtures("policy")
-def test_whoever_may_release_gpus_says_that_nothing_is_known_of_them_and_no_more(
+def test_users_who_may_release_gpus_only_set_their_status_to_unknown(
     api: client.ApiClient, namespace: str, token_of: Tokens, gpu: str
 ) -> None:
     create(api, gpu)
     write(api, gpu, node="gone", health="Healthy")
     rights, name = client.RbacAuthorizationV1Api(api), f"release-{namespace}"
     rule = {"apiGroups": [GROUP], "resources": ["gpudevices"], "verbs": ["release"]}
-    with client_for(token_of("")) as nobody:
-        assert "this one says none" in refusal(lambda: write(nobody, gpu, health="Unknown"))
+    with client_for(token_of("")) as without_node:
+        assert "this one says none" in refusal(lambda: write(without_node, gpu, health="Unknown"))
         rights.create_cluster_role({"metadata": {"name": name}, "rules": [rule]})
         reference = {"kind": "ClusterRole", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
         subjects = [{"kind": "ServiceAccount", "name": AGENT, "namespace": namespace}]
         rights.create_cluster_role_binding({"metadata": {"name": name}, "roleRef": reference, "subjects": subjects})
-        eventually(lambda: refusal(lambda: write(nobody, gpu, health="Unknown")) == "")
+        eventually(lambda: refusal(lambda: write(without_node, gpu, health="Unknown")) == "")
         for status in ({"health": "Healthy"}, {"node": "here", "health": "Unknown"}):
-            assert "this one says none" in refusal(lambda status=status: write(nobody, gpu, **status))  # type: ignore[misc]
+            assert "this one says none" in refusal(lambda status=status: write(without_node, gpu, **status))  # type: ignore[misc]
     rights.delete_cluster_role_binding(name)
     rights.delete_cluster_role(name)
 

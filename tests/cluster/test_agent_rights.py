@@ -1,4 +1,4 @@
-"""The node agent's rights: exactly those that the chart ships, none missing or unused, as the audit log saw it."""
+"""The node agent needs exactly the rights that the chart ships: the audit log shows none missing and none unused."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane, c_build:
     assert audited.refused() == []
 
 
-def test_what_it_may_not_do_it_cannot(audited: AuditedPlane) -> None:
+def test_forbidden_requests_are_refused(audited: AuditedPlane) -> None:
     with client_for(audited.kubeconfig) as agent:
         core, objects = client.CoreV1Api(agent), client.CustomObjectsApi(agent)
         forbidden: list[tuple[Callable[..., object], tuple[object, ...]]] = [
@@ -64,7 +64,7 @@ def test_what_it_may_not_do_it_cannot(audited: AuditedPlane) -> None:
 
 
 def _was_elsewhere(api: client.ApiClient, uuid: str) -> None:
-    """Make the object of a GPU that was in a node which is no more."""
+    """Make the GPUDevice of a GPU whose node no longer exists."""
     objects = client.CustomObjectsApi(api)
     body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "GPUDevice", "metadata": {"name": uuid.lower()}}
     objects.create_cluster_custom_object(GROUP, VERSION, DEVICES, body)
@@ -78,7 +78,9 @@ def _all_that_it_does(view: ClusterView, node: AgentNode) -> None:
     view.pod("a", NODE, {"format": 1, "priority": "be", "containers": {"main": {"memoryLimitBytes": 1 << 20}}})
     node.kubelet.give("a", (node.uuids[0], "be-0"))
     with AgentClient(node.root) as administrator:
-        limit = 1 << 20  # the default, 0, until the pod is known: on a loaded machine that may take more than a try
+        limit = (
+            1 << 20
+        )  # the default, 0, until the agent knows the pod, which may take several tries on a loaded machine
         eventually(
             lambda: administrator.prepare_slot(node.uuids[0], "be-0").slot.memory_limit_bytes == limit,
             what=node.agent_log(),

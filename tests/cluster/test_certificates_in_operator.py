@@ -1,4 +1,4 @@
-"""The operator makes the webhook's certificates beside its other work, under the rights that the chart ships."""
+"""The operator makes the webhook's certificates beside its other work, with the rights that the chart ships."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cluster
 
 
 def of_the_chart_as_well(role: dict[str, Any]) -> None:
-    """The operator looks after the configuration of the chart's name, which a test's control plane has not."""
+    """The operator serves the configuration with the chart's name; a test's control plane has none."""
     for rule in role["rules"]:
         if "mutatingwebhookconfigurations" in rule["resources"]:
             rule["resourceNames"].append("orion")

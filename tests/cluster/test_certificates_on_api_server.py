@@ -1,4 +1,4 @@
-"""The rotation against the real API server: its rights, an end that came first, EndpointSlices, a fake cert-manager."""
+"""The rotation at a real API server: its rights, a killed rotation, EndpointSlices, a fake cert-manager."""
 
 import asyncio
 import time
@@ -25,12 +25,12 @@ from tests.waiting import DEADLINE, eventually
 
 pytestmark = pytest.mark.cluster
 
-NOBODY = "192.0.2.7"  # an address of documentation: it answers nobody
+UNUSED_ADDRESS = "192.0.2.7"  # an address reserved for documentation: nothing answers there
 
 
 @pytest.fixture
 def configuration(api: client.ApiClient, namespace: str) -> Iterator[str]:
-    """A configuration of two webhooks that are asked about nothing."""
+    """A configuration of two webhooks that the API server never calls."""
     admission = client.AdmissionregistrationV1Api(api)
     webhooks = [
         {
@@ -59,10 +59,10 @@ async def look(kubeconfig: Path, settings: CertificateSettings) -> Look:
 
 
 async def whole_rotation(kubeconfig: Path, settings: CertificateSettings) -> None:
-    """Do everything that a rotation ever does: make, spread, exchange, ask the replicas, drop."""
+    """Run every step of a rotation: make, spread, replace, check the replicas, remove."""
 
     async def shown(leaf: Certificate) -> str:
-        assert "no replica" in await replicas.without(leaf)  # which asks for the EndpointSlices
+        assert "no replica" in await replicas.without(leaf)  # which reads the EndpointSlices
         return ""
 
     async with connected(kubeconfig) as api:
@@ -82,7 +82,7 @@ async def test_the_shipped_rights_are_enough(
 
 
 async def until_allowed(kubeconfig: Path, settings: CertificateSettings) -> None:
-    """Make a whole rotation; RBAC takes a moment to see new roles."""
+    """Run a whole rotation; RBAC applies new roles with a delay."""
     deadline = time.monotonic() + DEADLINE
     while True:
         try:
@@ -126,7 +126,7 @@ async def test_every_shipped_right_is_used(
     lacking, complete = (f"system:serviceaccount:{namespace}:{name}" for name in ("lacking", "complete"))
     grant_rights(api, lacking, namespace, without)
     grant_rights(api, complete, namespace)
-    await until_allowed(kubeconfig_for(complete), settings)  # by now RBAC has seen the other's roles, too
+    await until_allowed(kubeconfig_for(complete), settings)  # by now RBAC also applies the roles of the other user
     if (resource, verb) == ("secrets", "create"):
         client.CoreV1Api(api).delete_namespaced_secret(SECRET, namespace)
     with pytest.raises(ApiError, match=f'cannot {verb} resource "{resource}"') as refusal:
@@ -135,7 +135,7 @@ async def test_every_shipped_right_is_used(
     assert sorted(seen) == sorted(RIGHTS)
 
 
-async def test_certificates_that_had_ended_are_fixed_in_one_pass(
+async def test_expired_certificates_are_replaced_in_one_pass(
     api: client.ApiClient, namespace: str, settings: CertificateSettings, control_plane: Any, tmp_path: Path
 ) -> None:
     day = timedelta(days=1)
@@ -154,7 +154,7 @@ async def test_certificates_that_had_ended_are_fixed_in_one_pass(
 async def test_a_replica_that_does_not_answer_keeps_the_retired_authority(
     api: client.ApiClient, namespace: str, settings: CertificateSettings, control_plane: Any
 ) -> None:
-    endpoint = {"addresses": [NOBODY], "conditions": {"ready": True}}
+    endpoint = {"addresses": [UNUSED_ADDRESS], "conditions": {"ready": True}}
     body = {
         "metadata": {"name": "first", "labels": {"kubernetes.io/service-name": settings.service}},
         "addressType": "IPv4",
@@ -168,7 +168,7 @@ async def test_a_replica_that_does_not_answer_keeps_the_retired_authority(
         await rotation.rotate("a test asked for it")
         found = await rotation.look()
     assert found.phase is Phase.EXCHANGED
-    assert found.why == f"the retired authority is kept: {NOBODY}:9443 does not answer"
+    assert found.why == f"the retired authority is kept: {UNUSED_ADDRESS}:9443 does not answer"
 
 
 async def test_a_fake_cert_manager_is_found_and_left_alone(
@@ -177,7 +177,7 @@ async def test_a_fake_cert_manager_is_found_and_left_alone(
     """A fake: the definition of cert-manager's `Certificate`, without cert-manager."""
     asked = settings.model_copy(update={"source": Source.CERT_MANAGER, "secret": f"fake-{uuid.uuid4().hex[:8]}"})
     before = await look(control_plane.kubeconfig, asked)
-    assert before.phase is Phase.AT_REST  # it is not installed, so the operator makes the certificates
+    assert before.phase is Phase.AT_REST  # cert-manager is not installed, so the operator makes the certificates
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     fake = {
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -1,4 +1,4 @@
-"""Twenty pods a second through rotation, rollout and upgrade: none is refused, none slips through unpatched.
+"""Twenty pods a second during rotation, rollout and upgrade: none is refused, and each is patched.
 
 The webhooks, the API server and the rotation are real; the kubelet and the Service are stand-ins (webhook_fleet.py).
 """
@@ -28,25 +28,25 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 RATE = 20.0
-LATE = (0.2, 2.5)  # seconds until each webhook's stand-in kubelet brings the Secret
+LATE = (0.2, 2.5)  # seconds until each webhook's stand-in kubelet writes the Secret
 
 
 class Scene:
-    """A namespace whose pods two webhooks admit, by certificates that the operator's command has made."""
+    """A namespace whose pods two webhooks admit, with certificates that the operator's command has made."""
 
     def __init__(self, api: client.ApiClient, namespace: str, certificates: Certificates, fleet: Fleet) -> None:
         self.api, self.namespace, self.certificates, self.fleet = api, namespace, certificates, fleet
 
     @contextlib.contextmanager
     def under_load(self) -> Iterator[Creations]:
-        """Make pods throughout the block, and new connections too; in the end, none was refused."""
+        """Create pods and open connections during the block; at its end, none may have been refused."""
         newcomer = NewApiServer(self.api, self.namespace, self.fleet.service.port)
         with Background(newcomer.work, every=0.05), Creations(self.api, self.namespace, RATE) as creations:
             yield creations
         assert creations.refused == []
         assert creations.unpatched == []
         assert newcomer.refused == []
-        # The figures mean something: the rate was reached, and connections were made all the while.
+        # The rate was reached and connections were made all the time; otherwise the figures would mean nothing.
         assert creations.made >= 0.9 * RATE * creations.seconds > 40
         assert newcomer.handshakes > creations.seconds
 
@@ -95,7 +95,7 @@ def scene(
 
 
 def _is_admitted(api: client.ApiClient, namespace: str) -> bool:
-    """Return whether a pod that cannot be is refused by the webhook."""
+    """Return whether the webhook refuses a pod that cannot work."""
     metadata = {"name": "probe", "annotations": {"orion/priority": "nonsense"}}
     spec = {"containers": [{"name": "main", "image": "localhost/none:1"}]}
     try:
@@ -109,7 +109,7 @@ def fingerprints(state: State) -> set[str]:
     return {each.fingerprint for each in (state.leaf, state.authority) if each is not None}
 
 
-def test_nobody_notices_a_rotation(scene: Scene) -> None:
+def test_a_rotation_refuses_no_pod(scene: Scene) -> None:
     before = scene.certificates.state
     with scene.certificates.looked_after(), scene.under_load() as creations:
         eventually(lambda: creations.made > 20)
@@ -123,11 +123,11 @@ def test_nobody_notices_a_rotation(scene: Scene) -> None:
     shown = scene.certificates.ask(
         "show", *(part for each in scene.certificates.replicas for part in ("--replica", each))
     )
-    assert shown.count("shows the leaf") == 2
+    assert shown.count("serves the leaf") == 2
     assert "at-rest" in shown
 
 
-def test_nobody_notices_a_rollout_and_an_upgrade_in_the_middle_of_a_rotation(scene: Scene, kubectl: Kubectl) -> None:
+def test_a_rollout_and_an_upgrade_during_a_rotation_refuse_no_pod(scene: Scene, kubectl: Kubectl) -> None:
     webhooks = scene.fleet.webhooks
     with scene.certificates.looked_after(), scene.under_load():
         scene.certificates.ask("rotate")
@@ -136,7 +136,7 @@ def test_nobody_notices_a_rollout_and_an_upgrade_in_the_middle_of_a_rotation(sce
             scene.namespace,
             webhooks[0].selector,
         )
-        changed["webhooks"][0]["timeoutSeconds"] = 7  # a new version of the chart, which knows of no caBundle
+        changed["webhooks"][0]["timeoutSeconds"] = 7  # a new version of the chart, which contains no caBundle
         kubectl("apply", "--server-side", "--force-conflicts", "--field-manager", "chart", "-f", "-", given=changed)
         for webhook in webhooks:
             webhook.arguments = (*webhook.arguments, "--log-level", "debug")
@@ -147,11 +147,11 @@ def test_nobody_notices_a_rollout_and_an_upgrade_in_the_middle_of_a_rotation(sce
     assert found.webhooks[0].timeout_seconds == 7
 
 
-def test_nobody_notices_that_two_rotate_and_are_killed_again_and_again(scene: Scene) -> None:
+def test_two_rotating_processes_that_are_killed_repeatedly_refuse_no_pod(scene: Scene) -> None:
     with scene.under_load():
         scene.certificates.ask("rotate")
         for wanted in (Phase.EXCHANGED, Phase.AT_REST):
-            for _ in range(2):  # killed within the wait, and begun again
+            for _ in range(2):  # killed during the wait, and started again
                 said = len(scene.certificates.log.read_text())
                 with scene.certificates.looked_after(), scene.certificates.looked_after():
                     eventually(functools.partial(scene.certificates.has_said_more, said))

@@ -1,4 +1,4 @@
-"""What an uninstall's Job does, under exactly the rights that the chart gives it, while the chart's policies hold."""
+"""The Job of an uninstall works with exactly the chart's rights, while the chart's policies apply."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ LABELS = {"orion.gpu/gpus": "1", "orion.gpu/mode": "timeslice", "orion/enabled":
 
 @pytest.fixture
 def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
-    """A cluster that Orion has been at work in, with its policies: an API server may know them for a moment longer."""
+    """A cluster in which Orion has worked, with its policies: an API server may apply them for a moment longer."""
     with audited_plane(USER, tmp_path) as plane:
         api_types.establish(plane.api)
         for path in FILES.glob("*-policy.yaml"):
@@ -45,7 +45,7 @@ def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
 
 
 def own_policy(folder: Path) -> Path:
-    """Write the policy that the chart makes of the operator's for the Job, in this test's namespace."""
+    """Write the policy that the chart derives from the operator's policy for the Job, in this test's namespace."""
     kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
     found = [chart.one(chart.objects(), kind, "orion-cleanup-labels-nodes") for kind in kinds]
     path = folder / "policy.yaml"
@@ -54,7 +54,7 @@ def own_policy(folder: Path) -> Path:
 
 
 def leave_what_orion_leaves(api: client.ApiClient) -> None:
-    """Make a node, a GPU, a share and a finished test as they are when Orion has gone."""
+    """Make a node, a GPU, a share and a finished test pod as Orion leaves them."""
     objects, core = client.CustomObjectsApi(api), client.CoreV1Api(api)
     core.create_node({"metadata": {"name": "node", "labels": LABELS}})
     gone = {"orion.gpu/hp": "0", "cpu": "4"}
@@ -74,9 +74,9 @@ def leave_what_orion_leaves(api: client.ApiClient) -> None:
 
 
 def until_policies_hold(api: client.ApiClient) -> None:
-    """Return when what RBAC would allow is refused: to say how a GPU is, and to taint a node."""
-    somebody = client.ApiClient(api.configuration, "Impersonate-User", USER)
-    objects, core = client.CustomObjectsApi(somebody), client.CoreV1Api(somebody)
+    """Wait until the policy refuses what RBAC alone would allow: to write a GPU's health, and to taint a node."""
+    cleanup_user = client.ApiClient(api.configuration, "Impersonate-User", USER)
+    objects, core = client.CustomObjectsApi(cleanup_user), client.CoreV1Api(cleanup_user)
     status: dict[str, Any] = {"status": {"index": 1}}
 
     def refused(why: str, call: Callable[..., object], *arguments: object) -> bool:
@@ -92,7 +92,7 @@ def until_policies_hold(api: client.ApiClient) -> None:
 
 
 def cleanup(kubeconfig: Path, *options: str) -> dict[str, Any]:
-    """Run the command as the Job does, and return what it says."""
+    """Run the command as the Job does, and return its output."""
     command = [sys.executable, "-m", "orion.cli", "cleanup", "--kubeconfig", str(kubeconfig), "--json", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.stdout, done.stderr
@@ -120,14 +120,14 @@ def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane) -> None:
     assert not [line for line in audited.refused() if "impersonatedUser" not in line]
 
 
-def test_resources_of_which_nothing_is_left_go_for_who_may_write_nodes_statuses(audited: AuditedPlane) -> None:
+def test_empty_resources_are_removed_by_users_who_may_write_node_statuses(audited: AuditedPlane) -> None:
     (refusal,) = cleanup(audited.kubeconfig, "--capacity")["failed"]
     assert 'cannot patch resource "nodes/status"' in refusal
     assert cleanup(audited.plane.access.kubeconfig, "--capacity")["nodes"] == {"node": ["orion.gpu/hp"]}
     assert client.CoreV1Api(audited.api).read_node("node").status.capacity == {"cpu": "4"}
 
 
-def test_what_it_may_not_do_it_cannot(audited: AuditedPlane) -> None:
+def test_forbidden_requests_are_refused(audited: AuditedPlane) -> None:
     with client_for(audited.kubeconfig) as job:
         core, objects = client.CoreV1Api(job), client.CustomObjectsApi(job)
         forbidden: list[tuple[Callable[..., object], tuple[object, ...]]] = [
@@ -142,7 +142,7 @@ def test_what_it_may_not_do_it_cannot(audited: AuditedPlane) -> None:
             (core.patch_node, ("node", {"metadata": {"labels": {"orion/enabled": None}}})),
             (objects.patch_cluster_custom_object, (GROUP, VERSION, "gpudevices", GPU, {"spec": {"cordon": False}})),
             (objects.delete_cluster_custom_object, (GROUP, VERSION, "gpudevices", GPU)),
-            # Its one right on GPUs' statuses holds for letting go of them alone, as long as the policy is there.
+            # While the policy applies, its right on GPUs' statuses only allows to release them.
             (
                 objects.patch_cluster_custom_object_status,
                 (GROUP, VERSION, "gpudevices", GPU, {"status": {"health": "Unhealthy"}}),

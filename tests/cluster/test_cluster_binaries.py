@@ -1,4 +1,4 @@
-"""Which binaries make a cluster, and how missing ones come to be. Needs none of them: `go` is a stand-in."""
+"""Checks how the testbed finds the binaries of a cluster and builds missing ones. A shell script acts as `go`."""
 
 import os
 from pathlib import Path
@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from testbed import binaries, go_modules
-from testbed.binaries import BINARIES, Unavailable
+from testbed.binaries import BINARIES
+from testbed.errors import Missing
 from tools.tiers import run as tiers
 
 API_SERVER = BINARIES[0]
-# Answers as `go` does, as far as it is asked; a build writes a file, or fails for the package that REFUSED names.
+# Answers the testbed's calls of `go`. A build writes a file; it fails if the package's name ends with $REFUSED.
 GO = """#!/bin/sh
 if [ "$1" = env ]; then echo go1.99.0; exit; fi
 for last; do :; done
@@ -29,7 +30,7 @@ def write_program(path: Path, text: str) -> Path:
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without any of the binaries; returns a folder that is alone on PATH, beside the system's."""
+    """Simulate a machine without the binaries; return the only folder on PATH."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.delenv("CI", raising=False)
@@ -40,7 +41,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "bin"
 
 
-def tells(version: str) -> str:
+def prints_version(version: str) -> str:
     return f"#!/bin/sh\necho Kubernetes v{version}\n"
 
 
@@ -54,17 +55,19 @@ def test_assets_come_before_path_and_path_before_the_cache(
 ) -> None:
     said: list[str] = []
     assert binaries.find(API_SERVER, said.append) is None
-    cached = write_program(API_SERVER.cached(), tells(API_SERVER.version))
+    cached = write_program(API_SERVER.cached(), prints_version(API_SERVER.version))
     assert binaries.find(API_SERVER, said.append) == cached
-    on_path = write_program(bare / API_SERVER.name, tells(API_SERVER.version))
+    on_path = write_program(bare / API_SERVER.name, prints_version(API_SERVER.version))
     assert binaries.find(API_SERVER, said.append) == on_path
-    asset = write_program(tmp_path / "assets" / API_SERVER.name, tells("1.34.0"))
+    asset = write_program(tmp_path / "assets" / API_SERVER.name, prints_version("1.34.0"))
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(asset.parent))
     assert binaries.find(API_SERVER, said.append) == asset
     assert said == []
 
 
-@pytest.mark.parametrize(("text", "reported"), [(tells("1.31.2"), "1.31.2"), ("#!/bin/sh\n", "of no known version")])
+@pytest.mark.parametrize(
+    ("text", "reported"), [(prints_version("1.31.2"), "1.31.2"), ("#!/bin/sh\n", "of no known version")]
+)
 def test_another_version_is_passed_over_and_said_so(bare: Path, text: str, reported: str) -> None:
     other, said = write_program(bare / API_SERVER.name, text), list[str]()
     assert binaries.find(API_SERVER, said.append) is None
@@ -72,11 +75,11 @@ def test_another_version_is_passed_over_and_said_so(bare: Path, text: str, repor
 
 
 def test_what_is_missing_is_named_with_the_next_step(bare: Path) -> None:
-    with pytest.raises(Unavailable, match=r"kube-apiserver, .*etcd not found.*make cluster-binaries"):
+    with pytest.raises(Missing, match=r"kube-apiserver, .*etcd not found.*make cluster-binaries"):
         binaries.find_all()
 
 
-def test_missing_binaries_are_built_once_with_a_line_each(bare: Path) -> None:
+def test_missing_binaries_are_built_once_with_a_line_of_progress_each(bare: Path) -> None:
     write_program(bare / "go", GO)
     said: list[str] = []
     go_modules.build_missing(said.append)
@@ -85,7 +88,7 @@ def test_missing_binaries_are_built_once_with_a_line_each(bare: Path) -> None:
         assert f"  {number} of 7: {binary.name} {binary.version} ..." in said
     assert not (binaries.cache() / "scratch").exists()
     (bare / "go").unlink()
-    go_modules.build_missing(said.append)  # nothing to do
+    go_modules.build_missing(said.append)  # succeeds without Go, because nothing is missing
 
 
 def test_a_failed_build_says_why_and_the_next_run_goes_on_from_there(
@@ -93,9 +96,7 @@ def test_a_failed_build_says_why_and_the_next_run_goes_on_from_there(
 ) -> None:
     write_program(bare / "go", GO)
     monkeypatch.setenv("REFUSED", "kubectl")
-    with pytest.raises(
-        Unavailable, match=r"kubectl 1\.34\.\d+ could not be built: (.|\n)*no such module(.|\n)*GOPROXY"
-    ):
+    with pytest.raises(Missing, match=r"kubectl 1\.34\.\d+ could not be built: (.|\n)*no such module(.|\n)*GOPROXY"):
         go_modules.build_missing(lambda line: None)
     monkeypatch.delenv("REFUSED")
     said: list[str] = []
@@ -104,11 +105,11 @@ def test_a_failed_build_says_why_and_the_next_run_goes_on_from_there(
 
 
 def unavailable(*_: object) -> None:
-    raise Unavailable("no Go here\nmore about it")
+    raise Missing("no Go here\nmore about it")
 
 
 @pytest.mark.parametrize(("ci", "status"), [("", 0), ("true", 1)])
-def test_a_tier_that_cannot_run_is_named_and_fails_in_ci(
+def test_a_tier_that_cannot_run_is_reported_and_fails_in_ci(
     bare: Path, monkeypatch: pytest.MonkeyPatch, ci: str, status: int
 ) -> None:
     monkeypatch.setitem(os.environ, "CI", ci)
@@ -116,5 +117,5 @@ def test_a_tier_that_cannot_run_is_named_and_fails_in_ci(
     assert tiers.run("cluster", []) == (status, "not run (no Go here)")
 
 
-def test_a_tier_that_is_left_out_is_named() -> None:
+def test_a_tier_without_selected_tests_is_reported() -> None:
     assert tiers.run("cluster", ["-m", "gpu"]) == (0, "not run (left out by -m gpu)")

@@ -1,4 +1,4 @@
-"""What somebody with `create pods` and `create gpushares` in one namespace can overdo: others go on as before."""
+"""Excessive use by a tenant with `create pods` and `create gpushares` in one namespace does not disturb others."""
 
 import json
 import time
@@ -15,9 +15,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 SHARES = 400
 SOON_SECONDS = 2.0
-""" Ten times what a busy machine takes to admit a pod where there are none. """
+""" Ten times what a busy machine takes to admit a pod without the excess. """
 GROUP = {"group": "orion.gpu", "version": "v1alpha1", "plural": "gpushares"}
-ANNOTATIONS_BYTES = 250 * 1024  # the API server takes 256 KiB
+ANNOTATIONS_BYTES = 250 * 1024  # the API server's limit is 256 KiB
 LONGEST_NAME = 253
 LONGEST_SENTENCE = 4096
 
@@ -27,7 +27,7 @@ def many(count: int) -> dict[str, str]:
 
 
 def report(core: client.CoreV1Api, namespace: str, name: str) -> str:
-    """Write a pod's status as a kubelet does; return what refuses it."""
+    """Write a pod's status as a kubelet does; return the error, if any."""
     condition = {"type": "Ready", "status": "False", "reason": str(time.monotonic_ns())}
     try:
         core.patch_namespaced_pod_status(name, namespace, {"status": {"conditions": [condition]}})
@@ -60,7 +60,7 @@ def test_an_excess_is_admitted_or_refused_with_a_sentence(api: client.ApiClient,
     assert refusal(api, admitted, pod("other", "be")) == ""
 
 
-def test_shares_by_the_thousand_are_their_own_namespaces_affair(api: client.ApiClient, admitted: str) -> None:
+def test_thousands_of_shares_only_affect_their_own_namespace(api: client.ApiClient, admitted: str) -> None:
     objects, core = client.CustomObjectsApi(api), client.CoreV1Api(api)
 
     def create(number: int) -> None:

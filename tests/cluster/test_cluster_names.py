@@ -1,4 +1,4 @@
-"""Names that have no effect, on a real API server: a person who applies them is warned, and nothing is refused."""
+"""Names without effect, at a real API server: the user who applies them gets a warning, and nothing is refused."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Warnings = Callable[[dict[str, Any]], str]
 
 @pytest.fixture
 def warnings(api: client.ApiClient, admitted: str) -> Warnings:
-    """What the API server warns of where an object is created, once it heeds the policy; the object is not kept."""
+    """The API server's warnings for a dry-run creation, once the policy applies."""
 
     def reported(made: dict[str, Any]) -> str:
         group = made["apiVersion"]
@@ -72,7 +72,7 @@ def made(kind: str, template: dict[str, Any], own: dict[str, Any] | None = None)
     ],
     ids=["misspelt", "of a GPUShare", "of Orion", "as a label", "of Orion, as a label"],
 )
-def test_a_pod_and_all_kinds_that_make_pods_are_warned_of(
+def test_pods_and_all_kinds_that_make_pods_get_a_warning(
     warnings: Warnings, metadata: dict[str, Any], said: str
 ) -> None:
     for kind in KINDS:
@@ -84,12 +84,12 @@ def test_a_pod_and_all_kinds_that_make_pods_are_warned_of(
 
 
 @pytest.mark.parametrize("where", ["annotations", "labels"])
-def test_marks_on_the_object_around_the_template_are_warned_of(warnings: Warnings, where: str) -> None:
+def test_annotations_on_the_object_around_the_template_get_a_warning(warnings: Warnings, where: str) -> None:
     for kind in KINDS:
         reported = warnings(made(kind, {}, {where: {"orion/priority": "hp"}}))
         place = "spec.jobTemplate.spec.template" if kind == "CronJob" else "spec.template"
         assert f"of the {kind} itself have no effect" in reported, kind
-        assert f"write them under {place}.metadata.annotations" in reported, kind
+        assert f"move them to {place}.metadata.annotations" in reported, kind
     between = made("CronJob", {})
     between["spec"]["jobTemplate"]["metadata"] = {where: {"orion/priority": "hp"}}
     assert "have no effect" in warnings(between)
@@ -101,7 +101,7 @@ def test_a_value_that_the_webhook_will_refuse_is_named_before_it_does(warnings: 
         assert "annotation orion/priority must be hp or be, not high" in reported, kind
 
 
-def test_what_is_right_is_not_warned_of(warnings: Warnings) -> None:
+def test_valid_names_get_no_warning(warnings: Warnings) -> None:
     for kind in KINDS:
         assert warnings(made(kind, RIGHT)) == "", kind
         assert warnings(made(kind, {})) == "", kind
@@ -109,7 +109,7 @@ def test_what_is_right_is_not_warned_of(warnings: Warnings) -> None:
 
 
 def test_the_expressions_have_the_types_of_every_kind(api: client.ApiClient, warnings: Warnings) -> None:
-    """The API server writes into a policy's status what its expressions get wrong for one of the kinds."""
+    """The API server reports type errors of a policy's expressions for each kind in the policy's status."""
     del warnings
     policies = client.AdmissionregistrationV1Api(api)
 

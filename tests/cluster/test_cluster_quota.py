@@ -1,4 +1,4 @@
-"""docs/quota.md on a real API server: its quota, its policy and its role do what the page says, in these words."""
+"""The examples of docs/quota.md at a real API server: quota, policy and role work as the page says."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ def shown(kind: str) -> dict[str, Any]:
 
 
 def said(kubectl: Kubectl, *arguments: str | Path) -> str:
-    """Return what kubectl says to what is refused."""
+    """Return kubectl's message about a refused request."""
     with pytest.raises(subprocess.CalledProcessError) as failure:
         kubectl(*arguments)
     return str(failure.value.stderr)
@@ -36,7 +36,7 @@ def said(kubectl: Kubectl, *arguments: str | Path) -> str:
 
 @pytest.fixture
 def quota(api: client.ApiClient, admitted: str, kubectl: Kubectl) -> str:
-    """The page's quota, counted by the controller, in an admitted namespace; returns that."""
+    """The page's quota in a namespace with admission, counted by the controller; yields the namespace."""
     kubectl("apply", "-n", admitted, "-f", "-", given=shown("ResourceQuota"))
     core = client.CoreV1Api(api)
     eventually(lambda: core.read_namespaced_resource_quota("gpus", admitted).status.used)
@@ -66,7 +66,9 @@ def test_only_requests_of_slots_are_counted(api: client.ApiClient, admitted: str
 def test_the_policy_lets_labelled_namespaces_have_hp(api: client.ApiClient, admitted: str, kubectl: Kubectl) -> None:
     policy, binding = shown("ValidatingAdmissionPolicy"), shown("ValidatingAdmissionPolicyBinding")
     here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [admitted]}
-    policy["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"].append(here)  # others test meanwhile
+    policy["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"].append(
+        here
+    )  # other tests run meanwhile
     for each in (policy, binding):
         each["metadata"]["name"] += f"-{admitted}"
     binding["spec"]["policyName"] = policy["metadata"]["name"]

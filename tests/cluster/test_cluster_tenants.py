@@ -1,6 +1,6 @@
-"""Tenants on a real API server: whoever may do everything in a namespace gets no more of a GPU than its shares give.
+"""Tenants at a real API server: a user with all rights in a namespace gets no more of a GPU than its shares give.
 
-The webhook looks at pods that are made; what is tried here comes afterwards, or past it.
+The webhook sees only pods that are created; these tests try changes after that, or bypass it.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.cluster
 def tenant(
     api: client.ApiClient, admitted: str, kubeconfig_for: Callable[..., Path]
 ) -> Iterator[client.CoreV1Api]:  # fmt: skip
-    """Somebody who may do everything in the namespace, and nothing outside."""
+    """A user who may do everything in the namespace, and nothing outside."""
     user = f"system:serviceaccount:{admitted}:tenant"
     authorization = client.RbacAuthorizationV1Api(api)
     rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
@@ -70,7 +70,7 @@ def test_a_tenant_cannot_raise_a_grant_or_change_a_priority(admitted: str, tenan
 
 
 @pytest.mark.parametrize("of", ["annotations", "labels"])
-def test_a_tenant_cannot_bring_marks_by_a_binding(admitted: str, tenant: client.CoreV1Api, of: str) -> None:
+def test_a_tenant_cannot_add_annotations_by_a_binding(admitted: str, tenant: client.CoreV1Api, of: str) -> None:
     tenant.create_namespaced_pod(admitted, pod("mine", "be"))
     binding = {
         "metadata": {"name": "mine", of: {"orion.gpu/grant": "{}"}},
@@ -81,7 +81,7 @@ def test_a_tenant_cannot_bring_marks_by_a_binding(admitted: str, tenant: client.
     assert "a Binding cannot give annotations or labels" in str(refused.value.body)
 
 
-def test_an_existing_pod_cannot_become_orions(admitted: str, tenant: client.CoreV1Api) -> None:
+def test_an_existing_pod_cannot_become_a_tenant(admitted: str, tenant: client.CoreV1Api) -> None:
     tenant.create_namespaced_pod(admitted, pod("mine"))
     for name in ("orion/priority", "orion/share"):
         said = _patched(tenant.patch_namespaced_pod, admitted, {name: "hp"})
@@ -120,13 +120,13 @@ def test_a_tenant_cannot_move_a_pod_to_another_share_by_its_labels(
         kubectl("create", "-n", admitted, "-f", "-", given=given)
     tenant.create_namespaced_pod(admitted, pod("mine", "be", labels={"app": "small"}))
     for change in (tenant.patch_namespaced_pod, tenant.patch_namespaced_pod_status):
-        for app in ("large", None):  # without a label it would be nobody's, and have no limits
+        for app in ("large", None):  # without a label no share would govern it, and it would have no limits
             with pytest.raises(client.ApiException) as refused:
                 change("mine", admitted, {"metadata": {"labels": {"app": app}}})
             assert "labels of a pod that shares a GPU" in str(refused.value.body)
     tenant.create_namespaced_pod(admitted, pod("named", "be", annotations={"orion/share": "small"}))
     tenant.create_namespaced_pod(admitted, pod("plain", labels={"app": "small"}))
-    for name in ("named", "plain"):  # a share that is named, and no share: labels change nothing
+    for name in ("named", "plain"):  # a named share, or no share: labels change nothing
         tenant.patch_namespaced_pod(name, admitted, {"metadata": {"labels": {"app": "large"}}})
 
 
@@ -149,7 +149,9 @@ def test_no_subresource_takes_another_grant(admitted: str, tenant: client.CoreV1
     made = json.loads(tenant.read_namespaced_pod("mine", admitted, _preload_content=False).data)
     before = made["metadata"]["annotations"]["orion.gpu/grant"]
     made["metadata"]["annotations"]["orion.gpu/grant"] = "{}"
-    with contextlib.suppress(client.ApiException):  # some refuse it, others leave metadata as it was
+    with contextlib.suppress(
+        client.ApiException
+    ):  # the API server refuses some of these, and ignores the metadata of others
         getattr(tenant, f"replace_{name}")("mine", admitted, made)
     assert tenant.read_namespaced_pod("mine", admitted).metadata.annotations["orion.gpu/grant"] == before
 
@@ -174,15 +176,13 @@ STRANGE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", STRANGE)
-def test_strange_pods_are_admitted_like_others(api: client.ApiClient, admitted: str, case: str) -> None:
+def test_unusual_pods_are_admitted_like_others(api: client.ApiClient, admitted: str, case: str) -> None:
     assert refusal(api, admitted, pod("strange", "be", container=dict(STRANGE[case]))) == ""
     generated = pod("", "be", container=dict(STRANGE[case]))
     generated["metadata"] |= {"name": None, "generateName": "strange-"}
     assert refusal(api, admitted, generated) == ""
 
 
-def test_zero_slots_are_refused_by_the_webhook_and_not_taken_for_its_absence(
-    api: client.ApiClient, admitted: str
-) -> None:
+def test_zero_slots_are_refused_by_the_webhook_and_not_by_the_policy(api: client.ApiClient, admitted: str) -> None:
     none = pod("x", container={"resources": {"limits": {"orion.gpu/be": "0"}}})
     assert "asks for 0 of orion.gpu/be" in refusal(api, admitted, none)

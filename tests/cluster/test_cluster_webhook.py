@@ -1,4 +1,4 @@
-"""Admission on a real API server: what pods become, what a person is told of them, and by which files."""
+"""Admission at a real API server: how pods change, which warnings and refusals people see, and which files apply."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def assert_has_slot(made: dict[str, Any], priority: str, amount: int = 1) -> Non
     assert grant.containers["main"].slots == amount
 
 
-# -- What pods become --------------------------------------------------------------------------------------------------
+# -- How pods change ---------------------------------------------------------------------------------------------------
 
 
 def test_a_pod_gets_slots_and_the_hook(api: client.ApiClient, admitted: str) -> None:
@@ -94,7 +94,7 @@ def test_the_examples_are_admitted(kubectl: Kubectl, admitted: str, example: str
     kubectl("apply", "-n", admitted, "-f", ROOT / "examples" / example)
 
 
-def test_a_dry_run_shows_the_same_and_makes_nothing(kubectl: Kubectl, admitted: str) -> None:
+def test_a_dry_run_shows_the_same_and_creates_nothing(kubectl: Kubectl, admitted: str) -> None:
     shown = kubectl("apply", "-n", admitted, "--dry-run=server", "-o", "json", "-f", "-", given=pod("dry", "be"))
     assert_has_slot(json.loads(shown), "be")
     assert pods_of(kubectl, admitted, "") == []
@@ -133,7 +133,7 @@ def test_a_share_and_a_pod_that_are_applied_together(kubectl: Kubectl, admitted:
     assert "orion_webhook_second_looks_total" in webhook.read("metrics")
 
 
-def test_another_webhook_between_is_followed_by_a_second_invocation(kubectl: Kubectl, admitted: str) -> None:
+def test_a_change_by_another_webhook_causes_a_second_invocation(kubectl: Kubectl, admitted: str) -> None:
     first = json.loads(kubectl("create", "-n", admitted, "-o", "json", "-f", "-", given=pod("first", "be")))
     again = {key: first["metadata"][key] for key in ("annotations",)} | {"name": "again"}
     for container in first["spec"]["containers"]:
@@ -163,7 +163,7 @@ def test_orion_explains_a_pod_of_the_cluster(
         return dict(json.loads(done.stdout)) if done.stdout else {"said": done.stderr}
 
     assert explain("plain")["reason"] == "NotOurs"
-    # Made before or after the webhook saw the share: again it would have that share's grant.
+    # Made before or after the webhook saw the share: made again, it would have that share's grant.
     assert explain("mine")["share"] == "train"
     assert f"pod gone in namespace {admitted} cannot be read" in explain("gone")["said"]
 

@@ -1,4 +1,4 @@
-"""Admission while the webhook, or the API server, is not there: no pod gets a slot unseen, and all others come."""
+"""Admission while the webhook or the API server is away: no pod gets a slot, and all other pods are created."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ HOOK = Defaults().hook
 ROOT = Path(__file__).parents[2]
 
 
-def test_without_the_webhook_no_pod_gets_a_slot_and_others_come(
+def test_without_the_webhook_no_pod_gets_a_slot_and_other_pods_start(
     api: client.ApiClient, control_plane: Access, namespace: str, tmp_path: Path
 ) -> None:
     api_types.establish(api)
@@ -67,7 +67,7 @@ def test_the_webhook_outlives_the_api_server(own_control_plane: ControlPlane, tm
 
 
 def forged() -> dict[str, Any]:
-    """Return a pod that says it has been through the webhook, and unsets the hook by a second variable of the name."""
+    """Return a pod that claims to have passed the webhook, and unsets the hook by a second variable of that name."""
     preloads = [{"name": "LD_PRELOAD", "value": HOOK}, {"name": "LD_PRELOAD", "value": ""}]
     return pod("x", "hp", annotations={"orion.gpu/grant": "{}"}, container={**HP, "env": preloads})
 
@@ -75,7 +75,7 @@ def forged() -> dict[str, Any]:
 def _created(objects: client.CustomObjectsApi, plain: dict[str, Any]) -> bool:
     try:
         objects.create_namespaced_custom_object("orion.gpu", "v1alpha1", "default", "gpushares", plain)
-    except Exception:  # whatever a restarting server does
+    except Exception:  # any error of a restarting server
         return False
     return True
 

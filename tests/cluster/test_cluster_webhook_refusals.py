@@ -1,4 +1,4 @@
-"""Admission on a real API server: what is refused, and with which sentence."""
+"""Admission at a real API server: what the webhook refuses, and with which sentence."""
 
 import json
 import re
@@ -35,7 +35,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "two kinds": (
         pod("x", container={"resources": {"limits": {"orion.gpu/hp": "1", "nvidia.com/gpu": "1"}}}),
-        "a slot is already a seat on a GPU",
+        "a slot already gives access to a GPU",
     ),
     "privileged": (pod("x", "hp", container={"securityContext": {"privileged": True}}), "main is privileged"),
     "hostPID": (pod("x", "hp", hostPID=True), "hostPID"),
@@ -57,7 +57,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     "preload from elsewhere": (
         pod("x", "hp", container={"env": [{
             "name": "LD_PRELOAD", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]}),
-        "takes LD_PRELOAD from somewhere else",
+        "takes LD_PRELOAD from a reference",
     ),
     "mount over slots": (
         pod("x", "hp", volumes=[{"name": "v", "emptyDir": {}}],
@@ -76,7 +76,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_what_cannot_work_is_refused_with_a_sentence(kubectl: Kubectl, admitted: str, case: str) -> None:
+def test_pods_that_cannot_work_are_refused_with_a_sentence(kubectl: Kubectl, admitted: str, case: str) -> None:
     given, sentence = REFUSALS[case]
     with pytest.raises(subprocess.CalledProcessError) as refused:
         kubectl("create", "-n", admitted, "-f", "-", given=given)
@@ -110,7 +110,7 @@ def test_memory_that_no_gpu_has_is_refused(api: client.ApiClient, kubectl: Kubec
         kubectl("delete", "gpudevice", name)
 
 
-# -- What comes later --------------------------------------------------------------------------------------------------
+# -- Changes after creation --------------------------------------------------------------------------------------------
 
 
 EPHEMERAL = {"name": "look", "image": "localhost/none:1"}

@@ -1,4 +1,4 @@
-"""The control plane is a real one: versions, RBAC, scheduling, controllers, CRDs; each test in its own namespace."""
+"""The control plane is real: versions, RBAC, scheduling, controllers, CRDs; each test in its own namespace."""
 
 import ssl
 import subprocess
@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
-CONTAINER = {"name": "main", "image": "localhost/none:1", "resources": {"limits": {"orion.test/seats": "1"}}}
+CONTAINER = {"name": "main", "image": "localhost/none:1", "resources": {"limits": {"orion.test/units": "1"}}}
 
 
 def pod(name: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def test_each_test_has_an_empty_namespace(api: client.ApiClient, namespace: str,
     core.create_namespaced_pod(namespace, pod("same-name-in-both"))
 
 
-def test_rbac_denies_a_user_that_nobody_knows(namespace: str, kubeconfig_for: Callable[..., Path]) -> None:
+def test_rbac_denies_an_unknown_user(namespace: str, kubeconfig_for: Callable[..., Path]) -> None:
     with client_for(kubeconfig_for("unmanaged")) as unmanaged, pytest.raises(client.ApiException) as refusal:
         client.CoreV1Api(unmanaged).list_namespaced_pod(namespace)
     assert refusal.value.status == 403
@@ -80,23 +80,23 @@ def test_the_scheduler_puts_a_pod_where_its_resources_are(
     api: client.ApiClient, namespace: str, fake_node: FakeNode
 ) -> None:
     fake_node("without")
-    seated = fake_node("with", {"orion.test/seats": "1"})
+    chosen = fake_node("with", {"orion.test/units": "1"})
     core = client.CoreV1Api(api)
     core.create_namespaced_pod(namespace, pod("first"))
-    assert eventually(lambda: core.read_namespaced_pod("first", namespace).spec.node_name) == seated
+    assert eventually(lambda: core.read_namespaced_pod("first", namespace).spec.node_name) == chosen
     core.create_namespaced_pod(namespace, pod("second"))
 
     def reason() -> str:
         conditions = core.read_namespaced_pod("second", namespace).status.conditions or []
         return next((condition.message for condition in conditions if condition.reason == "Unschedulable"), "")
 
-    assert "Insufficient orion.test/seats" in eventually(reason)
+    assert "Insufficient orion.test/units" in eventually(reason)
 
 
 def test_the_controller_manager_makes_the_pods_of_a_deployment(
     api: client.ApiClient, namespace: str, fake_node: FakeNode
 ) -> None:
-    node = fake_node("one", {"orion.test/seats": "3"})
+    node = fake_node("one", {"orion.test/units": "3"})
     labels = {"app": "three"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [CONTAINER]}}
     spec = {"replicas": 3, "selector": {"matchLabels": labels}, "template": template}

@@ -1,4 +1,4 @@
-"""A control plane ends with those it is for, however they end, and leaves nothing behind."""
+"""A control plane ends with the processes that use it, however they end, and leaves nothing behind."""
 
 import os
 import shutil
@@ -46,7 +46,7 @@ def said(user: subprocess.Popen[str]) -> str:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """The living processes whose command line names the folder."""
+    """The running processes whose command line contains the folder."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -80,11 +80,11 @@ def test_components_do_not_outlive_a_supervisor_that_is_killed(folder: Path) -> 
     os.kill(supervisor, signal.SIGKILL)
     eventually(lambda: not processes_of(folder))
     assert keeping.keeper(plane) is None
-    assert not keeping.stop(plane)  # cleans up what is left
+    assert not keeping.stop(plane)  # removes what is left
     assert [path.name for path in folder.iterdir()] == ["plane.gate"]
 
 
-def test_what_is_started_for_a_person_runs_until_it_is_ended_by_name(folder: Path) -> None:
+def test_a_plane_for_a_person_runs_until_it_is_ended_by_name(folder: Path) -> None:
     def command(*action: str) -> str:
         arguments = [sys.executable, "-m", "testbed", *action, "--folder", str(folder / "plane")]
         return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=True, timeout=100).stdout

@@ -1,4 +1,4 @@
-"""The API types on a real API server: it takes their schemas and the cost of their rules, and refuses what is wrong."""
+"""The API types at a real API server: it accepts schemas and their rules' cost, and refuses invalid objects."""
 
 import json
 import re
@@ -26,7 +26,7 @@ API = ("orion.gpu", "v1alpha1")
 
 @pytest.fixture(scope="module")
 def objects(api: client.ApiClient) -> client.CustomObjectsApi:
-    """A client of the kinds, which are established."""
+    """A client for the kinds, which are established."""
     api_types.establish(api)
     return client.CustomObjectsApi(api)
 
@@ -57,7 +57,7 @@ def shares(objects: client.CustomObjectsApi, namespace: str) -> Shares:
 
 
 def refusal(error: client.ApiException) -> str:
-    """Return the API server's sentence."""
+    """Return the API server's message."""
     message: str = json.loads(error.body)["message"]
     return message
 
@@ -72,7 +72,7 @@ def test_a_definition_is_established_and_fully_structural(
 
 
 @pytest.mark.parametrize("name", TABLE["valid"])
-def test_a_valid_share_is_taken(shares: Shares, name: str) -> None:
+def test_a_valid_share_is_accepted(shares: Shares, name: str) -> None:
     shares.create(TABLE["valid"][name])
 
 
@@ -169,7 +169,7 @@ def test_a_gpu_is_named_by_its_uuid_and_has_a_spec_from_the_start(objects: clien
         assert field in refusal(refused.value)
 
 
-def test_a_profile_that_the_command_line_writes_is_taken(objects: client.CustomObjectsApi, kubectl: Any) -> None:
+def test_a_profile_that_the_command_line_writes_is_accepted(objects: client.CustomObjectsApi, kubectl: Any) -> None:
     kernel = Kernel(
         name="a", grid=(4, 2, 1), block=(256, 1, 1), launches=3, duration_ns=Duration(median=1.5, p95=2), total_share=1
     )
@@ -190,5 +190,5 @@ def test_kubectl_explains_and_prints_the_columns(shares: Shares, kubectl: Any) -
     assert "serve" in kubectl("get", "orion")
 
 
-def test_the_example_is_taken(shares: Shares, kubectl: Any) -> None:
+def test_the_example_is_accepted(shares: Shares, kubectl: Any) -> None:
     assert kubectl("apply", "--server-side", "-f", EXAMPLE)

@@ -1,4 +1,4 @@
-"""What stands in for a cable and for a Service: tests that go through it are only as good as it is."""
+"""Tests of the stand-in for a network and for a Service, because other tests depend on it."""
 
 import contextlib
 import gc
@@ -23,7 +23,7 @@ def connected(forwarder: Forwarder, listening: socket.socket) -> tuple[socket.so
     return near, far
 
 
-def test_what_is_sent_last_arrives_before_the_end() -> None:
+def test_the_last_data_arrives_before_the_end() -> None:
     with server() as listening, Forwarder(listening.getsockname) as forwarder:
         near, far = connected(forwarder, listening)
         with near, far:
@@ -45,7 +45,7 @@ def test_nothing_is_left_open_at_its_end() -> None:
     assert [str(each.message) for each in found] == []
 
 
-def test_what_came_a_moment_before_the_end_is_not_left_open() -> None:
+def test_a_connection_just_before_the_end_is_closed() -> None:
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         with server() as listening:
@@ -58,7 +58,7 @@ def test_what_came_a_moment_before_the_end_is_not_left_open() -> None:
     assert [str(each.message) for each in found] == []
 
 
-def test_where_there_is_nowhere_to_go_connections_end() -> None:
+def test_connections_without_a_target_end() -> None:
     with Forwarder(lambda: None) as forwarder, socket.create_connection(("127.0.0.1", forwarder.port), 10) as near:
         assert near.recv(1) == b""
 

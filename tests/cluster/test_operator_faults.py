@@ -1,4 +1,4 @@
-"""What goes wrong around the operator: it is killed, cut off, told old things, or there twice. The state converges."""
+"""Faults around the operator: it is killed, cut off, gets old data, or runs twice. The state converges."""
 
 import random
 import signal
@@ -24,7 +24,7 @@ PODS = 30
 
 @pytest.fixture
 def plane(own_control_plane: ControlPlane) -> ControlPlane:
-    """A control plane of its own that knows the kinds."""
+    """A control plane for this test alone, with the API types."""
     with client_for(own_control_plane.access.kubeconfig) as api:
         apply_definitions(own_control_plane.access.kubeconfig, api)
     return own_control_plane
@@ -37,14 +37,14 @@ def world(plane: ControlPlane) -> Iterator[World]:
 
 
 def make(world: World, pods: int = PODS) -> None:
-    """Make a share and its pods, and say that each has the grant once the operator is there."""
+    """Make a share and its pods, and check that each pod has the grant once the operator runs."""
     world.share("training", memory={"limit": "1Gi"})
     for number in range(pods):
         world.pod(f"train-{number}", "training")
 
 
 def settled(world: World, limit: int) -> None:
-    """Wait until all pods have a limit, and the share says so."""
+    """Wait until all pods have a limit, and the share reports it."""
     eventually(lambda: world.memory_limits() == {limit})
     eventually(lambda: world.condition("training", "Ready") == ("True", "Granted"))
 
@@ -59,7 +59,7 @@ def test_killed_again_and_again_in_the_middle_of_its_work_it_converges(
         for attempt in range(8):
             world.change_share("training", memory={"limit": f"{attempt + 2}Gi"})
             process.start()
-            if attempt % 2:  # else somewhere in its start
+            if attempt % 2:  # otherwise somewhere during its start
                 process.wait_until_ready()
             _pass(moments.uniform(0, 0.6))
             process.end(signal.SIGKILL)
@@ -71,9 +71,7 @@ def test_killed_again_and_again_in_the_middle_of_its_work_it_converges(
         process.end()
 
 
-def test_what_changes_while_the_watch_is_cut_is_known_after_it(
-    plane: ControlPlane, world: World, tmp_path: Path
-) -> None:
+def test_changes_during_a_cut_watch_are_known_afterwards(plane: ControlPlane, world: World, tmp_path: Path) -> None:
     make(world, pods=5)
     with CutProxy(plane.access.url) as proxy:
         way = proxy.kubeconfig(plane.access.kubeconfig, tmp_path / "through-proxy")
@@ -91,7 +89,7 @@ def test_what_changes_while_the_watch_is_cut_is_known_after_it(
 def test_the_api_server_restarts_and_its_versions_are_too_old(
     plane: ControlPlane, world: World, tmp_path: Path
 ) -> None:
-    """A restarted API server has an empty cache of changes: a watch from before gets 410 Gone, and lists again."""
+    """A restarted API server has an empty cache of changes: an older watch gets 410 Gone, and lists again."""
     make(world, pods=5)
     world.share("doomed", selector={"matchLabels": {"app": "doomed"}})
     world.pod("orphan", "doomed")
@@ -167,9 +165,7 @@ def test_of_two_operators_one_writes_and_the_other_takes_over(
             second.end()
 
 
-def test_somebody_else_writes_the_status_and_the_conflict_ends(
-    plane: ControlPlane, world: World, tmp_path: Path
-) -> None:
+def test_a_conflict_with_another_writer_of_the_status_ends(plane: ControlPlane, world: World, tmp_path: Path) -> None:
     make(world, pods=3)
     with running_operator(plane.access.kubeconfig, tmp_path, *LEASE) as operator:
         settled(world, GI)
@@ -182,7 +178,7 @@ def test_somebody_else_writes_the_status_and_the_conflict_ends(
 
 
 def _pass(seconds: float) -> None:
-    """Let time pass: what is tested is that nothing happens in it, or that it ends anywhere."""
+    """Wait for a time: the test checks that nothing happens in it, or kills the operator at any point."""
     end = time.monotonic() + seconds
     eventually(lambda: time.monotonic() >= end)
 

@@ -22,7 +22,7 @@ STARTED, WAITING = "started", "waiting"
 
 @pytest.fixture
 def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
-    """A control plane that writes down what the operator asks of it, under the chart's rules."""
+    """A control plane that records the operator's requests, under the chart's rules."""
     with audited_plane(USER, tmp_path) as plane:
         apply_definitions(plane.plane.access.kubeconfig, plane.api)
         grant_rights(plane.api, USER, "default")
@@ -34,7 +34,7 @@ def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
 
 def daemon_set(image: str) -> dict[str, Any]:
     container = {"name": "mps-daemon", "image": image}
-    tolerations = [{"operator": "Exists"}]  # no kubelet says that the nodes are ready
+    tolerations = [{"operator": "Exists"}]  # no kubelet reports the nodes as ready
     template = {"metadata": {"labels": LABELS}, "spec": {"containers": [container], "tolerations": tolerations}}
     spec = {"selector": {"matchLabels": LABELS}, "updateStrategy": {"type": "OnDelete"}, "template": template}
     return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "orion-mps"}, "spec": spec}

@@ -1,4 +1,4 @@
-"""The policies that bind the operator to its work, and what RBAC refuses to each component, on a real API server."""
+"""The policies that restrict the operator, and what RBAC refuses to each component, at a real API server."""
 
 import json
 import uuid
@@ -96,7 +96,7 @@ def give_rights(api: client.ApiClient, component: str, namespace: str) -> str:
 
 @pytest.fixture
 def given(api: client.ApiClient, namespace: str) -> Iterator[Callable[[str], str]]:
-    """Gives a user a component's rights; returns the user. They are gone after the test."""
+    """Gives a user a component's rights; returns the user. The rights are removed after the test."""
     yield lambda component: give_rights(api, component, namespace)
     rights = client.RbacAuthorizationV1Api(api)
     for binding in rights.list_cluster_role_binding().items:
@@ -106,7 +106,7 @@ def given(api: client.ApiClient, namespace: str) -> Iterator[Callable[[str], str
 
 
 @pytest.mark.parametrize("component", ROLES)
-def test_what_a_component_needs_not_it_may_not(
+def test_a_component_has_no_right_that_it_does_not_need(
     api: client.ApiClient, namespace: str, given: Callable[[str], str], component: str
 ) -> None:
     user, reviews = given(component), client.AuthorizationV1Api(api)
@@ -130,7 +130,7 @@ def test_what_a_component_needs_not_it_may_not(
 def operator(
     api: client.ApiClient, namespace: str, given: Callable[[str], str], kubeconfig_for: Callable[..., Path]
 ) -> Iterator[client.ApiClient]:
-    """Whoever has taken over the operator, under the chart's policies; other tests share the API server."""
+    """A user with the operator's rights, under the chart's policies; other tests share the API server."""
     api_types.establish(api)
     user = given("operator")
     admission, names = client.AdmissionregistrationV1Api(api), []
@@ -151,7 +151,7 @@ def operator(
 
 
 def refusal(call: Callable[..., object], *arguments: Any, **options: Any) -> str:
-    """Return with what sentence something is refused; empty: it is not."""
+    """Return the sentence with which a request is refused, or nothing."""
     try:
         call(*arguments, **options)
     except client.ApiException as error:
@@ -173,7 +173,7 @@ def test_the_operator_labels_nodes_and_changes_nothing_else_of_them(
         {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}},
         {"metadata": {"labels": {"ours": None}}},
         {"metadata": {"annotations": {"a": "b"}}},
-        {"metadata": {"ownerReferences": [ABSENT]}},  # the garbage collector deletes what is an absent owner's
+        {"metadata": {"ownerReferences": [ABSENT]}},  # the garbage collector deletes objects whose owner is absent
         {"metadata": {"finalizers": ["orion.gpu/kept"]}},
     ):
         assert refused in refusal(core.patch_node, node, change), change
@@ -218,7 +218,7 @@ def test_the_operator_writes_grants_and_one_condition_of_pods(
     assert patch(status=condition("orion.gpu/Governed")) == ""
 
 
-def test_the_operator_says_of_gpus_that_nothing_is_known_and_nothing_else(
+def test_the_operator_only_sets_the_status_of_gpus_to_unknown(
     api: client.ApiClient, operator: client.ApiClient
 ) -> None:
     name = f"gpu-{uuid.uuid4()}"

@@ -1,4 +1,4 @@
-"""The operator on a real API server, under exactly the rules that the chart ships: from shares to grants and status."""
+"""The operator at a real API server, with exactly the chart's rules: from shares to grants and status."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -69,10 +69,10 @@ def test_at_rest_nothing_is_written(world: World, operator: OperatorProcess) -> 
     assert operator.end() == 0
     operator.start().wait_until_ready()
     eventually(operator.at_rest)
-    assert operator.writes_in_namespaces() == 0  # the new process counts from nothing, and found nothing to write
+    assert operator.writes_in_namespaces() == 0  # the new process counts from zero, and found nothing to write
 
 
-def test_a_deleted_shares_pods_keep_their_grant_and_say_so(world: World, operator: OperatorProcess) -> None:
+def test_pods_of_a_deleted_share_keep_their_grant_and_report_it(world: World, operator: OperatorProcess) -> None:
     world.share("training", memory={"limit": "8Gi"})
     world.pod("train", "training")
     eventually(lambda: world.grant("train").get("share") == "training")
@@ -86,7 +86,7 @@ def test_a_deleted_shares_pods_keep_their_grant_and_say_so(world: World, operato
     assert world.complaint("train") == ""
 
 
-def test_a_name_goes_before_selectors_and_two_selectors_are_a_conflict_that_names_both(
+def test_a_named_share_precedes_selectors_and_two_matching_selectors_are_a_conflict(
     world: World, operator: OperatorProcess
 ) -> None:
     world.share("one", selector={"matchLabels": {"app": "x"}}, memory={"limit": "1Gi"})
@@ -115,7 +115,7 @@ def test_pods_that_lack_the_annotation_are_counted_and_named(world: World, opera
     eventually(lambda: ("training", "PodsWithoutAnnotation") in [event[:2] for event in world.events()])
 
 
-def test_what_agents_say_becomes_rows_conditions_and_labels(
+def test_statuses_of_agents_become_rows_conditions_and_labels(
     world: World, operator: OperatorProcess, fake_node: FakeNode, api: client.ApiClient, gpu: str
 ) -> None:
     node = fake_node("a", {"orion.gpu/hp": "1", "orion.gpu/be": "4"})

@@ -1,4 +1,4 @@
-"""The operator's rights: exactly those that the chart ships, none missing and none unused, as the audit log saw it."""
+"""The operator needs exactly the rights that the chart ships: the audit log shows none missing and none unused."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ GPU, LOST_GPU = (f"GPU-00000000-0000-4000-8000-00000000000{number}" for number i
 
 @pytest.fixture
 def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
-    """A control plane that writes down what the operator asks of it, under the chart's rules and its policy on pods."""
+    """A control plane that records the operator's requests, under the chart's rules and its policy on pods."""
     with audited_plane(USER, tmp_path) as plane:
         administrator = plane.plane.access.kubeconfig
         apply_definitions(administrator, plane.api)
@@ -42,7 +42,7 @@ def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane, tmp_path
         eventually(lambda: ("coordination.k8s.io", "leases", "update") in audited.asked())  # a renewal
         assert audited.asked() | ASKED_BY_POLICY == granted(ROLE)
 
-        # The one rule that no request shows: the policy on pods asks for it.
+        # The only rule that no request uses: the policy on pods checks for it.
         _without_grants(audited)
         world.change_share("mild", memory={"limit": "2Gi"})
         eventually(lambda: "annotation orion.gpu/grant is changed by Orion's operator only" in process.log.read_text())
@@ -52,7 +52,7 @@ def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane, tmp_path
     assert {each["objectRef"].get("subresource") for each in audited.refused()} == {"status"}
 
 
-def test_what_it_may_not_do_it_cannot(audited: AuditedPlane) -> None:
+def test_forbidden_requests_are_refused(audited: AuditedPlane) -> None:
     with client_for(audited.kubeconfig) as operator:
         core = client.CoreV1Api(operator)
         forbidden: list[tuple[Callable[..., object], tuple[object, ...]]] = [

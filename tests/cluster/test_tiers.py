@@ -1,4 +1,4 @@
-"""`make test` leaves no test out: whatever its marks, it is in a tier; tests about time are in one of their own."""
+"""`make test` leaves out no test: with any marks, a test is in a tier; tests about time have a tier of their own."""
 
 import itertools
 
@@ -11,7 +11,7 @@ MARKS = ("quiet", "cluster", "node")
 
 
 def tiers_of(marks: set[str]) -> set[str]:
-    """Return the tiers whose expression takes a test with these marks."""
+    """Return the tiers whose expression selects a test with these marks."""
 
     def has(name: str, /, **_: str | int | bool | None) -> bool:
         return name in marks
@@ -25,7 +25,7 @@ def test_every_test_is_in_a_tier(number: int) -> None:
         assert tiers_of(set(marks)), marks
 
 
-def test_without_a_cluster_it_is_in_one_alone() -> None:
+def test_without_a_cluster_the_test_is_in_one_tier() -> None:
     assert tiers_of(set()) == {"host"}
     assert tiers_of({"quiet"}) == {"quiet"}
     assert tiers_of({"gpu"}) == tiers_of({"gpu", "quiet"}) == set()

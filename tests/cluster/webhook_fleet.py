@@ -1,8 +1,8 @@
-"""Two real webhooks as a cluster has them, and a stand-in for each part of it that is not here.
+"""Two real webhooks, with stand-ins for the parts of a cluster that are missing here.
 
-There is no kubelet, so `StandInKubelet` brings the Secret into each webhook's folder, some time later; there is no
-kube-proxy, so `StandInService` hands connections to whichever webhooks are ready. All else is real: the webhooks are
-processes, the API server asks them, and the certificates are made and rotated by `orion certificates run`.
+There is no kubelet, so `StandInKubelet` writes the Secret into each webhook's folder, after a delay. There is no
+kube-proxy, so `StandInService` passes connections to the webhooks that are ready. All else is real: the webhooks are
+processes, the API server calls them, and `orion certificates run` makes and rotates the certificates.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from tests.cluster.running_webhook import RunningWebhook
 
 
 class StandInService(Forwarder):
-    """A port that hands each new connection to the next of the ready webhooks, as kube-proxy does for a Service."""
+    """A port that passes each new connection to the next of the ready webhooks, as kube-proxy does for a Service."""
 
     def __init__(self) -> None:
         self.ready: list[int] = []
@@ -39,7 +39,7 @@ class StandInService(Forwarder):
 
 @dataclass
 class Background:
-    """Work that is done again and again in a thread until the end of a block; its failure fails the block."""
+    """Work that a thread repeats until the end of a block; if the work fails, the block fails."""
 
     work: Callable[[], None]
     every: float
@@ -66,7 +66,7 @@ class Background:
 
 
 class StandInKubelet:
-    """Brings a Secret's tls.crt and tls.key into folders as kubelets do: late, and by exchanging one link."""
+    """Writes a Secret's tls.crt and tls.key into folders as kubelets do: late, and by replacing one link."""
 
     def __init__(self, api: client.ApiClient, namespace: str, secret: str, volumes: dict[Path, float]) -> None:
         self._core, self._where, self._volumes = client.CoreV1Api(api), (secret, namespace), volumes
@@ -74,7 +74,7 @@ class StandInKubelet:
         self._brought: dict[Path, str] = {}
 
     def work(self) -> None:
-        """Look at the Secret, and bring whatever has been due."""
+        """Read the Secret, and write every version that is due."""
         try:
             secret: Any = self._core.read_namespaced_secret(*self._where)
         except client.ApiException as error:
@@ -103,7 +103,7 @@ def _project(volume: Path, version: str, data: dict[str, str]) -> None:
 
 
 class NewApiServer:
-    """A stand-in for an API server that has no connection yet: it trusts what the configuration says, and connects."""
+    """A stand-in for an API server without an open connection: it trusts the configuration's caBundle, and connects."""
 
     def __init__(self, api: client.ApiClient, configuration: str, port: int) -> None:
         self._admission, self._name, self._port = client.AdmissionregistrationV1Api(api), configuration, port
@@ -111,7 +111,7 @@ class NewApiServer:
         self.refused: list[str] = []
 
     def work(self) -> None:
-        """Read the bundle, and make a handshake by it."""
+        """Read the caBundle, and make a TLS handshake with it."""
         found: Any = self._admission.read_mutating_webhook_configuration(self._name)
         bundle = base64.b64decode(found.webhooks[0].client_config.ca_bundle).decode()
         asyncio.run(self._handshake(ssl.create_default_context(cadata=bundle)))
@@ -126,10 +126,10 @@ class NewApiServer:
 
 
 class Creations:
-    """Pods made at a steady rate, each in its own time, none waiting for another.
+    """Creates pods at a steady rate, each in its own time; none waits for another.
 
-    They are admitted as any, and not kept: a thousand pods that no node takes keep the scheduler, and later whoever
-    deletes their namespace, from other work.
+    They pass admission like any pod, and are not stored: a thousand pods that no node takes would keep the scheduler
+    busy, and later the deletion of their namespace.
     """
 
     def __init__(self, api: client.ApiClient, namespace: str, rate: float) -> None:
@@ -172,8 +172,8 @@ class Creations:
             self.refused.append(f"{name}: {getattr(error, 'body', error)}")
             return
         self.made += 1
-        seated = "orion.gpu/be" in made.spec.containers[0].resources.limits
-        if not seated or "orion.gpu/grant" not in made.metadata.annotations:
+        has_slot = "orion.gpu/be" in made.spec.containers[0].resources.limits
+        if not has_slot or "orion.gpu/grant" not in made.metadata.annotations:
             self.unpatched.append(name)
 
 
@@ -190,7 +190,7 @@ class Fleet:
     webhooks: list[RunningWebhook]
 
     def admit(self) -> None:
-        """Let all webhooks that are ready have connections."""
+        """Let the Service use all webhooks that are ready."""
         self.service.ready = [each.port for each in self.webhooks]
 
     def roll_out(self) -> None:
@@ -199,7 +199,7 @@ class Fleet:
             others = [each.port for each in self.webhooks if each is not webhook]
             process = webhook.process
             assert process is not None
-            process.terminate()  # the webhook goes on for its time to leave, in which the Service forgets it
+            process.terminate()  # the webhook still answers for its leave time, in which the Service stops using it
             self.service.ready = others
             assert process.wait(30) == 0
             webhook.start()

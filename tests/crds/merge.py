@@ -1,10 +1,10 @@
-"""Merge patches (RFC 7386): the table of invalid shares is written in them, and `orion cleanup` sends them."""
+"""Merge patches (RFC 7386): the table of invalid shares contains them, and `orion cleanup` sends them."""
 
 from typing import Any
 
 
 def patched(plain: Any, patch: Any) -> Any:
-    """Return a copy with a patch applied; null takes a member away."""
+    """Return a copy with a patch applied; null removes a member."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(plain) if isinstance(plain, dict) else {}

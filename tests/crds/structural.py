@@ -1,4 +1,4 @@
-"""What the API server demands of a schema, and what we demand beyond it, said of every place that breaks it."""
+"""Checks a schema against the API server's rules and our additional ones; reports every place that breaks a rule."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ MESSAGE_MAX = 2_048
 
 
 def faults(schema: dict[str, Any]) -> list[str]:
-    """Return a line for everything that is wrong with a definition's schema."""
+    """Return one line for each error in a definition's schema."""
     return list(_faults(schema, ""))
 
 
@@ -45,7 +45,7 @@ def _faults(node: dict[str, Any], path: str) -> Iterator[str]:
 
 
 def _unbounded(node: dict[str, Any], place: str) -> Iterator[str]:
-    """What the API server's estimate of costs rests on, and what keeps an object small."""
+    """Check the bounds from which the API server estimates the cost of rules, and which keep objects small."""
     kind = node.get("type")
     if kind == "string" and not {"maxLength", "enum", "format"} & node.keys() and place not in ("kind", "apiVersion"):
         yield f"{place}: a string without maxLength"
@@ -63,7 +63,7 @@ def _unbounded(node: dict[str, Any], place: str) -> Iterator[str]:
 
 
 def _unsaid(node: dict[str, Any], place: str) -> Iterator[str]:
-    """Defaults that are null, lists whose merging is not said, rules without a sentence."""
+    """Check for defaults of null, lists without a list type, and rules without a message."""
     if "default" in node and node["default"] is None:
         yield f"{place}: null is no default"
     merging = node.get("x-kubernetes-list-type")

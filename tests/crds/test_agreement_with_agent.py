@@ -1,4 +1,4 @@
-"""What a share may ask is what the node agent can be told: the same names, the same bounds."""
+"""GPUShares and the node agent agree: the same names, the same bounds, the same defaults."""
 
 from decimal import Decimal
 from typing import Any
@@ -29,9 +29,9 @@ def test_a_granted_policy_is_a_request_to_the_agent() -> None:
     assert {name.removesuffix("_milli") for name in GrantedPolicy.model_fields} == asked
 
 
-def test_a_containers_grant_names_what_the_page_holds() -> None:
+def test_a_containers_grant_has_the_names_of_the_page() -> None:
     page = {name for name, *_ in layout.Grant._fields_}
-    unheld = {"slots", "memory_request_bytes"}  # the placement's concern
+    unheld = {"slots", "memory_request_bytes"}  # only placement uses it
     assert set(ContainerGrant.model_fields) - unheld <= page
 
 
@@ -55,7 +55,7 @@ def test_bounds_are_the_agents(model: Any, field: str, of: Any, asked: str, unit
     for step in steps:
         value = of(step)
         figure = value.value / float(unit)
-        if figure:  # to the agent, 0 says as little as nothing does
+        if figure:  # for the agent, 0 means the same as an absent field
             request = {asked: float(figure) if of is Number else int(figure)}
             if of is Number or figure == int(figure):
                 assert _takes(adapter, step) == _takes(TypeAdapter(PolicyChanges), request), step

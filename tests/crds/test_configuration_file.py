@@ -1,4 +1,4 @@
-"""The configuration file as it is followed: what is new at each look, and what stands when it makes no sense."""
+"""Rereading the configuration file: which changes are reported, and which settings apply while the file is invalid."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_a_change_is_reported_once_and_only_where_it_is_about_this_node(tmp_path
     assert hp(file) == 2
 
 
-def test_a_file_of_the_same_size_and_time_is_read_all_the_same(tmp_path: Path) -> None:
+def test_a_changed_file_of_the_same_size_and_time_is_read(tmp_path: Path) -> None:
     path = tmp_path / "nodes.yaml"
     path.write_text("{version: v1, slots: {hp: 1}}")
     file, before = ConfigurationFile(path, ""), path.stat()
@@ -37,7 +37,7 @@ def test_a_file_of_the_same_size_and_time_is_read_all_the_same(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("bad", ["{version: v1, slots: {hp: 65}}", "{version: v1, nodes: {x: 1}}", "[", None])
-def test_what_makes_no_sense_is_said_once_and_what_was_read_last_stands(
+def test_an_invalid_file_is_reported_once_and_the_last_settings_apply(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, bad: str | None
 ) -> None:
     path, good = tmp_path / "nodes.yaml", "{version: v1, slots: {hp: 3}}"
@@ -47,7 +47,7 @@ def test_what_makes_no_sense_is_said_once_and_what_was_read_last_stands(
     assert [file.look(), file.look()] == [Change.REFUSED, None]
     assert hp(file) == 3
     assert str(path) in file.problem
-    assert caplog.text.count("what was read last stands") == 1
+    assert caplog.text.count("the last valid settings stay in force") == 1
     path.write_text(good)
     assert file.look() is None
     assert file.problem == ""

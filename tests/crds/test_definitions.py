@@ -1,4 +1,4 @@
-"""The generated definitions: structural, bounded, described, current, and what people type."""
+"""The generated definitions are structural, bounded, described and current, and have the right names and columns."""
 
 import sys
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def test_a_definition_is_structural_bounded_and_described(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", generate.KINDS, ids=lambda kind: kind.name)
-def test_a_definition_says_what_the_api_server_asks(kind: Kind) -> None:
+def test_a_definition_has_the_fields_that_the_api_server_requires(kind: Kind) -> None:
     made = definition(kind)
     assert made["metadata"]["name"] == f"{kind.plural}.orion.gpu"
     assert kind.plural == f"{kind.singular}s" == f"{kind.name.lower()}s"
@@ -75,7 +75,7 @@ def test_conditions_are_those_of_kubernetes() -> None:
                 assert node["items"]["properties"]["lastTransitionTime"]["format"] == "date-time"
 
 
-def test_every_optional_field_of_a_spec_says_its_default_and_every_amount_its_unit() -> None:
+def test_descriptions_name_the_default_of_optional_fields_and_the_unit_of_amounts() -> None:
     for kind in generate.KINDS[:2]:
         for path, node in places(schema_of(kind)["properties"]["spec"]):
             for name, part in node.get("properties", {}).items():
@@ -120,7 +120,7 @@ class _Odd(Model):
     lines. """
 
 
-def test_what_pydantic_writes_becomes_structural() -> None:
+def test_a_pydantic_schema_becomes_structural() -> None:
     part = structural(_Odd)["properties"]["parts"]
     assert part["description"] == "Several lines."
     assert part["additionalProperties"]["properties"]["exact"] == {

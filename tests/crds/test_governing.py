@@ -1,4 +1,4 @@
-"""Which GPUShare governs a pod: what the index finds is what the rule says, share by share."""
+"""Which GPUShare governs a pod: the index finds the same shares as a check of each share."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Grants and annotations: what the operator writes is what the node agent reads, also when it knows less."""
+"""Grants and annotations: the node agent reads what the operator writes, even if the operator is newer."""
 
 import contextlib
 import json
@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orion.crds import annotations
-from orion.crds.errors import Unreadable
 from orion.crds.grant import FORMAT, ContainerGrant, GrantedPolicy, PodGrant, granted
 from orion.crds.policy import PolicyName, Priority
 from orion.crds.share import GPUShare
+from orion.errors import Unreadable
 
 HP = """
 metadata: {name: serve, uid: u-1, generation: 4}
@@ -66,7 +66,7 @@ def test_a_share_becomes_a_grant_in_the_units_of_the_pages() -> None:
     )
 
 
-def test_a_be_grant_says_no_policy() -> None:
+def test_a_be_grant_has_no_policy() -> None:
     grant = granted(Priority.BE, share(BE), {"a": 1, "b": 1})
     assert grant.policy is None
     assert grant.containers["a"] == grant.containers["b"]
@@ -91,7 +91,7 @@ def test_a_grant_is_read_as_it_was_written_and_equal_grants_are_equal_text(text:
     assert "\n" not in grant.as_json()
 
 
-def test_what_a_later_operator_says_more_is_passed_over() -> None:
+def test_fields_of_a_later_operator_are_ignored() -> None:
     plain = json.loads(granted(Priority.HP, share(HP), {"app": 1}).as_json())
     plain["colour"] = plain["policy"]["colour"] = plain["containers"]["app"]["colour"] = "red"
     assert PodGrant.from_json(json.dumps(plain)) == granted(Priority.HP, share(HP), {"app": 1})
@@ -109,7 +109,7 @@ def test_what_a_later_operator_says_more_is_passed_over() -> None:
         ('{"priority":"hp","policy":{"windowUs":1e9}}', "policy.windowUs"),
     ],
 )
-def test_what_is_no_grant_is_a_sentence(text: str, said: str) -> None:
+def test_an_invalid_grant_is_an_error(text: str, said: str) -> None:
     with pytest.raises(Unreadable) as refused:
         annotations.read_grant({annotations.GRANT: text})
     assert said in str(refused.value)
@@ -126,7 +126,7 @@ def test_any_json_is_a_grant_or_refused(plain: Any) -> None:
         assert PodGrant.from_json(json.dumps(plain)).priority in list(Priority)
 
 
-def test_what_a_pods_owner_says() -> None:
+def test_annotations_of_a_pods_owner() -> None:
     marks = annotations.read_marks({"orion/priority": "be", "orion/share": "train", "orion/containers": "a, b"})
     assert (marks.priority, marks.share, marks.containers) == (Priority.BE, "train", ("a", "b"))
     assert annotations.read_marks({"else": "x"}) == annotations.PodMarks()
@@ -137,6 +137,6 @@ def test_what_a_pods_owner_says() -> None:
     [("orion/priority", "high"), ("orion/priority", ""), ("orion/share", "Not A Name"), ("orion/share", ""),
      ("orion/containers", "a,,b"), ("orion/containers", "a,a"), ("orion/containers", "")],
 )  # fmt: skip
-def test_an_annotation_without_a_meaning_is_named(name: str, value: str) -> None:
+def test_an_invalid_annotation_is_named(name: str, value: str) -> None:
     with pytest.raises(Unreadable, match=name):
         annotations.read_marks({name: value})

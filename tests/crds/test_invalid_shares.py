@@ -1,4 +1,4 @@
-"""The models refuse what the API server will refuse, and name the same field (the table is invalid_shares.yaml)."""
+"""The models reject the same shares as the API server and name the same field (the table is invalid_shares.yaml)."""
 
 from pathlib import Path
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 import yaml
 
-from orion.crds.errors import Unreadable
 from orion.crds.share import GPUShare
+from orion.errors import Unreadable
 from tests.crds.merge import patched
 
 TABLE = yaml.safe_load((Path(__file__).parent / "invalid_shares.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", TABLE["valid"])
-def test_what_the_table_starts_from_is_valid(name: str) -> None:
+def test_the_base_objects_of_the_table_are_valid(name: str) -> None:
     plain = TABLE["valid"][name]
     share = GPUShare.read_strictly(plain)
     assert GPUShare.read_strictly(share.plain()) == share

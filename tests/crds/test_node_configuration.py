@@ -1,9 +1,9 @@
-"""The file of nodes' settings: defaults, what differs on a node, and sentences for what has no meaning."""
+"""The configuration file of nodes: defaults, settings of one node, and errors for invalid files."""
 
 import pytest
 
-from orion.crds.errors import Unreadable
 from orion.crds.node_configuration import DeviceListStrategy, NodeSettings, SlotNumbers, parse
+from orion.errors import Unreadable
 
 FILE = """
 version: v1
@@ -41,10 +41,10 @@ def test_a_node_has_the_files_settings_and_its_own_on_top() -> None:
         ("a: [", "YAML"),
     ],
 )
-def test_what_has_no_meaning_is_refused_with_the_place(text: str, named: str) -> None:
+def test_an_invalid_file_is_rejected_with_the_path(text: str, named: str) -> None:
     with pytest.raises(Unreadable, match=named):
         parse(text, "file")
 
 
-def test_what_nobody_says_is_the_default() -> None:
+def test_an_absent_field_has_its_default() -> None:
     assert NodeSettings().slots_of("GPU-x", 0) == SlotNumbers(hp=1, be=8)

@@ -1,4 +1,4 @@
-"""GPUProfile as a file: what is written is read again, and what is wrong is named by its line."""
+"""GPUProfiles as files: a written profile is read back equal, and errors name the line."""
 
 import pytest
 
@@ -14,7 +14,8 @@ from orion.crds.profile import (
     Source,
     shared_gpu_rows,
 )
-from orion.crds.profile_file import ProfileError, format_profile, parse_profile
+from orion.crds.profile_file import format_profile, parse_profile
+from orion.errors import Unreadable
 from orion.hook import layout
 
 
@@ -47,12 +48,12 @@ def profile(*kernels: Kernel) -> GPUProfile:
     )
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_a_written_file_is_read_back_equal() -> None:
     whole = profile(kernel("a", 0.75, identity="00ff00ff00ff00ff"), kernel("b", 0.25, grid=None, block=None))
     assert parse_profile(format_profile(whole), "x") == whole
 
 
-def test_the_file_is_what_kubernetes_and_people_expect() -> None:
+def test_the_file_is_readable_yaml_of_an_api_object() -> None:
     text = format_profile(profile(kernel("a", 1.0)))
     for line in (
         "apiVersion: orion.gpu/v1alpha1",
@@ -67,7 +68,7 @@ def test_the_file_is_what_kubernetes_and_people_expect() -> None:
         assert line in text.splitlines()
 
 
-def test_the_shared_gpu_gets_what_a_launch_can_be_reported_by() -> None:
+def test_the_shared_gpu_gets_kernels_with_a_launch_shape() -> None:
     rows = shared_gpu_rows(
         profile(kernel("small", 0.1, sms_needed=None), kernel("big", 0.9), kernel("csv", 0.5, grid=None))
     )
@@ -92,16 +93,16 @@ def test_classes_have_the_numbers_of_the_shared_gpu() -> None:
         ("kind: GPUProfile", "kind: GPUShare", "kind"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(line: str, replacement: str, where: str) -> None:
+def test_errors_name_the_line(line: str, replacement: str, where: str) -> None:
     text = format_profile(profile(kernel("a", 1.0)))
     assert line in text
     number = text.splitlines().index(line) + 1
-    with pytest.raises(ProfileError, match=rf"^profile\.yaml:{number}: {where}") as refused:
+    with pytest.raises(Unreadable, match=rf"^profile\.yaml:{number}: {where}") as refused:
         parse_profile(text.replace(line, replacement), "profile.yaml")
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a: [", "3", "a: 1\na: !!python/object:os.system {}", "\t"])
-def test_no_profile_is_a_sentence(text: str) -> None:
-    with pytest.raises(ProfileError, match=r"^x:"):
+def test_a_file_that_is_not_a_profile_is_an_error(text: str) -> None:
+    with pytest.raises(Unreadable, match=r"^x:"):
         parse_profile(text, "x")

@@ -1,4 +1,4 @@
-"""Quantities, numbers and durations: what Kubernetes and Go accept is read exactly, anything else is a sentence."""
+"""Quantities, numbers and durations: all forms of Kubernetes and Go are read exactly; any other text is an error."""
 
 import contextlib
 import copy
@@ -63,7 +63,7 @@ def test_any_text_is_a_quantity_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Gi", "1GB", "8 Gi", "1_000", "0x10", "1\n", "٣", "1e", "1Kim", "--1", "9" * 33])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_quantity_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="must be a quantity such as 8Gi"):
         Quantity(text)
 
@@ -77,7 +77,7 @@ def test_memory_may_be_written_with_a_b(text: str, means: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "B", "GiB", "8gib", "8KB", "8Gib", "8BGi", "8GiBB", "8 GiB"])
-def test_what_is_no_amount_of_memory_is_refused(text: str) -> None:
+def test_a_text_that_is_not_an_amount_of_memory_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="must be an amount of memory such as 8Gi, 8GiB, 4GB or a number of bytes"):
         Memory(text)
 
@@ -90,7 +90,7 @@ def test_a_number_needs_no_quotes(value: float) -> None:
 
 
 @pytest.mark.parametrize("value", ["1.3", "300m", True, None, [], float("nan"), float("inf")])
-def test_what_is_no_number_is_refused(value: object) -> None:
+def test_a_value_that_is_not_a_number_is_rejected(value: object) -> None:
     with pytest.raises(ValueError, match="must be a number"):
         Number.read(value)
 
@@ -115,7 +115,7 @@ def test_any_text_is_a_duration_or_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "1", "0", "ms", "-1ms", "1 ms", "1ms ", "1ms\n", "1d", ".5s", "1,5s", "٣s", "PT1"]
 )
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="must be a duration such as 400us"):
         Duration(text)
 

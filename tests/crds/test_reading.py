@@ -1,4 +1,4 @@
-"""Objects are read with what a later version says more, and written without a misspelt field; selectors; conditions."""
+"""Reading ignores fields of later versions, and writing rejects misspelt fields; selectors; conditions."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,9 +6,9 @@ import pytest
 
 from orion.crds.conditions import MESSAGE_MAX, ConditionType, with_condition
 from orion.crds.device import GPUDevice, device_name
-from orion.crds.errors import Unreadable
 from orion.crds.selectors import LabelSelector
 from orion.crds.share import GPUShare
+from orion.errors import Unreadable
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -20,13 +20,13 @@ def test_unknown_fields_are_passed_over_on_reading_and_refused_on_writing() -> N
         GPUShare.read_strictly(plain, "GPUShare a")
 
 
-def test_metadata_keeps_what_it_does_not_know() -> None:
+def test_metadata_keeps_unknown_fields() -> None:
     share = GPUShare.read({"metadata": {"name": "a", "finalizers": ["x"]}, "spec": {"priority": "be"}})
     assert share.plain()["metadata"] == {"name": "a", "finalizers": ["x"]}
 
 
 @pytest.mark.parametrize("plain", [None, [], "x", {}, {"metadata": {"name": "a"}, "spec": []}, {"spec": {}}])
-def test_what_is_no_object_is_a_sentence(plain: object) -> None:
+def test_a_value_that_is_not_an_object_is_an_error(plain: object) -> None:
     with pytest.raises(Unreadable) as refused:
         GPUShare.read(plain)
     assert "\n" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""The tables of fields in docs/: complete, current, and in the models' own words."""
+"""The generator of the field tables in docs/: each field has a described row, and the check names outdated pages."""
 
 import re
 import sys
@@ -33,16 +33,16 @@ def test_every_field_of_a_definition_has_a_row(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_every_row_says_something_and_every_link_has_its_table(kind: Kind) -> None:
+def test_every_row_has_a_description_and_every_link_leads_to_a_table(kind: Kind) -> None:
     text = reference.Reference(kind).text()
-    mute = re.findall(r"(?m)^\| `\w+` \|.*\|\s*\|$", text)
-    assert [row for row in mute if "unit:" not in row] == []
+    undescribed = re.findall(r"(?m)^\| `\w+` \|.*\|\s*\|$", text)
+    assert [row for row in undescribed if "unit:" not in row] == []
     headings = {reference._anchor(heading) for heading in re.findall(r"(?m)^### (.*)$", text)}
     assert set(re.findall(r"\(#([^)]+)\)", text)) <= headings
 
 
 class Below(Model):
-    """What lies below."""
+    """A nested model."""
 
     size: Quantity
     """ A size. Unit: bytes. """
@@ -74,13 +74,13 @@ def test_a_table_has_bounds_units_and_defaults_in_columns_of_their_own() -> None
         "| `waits` | duration, 1us to 1s, such as `2ms` | 5ms: half of 10 | How long it waits. Larger: more. |",
         "| `below` | list of [spec.below[]](#specbelow) |  | Others. |",
         "| `first` | [spec.below[]](#specbelow) | required; it stays | One more. |",
-        "", "### spec.below[]", "", "What lies below.", "",
+        "", "### spec.below[]", "", "A nested model.", "",
         "| field | value | default | meaning |", "|---|---|---|---|",
         "| `size` | quantity; unit: bytes | required | A size. |", "",
     ]  # fmt: skip
 
 
-def test_a_page_that_is_out_of_date_is_named(
+def test_the_check_names_an_outdated_page(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any
 ) -> None:
     monkeypatch.setattr(reference, "FOLDER", tmp_path)

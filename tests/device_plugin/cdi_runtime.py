@@ -1,7 +1,7 @@
-"""The part of a container runtime that knows CDI: it looks names up in specifications and applies their edits.
+"""The CDI part of a container runtime: it looks up device names in specifications and applies their edits.
 
-By the Container Device Interface's specification, 0.6: environment, mounts and device nodes, of the device and of the
-whole specification; a name that no specification has is an error, as it is there.
+It follows version 0.6 of the Container Device Interface: environment, mounts and device nodes, of the device and of the
+whole specification. As in the standard, a name without a specification is an error.
 """
 
 import json
@@ -14,11 +14,11 @@ PREFIX = "cdi.k8s.io/"
 
 
 class Unresolvable(Exception):
-    """A container that asks for this device is not created."""
+    """No specification has this device, so the container is not created."""
 
 
 def names(answer: api_pb2.ContainerAllocateResponse) -> list[str]:
-    """Return the qualified names that a container asks for, by the CRI's field and by annotation."""
+    """Return the qualified names that a container requests, by the CRI's field and by annotation."""
     by_annotation = [value for key, value in answer.annotations.items() if key.startswith(PREFIX)]
     for key in answer.annotations:
         if key.startswith(PREFIX):
@@ -31,10 +31,10 @@ def names(answer: api_pb2.ContainerAllocateResponse) -> list[str]:
 
 
 def apply(answer: api_pb2.ContainerAllocateResponse, folder: Path) -> api_pb2.ContainerAllocateResponse:
-    """Return what a container gets beside, by the specifications of a folder such as /etc/cdi.
+    """Return the answer with the edits of the specifications in a folder such as /etc/cdi.
 
     Raises:
-        Unresolvable: a device that no specification has.
+        Unresolvable: no specification has a requested device.
     """
     specifications = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     edited = api_pb2.ContainerAllocateResponse()

@@ -1,4 +1,4 @@
-"""A node for each test: a stand-in kubelet, an agent that a test scripts, and the plugin as a process."""
+"""A node for each test: a stand-in kubelet, an agent that the test scripts, and the plugin as a process."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ HP, BE = "orion.gpu/hp", "orion.gpu/be"
 
 
 class Node:
-    """Folders of one node, and what runs on it. A context manager."""
+    """The folders of one node, and its processes. A context manager."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -35,7 +35,7 @@ class Node:
         return plugin.start()
 
     def write_configuration(self, **settings: object) -> Path:
-        """Write the node's configuration file, at once as a ConfigMap is; return it."""
+        """Write the node's configuration file atomically, as a ConfigMap is updated; return its path."""
         path = self.folder / "node.yaml"
         fresh = path.with_suffix(".new")
         fresh.write_text(yaml.safe_dump({"version": "v1", **settings}))
@@ -43,15 +43,15 @@ class Node:
         return path
 
     def until_allocatable(self, be: int, hp: int | None = None, seconds: float = DEADLINE) -> None:
-        """Wait until the kubelet could allocate that many."""
+        """Wait until the kubelet could allocate this many slots."""
         eventually(lambda: self.kubelet.allocatable(BE) == be, f"{be} of {BE} are allocatable", seconds)
         if hp is not None:
             eventually(lambda: self.kubelet.allocatable(HP) == hp, f"{hp} of {HP} are allocatable", seconds)
 
     def until_heard(self) -> None:
-        """Wait until the newest plugin hears the agent: from then on no container waits for it."""
+        """Wait until the newest plugin is connected to the agent; after that no container waits for the agent."""
         metrics = self.plugins[-1].metrics
-        eventually(lambda: metrics()["orion_device_plugin_agent_connected"] == 1, "the plugin hears the agent")
+        eventually(lambda: metrics()["orion_device_plugin_agent_connected"] == 1, "the plugin is connected")
 
     def close(self) -> None:
         for plugin in self.plugins:
@@ -62,7 +62,7 @@ class Node:
 
 @pytest.fixture
 def bare_node(socket_folder: Path) -> Iterator[Node]:
-    """One on which nothing runs yet."""
+    """A node on which nothing runs yet."""
     node = Node(socket_folder)
     yield node
     node.close()
@@ -70,7 +70,7 @@ def bare_node(socket_folder: Path) -> Iterator[Node]:
 
 @pytest.fixture
 def node(bare_node: Node) -> Node:
-    """One with a kubelet, an agent of one GPU with 1 hp and 3 be slots, and a plugin that is registered."""
+    """A node with a kubelet, an agent of one GPU with 1 hp and 3 be slots, and a registered plugin."""
     bare_node.agent.start()
     bare_node.kubelet.start()
     bare_node.plugin()
@@ -79,5 +79,5 @@ def node(bare_node: Node) -> Node:
 
 
 def mounts(answer: object) -> dict[str, Path]:
-    """Return what an answer to Allocate mounts: the node's path by the container's."""
+    """Return the mounts of an Allocate answer: the node's path by the container's path."""
     return {mount.container_path: Path(mount.host_path) for mount in answer.mounts}  # type: ignore[attr-defined]

@@ -1,10 +1,10 @@
-"""A container, as far as an answer of Allocate makes one: a process in a mount namespace of its own.
+"""Runs a program in a mount namespace, with the mounts and environment of an Allocate answer, as a container would.
 
     python container.py SPECIFICATION PROGRAM ARGUMENTS...
 
-Started under `unshare --mount`. The specification is JSON: `mounts` [source, target, read only] and the `environment`.
-It applies them as a runtime does (a missing source becomes a folder, a missing target is made, in a layer above the
-machine's own files) and becomes the program.
+Start it under `unshare --mount`. The specification is JSON: `mounts` [source, target, read only] and the `environment`.
+Mounts are applied as a container runtime does: a missing source becomes a folder, and a missing target is made, in an
+overlay on the machine's own files.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ def mount(source: str, target: Path, kind: str = "", flags: int = 0, data: str =
 
 
 def layered(folder: Path, above: Path) -> None:
-    """Let `folder` be changed for this process alone."""
+    """Make `folder` writable for this process alone, by an overlay."""
     upper, work = above / f"upper{folder.name}", above / f"work{folder.name}"
     upper.mkdir()
     work.mkdir()
@@ -35,31 +35,31 @@ def layered(folder: Path, above: Path) -> None:
 
 
 def apply(mounts: list[tuple[str, str, bool]]) -> None:
-    """Mount everything, in order."""
+    """Apply all mounts, in order."""
     mount("none", Path("/"), flags=_REC | _PRIVATE)
     above = Path(tempfile.mkdtemp(prefix="orion-container-", dir="/tmp"))
     mount("tmpfs", above, "tmpfs")
-    mount("tmpfs", Path("/run"), "tmpfs")  # the machine's own agent must not be seen
+    mount("tmpfs", Path("/run"), "tmpfs")  # hides the machine's own agent
     for folder in ("/etc", "/usr"):
         if any(target.startswith(folder) for _, target, _ in mounts):
             layered(Path(folder), above)
     for source, target, read_only in mounts:
-        begin, place = Path(source), Path(target)
+        begin, end = Path(source), Path(target)
         if not begin.exists():
             begin.mkdir(parents=True)
         if begin.is_dir():
-            place.mkdir(parents=True, exist_ok=True)
+            end.mkdir(parents=True, exist_ok=True)
         else:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if not place.exists():
-                place.touch()
-        mount(source, place, flags=_BIND)
+            end.parent.mkdir(parents=True, exist_ok=True)
+            if not end.exists():
+                end.touch()
+        mount(source, end, flags=_BIND)
         if read_only:
-            mount(source, place, flags=_BIND | _REMOUNT | _RDONLY)
+            mount(source, end, flags=_BIND | _REMOUNT | _RDONLY)
 
 
 def main() -> None:
-    """Apply the specification and become the program."""
+    """Apply the specification and run the program."""
     specification = json.loads(sys.argv[1])
     apply([tuple(each) for each in specification["mounts"]])
     os.execvpe(sys.argv[2], sys.argv[2:], specification["environment"])

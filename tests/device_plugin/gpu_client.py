@@ -1,7 +1,7 @@
-"""A CUDA program without a kernel of its own, for simulated and real GPUs alike: it obeys lines, answers with JSON.
+"""A CUDA program without a kernel of its own, for simulated and real GPUs. It reads commands and answers with JSON.
 
-begin     use the first GPU: {"gpus": [UUIDs that are seen]}
-work N    N times, set 64 MiB of its memory and wait: {"seconds": ...}
+begin     use the first GPU: {"gpus": [UUIDs of the visible GPUs]}
+work N    N times: set 64 MiB of its memory and wait: {"seconds": ...}
 """
 
 import ctypes
@@ -41,7 +41,7 @@ class Program:
         return {"gpus": gpus}
 
     def work(self, times: int) -> dict[str, object]:
-        """Put work on the GPU, again and again."""
+        """Run work on the GPU `times` times."""
         began = time.monotonic()
         for _ in range(times):
             self._must("cuMemsetD8_v2", self._memory, ctypes.c_ubyte(1), ctypes.c_size_t(_BYTES))
@@ -50,7 +50,7 @@ class Program:
 
 
 def main() -> None:
-    """Obey until the input ends."""
+    """Run commands until the input ends."""
     program = Program()
     for line in sys.stdin:
         command, *numbers = line.split()

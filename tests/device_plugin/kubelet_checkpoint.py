@@ -1,4 +1,4 @@
-"""The file in which the stand-in kubelet keeps what it has allocated, in the form that 1.34 gives it."""
+"""The stand-in kubelet's checkpoint of its allocations, in the format of Kubernetes 1.34."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ NAME = "kubelet_internal_checkpoint"
 
 @dataclass
 class Entry:
-    """One line of it: what a container got of a resource."""
+    """One entry: what a container got of a resource."""
 
     pod: str
     container: str
@@ -23,7 +23,7 @@ class Entry:
 
 
 def write(folder: Path, entries: Iterable[Entry], registered: Mapping[str, Iterable[str]]) -> None:
-    """Replace the file by one with these entries, and with the devices' ids by resource."""
+    """Replace the file by one with these entries, and with the device IDs of each resource."""
     lines = [
         {
             "PodUID": entry.pod,
@@ -42,7 +42,7 @@ def write(folder: Path, entries: Iterable[Entry], registered: Mapping[str, Itera
 
 
 def read(folder: Path) -> list[Entry]:
-    """Return its entries; none where there is no file."""
+    """Return the entries; none if there is no file."""
     try:
         lines = json.loads((folder / NAME).read_text())["Data"]["PodDeviceEntries"] or []
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The part of the stand-in kubelet that deals with plugins: their registration, their streams, and their devices."""
+"""The part of the stand-in kubelet that handles plugins: their registration, their streams, and their devices."""
 
 import contextlib
 import random
@@ -21,7 +21,7 @@ VERSION = "v1beta1"
 
 @dataclass
 class Client:
-    """One registration of a plugin, as `plugin/v1beta1/client.go` has it."""
+    """One registration of a plugin, as in `plugin/v1beta1/client.go`."""
 
     resource: str
     path: Path
@@ -35,17 +35,17 @@ class Client:
 
 @dataclass
 class DeviceManager:
-    """The device manager of one kubelet process. `stop` is the process's end; the folder stays."""
+    """The device manager of one kubelet process. `stop` ends the process; the folder stays."""
 
     folder: Path
     refuses: str = ""
-    """ A sentence that Register is refused with. """
+    """ If not empty, Register fails with this sentence. """
 
     refuses_endpoints: tuple[str, ...] = ("",)
-    """ How the sockets' names begin for which alone that is so. """
+    """ Only endpoints whose names start with one of these fail. """
 
     deaf: bool = False
-    """ It takes plugins in and does not listen to them. """
+    """ It accepts registrations but does not call ListAndWatch. """
 
     order: random.Random = field(default_factory=lambda: random.Random(4))
 
@@ -58,16 +58,16 @@ class DeviceManager:
         self._devices: dict[str, dict[str, Any]] = {}
         self.entries: list[Entry] = []
         self.registrations: list[str] = []
-        """ Resources, in the order of their registration. """
+        """ Resources in the order of their registrations. """
         self.answers: list[tuple[str, int, int]] = []
-        """ Of ListAndWatch: resource, healthy, all. """
+        """ ListAndWatch answers: resource, number of healthy devices, number of all devices. """
         self._server: grpc.Server | None = None
         self._threads: list[threading.Thread] = []
 
     # -- Life ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Delete every socket of the folder, read the checkpoint, listen."""
+        """Delete every socket in the folder, read the checkpoint, listen."""
         self.clean()
         self._restore()
         self._server = grpc.server(futures.ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
@@ -76,14 +76,14 @@ class DeviceManager:
         self._server.start()
 
     def clean(self) -> None:
-        """Delete every socket, as a kubelet does when it starts; plugins may take theirs away meanwhile."""
+        """Delete every socket, as a starting kubelet does; plugins may delete theirs at the same time."""
         for path in self.folder.iterdir():
             with contextlib.suppress(FileNotFoundError):
                 if stat.S_ISSOCK(path.lstat().st_mode):
                     path.unlink()
 
     def stop(self, leave_socket: bool = False) -> None:
-        """End: streams break; `leave_socket`: as after SIGKILL, with the socket's file still there."""
+        """End the process, which breaks all streams; with `leave_socket` the socket's file stays, as after SIGKILL."""
         if self._server is None:
             return
         kept = self.folder / "kept"
@@ -107,14 +107,14 @@ class DeviceManager:
         self._threads.clear()
 
     def abandon(self) -> None:
-        """End a kubelet whose socket another one has taken over."""
+        """End a kubelet whose socket another kubelet has replaced."""
         taken = self.folder / SOCKET
         taken.rename(self.folder / "taken")
         self.stop()
         (self.folder / "taken").rename(taken)
 
     def restart(self) -> None:
-        """What a kubelet's restart does."""
+        """Stop and start, as a kubelet's restart does."""
         self.stop()
         self.start()
 
@@ -128,7 +128,7 @@ class DeviceManager:
     # -- Plugins -------------------------------------------------------------------------------------------------------
 
     def register(self, request: Any) -> None:
-        """Take a plugin in: dial back, ask for its options, then listen to it in a thread."""
+        """Register a plugin: connect to it, ask for its options, then read its stream in a thread."""
         if request.version != VERSION:
             raise ValueError(
                 f'requested API version "{request.version}" is not supported by kubelet. '
@@ -166,11 +166,11 @@ class DeviceManager:
                     healthy = sum(device.health == "Healthy" for device in answer.devices)
                     self.answers.append((client.resource, healthy, len(answer.devices)))
                     self._write()
-        # As server.go's runClient: whichever client of the resource is the newest is disconnected.
+        # Like runClient in server.go, this disconnects the newest client of the resource, even if it is another one.
         with self._lock:
             newest = self._clients.pop(client.resource, None)
         if newest is not None:
-            if newest.options is not None:  # one that is being dialled has no connection yet, and goes on
+            if newest.options is not None:  # a client that is still connecting has no channel to close, and goes on
                 newest.channel.close()
             self._disconnected(newest.resource)
 
@@ -182,7 +182,7 @@ class DeviceManager:
                     device.health = "Unhealthy"
 
     def break_stream(self, resource: str) -> bool:
-        """End the stream of a resource's newest client; return whether there was one."""
+        """End the stream of a resource's newest client; return whether it had one."""
         with self._lock:
             client = self._clients.get(resource)
         if client is None or client.call is None:
@@ -191,18 +191,18 @@ class DeviceManager:
         return True
 
     def connected(self, resource: str) -> bool:
-        """Whether the resource's endpoint is one that can be asked."""
+        """Return whether the resource's endpoint can be called."""
         with self._lock:
             endpoint = self._endpoints.get(resource)
             return endpoint is not None and not endpoint.stopped
 
     def listed(self, resource: str) -> bool:
-        """Whether that is so, and the devices are what this very endpoint has said: until then another one has."""
+        """Return whether the endpoint is connected and has sent a list; before that the list is an older endpoint's."""
         with self._lock:
             return self.connected(resource) and self._endpoints[resource].listed
 
     def devices(self, resource: str) -> dict[str, Any]:
-        """Return the devices by id, as listed last."""
+        """Return the devices of the last list by ID."""
         with self._lock:
             return dict(self._devices.get(resource, {}))
 
@@ -211,13 +211,13 @@ class DeviceManager:
         return len(self.devices(resource))
 
     def allocatable(self, resource: str) -> int:
-        """Return how many of them could be allocated, were they free; 0 while the plugin is not connected."""
+        """Return how many devices could be allocated if all were free; 0 while the plugin is not connected."""
         if not self.connected(resource):
             return 0
         return sum(device.health == "Healthy" for device in self.devices(resource).values())
 
     def free(self, resource: str) -> list[str]:
-        """Return the healthy devices that nobody has."""
+        """Return the healthy devices that no container holds."""
         with self._lock:
             used = {device for entry in self.entries if entry.resource == resource for device in entry.devices}
             return [
@@ -237,7 +237,7 @@ class DeviceManager:
             self.entries = kubelet_checkpoint.read(self.folder)
 
     def checkpoint(self) -> list[tuple[str, str, str, frozenset[str]]]:
-        """Return the entries of the file: pod, container, resource, devices."""
+        """Return the entries in the file: pod, container, resource, devices."""
         entries = kubelet_checkpoint.read(self.folder)
         return [(each.pod, each.container, each.resource, frozenset(each.devices)) for each in entries]
 
@@ -247,7 +247,7 @@ class _Registration(api_pb2_grpc.RegistrationServicer):
         self._kubelet = kubelet
 
     def Register(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Take a plugin in."""
+        """Register a plugin, or abort with the reason."""
         try:
             if self._kubelet.refuses and request.endpoint.startswith(self._kubelet.refuses_endpoints):
                 raise ValueError(self._kubelet.refuses)

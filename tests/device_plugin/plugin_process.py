@@ -1,4 +1,4 @@
-"""The plugin as a process of its own, with folders of its own."""
+"""The device plugin as a separate process with its own folders."""
 
 import contextlib
 import http.client
@@ -20,11 +20,11 @@ class PluginProcess:
 
     Args:
         folder: for its log.
-        kubelet_folder: the stand-in's.
-        root: the agent's.
-        hook_folder: where it puts the hook.
+        kubelet_folder: of the stand-in kubelet.
+        root: the agent's directory.
+        hook_folder: where the plugin installs the hook.
         options: of the command.
-        environment: added to this process's.
+        environment: added to this process's environment.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class PluginProcess:
         return self.log_file.read_text()
 
     def until_said(self, sentence: str) -> None:
-        """Wait for its log, of this process alone, to hold a sentence."""
+        """Wait until the log of this process contains a sentence."""
         eventually(lambda: sentence in self.log[self._began :] or not self.running, f"the plugin says {sentence!r}")
         assert sentence in self.log[self._began :], self.log
 

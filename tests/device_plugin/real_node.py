@@ -1,6 +1,6 @@
-"""A node with the real agent, and containers that are processes: all of it but the kubelet is what a node runs.
+"""A node with the real agent, and containers that are processes; only the kubelet is a stand-in.
 
-GPUs are simulated unless ORION_TEST_GPUS is `real`; then the machine's own are used, with the driver that is there.
+GPUs are simulated, or with ORION_TEST_GPUS=real the machine's own, with its driver.
 """
 
 import json
@@ -27,13 +27,13 @@ HOOK = "/run/orion/lib/liborion_hook.so"
 
 
 class Container:
-    """A process with what the kubelet says that its container gets, beside what the webhook wrote into the pod."""
+    """A process with what the kubelet returns for its container, and with what the webhook would write into the pod."""
 
     def __init__(self, answer: api_pb2.ContainerAllocateResponse, log: Path, environment: dict[str, str]) -> None:
         require_root()
         mounts = [(mount.host_path, mount.container_path, mount.read_only) for mount in answer.mounts]
         own = {name: value for name, value in os.environ.items() if not name.startswith(("ORION_", "LD_PRELOAD"))}
-        if "NVIDIA_VISIBLE_DEVICES" in answer.envs:  # as the runtime that reads it would
+        if "NVIDIA_VISIBLE_DEVICES" in answer.envs:  # NVIDIA's container runtime would make only these visible
             own["CUDA_VISIBLE_DEVICES"] = answer.envs["NVIDIA_VISIBLE_DEVICES"]
         specification = {"mounts": mounts, "environment": {**own, **dict(answer.envs), **environment}}
         program = ["unshare", "--mount", sys.executable, str(_HERE / "container.py"), json.dumps(specification)]
@@ -49,13 +49,13 @@ class Container:
         return self.process.pid
 
     def do(self, command: str) -> dict[str, Any]:
-        """Tell it a command; return its answer."""
+        """Send a command to the process; return its answer."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(command + "\n")
         assert select.select([self.process.stdout], [], [], DEADLINE)[0], f"{command}: no answer"
         line = self.process.stdout.readline()
-        assert line, f"{command}: it has ended: {self.log.read_text()}"
+        assert line, f"{command}: the process has ended: {self.log.read_text()}"
         answer: dict[str, Any] = json.loads(line)
         assert "error" not in answer, f"{answer['error']}: {self.log.read_text()}"
         return answer
@@ -70,7 +70,7 @@ class Container:
 
 
 class RealNode(Node):
-    """With the real agent; the configuration file is the test's to change."""
+    """A node with the real agent; tests may change its configuration file."""
 
     def __init__(self, folder: Path, gpus: int = 1) -> None:
         super().__init__(folder)
@@ -90,7 +90,7 @@ class RealNode(Node):
 
     def start_agent(self) -> None:
         command = [sys.executable, "-m", "orion.node_agent", "--root", str(self.root), "--metrics-address", ""]
-        # In no cluster: what it does there has tests of its own.
+        # Outside a cluster: other tests check the agent in a cluster.
         command += ["--configuration", str(self.configuration), "--node-name", ""]
         command += ["--gpus", "nvml" if REAL else "simulated"]
         with (self.folder / "agent.log").open("ab") as log:
@@ -116,19 +116,19 @@ class RealNode(Node):
         with AgentClient(self.root, timeout=2.0) as agent:
             return agent.snapshot()
 
-    def seat(self, container: Container) -> str:
-        """Return the slot in which the agent sees a container's process; "" for none."""
+    def slot_of(self, container: Container) -> str:
+        """Return the slot that a container's process has joined, according to the agent; "" for none."""
         for gpu in self.snapshot().gpus:
             for slot in gpu.slots:
                 if any(client.process_id == container.pid for client in slot.clients):
                     return f"{gpu.uuid}::{slot.name}"
         return ""
 
-    def until_seated(self, container: Container, slot: str) -> None:
-        eventually(lambda: self.seat(container) == slot, f"{container.pid} sits in {slot}")
+    def until_joined(self, container: Container, slot: str) -> None:
+        eventually(lambda: self.slot_of(container) == slot, f"{container.pid} has joined {slot}")
 
     def start(self, pod: str, container: str = "main", *, preload: str = HOOK, **environment: str) -> Container:
-        """Start a container that was admitted, and let it use its GPU."""
+        """Start a container of an admitted pod."""
         answer = self.kubelet.start_container(pod, container)
         if preload:
             environment = {"LD_PRELOAD": preload, **environment}

@@ -1,4 +1,4 @@
-"""An agent that says what a test tells it to, over the real interface: for tests of the plugin alone."""
+"""A fake node agent for tests of the device plugin alone. It sends a test's snapshots over the real gRPC interface."""
 
 import queue
 import threading
@@ -15,9 +15,9 @@ GPUS = [f"GPU-{number:08d}-0000-4000-8000-000000000000" for number in range(16)]
 
 
 def devices(gpus: int = 1, hp: int = 1, be: int = 3, **changes: Any) -> agent_pb2.Devices:
-    """Return a word of `gpus` GPUs, all alike but for `changes`."""
+    """Return a snapshot of `gpus` GPUs, equal except for index and UUID; `changes` replace fields of each GPU."""
     slots = [*(f"hp-{number}" for number in range(hp)), *(f"be-{number}" for number in range(be))]
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "memory_bytes": 80 << 30,
         "healthy": True,
         "model": "A name",
@@ -25,21 +25,23 @@ def devices(gpus: int = 1, hp: int = 1, be: int = 3, **changes: Any) -> agent_pb
         "slots": slots,
     } | changes
     return agent_pb2.Devices(
-        devices=[agent_pb2.Device(uuid=GPUS[index], index=index, minor=index, **said) for index in range(gpus)]
+        devices=[agent_pb2.Device(uuid=GPUS[index], index=index, minor=index, **values) for index in range(gpus)]
     )
 
 
 class ScriptedAgent(agent_pb2_grpc.AgentServicer):
-    """Serves `root`/agent.sock; `say` changes its word, `prepared` holds the slots it was asked to make ready."""
+    """Serves `root`/agent.sock; `say` sends a new snapshot, `prepared` lists the slots that the plugin has prepared."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.snapshot = devices()
         self.fail_closed = False
         self.knows_pods = True
-        """ Whether it knows which pod holds a slot: one that has just started may not. """
+        """ Whether the agent knows which pod holds a slot; an agent that has just started may not know. """
 
         self.refuses = ""
+        """ The error text of every PrepareSlot; empty: PrepareSlot succeeds. """
+
         self.prepared: list[str] = []
         self._listeners: list[queue.SimpleQueue[agent_pb2.Devices | None]] = []
         self._lock = threading.Lock()
@@ -56,7 +58,7 @@ class ScriptedAgent(agent_pb2_grpc.AgentServicer):
 
     @property
     def heard(self) -> bool:
-        """Whether a plugin listens to it since it started last."""
+        """Whether a plugin has connected since the agent's last start."""
         with self._lock:
             return bool(self._listeners)
 

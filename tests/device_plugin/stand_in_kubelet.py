@@ -1,8 +1,9 @@
-"""A stand-in for the kubelet's device manager, over the real protocol: what 1.34's does, and in the order it does it.
+"""A stand-in for the kubelet's device manager, over the real protocol: it does what 1.34 does, in the same order.
 
-It registers plugins, dials back, keeps one client a resource (the end of any stream of a resource disconnects whichever
-client is the newest), hands out devices, keeps the checkpoint, and uses an answer of Allocate again when a container
-restarts. It knows nothing of Orion. What a container would get it returns; `container.py` starts a process with it.
+It registers plugins, connects to them, keeps one client for each resource (the end of any stream of a resource
+disconnects the newest client), allocates devices, writes the checkpoint, and reuses an Allocate answer when a container
+restarts. It contains no code for Orion. It returns what a container would get; `container.py` starts a process with
+that.
 """
 
 import contextlib
@@ -17,18 +18,18 @@ from tests.device_plugin.kubelet_device_manager import DeviceManager
 
 
 class AdmissionFailed(Exception):
-    """The pod is Failed for ever, with the reason UnexpectedAdmissionError."""
+    """The pod fails permanently, with the reason UnexpectedAdmissionError."""
 
 
 class StartFailed(Exception):
-    """The container does not start now; a kubelet tries again."""
+    """The container does not start now; a kubelet retries."""
 
 
 class StandInKubelet(DeviceManager):
-    """One with pods: their admission, and the starts of their containers."""
+    """A kubelet with pods: their admission, and the starts of their containers."""
 
     def admit(self, pod: str, container: str, **wanted: int) -> list[str]:
-        """Allocate devices for a container of a pod: `hp=1`, `be=2`; return their ids.
+        """Allocate devices for a container of a pod: `hp=1`, `be=2`; return their IDs.
 
         Raises:
             AdmissionFailed: the pod has failed.
@@ -48,7 +49,7 @@ class StandInKubelet(DeviceManager):
         if len(free) < number:
             raise AdmissionFailed(f"requested number of devices unavailable for {resource}")
         devices = self.preferred(resource, free, number) if len(free) > number else list(free)
-        self.order.shuffle(devices)  # a set of Go's: any order
+        self.order.shuffle(devices)  # the kubelet uses a Go set, whose order is random
         with self._admission(resource):
             request = api_pb2.AllocateRequest(container_requests=[{"devices_ids": devices}])
             answer = endpoint.stub.Allocate(request, timeout=60)
@@ -59,7 +60,7 @@ class StandInKubelet(DeviceManager):
         return devices
 
     def preferred(self, resource: str, free: Sequence[str], number: int, must: Sequence[str] = ()) -> list[str]:
-        """Return what the plugin prefers, and others where that is not enough."""
+        """Return the devices that the plugin prefers, and others if those are too few."""
         request = api_pb2.PreferredAllocationRequest()
         shuffled = self.order.sample(list(free), len(free))
         request.container_requests.add(
@@ -72,7 +73,7 @@ class StandInKubelet(DeviceManager):
         return [*hinted, *others][:number]
 
     def ask(self, resource: str, method: str, devices: Sequence[str]) -> str:
-        """Call Allocate or PreStartContainer with any ids; return the sentence of the error, or nothing."""
+        """Call Allocate or PreStartContainer with any IDs; return the text of the error, or an empty text."""
         requests = {
             "Allocate": api_pb2.AllocateRequest(container_requests=[{"devices_ids": devices}]),
             "PreStartContainer": api_pb2.PreStartContainerRequest(devices_ids=devices),
@@ -87,21 +88,21 @@ class StandInKubelet(DeviceManager):
     def _admission(self, resource: str) -> Iterator[None]:
         try:
             yield
-        except (grpc.RpcError, ValueError) as error:  # ValueError: of a channel that is closed
+        except (grpc.RpcError, ValueError) as error:  # a closed channel raises ValueError
             raise AdmissionFailed(f"{resource}: {_reported(error)}") from None
 
     def start_container(self, pod: str, container: str) -> Any:
-        """Prepare a start, the first or a later one; return the environment, mounts and so on of the container.
+        """Prepare a start, the first or a later one; return the container's environment, mounts and so on.
 
         Raises:
-            StartFailed: the plugin does not let it start now.
+            StartFailed: the plugin rejects the start for now.
         """
         with self._lock:
             mine = [entry for entry in self.entries if (entry.pod, entry.container) == (pod, container)]
         merged = api_pb2.ContainerAllocateResponse()
         for entry in mine:
             endpoint = self._endpoints.get(entry.resource)
-            # After its own restart a kubelet has no options until the plugin registers, and calls nobody.
+            # After its own restart a kubelet has no options until the plugin registers, and does not call it.
             if endpoint is not None and endpoint.options is not None and endpoint.options.pre_start_required:
                 try:
                     endpoint.stub.PreStartContainer(
@@ -113,7 +114,7 @@ class StandInKubelet(DeviceManager):
         return merged
 
     def remove(self, pod: str) -> None:
-        """Forget a pod that has ended."""
+        """Remove a pod that has ended."""
         with self._lock:
             self.entries = [entry for entry in self.entries if entry.pod != pod]
             self._write()

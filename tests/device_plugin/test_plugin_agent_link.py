@@ -1,4 +1,4 @@
-"""Asking the agent to make a slot ready, while that agent is replaced by another one."""
+"""Asking the agent to prepare a slot while another agent replaces it."""
 
 from pathlib import Path
 from typing import Any
@@ -7,15 +7,15 @@ import grpc
 import pytest
 
 from orion.device_plugin.agent_link import AgentLink
-from orion.device_plugin.errors import NotNow
 from orion.device_plugin.slots import Slot
+from orion.errors import Unavailable
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
 
 SLOT = Slot("GPU-0", "be", 0)
 
 
 class Ending(agent_pb2_grpc.AgentServicer):
-    """An agent that answers as one that is ending does, and the next time as its successor."""
+    """Answers the first request as an agent that is shutting down, and later ones as its successor."""
 
     def __init__(self, code: grpc.StatusCode) -> None:
         self.code, self.asked = code, 0
@@ -32,7 +32,7 @@ async def prepared(folder: Path, agent: Ending) -> agent_pb2.PreparedSlot | None
     agent_pb2_grpc.add_AgentServicer_to_server(agent, server)  # type: ignore[no-untyped-call]
     server.add_insecure_port(f"unix:{folder}/agent.sock")
     await server.start()
-    link = AgentLink(folder, None, None, lambda _: None, 5.0)  # type: ignore[arg-type]  # only for what it is told
+    link = AgentLink(folder, None, None, lambda _: None, 5.0)  # type: ignore[arg-type]  # only the folder is used
     try:
         return await link.prepare(SLOT)
     finally:
@@ -41,13 +41,15 @@ async def prepared(folder: Path, agent: Ending) -> agent_pb2.PreparedSlot | None
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED])
-async def test_the_successor_of_an_agent_that_ends_is_asked(socket_folder: Path, code: grpc.StatusCode) -> None:
+async def test_a_request_to_an_agent_that_ends_is_sent_to_its_successor(
+    socket_folder: Path, code: grpc.StatusCode
+) -> None:
     answer = await prepared(socket_folder, agent := Ending(code))
     assert (answer and answer.pod, agent.asked) == ("team/chat", 2)
 
 
-async def test_a_refusal_is_not_asked_again(socket_folder: Path) -> None:
+async def test_a_refused_request_is_not_sent_again(socket_folder: Path) -> None:
     agent = Ending(grpc.StatusCode.NOT_FOUND)
-    with pytest.raises(NotNow, match="it ends"):
+    with pytest.raises(Unavailable, match="it ends"):
         await prepared(socket_folder, agent)
     assert agent.asked == 1

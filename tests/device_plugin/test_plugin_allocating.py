@@ -1,4 +1,4 @@
-"""What a container gets for its slots, by every strategy; nobody is asked."""
+"""What a container gets for its slots, by each strategy. Allocate asks neither agent nor API server."""
 
 from pathlib import Path
 
@@ -6,18 +6,18 @@ import pytest
 
 from orion.crds.node_configuration import DeviceListStrategy, NodeSettings, Preload
 from orion.device_plugin.allocating import Allocator
-from orion.device_plugin.errors import BadRequest, HostRefused, NotNow
 from orion.device_plugin.installing import HookFolder
 from orion.device_plugin.kubelet import api_pb2
 from orion.device_plugin.slots import Resource
 from orion.device_plugin.snapshot import Snapshot, from_message
+from orion.errors import Exhausted, Invalid, Unavailable
 from tests.device_plugin.scripted_agent import GPUS, devices
 
 Answer = api_pb2.ContainerAllocateResponse
 
 
 class Bench:
-    """An allocator with everything of its own."""
+    """An allocator with its own folders."""
 
     def __init__(self, folder: Path) -> None:
         self.root, self.host = folder / "root", folder / "host"
@@ -62,25 +62,25 @@ def test_slot_and_hook_are_mounted_read_only(bench: Bench) -> None:
         assert (bench.root / folder).stat().st_mode & 0o777 == 0o755
 
 
-def test_the_same_in_any_order_again_and_again(bench: Bench) -> None:
+def test_equal_requests_in_any_order_get_equal_answers(bench: Bench) -> None:
     answers = [bench.allocate(*ids).SerializeToString(deterministic=True) for ids in ((BE0, OTHER), (OTHER, BE0))]
     assert len({*answers, bench.allocate(BE0, OTHER).SerializeToString(deterministic=True)}) == 1
     assert bench.allocate(OTHER, BE0).envs["NVIDIA_VISIBLE_DEVICES"] == ",".join(GPUS[:2])
 
 
-def test_no_mode_of_a_gpu_changes_what_a_container_gets(bench: Bench) -> None:
+def test_the_answer_does_not_depend_on_the_mode_of_the_gpu(bench: Bench) -> None:
     before = bench.allocate(BE0).SerializeToString(deterministic=True)
     (bench.root / "mps" / GPUS[0] / "wanted").write_text("{}")
     assert bench.allocate(BE0).SerializeToString(deterministic=True) == before
 
 
-def test_several_gpus_of_one_container_are_in_mode_timeslice(bench: Bench) -> None:
+def test_a_container_with_several_gpus_needs_mode_timeslice(bench: Bench) -> None:
     answer = bench.allocate(BE0, OTHER)
     assert not [mount for mount in answer.mounts if "mps" in mount.container_path]
-    assert answer.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/orion/mps"  # where nothing is
+    assert answer.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/orion/mps"  # an empty folder
     (bench.root / "mps" / GPUS[1]).mkdir(parents=True)
     (bench.root / "mps" / GPUS[1] / "wanted").write_text("{}")
-    with pytest.raises(BadRequest, match=f"GPU {GPUS[1]} is in mode mps, and a container with 2 GPUs"):
+    with pytest.raises(Invalid, match=f"GPU {GPUS[1]} is in mode mps, and a container with 2 GPUs"):
         bench.allocate(BE0, OTHER)
 
 
@@ -99,7 +99,7 @@ def test_cdi_by_the_field_of_the_cri(bench: Bench) -> None:
 
 
 def driver(host: Path, root: str = "") -> None:
-    """Lay out what a driver leaves on a node."""
+    """Create the files of an installed driver on a node."""
     libraries = host / root / "usr" / "lib64"
     libraries.mkdir(parents=True)
     for name in ("libcuda.so.580.65", "libnvidia-ml.so.580.65", "libnvidia-glcore.so.580.65"):
@@ -129,13 +129,13 @@ def test_device_nodes_and_the_drivers_libraries(bench: Bench, root: str) -> None
     assert "NVIDIA_VISIBLE_DEVICES" not in answer.envs
 
 
-def test_a_driver_that_is_not_there_is_a_sentence(bench: Bench) -> None:
+def test_a_missing_driver_is_reported_in_a_sentence(bench: Bench) -> None:
     bench.configure(device_list_strategy=DeviceListStrategy.DEVICE_NODES)
-    with pytest.raises(HostRefused, match="the node has no /dev/nvidia0"):
+    with pytest.raises(Unavailable, match="the node has no /dev/nvidia0"):
         bench.allocate(BE0)
     driver(bench.host)
     bench.configure(device_list_strategy=DeviceListStrategy.DEVICE_NODES, driver_root="/elsewhere")
-    with pytest.raises(HostRefused, match=r"no libcuda\.so is below /elsewhere"):
+    with pytest.raises(Unavailable, match=r"no libcuda\.so is below /elsewhere"):
         bench.allocate(BE0)
 
 
@@ -159,42 +159,42 @@ def test_simulated_gpus_bring_their_driver(bench: Bench, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("ids", "sentence"),
     [
-        (("no-such",), "is no slot of Orion's"),
+        (("no-such",), "is not a slot of Orion"),
         ((f"{GPUS[0]}::be-9",), "there is no slot"),
         ((f"{GPUS[5]}::be-0",), "there is no slot"),
-        ((f"{GPUS[0]}::hp-0",), r"is no slot of orion\.gpu/be"),
-        ((f"{GPUS[0]}::be-0/../../..",), "is no slot of Orion's"),
+        ((f"{GPUS[0]}::hp-0",), r"is not a slot of orion\.gpu/be"),
+        ((f"{GPUS[0]}::be-0/../../..",), "is not a slot of Orion"),
         ((BE0, BE1), "two slots of one GPU"),
         ((), "without devices"),
     ],
 )
 def test_bad_ids_are_refused_with_a_sentence(bench: Bench, ids: tuple[str, ...], sentence: str) -> None:
-    with pytest.raises(BadRequest, match=sentence):
+    with pytest.raises(Invalid, match=sentence):
         bench.allocate(*ids)
 
 
-def test_why_a_gpu_is_not_advertised_is_said(bench: Bench) -> None:
-    said = devices(1)
-    said.not_advertised.add(uuid=GPUS[1], reason="MIGEnabled", message="MIG is enabled on it")
-    bench.snapshot = from_message(said)
-    with pytest.raises(BadRequest, match="MIG is enabled on it"):
+def test_the_reason_why_a_gpu_is_not_advertised_is_reported(bench: Bench) -> None:
+    snapshot = devices(1)
+    snapshot.not_advertised.add(uuid=GPUS[1], reason="MIGEnabled", message="MIG is enabled on it")
+    bench.snapshot = from_message(snapshot)
+    with pytest.raises(Invalid, match="MIG is enabled on it"):
         bench.allocate(OTHER)
 
 
-def test_no_word_is_no_crash(bench: Bench) -> None:
+def test_allocate_before_the_first_snapshot_is_refused(bench: Bench) -> None:
     bench.snapshot = None
-    with pytest.raises(NotNow):
+    with pytest.raises(Unavailable):
         bench.allocate(BE0)
 
 
-def test_a_directory_that_cannot_be_made_is_a_sentence(bench: Bench) -> None:
+def test_a_directory_that_cannot_be_made_is_reported_in_a_sentence(bench: Bench) -> None:
     bench.root.parent.mkdir(exist_ok=True)
     bench.root.write_text("in the way")
-    with pytest.raises(HostRefused, match="cannot be made"):
+    with pytest.raises(Exhausted, match="cannot be made"):
         bench.allocate(BE0)
 
 
-def test_the_hook_is_put_back_where_it_has_gone(bench: Bench) -> None:
+def test_a_missing_hook_is_installed_again(bench: Bench) -> None:
     (bench.files.current / "liborion_hook.so").unlink()
     bench.allocate(BE0)
     assert (bench.files.current / "liborion_hook.so").is_file()

@@ -1,4 +1,4 @@
-"""By CDI: a runtime that knows it gives the container exactly the GPUs that the plugin named."""
+"""CDI: a container runtime that supports CDI gives the container exactly the GPUs that the plugin names."""
 
 import json
 import os
@@ -28,14 +28,14 @@ for gpu in range(driver.orion_sim_gpu_count()):
 
 
 def make_machine(state: Path, gpus: int) -> list[str]:
-    """Make the simulated machine that the node's CDI specification will name; return the GPUs' UUIDs."""
+    """Make the simulated machine for the node's CDI specification; return the GPUs' UUIDs."""
     environment = {**os.environ, "ORION_SIM_STATE": str(state), "ORION_SIM_GPUS": str(gpus)}
     command = [sys.executable, "-c", _LIST, str(hook.simulated_driver())]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
 
 
 def write_specification(folder: Path, state: Path, gpus: list[str]) -> None:
-    """Write what NVIDIA's toolkit writes for GPUs and driver, of simulated ones."""
+    """Write a specification as NVIDIA's toolkit does, for simulated GPUs."""
     needs = simulated.container_needs(library=hook.simulated_driver(), state=state, gpus=gpus)
     folder.mkdir()
     mounts = [
@@ -64,7 +64,7 @@ def test_a_container_sees_the_gpu_of_its_slot(bare_node: Node, strategy: str) ->
     configuration = node.folder / "node.yaml"
     configuration.write_text(yaml.safe_dump({"version": "v1", "deviceListStrategy": strategy}))
     node.options = ["--configuration", str(configuration)]
-    node.agent.snapshot = devices(2, simulated=False)  # as if they were real: the plugin brings no driver
+    node.agent.snapshot = devices(2, simulated=False)  # treated as real GPUs, so the plugin adds no driver
     for device, uuid in zip(node.agent.snapshot.devices, gpus, strict=True):
         device.uuid = uuid
     node.agent.start()

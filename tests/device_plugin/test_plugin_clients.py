@@ -1,4 +1,4 @@
-"""From Allocate to a managed process: the real agent, the real plugin, real clients under the hook.
+"""From Allocate to a managed process: the real agent, the real plugin, and real clients with the hook.
 
 On a machine with NVIDIA GPUs, as root: `ORION_TEST_GPUS=real pytest tests/device_plugin/test_plugin_clients.py`.
 """
@@ -17,7 +17,7 @@ from tests.device_plugin.stand_in_kubelet import StartFailed
 
 @pytest.fixture
 def bare_whole_node(socket_folder: Path) -> Iterator[RealNode]:
-    """One on which nothing runs yet."""
+    """A node on which nothing runs yet."""
     node = RealNode(socket_folder)
     yield node
     node.close()
@@ -25,7 +25,7 @@ def bare_whole_node(socket_folder: Path) -> Iterator[RealNode]:
 
 @pytest.fixture
 def whole_node(bare_whole_node: RealNode) -> RealNode:
-    """One with everything, and 1 hp and 3 be slots a GPU."""
+    """A node with kubelet, agent and plugin, and 1 hp and 3 be slots for each GPU."""
     return begun(bare_whole_node)
 
 
@@ -39,14 +39,14 @@ def begun(node: RealNode, kubelet_runs: bool = False) -> RealNode:
     return node
 
 
-def test_processes_of_two_pods_sit_in_their_slots(whole_node: RealNode) -> None:
+def test_processes_of_two_pods_join_their_slots(whole_node: RealNode) -> None:
     node = whole_node
     hp, be = node.kubelet.admit("chat", "main", hp=1), node.kubelet.admit("train", "main", be=1)
     for pod, given in (("chat", hp), ("train", be)):
         client = node.start(pod)
         assert client.do("begin")["gpus"] == [given[0].partition("::")[0]]
         client.do("work 3")
-        node.until_seated(client, given[0])
+        node.until_joined(client, given[0])
 
 
 def test_a_preload_file_is_enough(bare_whole_node: RealNode) -> None:
@@ -56,29 +56,29 @@ def test_a_preload_file_is_enough(bare_whole_node: RealNode) -> None:
     given = node.kubelet.admit("train", "main", be=1)
     client = node.start("train", preload="")
     client.do("begin")
-    node.until_seated(client, given[0])
+    node.until_joined(client, given[0])
 
 
-def test_a_container_cannot_change_what_it_was_given(whole_node: RealNode) -> None:
+def test_a_container_cannot_change_its_mounts(whole_node: RealNode) -> None:
     node = whole_node
     node.kubelet.admit("train", "main", be=1)
     client = node.start("train")
     client.do("begin")
     inside = Path(f"/proc/{client.pid}/root/run/orion")
-    places = [inside / "lib", *(inside / "slots").iterdir()]
-    assert len(places) == 2
-    for place in places:
+    folders = [inside / "lib", *(inside / "slots").iterdir()]
+    assert len(folders) == 2
+    for folder in folders:
         with pytest.raises(OSError, match="Read-only file system"):
-            (place / "mine").write_text("")
+            (folder / "mine").write_text("")
 
 
-def test_a_container_that_restarts_sits_in_its_slot_again(whole_node: RealNode) -> None:
+def test_a_container_that_restarts_joins_its_slot_again(whole_node: RealNode) -> None:
     node = whole_node
     given = node.kubelet.admit("train", "main", be=1)
     for restart_kubelet in (False, True):
         client = node.start("train")
         client.do("begin")
-        node.until_seated(client, given[0])
+        node.until_joined(client, given[0])
         client.end()
         if restart_kubelet:
             node.kubelet.restart()
@@ -90,14 +90,14 @@ def test_a_client_goes_on_while_agent_and_plugin_are_replaced(whole_node: RealNo
     given = node.kubelet.admit("train", "main", be=1)
     client = node.start("train")
     client.do("begin")
-    node.until_seated(client, given[0])
+    node.until_joined(client, given[0])
     node.plugins[0].end()
     node.kill_agent()
     client.do("work 3")
     node.start_agent()
     node.plugin()
     eventually(lambda: node.kubelet.allocatable(BE) >= 3, "be slots are allocatable again")
-    node.until_seated(client, given[0])
+    node.until_joined(client, given[0])
     client.do("work 3")
 
 
@@ -109,7 +109,7 @@ def test_a_container_that_starts_without_an_agent_joins_when_there_is_one(whole_
     client.do("begin")
     client.do("work 3")
     node.start_agent()
-    eventually(lambda: client.do("work 1") and node.seat(client) == given[0], "it sits in its slot")
+    eventually(lambda: client.do("work 1") and node.slot_of(client) == given[0], "it has joined its slot")
 
 
 def test_hold_keeps_a_container_until_the_agent_is_there(bare_whole_node: RealNode) -> None:
@@ -124,7 +124,7 @@ def test_hold_keeps_a_container_until_the_agent_is_there(bare_whole_node: RealNo
     node.until_heard()
     client = node.start("train")
     client.do("begin")
-    node.until_seated(client, given[0])
+    node.until_joined(client, given[0])
 
 
 def test_after_a_reboot_a_pod_is_managed_again(whole_node: RealNode) -> None:
@@ -137,11 +137,11 @@ def test_after_a_reboot_a_pod_is_managed_again(whole_node: RealNode) -> None:
     node.kubelet.stop()
     shutil.rmtree(node.root)
     node.kubelet.start()
-    (node.root / "gpus" / given[0].partition("::")[0]).mkdir(parents=True)  # by a runtime
+    (node.root / "gpus" / given[0].partition("::")[0]).mkdir(parents=True)  # as a container runtime does
     begun(node, kubelet_runs=True)
     client = node.start("train")
     client.do("begin")
-    node.until_seated(client, given[0])
+    node.until_joined(client, given[0])
 
 
 def test_slots_per_gpu_change_without_a_restart(whole_node: RealNode) -> None:
@@ -151,7 +151,7 @@ def test_slots_per_gpu_change_without_a_restart(whole_node: RealNode) -> None:
     client = node.start("train")
     client.do("begin")
     node.configure(slots={"hp": 2, "be": 5})
-    eventually(lambda: node.kubelet.allocatable(BE) == 5 * gpus, "there are five be slots a GPU")
+    eventually(lambda: node.kubelet.allocatable(BE) == 5 * gpus, "each GPU has five be slots")
     eventually(lambda: node.kubelet.allocatable(HP) == 2 * gpus, "and two hp slots")
-    node.until_seated(client, given[0])
+    node.until_joined(client, given[0])
     assert not set(given) & set(node.kubelet.admit("next", "main", be=1))

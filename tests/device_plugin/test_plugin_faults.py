@@ -1,7 +1,8 @@
-"""Any fault after any other: no slot is ever held twice, and none is lost.
+"""Faults in any order: no slot is ever held twice, and none is lost.
 
-A machine of rules on one node: pods come and go while kubelet, plugin and agent are ended, replaced and cut off. After
-each step the kubelet's capacity is what the agent said last, and its checkpoint what pods were given.
+A rule-based state machine on one node: pods are created and removed while kubelet, plugin and agent are ended, replaced
+and disconnected. After each step the kubelet's capacity matches the agent's last snapshot, and its checkpoint matches
+the slots of the pods.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ _GPUS, _BE = 2, 2
 
 
 class Faults(RuleBasedStateMachine):
-    """What can happen to a node."""
+    """The faults of a node."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +35,7 @@ class Faults(RuleBasedStateMachine):
         self.node = Node(self.folder)
         self.node.agent.snapshot = devices(_GPUS, be=_BE)
         self.pods: dict[str, tuple[str, str]] = {}
-        """ Resource and slot of each that runs. """
+        """ Resource and slot of each running pod. """
         self.healthy = self.agent_runs = True
         self.count = 0
 
@@ -62,7 +63,7 @@ class Faults(RuleBasedStateMachine):
         given: list[str] = []
 
         def admitted() -> bool:
-            with contextlib.suppress(AdmissionFailed):  # the plugin registers again; a controller makes another pod
+            with contextlib.suppress(AdmissionFailed):  # the plugin is registering; a controller makes another pod
                 given.extend(self.node.kubelet.admit(pod, "main", **wanted))
             return bool(given)
 
@@ -77,7 +78,7 @@ class Faults(RuleBasedStateMachine):
         self.node.agent.prepared.clear()
 
         def started() -> bool:
-            with contextlib.suppress(StartFailed):  # the same; a kubelet tries again
+            with contextlib.suppress(StartFailed):  # likewise; a kubelet retries
                 self.node.kubelet.start_container(pod, "main")
                 return True
             return False
@@ -127,7 +128,7 @@ class Faults(RuleBasedStateMachine):
             self.node.agent.stop()
         else:
             self.node.agent.start()
-            eventually(lambda: self.node.agent.heard, "the plugin hears the agent")
+            eventually(lambda: self.node.agent.heard, "the plugin is connected to the agent")
         self.agent_runs = not self.agent_runs
 
     @precondition(lambda self: self.agent_runs)

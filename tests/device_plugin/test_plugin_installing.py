@@ -1,4 +1,4 @@
-"""The hook's files on the node: there, whole, repaired, and removed when nobody needs them."""
+"""The hook's files on the node: installed completely, repaired, and removed when no container needs them."""
 
 import base64
 import contextlib
@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from orion import hook
 from orion.device_plugin import checkpoint, sweeping
-from orion.device_plugin.errors import HostRefused
 from orion.device_plugin.fail_closed import FailClosedPods
 from orion.device_plugin.installing import HookFolder
 from orion.device_plugin.kubelet import api_pb2
-from orion.device_plugin.snapshot import SnapshotFile, Unreadable
+from orion.device_plugin.snapshot import SnapshotFile
+from orion.errors import Exhausted, Unreadable
 from tests.device_plugin.scripted_agent import devices
 
 
@@ -35,7 +35,7 @@ def library(folder: Path) -> Path:
     return folder / "liborion_hook.so"
 
 
-def test_files_are_there_for_everybody(files: HookFolder) -> None:
+def test_every_user_can_read_the_files(files: HookFolder) -> None:
     assert library(files.current).read_bytes() == hook.library().read_bytes()
     assert library(files.current).stat().st_mode & 0o777 == 0o755
     assert (files.current / "ld.so.preload").stat().st_mode & 0o777 == 0o644
@@ -43,14 +43,14 @@ def test_files_are_there_for_everybody(files: HookFolder) -> None:
     assert not [path for path in files.current.iterdir() if path.name.startswith(".")]
 
 
-def test_the_folder_is_named_by_what_is_in_it(files: HookFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_named_after_its_content(files: HookFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     other = files.base.parent / "other.so"
     other.write_bytes(b"another hook")
     monkeypatch.setattr(hook, "library", lambda: other)
     assert HookFolder(files.base).current != files.current
 
 
-def test_what_is_whole_is_left_alone(files: HookFolder) -> None:
+def test_complete_files_are_not_replaced(files: HookFolder) -> None:
     before = library(files.current).stat().st_ino
     files.install()
     assert library(files.current).stat().st_ino == before
@@ -60,7 +60,7 @@ def test_a_broken_file_is_replaced_and_never_overwritten(files: HookFolder) -> N
     library(files.current).write_bytes(b"half of it")
     with library(files.current).open("rb") as mapped:
         files.install()
-        assert mapped.read() == b"half of it"  # whoever has it mapped goes on with it
+        assert mapped.read() == b"half of it"  # processes that have the old file mapped keep it
     assert library(files.current).read_bytes() == hook.library().read_bytes()
 
 
@@ -74,7 +74,7 @@ def test_folders_that_a_runtime_made_of_files_become_files(files: HookFolder) ->
 
 
 @pytest.mark.parametrize("content", [None, b"half of it"])
-def test_another_start_makes_them_files_at_the_same_moment(
+def test_a_concurrent_start_that_replaces_the_folder_is_no_error(
     files: HookFolder, monkeypatch: pytest.MonkeyPatch, content: bytes | None
 ) -> None:
     library(files.current).unlink()
@@ -94,7 +94,7 @@ def test_another_start_makes_them_files_at_the_same_moment(
 
 def test_a_folder_of_an_earlier_version_gets_this_ones_files(files: HookFolder) -> None:
     earlier = files.base / "0.0.9-0123456789ab"
-    earlier.mkdir()  # by a container runtime, empty
+    earlier.mkdir()  # empty, as a container runtime makes it
     files.repair([earlier, earlier / "ld.so.preload", Path("/run/orion/gpus")])
     assert library(earlier).is_file()
     own = earlier / "liborion_hook.so"
@@ -103,18 +103,18 @@ def test_a_folder_of_an_earlier_version_gets_this_ones_files(files: HookFolder) 
     assert own.read_bytes() == b"what that version had"
 
 
-def test_a_disk_that_refuses_is_a_sentence(tmp_path: Path) -> None:
+def test_an_error_of_the_disk_is_reported_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "hook").write_text("in the way")
-    with pytest.raises(HostRefused, match="cannot be put into"):
+    with pytest.raises(Exhausted, match="cannot be put into"):
         HookFolder(tmp_path / "hook").install()
 
 
-def test_a_file_system_from_which_no_container_could_load_the_hook_is_a_sentence(tmp_path: Path) -> None:
+def test_a_file_system_mounted_noexec_is_reported_in_a_sentence(tmp_path: Path) -> None:
     program = f"from orion.device_plugin.installing import *; HookFolder(Path({str(tmp_path / 'hook')!r})).install()"
     mounted = 'mount -t tmpfs -o noexec none "$0" && exec "$@"'  # in a mount namespace, which ends with the program
     command = ["unshare", "--mount", "sh", "-c", mounted, str(tmp_path), sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert "HostRefused: " in done.stderr
+    assert "Exhausted: " in done.stderr
     assert "is mounted noexec" in done.stderr
 
 
@@ -146,22 +146,22 @@ def write(path: Path, *entries: object) -> Path:
     return path
 
 
-def test_what_no_allocation_names_goes_when_it_is_old(files: HookFolder, tmp_path: Path) -> None:
+def test_old_folders_that_no_allocation_names_are_removed(files: HookFolder, tmp_path: Path) -> None:
     unnamed, named = old(files.base / "0.1-0123456789ab"), old(files.base / "0.2-0123456789ab")
     by_file, young = old(files.base / "0.3-0123456789ab"), files.base / "0.4-0123456789ab"
     young.mkdir()
-    strange = old(files.base / "somebody's")
+    unknown = old(files.base / "somebody's")
     os.utime(files.current, (0, 0))
     sweeping.sweep(files, write(tmp_path / "checkpoint", entry(named), entry(by_file / "ld.so.preload")))
     assert not unnamed.exists()
-    assert all(folder.exists() for folder in (named, by_file, young, strange, files.current))
+    assert all(folder.exists() for folder in (named, by_file, young, unknown, files.current))
     assert files.current.stat().st_mtime > time.time() - 3600
 
 
 @pytest.mark.parametrize(
     "content", ["", "{", '{"Data": {}}', '{"Data": {"PodDeviceEntries": [{"PodUID": "a"}]}}', None]
 )
-def test_a_checkpoint_that_is_not_understood_sweeps_nothing(
+def test_with_an_unreadable_checkpoint_nothing_is_removed(
     files: HookFolder, tmp_path: Path, content: str | None
 ) -> None:
     folder = old(files.base / "0.1-0123456789ab")
@@ -171,7 +171,7 @@ def test_a_checkpoint_that_is_not_understood_sweeps_nothing(
     assert folder.exists()
 
 
-def test_a_disk_that_shows_nothing_now_ends_no_sweeping(files: HookFolder, tmp_path: Path) -> None:
+def test_a_temporary_error_of_the_disk_does_not_end_sweeping(files: HookFolder, tmp_path: Path) -> None:
     folder, away = old(files.base / "0.1-0123456789ab"), files.base.with_name("away")
     files.base.rename(away)
     files.base.write_text("")  # no folder: it cannot be listed
@@ -182,7 +182,7 @@ def test_a_disk_that_shows_nothing_now_ends_no_sweeping(files: HookFolder, tmp_p
     assert not folder.exists()
 
 
-def test_one_answer_that_is_not_understood_spoils_the_whole(tmp_path: Path) -> None:
+def test_one_unreadable_answer_makes_the_whole_checkpoint_unreadable(tmp_path: Path) -> None:
     broken = {**entry(Path("/a")), "AllocResp": "!"}
     with pytest.raises(Unreadable):
         checkpoint.read(write(tmp_path / "checkpoint", entry(Path("/a")), broken))
@@ -222,16 +222,16 @@ def test_any_bytes_are_a_last_snapshot_or_a_sentence(content: bytes) -> None:
             SnapshotFile(Path(file.name)).load()
 
 
-def test_the_last_snapshot_is_kept_whole(tmp_path: Path) -> None:
+def test_the_last_snapshot_is_saved_completely(tmp_path: Path) -> None:
     file = SnapshotFile(tmp_path / "device-plugin.json")
     assert file.load() is None
-    said = devices(2, numa_node=0, hp_busy_ratio=0.35)
-    file.save(said)
-    assert file.load() == said
+    snapshot = devices(2, numa_node=0, hp_busy_ratio=0.35)
+    file.save(snapshot)
+    assert file.load() == snapshot
     assert [path.name for path in tmp_path.iterdir()] == ["device-plugin.json"]
 
 
-def test_which_pods_are_fail_closed_outlives_the_plugin(tmp_path: Path) -> None:
+def test_the_list_of_fail_closed_pods_survives_the_plugin(tmp_path: Path) -> None:
     path = tmp_path / "pods.json"
     pods = FailClosedPods(path)
     for pod, closed in (("a", True), ("b", False), ("c", True), ("a", False), ("", True)):

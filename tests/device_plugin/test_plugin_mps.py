@@ -21,7 +21,7 @@ from tests.device_plugin.stand_in_kubelet import StartFailed
 
 
 class MpsNode(RealNode):
-    """One whose GPU an earlier agent has put into mode mps: outside a cluster nobody says which mode is wanted."""
+    """A node whose GPU an earlier agent has put into mode mps, since outside a cluster nothing requests a mode."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -41,11 +41,11 @@ class MpsNode(RealNode):
             self.mps = None
 
     def begin(self) -> str:
-        """Start everything; return the GPU."""
+        """Start everything; return the GPU's UUID."""
         self.start_agent()
         gpu = self.snapshot().gpus[0].uuid
         self.kill_agent()
-        self.configure(gpus=[gpu])  # pods have slots of this one, on machines of several too
+        self.configure(gpus=[gpu])  # on a machine with several GPUs, pods get slots of this one only
         self.modes.want(gpu, Wanted(simulated=not REAL))
         self.start_mps()
         self.start_agent()
@@ -68,7 +68,7 @@ class MpsNode(RealNode):
         return None
 
     def conditions(self) -> dict[str, str]:
-        """Return what the agent says of its GPUs and their clients."""
+        """Return the messages of all conditions of the GPUs and their clients, by reason."""
         found = {}
         for gpu in self.snapshot().gpus:
             for each in [*gpu.conditions, *(each for s in gpu.slots for c in s.clients for each in c.conditions)]:
@@ -90,7 +90,7 @@ def node(socket_folder: Path) -> Iterator[MpsNode]:
 
 
 def joined(node: MpsNode, pod: str) -> Container:
-    """Start a container that was admitted, and see it share its context."""
+    """Start a container of an admitted pod, and check that it shares its context."""
     client = node.start(pod)
     client.do("begin")
     client.do("work 3")
@@ -99,7 +99,7 @@ def joined(node: MpsNode, pod: str) -> Container:
 
 
 def have_lost_their_contexts(clients: list[Container]) -> bool:
-    """Let them work; NVIDIA's servers let that succeed for a while after their end."""
+    """Run work; return whether all fail. With NVIDIA's servers, work still succeeds for a while after their end."""
     lost = 0
     for client in clients:
         try:
@@ -138,7 +138,7 @@ def test_a_control_daemon_that_dies_is_reported_and_the_next_containers_work(nod
     joined(node, "one")
 
 
-def test_while_no_control_daemon_runs_no_container_starts_in_the_wrong_mode(node: MpsNode) -> None:
+def test_while_no_control_daemon_runs_no_container_starts_in_another_mode(node: MpsNode) -> None:
     gpu = node.begin()
     node.kubelet.admit("one", "main", be=1)
     held = joined(node, "one")

@@ -1,4 +1,4 @@
-"""Which slots are preferred: rules that hold for any node, and choices that people would make."""
+"""Which slots the plugin prefers: properties that hold for any node, and examples."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,7 +34,7 @@ def free(gpus: dict[str, AdvertisedGPU], role: str, *taken: str) -> list[Slot]:
 
 
 def chosen(gpus: dict[str, AdvertisedGPU], role: str, size: int, *taken: str, must: tuple[Slot, ...] = ()) -> list[int]:
-    """Return the numbers of the GPUs that are preferred."""
+    """Return the indices of the preferred GPUs."""
     return [gpus[slot.gpu].index for slot in prefer(free(gpus, role, *taken), must, size, gpus)]
 
 
@@ -57,14 +57,14 @@ def test_be_tenants_of_one_gpu_share_what_hp_leaves() -> None:
     assert chosen(gpus, "be", 1, "0/be-0", "0/be-1") == [1]
 
 
-def test_a_slot_that_the_agent_sees_held_is_given_last() -> None:
-    """The kubelet can forget who holds one: up to 1.34, where a pod ends while another one is admitted."""
+def test_a_slot_that_the_agent_sees_held_is_preferred_last() -> None:
+    """Up to 1.34, a kubelet can forget who holds a slot, if a pod ends while another one is admitted."""
     gpus = node(gpu(0, held=frozenset({Slot(uuid(0), "be", 0)})))
     assert [slot.number for slot in prefer(free(gpus, "be"), (), 1, gpus)] == [1]
     assert len(prefer(free(gpus, "be"), (), 4, gpus)) == 4
 
 
-def test_a_burst_that_the_agent_has_not_heard_of_is_spread() -> None:
+def test_a_burst_of_pods_that_is_not_in_the_snapshot_is_spread() -> None:
     gpus = node(*(gpu(index, memory_bytes=(80 + index) * GIB) for index in range(4)))
     taken: list[str] = []
     for _ in range(8):
@@ -83,7 +83,7 @@ def test_hp_goes_where_fewest_be_tenants_are() -> None:
     assert chosen(gpus, "hp", 1) == [1]
 
 
-def test_several_are_joined_by_nvlink_then_by_numa() -> None:
+def test_several_gpus_are_joined_by_nvlink_then_by_numa() -> None:
     links = {0: {3}, 1: {2}, 2: {1}, 3: {0}}
     linked = [gpu(n, linked=frozenset(map(uuid, links[n]))) for n in range(4)]
     assert chosen(node(*linked), "be", 2) == [0, 3]
@@ -92,7 +92,7 @@ def test_several_are_joined_by_nvlink_then_by_numa() -> None:
     assert sorted(chosen(node(*nodes), "hp", 2, must=(Slot(uuid(1), "hp", 0),))) == [1, 3]
 
 
-def test_several_hp_slots_rather_keep_apart_from_other_hp_than_together() -> None:
+def test_several_hp_slots_avoid_other_hp_rather_than_use_nvlink() -> None:
     links = {0: {1}, 1: {0}, 2: set(), 3: set()}
     gpus = node(*(gpu(n, linked=frozenset(map(uuid, links[n]))) for n in range(4)))
     assert sorted(chosen(gpus, "hp", 2, "0/hp-0")) == [1, 2]
@@ -119,7 +119,7 @@ def nodes(draw: st.DrawFn) -> dict[str, AdvertisedGPU]:
 
 @settings(deadline=None)
 @given(nodes(), st.sampled_from(["hp", "be"]), st.data())
-def test_what_is_preferred_can_be_given(gpus: dict[str, AdvertisedGPU], role: str, data: st.DataObject) -> None:
+def test_preferred_slots_are_available(gpus: dict[str, AdvertisedGPU], role: str, data: st.DataObject) -> None:
     available = data.draw(st.lists(st.sampled_from(free(gpus, role)), min_size=1, unique=True))
     size = data.draw(st.integers(1, len(available)))
     must = data.draw(st.lists(st.sampled_from(available), max_size=size, unique=True))
@@ -129,10 +129,10 @@ def test_what_is_preferred_can_be_given(gpus: dict[str, AdvertisedGPU], role: st
     assert len(preferred) == len(set(preferred)) == size
     assert set(preferred) <= set(available)
     assert preferred[: len(must)] == must
-    # One a GPU, for as long as there are GPUs that have given none.
+    # One slot for each GPU, as long as a GPU is left that has given none.
     of_gpus, of_must = {slot.gpu for slot in preferred}, {slot.gpu for slot in must}
     assert len(of_gpus) == min(len({slot.gpu for slot in available}), len(of_must) + size - len(must))
-    # The order in which the kubelet says it means nothing.
+    # The order of the kubelet's list does not matter.
     assert prefer(data.draw(st.permutations(available)), must, size, gpus) == preferred
 
 

@@ -1,4 +1,4 @@
-"""What the kubelet's probes hear of a plugin."""
+"""The plugin's answers to the kubelet's probes."""
 
 import contextlib
 import socket
@@ -9,27 +9,27 @@ from tests.device_plugin.plugin_process import eventually
 OK = (200, "ok\n")
 
 
-def test_a_plugin_is_ready_while_the_kubelet_listens(bare_node: Node) -> None:
+def test_a_plugin_is_ready_while_the_kubelet_watches_it(bare_node: Node) -> None:
     node = bare_node
     plugin = node.plugin()
-    assert plugin.ask("/readyz") == (503, "the node's agent has not said yet which GPUs there are\n")
+    assert plugin.ask("/readyz") == (503, "the node's agent has not yet reported its GPUs\n")
     node.agent.start()
-    eventually(lambda: "the kubelet does not listen for orion.gpu/hp and orion.gpu/be" in plugin.ask("/readyz")[1])
+    eventually(lambda: "the kubelet does not watch orion.gpu/hp and orion.gpu/be" in plugin.ask("/readyz")[1])
     node.kubelet.start()
     eventually(lambda: plugin.ask("/readyz") == OK, "it is registered")
     node.kubelet.stop()
-    eventually(lambda: plugin.ask("/readyz")[0] == 503, "nobody listens")
+    eventually(lambda: plugin.ask("/readyz")[0] == 503, "no kubelet watches it")
     node.kubelet.start()
     eventually(lambda: plugin.ask("/readyz") == OK, "it is registered again")
-    node.agent.stop()  # its last word stands
+    node.agent.stop()  # its last snapshot stays in force
     assert plugin.ask("/readyz") == OK
 
 
-def test_a_plugin_is_alive_whoever_is_away(bare_node: Node) -> None:
+def test_a_plugin_is_alive_without_kubelet_and_agent(bare_node: Node) -> None:
     assert bare_node.plugin().ask("/healthz") == OK
 
 
-def test_who_takes_all_connections_keeps_no_probe_out(bare_node: Node) -> None:
+def test_probes_are_answered_when_one_client_opens_many_connections(bare_node: Node) -> None:
     plugin = bare_node.plugin()
     with contextlib.ExitStack() as stack:
         for _ in range(400):

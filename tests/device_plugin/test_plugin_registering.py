@@ -1,4 +1,4 @@
-"""The plugin and the kubelet find each other again, whatever happens to either."""
+"""The plugin and the kubelet find each other again after any fault."""
 
 import signal
 import socket
@@ -34,8 +34,8 @@ def test_sockets_are_for_root_alone(node: Node) -> None:
         assert stat.S_IMODE((node.kubelet.folder / name).stat().st_mode) == 0o600
 
 
-def test_nothing_is_registered_before_there_is_a_word(bare_node: Node) -> None:
-    # An empty list would say that there are no GPUs, and in a rolling update take the other plugin's place.
+def test_nothing_is_registered_before_the_first_snapshot(bare_node: Node) -> None:
+    # An empty list would mean that there are no GPUs, and in a rolling update would replace the other plugin's list.
     bare_node.kubelet.start()
     plugin = bare_node.plugin()
     plugin.until_said("metrics: on http")
@@ -48,11 +48,11 @@ def test_registered_within_a_second_of_the_kubelets_socket(bare_node: Node) -> N
     bare_node.agent.start()
     plugin = bare_node.plugin()
     plugin.until_said("waits for the kubelet")
-    plugin.until_said("agent: it speaks")
+    plugin.until_said("agent: connected")
     bare_node.kubelet.start()
     began = time.monotonic()
     bare_node.until_allocatable(3, hp=1)
-    assert time.monotonic() - began < 1.0 * 5  # the target is one second; machines of tests are shared
+    assert time.monotonic() - began < 1.0 * 5  # the target is one second; test machines are shared
 
 
 def test_kubelet_restarts(node: Node) -> None:
@@ -64,13 +64,13 @@ def test_kubelet_restarts(node: Node) -> None:
 
 def test_kubelet_is_killed_and_leaves_its_socket(node: Node) -> None:
     node.kubelet.stop(leave_socket=True)
-    eventually(lambda: "does not register it" in node.plugins[0].log, "registering is tried in vain")
+    eventually(lambda: "does not register it" in node.plugins[0].log, "registering fails")
     node.kubelet.start()
     node.until_allocatable(3, hp=1)
 
 
 def test_the_socket_is_replaced_under_a_living_kubelet(node: Node) -> None:
-    # Another process serves now; the old one has not ended its streams.
+    # Another process serves now; the old process has not ended its streams.
     old = node.kubelet
     node.kubelet = type(old)(old.folder)
     node.kubelet.start()
@@ -101,7 +101,7 @@ def test_a_stream_that_ends_is_registered_again(node: Node) -> None:
     assert f"{HP}: registers again: the kubelet has ended its stream" not in node.plugins[0].log
 
 
-def test_a_kubelet_that_refuses_is_asked_again_and_its_reason_said(bare_node: Node) -> None:
+def test_a_refused_registration_is_repeated_and_the_reason_logged(bare_node: Node) -> None:
     bare_node.agent.start()
     bare_node.kubelet.refuses = "the ResourceName is taken"
     bare_node.kubelet.start()
@@ -124,12 +124,12 @@ def test_a_kubelet_of_another_version_ends_the_plugin_with_a_sentence(bare_node:
     assert "Traceback" not in plugin.log
 
 
-def test_a_kubelet_that_does_not_listen_is_asked_again(bare_node: Node) -> None:
+def test_a_kubelet_that_does_not_watch_is_registered_with_again(bare_node: Node) -> None:
     bare_node.agent.start()
     bare_node.kubelet.deaf = True
     bare_node.kubelet.start()
     plugin = bare_node.plugin()
-    plugin.until_said("the kubelet does not listen")
+    plugin.until_said("the kubelet does not watch it")
     bare_node.kubelet.deaf = False
     bare_node.until_allocatable(3, hp=1)
 
@@ -148,7 +148,7 @@ def test_rolling_update_with_the_old_plugin_ending_last(node: Node) -> None:
 
 
 def test_rolling_update_in_which_the_old_plugin_registered_last(node: Node) -> None:
-    # When the old one ends, the kubelet has nobody, while the new one's stream goes on as if nothing were.
+    # When the old plugin ends, the kubelet has no plugin, although the new plugin's stream continues.
     old = sockets(node)
     node.plugin()
     eventually(lambda: registrations(node) >= 4, "the new one is registered")
@@ -176,7 +176,7 @@ def test_a_plugin_that_was_killed_leaves_nothing(node: Node) -> None:
 
 @pytest.fixture
 def dead_plugins_note(bare_node: Node) -> Iterator[None]:
-    """A note, which cannot be replaced, of a plugin that registered be last and was killed: as on a full disk."""
+    """A note that cannot be replaced, as on a full disk, of a killed plugin that was the last to register be."""
     require_root()
     note = bare_node.kubelet.folder / "orion-be.latest"
     note.write_text("0123abcd")
@@ -185,7 +185,7 @@ def dead_plugins_note(bare_node: Node) -> Iterator[None]:
     subprocess.run(["umount", "--lazy", note], check=True)
 
 
-def test_a_note_that_cannot_be_replaced_costs_no_registration(bare_node: Node, dead_plugins_note: None) -> None:
+def test_a_note_that_cannot_be_replaced_does_not_prevent_registration(bare_node: Node, dead_plugins_note: None) -> None:
     node = bare_node
     node.agent.start()
     node.kubelet.start()
@@ -195,7 +195,7 @@ def test_a_note_that_cannot_be_replaced_costs_no_registration(bare_node: Node, d
     plugin.until_said("orion.gpu/be: registers again")
     node.until_allocatable(3, hp=1)
     assert "another plugin is gone" not in plugin.log
-    eventually(lambda: not [*node.kubelet.folder.glob(".orion-*")], "nothing half written is left")
+    eventually(lambda: not [*node.kubelet.folder.glob(".orion-*")], "no temporary file is left")
 
 
 def test_sigterm_ends_streams_and_sockets(node: Node) -> None:
@@ -205,17 +205,17 @@ def test_sigterm_ends_streams_and_sockets(node: Node) -> None:
     assert "Traceback" not in node.plugins[0].log
 
 
-def test_unmanaged_in_the_folder_are_left_alone(node: Node) -> None:
-    unmanaged = node.kubelet.folder / "orion-be-of-somebody.sock"
+def test_sockets_of_others_in_the_folder_are_left_alone(node: Node) -> None:
+    foreign = node.kubelet.folder / "orion-be-of-somebody.sock"
     with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(unmanaged))
+        other.bind(str(foreign))
         node.kubelet.break_stream(BE)
         eventually(lambda: node.kubelet.registrations.count(BE) >= 2, "be is registered again")
         node.until_allocatable(3)
-        assert unmanaged.exists()
+        assert foreign.exists()
 
 
-def test_the_list_follows_the_agents_word(node: Node) -> None:
+def test_the_list_follows_the_agents_snapshot(node: Node) -> None:
     node.agent.say(devices(2, be=4))
     node.until_allocatable(8, hp=2)
     node.agent.say(devices(2, be=4, healthy=False, reason="Xid", message="Xid 79"))
@@ -230,18 +230,18 @@ def test_the_list_follows_the_agents_word(node: Node) -> None:
 
 
 def test_a_cordoned_gpu_keeps_the_slots_that_are_held(node: Node) -> None:
-    # A container that restarts needs its slot to be healthy.
+    # A container that restarts needs a healthy slot.
     node.agent.say(devices(1, cordoned=True, held=["be-1"]))
     node.until_allocatable(1, hp=0)
     healthy = [name for name, device in node.kubelet.devices(BE).items() if device.health == "Healthy"]
     assert healthy == [f"{GPUS[0]}::be-1"]
 
 
-def test_a_dead_agents_last_snapshot_stands_also_for_the_next_plugin(node: Node) -> None:
+def test_a_dead_agents_last_snapshot_is_used_by_the_next_plugin_too(node: Node) -> None:
     node.agent.say(devices(2, be=4))
     node.until_allocatable(8, hp=2)
     node.agent.stop()
-    node.plugins[0].until_said("agent: it is gone")
+    node.plugins[0].until_said("agent: disconnected")
     assert node.kubelet.allocatable(BE) == 8
     node.plugins[0].end()
     node.until_allocatable(0, hp=0)
@@ -254,12 +254,12 @@ def test_a_dead_agents_last_snapshot_stands_also_for_the_next_plugin(node: Node)
     assert plugin.metrics()["orion_device_plugin_agent_connected"] == 1
 
 
-def test_a_corrupt_last_snapshot_is_refused_and_said(bare_node: Node) -> None:
+def test_a_corrupt_last_snapshot_is_refused_and_reported(bare_node: Node) -> None:
     bare_node.root.mkdir()
     (bare_node.root / "device-plugin.json").write_text('{"devices": [{"uuid": 7}')
     bare_node.kubelet.start()
     plugin = bare_node.plugin()
-    plugin.until_said("does not hold the agent's last word")
+    plugin.until_said("does not hold the agent's last snapshot")
     assert not bare_node.kubelet.registrations
     bare_node.agent.start()
     bare_node.until_allocatable(3, hp=1)

@@ -14,7 +14,7 @@ from tests.device_plugin.stand_in_kubelet import AdmissionFailed, StartFailed
 from tests.hook.containers import require_root
 
 
-def test_a_container_gets_its_slot_and_its_start_is_announced(node: Node) -> None:
+def test_a_container_gets_its_slot_and_the_agent_prepares_it(node: Node) -> None:
     given = node.kubelet.admit("pod", "main", be=1)
     assert node.agent.prepared == []
     answer = node.kubelet.start_container("pod", "main")
@@ -23,7 +23,7 @@ def test_a_container_gets_its_slot_and_its_start_is_announced(node: Node) -> Non
     assert answer.envs["ORION_SIM_VISIBLE_GPUS"] == GPUS[0]
 
 
-def test_two_containers_of_a_pod_have_slots_of_their_own(node: Node) -> None:
+def test_two_containers_of_a_pod_have_separate_slots(node: Node) -> None:
     first, second = node.kubelet.admit("pod", "one", be=1), node.kubelet.admit("pod", "two", be=1)
     assert first != second
     for container in ("one", "two"):
@@ -50,7 +50,7 @@ def test_a_restart_uses_the_first_answer_and_prepares_the_slot_again(node: Node)
     assert node.agent.prepared == given * 2
 
 
-def test_without_an_agent_allocation_goes_on_and_containers_start(node: Node) -> None:
+def test_without_an_agent_slots_are_allocated_and_containers_start(node: Node) -> None:
     node.agent.stop()
     given = node.kubelet.admit("pod", "main", be=1)
     node.kubelet.start_container("pod", "main")
@@ -66,7 +66,7 @@ def test_a_start_waits_for_an_agent_that_is_being_replaced(bare_node: Node) -> N
     node.until_allocatable(3, hp=1)
     given = node.kubelet.admit("pod", "main", be=1)
     node.agent.stop()
-    eventually(lambda: plugin.metrics()["orion_device_plugin_agent_connected"] == 0, "the plugin has lost the agent")
+    eventually(lambda: plugin.metrics()["orion_device_plugin_agent_connected"] == 0, "the plugin is disconnected")
     with ThreadPoolExecutor(1) as kubelet:
         starting = kubelet.submit(node.kubelet.start_container, "pod", "main")
         node.agent.start()
@@ -111,7 +111,7 @@ def test_fail_closed_waits_for_the_agent_at_every_later_start(node: Node) -> Non
     node.kubelet.start_container("closed", "main")
 
 
-def test_an_agent_that_does_not_know_the_pod_yet_changes_nothing_of_fail_closed(node: Node) -> None:
+def test_an_agent_that_does_not_know_the_pod_yet_does_not_change_fail_closed(node: Node) -> None:
     node.kubelet.admit("pod", "main", be=1)
     for node.agent.fail_closed, node.agent.knows_pods in ((True, True), (False, False)):
         node.kubelet.start_container("pod", "main")
@@ -123,21 +123,21 @@ def test_an_agent_that_does_not_know_the_pod_yet_changes_nothing_of_fail_closed(
     node.until_heard()
     node.kubelet.start_container("pod", "main")
     node.agent.stop()
-    node.kubelet.start_container("pod", "main")  # by the agent's last word it is not failClosed any more
+    node.kubelet.start_container("pod", "main")  # by the agent's last answer it is no longer failClosed
 
 
-def test_an_agent_that_refuses_is_quoted(node: Node) -> None:
+def test_the_reason_of_an_agent_that_refuses_is_reported(node: Node) -> None:
     node.kubelet.admit("pod", "main", be=1)
     node.agent.refuses = "there is no such GPU here: it has fallen off the bus"
     with pytest.raises(StartFailed, match="fallen off the bus"):
         node.kubelet.start_container("pod", "main")
 
 
-def test_mount_sources_that_are_gone_are_there_again_before_a_start(node: Node) -> None:
+def test_missing_sources_of_mounts_are_restored_before_a_start(node: Node) -> None:
     node.kubelet.admit("pod", "main", be=1)
     sources = mounts(node.kubelet.start_container("pod", "main"))
     shutil.rmtree(node.root / "gpus")
-    for name in ("liborion_hook.so", "ld.so.preload"):  # as a runtime makes a source that is missing
+    for name in ("liborion_hook.so", "ld.so.preload"):  # a container runtime creates a missing source as a folder
         (sources["/run/orion/lib"] / name).unlink()
         (sources["/run/orion/lib"] / name).mkdir()
     node.kubelet.start_container("pod", "main")
@@ -150,14 +150,15 @@ def test_mount_sources_that_are_gone_are_there_again_before_a_start(node: Node) 
 def test_a_reboot(node: Node) -> None:
     given = node.kubelet.admit("pod", "main", be=1)
     sources = mounts(node.kubelet.start_container("pod", "main"))
-    # Everything below /run is gone, sockets too; the kubelet comes first, and the runtime makes what is missing.
+    # Everything below /run is gone, including sockets. The kubelet starts first, and the runtime creates missing
+    # sources.
     node.plugins[0].close()
     node.kubelet.stop()
     node.agent.stop()
     shutil.rmtree(node.root)
     shutil.rmtree(node.hook_folder)
     node.kubelet.start()
-    assert node.kubelet.start_container("pod", "main")  # no options yet: nobody is asked
+    assert node.kubelet.start_container("pod", "main")  # the kubelet has no options yet, so it calls no plugin
     for path in sources.values():
         path.mkdir(parents=True, exist_ok=True)
     (sources["/run/orion/lib"] / "ld.so.preload").mkdir()
@@ -180,16 +181,16 @@ def test_sixty_four_slots_on_eight_gpus(node: Node) -> None:
     given = [node.kubelet.admit(f"pod-{number}", "main", be=1)[0] for number in range(64)]
     assert len(set(given)) == 64
     first = [device.partition("::")[0] for device in given[:8]]
-    assert len(set(first)) == 8  # spread, though the agent has not heard of one of them
+    assert len(set(first)) == 8  # spread, although the snapshot shows none of them
     with pytest.raises(AdmissionFailed, match="requested number"):
         node.kubelet.admit("late", "main", be=1)
 
 
-def test_unknown_and_mixed_ids_are_sentences_of_the_pod(node: Node) -> None:
+def test_unknown_and_mixed_ids_are_reported_to_the_pod_in_sentences(node: Node) -> None:
     for ids, sentence in (
         (["GPU-x::be-0"], "there is no slot"),
-        (["what"], "is no slot of Orion's"),
-        ([f"{GPUS[0]}::hp-0"], "is no slot of orion.gpu/be"),
+        (["what"], "is not a slot of Orion"),
+        ([f"{GPUS[0]}::hp-0"], "is not a slot of orion.gpu/be"),
     ):
         reported = node.kubelet.ask(BE, "Allocate", ids)
         assert reported.startswith("orion: ")
@@ -201,7 +202,7 @@ def test_unknown_and_mixed_ids_are_sentences_of_the_pod(node: Node) -> None:
     assert count == 3
 
 
-def test_a_hint_is_never_an_error(node: Node) -> None:
+def test_a_preference_is_never_an_error(node: Node) -> None:
     assert node.kubelet.preferred(BE, [f"{GPUS[0]}::be-1", "what"], 1) == [f"{GPUS[0]}::be-1"]
     assert node.kubelet.preferred(BE, ["what"], 1) == ["what"]  # the kubelet's own choice
 
@@ -213,7 +214,7 @@ def sorted_labels(name: str) -> str:
 
 @pytest.fixture
 def small_disk(socket_folder: Path) -> object:
-    """A root on a file system of its own of 256 KiB, as /run is."""
+    """A root directory on a separate file system of 256 KiB, as /run can be."""
     require_root()
     root = socket_folder / "root"
     root.mkdir()
@@ -224,7 +225,7 @@ def small_disk(socket_folder: Path) -> object:
 
 
 def fill(folder: Path) -> None:
-    """Take what there is of inodes and space."""
+    """Use up inodes and space."""
     try:
         for number in range(1_000):
             (folder / f"filler-{number}").write_bytes(b"x" * 4096)
@@ -232,7 +233,7 @@ def fill(folder: Path) -> None:
         pass
 
 
-def test_a_full_run_is_a_sentence_and_not_an_end(small_disk: Path, bare_node: Node) -> None:
+def test_a_full_run_is_reported_and_does_not_end_the_plugin(small_disk: Path, bare_node: Node) -> None:
     node = bare_node
     node.agent.start()
     node.kubelet.start()
@@ -243,14 +244,14 @@ def test_a_full_run_is_a_sentence_and_not_an_end(small_disk: Path, bare_node: No
         node.kubelet.admit("pod", "main", be=1)
     node.agent.say(devices(1, be=2))
     node.until_allocatable(2, hp=1)
-    plugin.until_said("its word cannot be kept for the next plugin")
+    plugin.until_said("its snapshot cannot be saved for the next plugin")
     for path in small_disk.glob("filler-*"):
         path.unlink()
     node.kubelet.admit("next", "main", be=1)
     assert plugin.running
 
 
-def test_hp_and_be_are_counted_apart(node: Node) -> None:
+def test_hp_and_be_are_counted_separately(node: Node) -> None:
     node.kubelet.admit("chat", "main", hp=1)
     assert node.kubelet.free(HP) == []
     assert len(node.kubelet.free(BE)) == 3

@@ -1,4 +1,4 @@
-"""tools.check_docs: each kind of mistake is refused where it stands. `make check` runs it on the pages themselves."""
+"""tools.check_docs finds each kind of mistake at its line. `make check` runs it on the pages themselves."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tools.docs.pages import ROOT, Page
 
 
 def findings(page: Page, *others: Page) -> list[Finding]:
-    """Return what is wrong in one page."""
+    """Return the findings in one page."""
     found = links.check([page, *others]) + names.check([page]) + tables.check([page])
     return found + commands.check([page])[0] + manifests.check([page])[0]
 
@@ -110,15 +110,15 @@ def test_a_good_page_passes() -> None:
         ("orion top --once", "python -m orion.crds.generat", "there is no module orion.crds.generat"),
         ("orion top --once", "pytest tests/nowhere", "there is no tests/nowhere"),
         ("get gpus", "gets gpus", "`kubectl` has no verb gets"),
-        ("get gpus", "get gpuz", "is asked for gpuz"),
-        ("gpushares,pods", "gpushares,gpupods", "is asked for gpupods"),
-        ("-o wide", "--outputs wide", "--outputs, which is no flag"),
+        ("get gpus", "get gpuz", "has no kind gpuz"),
+        ("gpushares,pods", "gpushares,gpupods", "has no kind gpupods"),
+        ("-o wide", "--outputs wide", "has no flag --outputs"),
         ('"cordon"', '"cordoned"', "GPUDevice has no field spec.cordoned"),
         ('"cordon":true', '"cordon":"yes"', "cordon"),
         ("tuning.window", "tuning.windows", "GPUShare has no field spec.tuning.windows"),
         ("examples/pytorch/hp-pod.yaml", "examples/pytorch/pod.yaml", "there is no examples/pytorch/pod.yaml"),
-        ("orion/priority`", "orion/prioritys`", "nothing in the code or the chart is called orion/prioritys"),
-        ("orion_gpu_clients", "orion_gpu_cliente", "is called orion_gpu_cliente"),
+        ("orion/priority`", "orion/prioritys`", "contains orion/prioritys"),
+        ("orion_gpu_clients", "orion_gpu_cliente", "contains orion_gpu_cliente"),
         ("spec: {priority: hp,", "spec: {priority: high,", "spec.priority"),
         ("spec: {priority: hp,", "spec: {priority: hp, weight: 2,", "spec.weight is for priority be only"),
         ("spec: {priority: hp,", "spec: {priority: hp, maxSlowdwn: 2,", "maxSlowdwn"),
@@ -128,7 +128,7 @@ def test_a_good_page_passes() -> None:
         ("requests.orion.gpu/hp", "limits.orion.gpu/hp", "a quota cannot count limits.orion.gpu/hp"),
         ("helm install", "helm instal", "`helm` has no verb instal"),
         ("charts/orion -n", "charts/orions -n", "there is no charts/orions"),
-        ("--wait", "--await", "--await, which is no flag"),
+        ("--wait", "--await", "has no flag --await"),
         ("simulatedGPUs=2", "simulatedGpus=2", "the chart has no value simulatedGpus"),
         ("simulatedGPUs=2", "simulatedGPUs=two", 'simulatedGPUs is "two", and the chart wants integer'),
         ("image.tag=dev", "image.tags=dev", "the chart has no value image.tags"),
@@ -136,25 +136,25 @@ def test_a_good_page_passes() -> None:
         ('gpu: "7"', "gpu: 7", "nodeConfiguration.slotsByGPU[0].gpu is 7, and the chart wants string"),
         ("replicas: 3", "replicas: three", 'webhook.replicas is "three"'),
         ("slots: {hp: 1, be: 8}", "slots: {hp: 1, bes: 8}", "bes"),
-        ("version: v1\n", "versions: v1\n", "nothing says what this YAML is"),
-        ("metadata: {name: no-hp}", "metadata: {name: no-hp", "this is no YAML"),
+        ("version: v1\n", "versions: v1\n", "unknown kind of YAML"),
+        ("metadata: {name: no-hp}", "metadata: {name: no-hp", "invalid YAML"),
         ("2 \\| 3", "2 | 3", "this row has 3 cells, and the table's head 2"),
-        ("# a comment", "'# not closed", "cannot be taken apart"),
+        ("# a comment", "'# not closed", "cannot be parsed"),
     ],
 )
-def test_a_mistake_is_refused(before: str, after: str, sentence: str) -> None:
+def test_a_mistake_is_found(before: str, after: str, sentence: str) -> None:
     assert before in GOOD
     found = findings(page_of(GOOD.replace(before, after, 1)))
     assert len(found) == 1
     assert sentence in found[0].sentence
 
 
-def test_a_finding_is_put_to_its_line() -> None:
+def test_a_finding_has_its_line() -> None:
     text = "# Title\n\nText\nand `orion tip`.\n\n```console\n$ ls\nx\n$ orion tip\n```\n"
     assert [finding.line for finding in sorted(findings(page_of(text)))] == [4, 9]
 
 
-def test_real_pages_with_a_mistake_are_refused() -> None:
+def test_a_mistake_in_a_real_page_is_found() -> None:
     page = pages.read(ROOT / "docs" / "admission.md")
     everything = pages.all_pages()
     before, right, _ = page.text.partition("explain pod chat -n team")
@@ -167,7 +167,7 @@ def test_real_pages_with_a_mistake_are_refused() -> None:
     ]
 
 
-def test_a_page_that_nothing_leads_to_is_refused() -> None:
+def test_a_page_without_links_to_it_is_found() -> None:
     index = page_of("[here](admission.md)", links.INDEX)
     lost, found = page_of("# Lost", "docs/lost.md"), page_of("# Found", "docs/admission.md")
     assert [finding.page for finding in links.check([index, lost, found])] == ["docs/lost.md"]
@@ -176,16 +176,16 @@ def test_a_page_that_nothing_leads_to_is_refused() -> None:
 REFUSED = POD.replace("```yaml", "```yaml refused").replace("spec:\n", "spec:\n  hostPID: true\n")
 
 
-def test_what_is_said_to_be_refused_is_refused_with_that_sentence() -> None:
+def test_a_block_marked_as_refused_must_be_refused_with_the_sentence_below() -> None:
     (found,) = findings(page_of(f"{REFUSED}\n```\nError: something else\n```\n"))
     _, _, sentence = found.sentence.partition("the block below does not say why it is refused: ")
     assert "hostPID" in sentence
     assert findings(page_of(f"{REFUSED}\n```\nError from server: {sentence}\n```\n")) == []
     (found,) = findings(page_of(POD.replace("```yaml", "```yaml refused")))
-    assert found.sentence == "this YAML is said to be refused, and is not"
+    assert found.sentence == "this YAML is marked as refused, but it is accepted"
 
 
-# -- What runs on a cluster --------------------------------------------------------------------------------------------
+# -- Blocks that tests run on a cluster --------------------------------------------------------------------------------
 
 TRANSCRIPT = """
 ```console run
@@ -205,7 +205,7 @@ $ kubectl get nodes
 """
 
 
-def test_runnable_steps_are_those_of_blocks_that_say_so() -> None:
+def test_only_blocks_marked_with_run_have_steps() -> None:
     first, second = runnable.steps(page_of(TRANSCRIPT))
     assert (first.command, first.line) == ("kubectl get pods  -A", 3)
     assert first.output.splitlines()[1:] == ["train-55cdd8494d-6cjw4   1/1     13s", "..."]

@@ -1,4 +1,4 @@
-"""The examples' program, compiled as their image has it."""
+"""The examples' program, compiled as for their image."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ def workload() -> Path:
 
 @pytest.fixture
 def machine(c_build: Path) -> Iterator[Machine]:
-    """Simulated GPUs and an agent of their own."""
+    """Simulated GPUs and an agent for one test."""
     with Machine(c_build) as machine:
         machine.start_agent()
         yield machine

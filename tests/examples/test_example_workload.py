@@ -1,4 +1,4 @@
-"""The examples' program: what it says, how it ends, and how it fares in containers under the hook."""
+"""The examples' program: its output, its end, and its behaviour in containers with the hook."""
 
 import json
 import os
@@ -24,7 +24,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class Running:
-    """A running workload and the lines that it has written so far."""
+    """A running workload, and the lines that it has written so far."""
 
     def __init__(self, command: list[str], environment: dict[str, str], output: Path) -> None:
         self._output = output
@@ -32,20 +32,20 @@ class Running:
             self.process = subprocess.Popen(command, env=environment, stdout=out, stderr=subprocess.STDOUT)
 
     def lines(self, event: str) -> list[dict[str, Any]]:
-        """Its lines about this event; one that is being written is left out."""
+        """Return its complete lines with this event."""
         text = self._output.read_text()
         whole = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
         found = [json.loads(line) for line in whole if line.startswith("{")]
         return [line for line in found if line["event"] == event]
 
     def until(self, event: str, count: int = 1) -> dict[str, Any]:
-        """Wait for the `count`-th line about this event, and return it."""
+        """Wait for the `count`-th line with this event, and return it."""
         eventually(lambda: len(self.lines(event)) >= count or self.process.poll() is not None, f"{count} x {event}")
         assert len(self.lines(event)) >= count, self._output.read_text()
         return self.lines(event)[count - 1]
 
     def end(self) -> dict[str, Any]:
-        """Tell it to end, and return its summary."""
+        """Send SIGTERM, and return its summary."""
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(DEADLINE) == 0, self._output.read_text()
         (summary,) = self.lines("summary")
@@ -57,7 +57,7 @@ Start = Callable[..., Running]
 
 @pytest.fixture
 def start(machine: Machine, workload: Path) -> Iterator[Start]:
-    """Starts the program beside the machine's agent, not under the hook."""
+    """Start the program with the machine's agent, but without the hook."""
     started: list[Running] = []
 
     def run(*words: str, **environment: str) -> Running:
@@ -71,7 +71,7 @@ def start(machine: Machine, workload: Path) -> Iterator[Start]:
         each.process.wait(DEADLINE)
 
 
-def test_it_serves_what_comes_and_says_how_long_that_took(start: Start, machine: Machine) -> None:
+def test_serve_reports_latencies(start: Start, machine: Machine) -> None:
     begun = time.monotonic()
     server = start("serve", "--rate", "100", "--fixed", "1", "--kernels", "2", "--kernel-us", "1000", "--report", "0.5")
     ready = server.until("ready")
@@ -86,15 +86,15 @@ def test_it_serves_what_comes_and_says_how_long_that_took(start: Start, machine:
         assert 2 <= line["mean_ms"] <= line["max_ms"]
 
 
-def test_requests_come_whether_or_not_it_keeps_up(start: Start) -> None:
+def test_serve_is_an_open_loop(start: Start) -> None:
     server = start("serve", "--rate", "1000", "--kernels", "1", "--kernel-us", "10000", "--seconds", "1")
     summary = server.until("summary")
     assert server.process.wait(DEADLINE) == 0
     assert summary["count"] <= 101
-    assert summary["max_ms"] > 500  # the last of them had waited for all before it
+    assert summary["max_ms"] > 500  # the last request waited for all requests before it
 
 
-def test_it_answers_requests_with_its_latest_report(start: Start) -> None:
+def test_http_requests_get_the_latest_report(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     server = start("serve", "--kernel-us", "100", "--report", "0.2", "--port", str(port))
@@ -102,20 +102,20 @@ def test_it_answers_requests_with_its_latest_report(start: Start) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     for _ in range(3):
         with opener.open(f"http://127.0.0.1:{port}/", timeout=DEADLINE) as answer:
-            said = json.loads(answer.read())
-            assert (answer.status, said["event"]) == (200, "report")
-        assert said in server.lines("report")
+            report = json.loads(answer.read())
+            assert (answer.status, report["event"]) == (200, "report")
+        assert report in server.lines("report")
     assert server.end()["count"] > 0
 
 
-def test_a_port_that_is_taken_is_named(start: Start) -> None:
+def test_a_port_in_use_is_reported(start: Start) -> None:
     with socket.create_server(("0.0.0.0", 0)) as taken:
         server = start("serve", "--port", str(taken.getsockname()[1]))
         assert server.process.wait(DEADLINE) == 1
     assert server.lines("error")[0]["error"] == "Address already in use"
 
 
-def test_it_trains_without_end_and_says_how_fast(start: Start) -> None:
+def test_train_reports_steps_per_second(start: Start) -> None:
     trainer = start("train", "--kernels", "2", "--kernel-us", "1000", WORKLOAD_REPORT="0.5")
     reports = [trainer.until("report", count) for count in (1, 2)]
     summary = trainer.end()
@@ -124,7 +124,7 @@ def test_it_trains_without_end_and_says_how_fast(start: Start) -> None:
     assert summary["steps"] <= summary["seconds"] * 500 + 1
 
 
-def test_a_second_word_on_the_command_line_wins_over_the_environment(start: Start) -> None:
+def test_the_command_line_overrides_the_environment(start: Start) -> None:
     assert start("train", "--kernels", "7", WORKLOAD_KERNELS="3").until("ready")["kernels"] == 7
     assert start("train", WORKLOAD_KERNELS="3").until("ready")["kernels"] == 3
 
@@ -141,20 +141,20 @@ def test_a_second_word_on_the_command_line_wins_over_the_environment(start: Star
         (["train", "--memory", "3XB"], "--memory: 3XB"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(workload: Path, words: list[str], sentence: str) -> None:
+def test_invalid_options_are_refused_in_a_sentence(workload: Path, words: list[str], sentence: str) -> None:
     done = subprocess.run([workload, *words], capture_output=True, text=True, timeout=DEADLINE)
     assert (done.returncode, done.stdout) == (2, "")
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_help_teaches_even_without_a_gpu(workload: Path) -> None:
+def test_help_works_without_a_gpu(workload: Path) -> None:
     done = subprocess.run([workload, "--help"], capture_output=True, text=True, timeout=DEADLINE, env={})
     assert done.returncode == 0
     assert all(word in done.stdout for word in ("serve", "train", "--rate", "WORKLOAD_RATE", "SIGTERM"))
 
 
-def test_what_fails_is_the_last_line(start: Start, workload: Path) -> None:
+def test_an_error_is_the_last_line(start: Start, workload: Path) -> None:
     greedy = start("train", "--memory", "900GiB")
     assert greedy.process.wait(DEADLINE) == 1
     assert greedy.lines("error") == [{"event": "error", "call": "cuMemAlloc", "error": "CUDA_ERROR_OUT_OF_MEMORY"}]
@@ -163,11 +163,11 @@ def test_what_fails_is_the_last_line(start: Start, workload: Path) -> None:
     assert json.loads(alone.stdout)["error"] == "there is no libcuda.so.1: this container has no GPU"
 
 
-# -- In containers, as the examples' pods run it -----------------------------------------------------------------------
+# -- In containers, as in the examples' pods ---------------------------------------------------------------------------
 
 
 def pod(name: str) -> dict[str, Any]:
-    """What an example's Deployment says of its pods."""
+    """Return the pod template of an example's Deployment."""
     deployment = next(yaml.safe_load_all((EXAMPLES / name).read_text()))
     specification: dict[str, Any] = deployment["spec"]["template"]["spec"]
     return specification

@@ -1,4 +1,4 @@
-"""Metrics and probes over HTTP before hostile peers: each loses its own connections, and nobody else's."""
+"""Metrics and probes over HTTP with hostile peers: a peer can lose only its own connections."""
 
 import asyncio
 import contextlib
@@ -8,16 +8,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from orion.errors import Conflict
 from orion.exposition import server as exposition
 from orion.exposition.answers import Answers
-from orion.exposition.server import AddressTaken, ExpositionServer
+from orion.exposition.server import ExpositionServer
 
 LARGE = b"x" * (8 * 2**20)
-""" Far more than the kernel takes for a peer that does not read. """
+""" Far more than the kernel buffers for a peer that does not read. """
 
 
 class Served:
-    """A server within this loop, and what it answers from."""
+    """A server in this event loop, and the state from which it answers."""
 
     def __init__(self, address: str) -> None:
         self.unready = self.unhealthy = ""
@@ -54,14 +55,14 @@ async def served() -> AsyncIterator[Served]:
 
 
 async def ended(reader: asyncio.StreamReader) -> bool:
-    """Wait until the server has ended a connection; say whether it said nothing before that."""
+    """Wait until the server has ended a connection; return whether the server sent no data on it."""
     async with asyncio.timeout(10):
         with contextlib.suppress(ConnectionError):
             return await reader.read() == b""
     return True
 
 
-async def test_what_is_answered(served: Served) -> None:
+async def test_answers_by_path_and_state(served: Served) -> None:
     assert await served.ask("/metrics") == (200, "orion_test 1\n")
     assert await served.ask("/metrics?x=1") == (200, "orion_test 1\n")
     assert await served.ask("/healthz") == await served.ask("/readyz") == (200, "ok\n")
@@ -74,7 +75,7 @@ async def test_what_is_answered(served: Served) -> None:
         assert await served.ask(path, method) == (404, "GET /metrics, /healthz or /readyz\n")
 
 
-async def test_an_error_of_ours_is_an_answer_and_logged_once(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_error_is_answered_and_logged_once(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     async def broken() -> bytes:
         raise ValueError("no such GPU")
 
@@ -100,7 +101,7 @@ async def test_an_error_of_ours_is_an_answer_and_logged_once(served: Served, cap
     ],
     ids=["tls", "empty", "half", "version", "length", "chunk", "path", "header", "headers"],
 )
-async def test_what_is_no_request_ends_its_connection_and_fills_no_log(
+async def test_an_invalid_request_ends_its_connection_and_logs_nothing(
     served: Served, caplog: pytest.LogCaptureFixture, request_text: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exposition, "_HEAD_S", 0.2)
@@ -115,7 +116,7 @@ async def test_what_is_no_request_ends_its_connection_and_fills_no_log(
 
 
 @pytest.mark.parametrize("request_text", [b"", b"GET /metrics HTTP/1.1\r\nX: "], ids=["silent", "half a head"])
-async def test_a_head_that_does_not_come_ends_its_connection(
+async def test_a_head_that_does_not_arrive_ends_its_connection(
     request_text: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exposition, "_HEAD_S", 0.2)
@@ -127,7 +128,7 @@ async def test_a_head_that_does_not_come_ends_its_connection(
     await served.server.stop()
 
 
-async def test_who_does_not_read_the_answer_holds_neither_a_copy_of_it_nor_the_connection(
+async def test_a_peer_that_does_not_read_holds_neither_the_answer_nor_the_connection(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exposition, "_CONNECTION_S", 0.5)
@@ -154,9 +155,7 @@ async def test_who_does_not_read_the_answer_holds_neither_a_copy_of_it_nor_the_c
     assert (status, len(text)) == (200, len(LARGE))
 
 
-async def test_a_peers_oldest_connection_is_ended_for_its_newest(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_above_the_limit_a_peers_oldest_connection_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exposition, "_OF_ONE_PEER_MAX", 3)
     async with contextlib.AsyncExitStack() as stack:
         opened = []
@@ -170,7 +169,7 @@ async def test_a_peers_oldest_connection_is_ended_for_its_newest(
             assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
 
 
-async def test_one_request_a_connection(served: Served) -> None:
+async def test_a_connection_serves_one_request(served: Served) -> None:
     reader, writer = await served.open(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
     with contextlib.closing(writer):
         said = b""
@@ -182,7 +181,7 @@ async def test_one_request_a_connection(served: Served) -> None:
     assert b"Connection: close" in said
 
 
-async def test_an_end_waits_for_no_peer(served: Served) -> None:
+async def test_stopping_waits_for_no_peer(served: Served) -> None:
     never = asyncio.Event()
 
     async def waits() -> bytes:
@@ -198,11 +197,11 @@ async def test_an_end_waits_for_no_peer(served: Served) -> None:
         assert await ended(reader)
 
 
-async def test_an_address_that_is_taken_is_a_kind_of_its_own(served: Served) -> None:
+async def test_an_address_in_use_has_its_own_exception(served: Served) -> None:
     address = f"127.0.0.1:{served.server.port}"
-    with pytest.raises(AddressTaken, match=f"metrics cannot be served on {address}: "):
+    with pytest.raises(Conflict, match=f"metrics cannot be served on {address}: "):
         await Served(address).server.start()
     for bad in ("192.0.2.1:0", "127.0.0.1:99999"):
         with pytest.raises(OSError, match=f"metrics cannot be served on {bad}: ") as error:
             await Served(bad).server.start()
-        assert not isinstance(error.value, AddressTaken)
+        assert not isinstance(error.value, Conflict)

@@ -1,10 +1,10 @@
-"""A CUDA program for the tests of MPS: obeys lines, answers each with a line of JSON; an error is an answer too.
+"""A CUDA program for the tests of MPS. It reads a command a line and answers each with a line of JSON, also on errors.
 
     python mps_client.py USER
 
 begin     make a context: {"mps": whether contexts are shared, "seconds": ...}
 work N    N times, set 64 MiB and wait: {"done": n, "seconds": ...}
-fault     launch a kernel that writes where it may not
+fault     launch a kernel that writes to an invalid address
 """
 
 import ctypes
@@ -59,7 +59,7 @@ class Program:
         return {"mps": mps.value, "gpus": count.value, "user": os.getuid(), "pid": os.getpid(), "seconds": seconds}
 
     def work(self, times: int) -> dict[str, object]:
-        """Put work on the GPU, and wait for it."""
+        """Put work on the GPU, and wait for its end."""
         began = time.monotonic()
         for _ in range(times):
             self.call("cuMemsetD8_v2", self._memory, ctypes.c_ubyte(1), ctypes.c_size_t(_BYTES))
@@ -67,7 +67,7 @@ class Program:
         return {"done": times, "seconds": round(time.monotonic() - began, 3)}
 
     def fault(self) -> dict[str, object]:
-        """Write where nothing is."""
+        """Write to an address where no memory is."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(_PTX))
         self.call("cuModuleGetFunction", ctypes.byref(function), module, b"fault")
@@ -77,7 +77,7 @@ class Program:
 
 
 def become(user: int) -> None:
-    """Be that user from now on, as a program is that was started so; here, as it may not read this file then."""
+    """Change to that user. The program does it here, because another user may not read this file at its start."""
     os.setgroups([])
     os.setgid(user)
     os.setuid(user)
@@ -85,7 +85,7 @@ def become(user: int) -> None:
 
 
 def main() -> None:
-    """Obey until the input ends."""
+    """Execute commands until the input ends."""
     program = None
     if user := int(sys.argv[1]):
         become(user)

@@ -1,10 +1,10 @@
-"""A container as MPS sees one: a mount namespace, a /dev/shm, a user id; then the client of the tests.
+"""A container as MPS sees one: a mount namespace, a /dev/shm, a user id. Then it executes the tests' client.
 
     python mps_container.py SPECIFICATION
 
 Started under `unshare --mount`. The specification is JSON: `mounts` [source, target, read only], `own_shm`, `own_pids`,
-`user`, `before` (a command that becomes the client), `environment`. On its own, since these tests run where nothing but
-Python and the driver may be.
+`user`, `before` (a command that executes the client), `environment`. It imports nothing of this repository, because
+these tests run on machines that may have only Python and the driver.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0) -> None:
 
 
 def main() -> None:
-    """Make the container and become the client."""
+    """Make the container and execute the client."""
     specification = json.loads(sys.argv[1])
-    with contextlib.suppress(OSError):  # where the kernel does not know it, nothing is shared anyway
+    with contextlib.suppress(OSError):  # if the kernel does not know this flag, nothing is shared anyway
         mount("none", "/", flags=_REC | _PRIVATE)
     for source, target, read_only in specification["mounts"]:
         if Path(source).is_dir():
@@ -40,7 +40,7 @@ def main() -> None:
         if read_only:
             mount(source, target, flags=_BIND | _REMOUNT | _RDONLY)
     if specification["own_pids"]:
-        mount("proc", "/proc", "proc")  # as every container has it: the driver looks itself up there
+        mount("proc", "/proc", "proc")  # as in every container: the driver looks up its own process there
     if specification["own_shm"]:
         mount("tmpfs", "/dev/shm", "tmpfs")
     client = [sys.executable, str(Path(__file__).with_name("mps_client.py")), str(specification["user"])]

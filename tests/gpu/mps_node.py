@@ -1,4 +1,6 @@
-"""One GPU in mode mps as on a node: the MPS daemon as its DaemonSet runs it, clients as pods are. Says what it sees."""
+"""One GPU in mode mps as on a node: the MPS daemon as its DaemonSet runs it, and clients as in pods. Prints what it
+sees.
+"""
 
 import contextlib
 import json
@@ -21,14 +23,14 @@ from tests.processes import children
 from tests.waiting import eventually
 
 SIMULATED = os.environ.get("ORION_TEST_GPUS") == "simulated"
-""" To try these tests themselves, and what of it a simulated GPU can show. """
+""" For trying these tests on a simulated GPU, as far as it can show the same. """
 
 DEADLINE = 60.0
 IN_CONTAINER = "/run/orion/mps"
 USER = 1000
 PROCESS_IDS = ("--pid", "--fork", "--kill-child=SIGKILL")
 POD = (*PROCESS_IDS, "--ipc", "--net", "--uts")
-""" Options of unshare(1), beside --mount: a pid namespace of its own; all that a pod has. """
+""" Options of unshare(1) beside --mount: a pid namespace; all namespaces that a pod has. """
 _FEW = "-all," + ",".join(
     f"+{each}" for each in (
         "chown", "dac_override", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap", "net_bind_service",
@@ -46,7 +48,7 @@ _DAEMON = (
 
 
 def say(*words: object) -> None:
-    """Tell whoever reads the run's output."""
+    """Print a line for the reader of the run's output."""
     print("   ", *words, flush=True)
 
 
@@ -62,12 +64,12 @@ class Client:
     """A client in a container of its own.
 
     Args:
-        folder: what it gets as its pipe directory.
-        name: for whoever reads what it did.
+        folder: its pipe directory.
+        name: for the output.
         user: its user id.
         own_shm: whether it has a /dev/shm of its own.
         namespaces: options of unshare(1) beside --mount.
-        contained: whether it has a container's capabilities only.
+        contained: whether it has only a container's capabilities.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class Client:
         )  # fmt: skip
 
     def do(self, command: str, seconds: float = DEADLINE) -> dict[str, Any]:
-        """Tell it a command; return its answer, which may be an error."""
+        """Send it a command; return its answer, which may be an error."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         began = time.monotonic()
@@ -115,14 +117,14 @@ class Client:
         return answer
 
     def join(self) -> dict[str, Any]:
-        """See it share the context and work; return its first answer."""
+        """Check that it shares the context and works; return its first answer."""
         answer = self.do("begin")
         assert answer.get("mps") == 1, f"{self.name} does not run under MPS: {answer}"
         assert self.do("work 3").get("done") == 3
         return answer
 
     def kill(self) -> None:
-        """End it by force; unshare's child too, whose wish to end with its parent went when it changed users."""
+        """Kill it and unshare's child: a change of users cleared the child's signal for the end of its parent."""
         for process_id in (*children(self.process.pid), self.process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process_id, signal.SIGKILL)
@@ -137,6 +139,8 @@ class Client:
             self.process.wait(5)
         except subprocess.TimeoutExpired:
             self.kill()
+        if self.process.stdout:
+            self.process.stdout.close()
         self._said.close()
 
     def _stderr(self) -> str:
@@ -148,7 +152,7 @@ class MpsNode:
     """The MPS daemon with its folder. A context manager.
 
     Args:
-        before: a command that becomes the daemon's, such as unshare(1) with its options.
+        before: a command that executes the daemon, such as unshare(1) with its options.
     """
 
     def __init__(self, *before: str) -> None:
@@ -173,7 +177,7 @@ class MpsNode:
         self.close()
 
     def start(self) -> None:
-        """Start the MPS daemon, and want the GPU's mode mps."""
+        """Start the MPS daemon, and request mode mps for the GPU."""
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*self._before, sys.executable, "-c", _DAEMON, str(self.root)], stdout=log, stderr=log
@@ -210,15 +214,15 @@ class MpsNode:
         return client
 
     def servers(self) -> tuple[int, ...]:
-        """Return the servers, by asking now."""
+        """Ask for the servers now, and return them."""
         done = self.ask("get_server_list")
         return tuple(int(word) for word in done.split() if word.isdecimal())
 
     def ask(self, question: str, *before: str, pipe: Path | None = None, patience: float = 30.0) -> str:
-        """Ask the control daemon; return what it says.
+        """Send the control daemon a command; return its answer.
 
         Raises:
-            subprocess.TimeoutExpired: nothing, within so many seconds.
+            subprocess.TimeoutExpired: no answer within so many seconds.
         """
         environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(pipe or self.pipe)}
         done = subprocess.run(
@@ -228,21 +232,21 @@ class MpsNode:
         return f"{done.stdout}{done.stderr}".strip()
 
     def show(self) -> None:
-        """Say what is in the pipe folder and who serves."""
+        """Print the content of the pipe folder and the servers."""
         listing = subprocess.run(["ls", "-laR", str(self.pipe)], capture_output=True, text=True, check=False).stdout
         for line in listing.splitlines():
             say(line)
         say(f"state: {self.state}")
 
     def words(self) -> None:
-        """Say the ends of the logs."""
+        """Print the ends of the logs."""
         for path in (self._log, *sorted(self.folder.log(self.gpu).glob("*"))):
             with contextlib.suppress(OSError):
                 for line in path.read_text(errors="replace").splitlines()[-12:]:
                     say(f"{path.name}: {line}")
 
     def terminate(self) -> None:
-        """Tell the MPS daemon to end; below unshare(1), which lets that pass, its child."""
+        """End the MPS daemon; below unshare(1), which does not pass the signal on, end its child."""
         assert self.process is not None
         below = children(self.process.pid) if "--fork" in self._before else set()
         for process_id in below or [self.process.pid]:

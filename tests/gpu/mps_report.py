@@ -1,8 +1,8 @@
-"""Goes through all tests of MPS on a GPU, says what it sees and does not stop at what fails: for where it is rare.
+"""Runs all tests of MPS on a GPU, prints what they see, and continues after failures: for machines that are rare.
 
     PYTHONPATH=build/import:. python3 tests/gpu/mps_report.py [NAME...]
 
-A NAME is a part of a test's; a minus before it leaves these out. Its exit status is how many have failed.
+A NAME is a part of a test's name; a minus before it excludes these tests. The exit status is the number of failures.
 """
 
 import subprocess
@@ -30,7 +30,7 @@ FACTS = (
 
 
 def facts() -> None:
-    """Say where this runs."""
+    """Print the machine and its versions."""
     for command in FACTS:
         try:
             done = subprocess.run(command.split(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
@@ -42,7 +42,7 @@ def facts() -> None:
 
 
 def cases() -> list[tuple[str, Callable[..., None], dict[str, Any]]]:
-    """Return all: a name, the test, and what it is given beside a node."""
+    """Return all tests: a name, the test, and its arguments beside a node."""
     found: list[tuple[str, Callable[..., None], dict[str, Any]]] = []
     for module in (test_gpu_mps_in_pods, test_gpu_mps_tenants, test_gpu_mps_deaths):
         for name, test in vars(module).items():
@@ -57,7 +57,7 @@ def cases() -> list[tuple[str, Callable[..., None], dict[str, Any]]]:
 
 
 def run(name: str, test: Callable[..., None], given: dict[str, Any]) -> str:
-    """Run one; return OK, or how it failed."""
+    """Run one test; return OK, or how it failed."""
     print(f"=== {name}", flush=True)
     began = time.monotonic()
     try:
@@ -67,7 +67,7 @@ def run(name: str, test: Callable[..., None], given: dict[str, Any]) -> str:
         else:
             test(**given)
         result = "OK"
-    except Exception as error:  # the next one may still tell something
+    except Exception as error:  # the next one may still give a result
         words = " ".join(str(error).split())[:300]
         result = f"FAILED: {type(error).__name__}: {words}"
         traceback.print_exc(limit=-3, file=sys.stdout)
@@ -76,7 +76,7 @@ def run(name: str, test: Callable[..., None], given: dict[str, Any]) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Go through all tests, or those that are named; return how many failed."""
+    """Run all tests, or the named ones; return the number of failures."""
     with_any = [word for word in words if not word.startswith("-")]
     without = [word[1:] for word in words if word.startswith("-")]
     if not SIMULATED and not with_any:

@@ -1,6 +1,6 @@
-"""What people run on a GPU, one small piece of each: printed as one JSON object, name -> whether its result was right.
+"""One small piece of each kind of GPU program that people run; prints JSON: name -> whether the result was right.
 
-A program of its own, so that tests can run it under the hook in either role and without it.
+It is a separate program, so tests can run it under the hook in either role, and without the hook.
 """
 
 # mypy: ignore-errors
@@ -50,7 +50,7 @@ def copies() -> bool:
 
 
 def captured(mode: str) -> bool:
-    """A capture while another thread goes on working, then replays."""
+    """A capture while another thread works, then replays."""
     other = torch.zeros(1024, device="cuda")
     stop = threading.Event()
 
@@ -65,7 +65,8 @@ def captured(mode: str) -> bool:
     value = torch.zeros(1 << 16, device="cuda")
     value.mul(2)
     torch.cuda.synchronize()
-    # In global mode another thread's calls may spoil a capture without the hook too: nobody works beside it then.
+    # In global mode calls of another thread may invalidate a capture, also without the hook. So no thread works beside
+    # it.
     thread = threading.Thread(target=work)
     if mode != "global":
         thread.start()
@@ -103,7 +104,7 @@ def nccl() -> bool:
 
 
 def training() -> bool:
-    """Some steps that nobody synchronises on until the end."""
+    """Some steps without a synchronisation before the end."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     x = torch.randn(256, 64, device="cuda")

@@ -1,4 +1,4 @@
-"""The decoder's step by step generation gives what its whole forward pass gives."""
+"""The decoder's step-by-step generation gives the same as its whole forward pass."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""One fate under MPS, on a real GPU: deaths of clients, servers and daemons; what the others see; who works next.
+"""Shared fate under MPS, on a real GPU: clients, servers and daemons end; what the others see; who can work next.
 
 As root on a machine with an NVIDIA GPU and its MPS programs: `pytest -m gpu tests/gpu/test_gpu_mps_deaths.py`.
 """
@@ -17,11 +17,11 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.gpu
 
 SEEN_SECONDS = 5.0
-""" So long clients are watched that have lost their server. """
+""" Seconds for which clients are watched that have lost their server. """
 
 
 def next_works(mps: MpsNode) -> None:
-    """See a client that comes now be served, at the latest after a while; how long it took is said."""
+    """Check that a new client is served within a time limit; print how long that took."""
     began = time.monotonic()
     while True:
         client = mps.client("next")
@@ -35,7 +35,7 @@ def next_works(mps: MpsNode) -> None:
 
 
 def watch(clients: list[Client]) -> None:
-    """Say what clients see that go on working, until each has seen an error or a while has passed."""
+    """Print what working clients see, until each has seen an error or a time limit is reached."""
     began = time.monotonic()
     left = {client.name: client for client in clients}
     while left and time.monotonic() - began < SEEN_SECONDS:
@@ -121,7 +121,7 @@ def test_back_in_timeslice_a_client_with_the_empty_folder_runs_without_mps(mps: 
 
 
 def test_a_client_without_mps_goes_on_beside_clients(mps: MpsNode) -> None:
-    """As a process does that starts while the control daemon is down: it is time-sliced with all that have joined."""
+    """Like a process that starts while the control daemon is down: it is time-sliced with all that have joined."""
     clients = mps.folder.clients(mps.gpu)
     aside = clients.with_name("aside")
     aside.mkdir()

@@ -1,7 +1,7 @@
-"""MPS as pods meet it, on a real GPU: other users, namespaces, a /dev/shm of their own, few capabilities, many clients.
+"""MPS under the conditions of pods, on a real GPU: other users, namespaces, a separate /dev/shm, few capabilities.
 
-As root on a machine with an NVIDIA GPU and its MPS programs: `pytest -m gpu tests/gpu/test_gpu_mps_in_pods.py`, or, to
-see what happens, mps_report.py beside this.
+As root on a machine with an NVIDIA GPU and its MPS programs: `pytest -m gpu tests/gpu/test_gpu_mps_in_pods.py`, or
+mps_report.py in this folder to see what happens.
 """
 
 import os
@@ -15,7 +15,7 @@ from tests.gpu.mps_node import POD, PROCESS_IDS, SIMULATED, USER, Client, MpsNod
 pytestmark = pytest.mark.gpu
 
 MOST_CLIENTS = 4 if SIMULATED else 64
-""" More than any driver lets one server have. """
+""" More clients than any driver allows one server. """
 
 
 def test_clients_of_several_user_ids_share_one_server(mps: MpsNode) -> None:
@@ -49,7 +49,7 @@ def test_a_network_namespace_of_its_own_changes_nothing(mps: MpsNode) -> None:
 
 @contextmanager
 def without_mps(mps: MpsNode, name: str, **options: object) -> Iterator[Client]:
-    """Start the same client with an empty pipe folder: what fails with it too is not MPS's."""
+    """Start the same client with an empty pipe folder: if it fails there too, MPS is not the cause."""
     empty = mps.root / "empty"
     empty.mkdir(mode=0o755, exist_ok=True)
     client = Client(empty, f"{name}, without MPS", **options)  # type: ignore[arg-type]
@@ -68,7 +68,7 @@ def test_a_pid_namespace_of_its_own_changes_nothing(mps: MpsNode) -> None:
 
 
 def test_all_that_a_pod_has_of_its_own_changes_nothing(mps: MpsNode) -> None:
-    """All namespaces, a /dev/shm, and a container's few capabilities, at once."""
+    """All namespaces, a separate /dev/shm and a container's capabilities together."""
     with without_mps(mps, "root, a pod", namespaces=POD, own_shm=True, contained=True) as client:
         client.do("begin")
     first = mps.client("root, a pod", namespaces=POD, own_shm=True, contained=True)

@@ -1,4 +1,4 @@
-"""What a tenant can do to its neighbours with the socket by which it joins: NVIDIA's own commands, on a real GPU.
+"""What a tenant can do to its neighbours through the MPS socket: NVIDIA's own commands, on a real GPU.
 
 As root on a machine with an NVIDIA GPU and its MPS programs: `pytest -m gpu tests/gpu/test_gpu_mps_tenants.py`.
 """
@@ -23,22 +23,22 @@ TENANTS = {
     ],
 }  # fmt: skip
 IS_ROOT = ("root", "root-in-a-pod")
-""" To the node, and so to NVIDIA's daemon. """
+""" Tenants that are root for the node, and so for NVIDIA's daemon. """
 QUESTIONS = (
     "get_server_list", "ps", "get_client_list {server}", "set_default_active_thread_percentage 10",
     "set_active_thread_percentage {server} 10", "set_default_device_pinned_mem_limit 0 1G",
     "set_device_pinned_mem_limit {server} 0 1G", "terminate_client {server} {client}", "quit -t 1",
 )  # fmt: skip
 ROOTS = {question for question in QUESTIONS if "{server}" in question and not question.startswith("get")}
-""" What NVIDIA's daemon grants any root by the clients' socket, as docs/mps.md says. """
+""" Commands that NVIDIA's daemon accepts from any root through the clients' socket, as docs/mps.md says. """
 STATE = ("get_default_active_thread_percentage", "get_active_thread_percentage {server}",
          "get_default_device_pinned_mem_limit 0", "get_device_pinned_mem_limit {server} 0")  # fmt: skip
 PATIENCE, ALL = 5.0, 40.0
-""" Seconds: for one answer, and for all. """
+""" Seconds for one answer, and for all. """
 
 
 class Harm:
-    """Asks what a tenant may not, and finds what that did."""
+    """Sends commands that a tenant must not have, and checks their effect."""
 
     def __init__(self, mps: MpsNode, tenant: list[str]) -> None:
         self._mps, self._tenant = mps, tenant
@@ -55,7 +55,7 @@ class Harm:
         self.found[question] = harm
 
     def ask(self, question: str) -> None:
-        """Let the tenant ask."""
+        """Let the tenant send the commands."""
         try:
             clients = self._mps.folder.clients(self._mps.gpu)
             said = self._mps.ask(question.format(**self._numbers), *self._tenant, pipe=clients, patience=PATIENCE)
@@ -67,14 +67,14 @@ class Harm:
             self._state = now
 
     def look(self, after: str) -> None:
-        """See whether the neighbour has come to harm; then there is a new one."""
+        """Check whether the neighbour was harmed; if so, start a new one."""
         if self._neighbour.do("work 3", 10).get("done") != 3:
             self._tell(after, "its neighbour has lost its context")
             self._neighbour.end()
             self._begin()
 
     def look_at_the_daemon(self) -> None:
-        """See, for as long as a quit takes, whether it is the same daemon that runs."""
+        """Check, for as long as a quit takes, whether the same daemon runs."""
         deadline = time.monotonic() + 2
         while time.monotonic() < deadline:
             state = self._mps.state

@@ -1,4 +1,4 @@
-"""What NVML says of a real GPU, asked as the agent asks it."""
+"""NVML's answers about a real GPU, queried as the agent does."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ def test_a_gpu_is_well_and_its_processes_are_known() -> None:
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
-        # Its number is that of the driver's pid namespace, which is another than ours in a container.
+        # NVML gives its process id in the driver's pid namespace, which differs from ours in a container.
         assert len({each for gpu in gpus for each in source.process_ids(gpu)} - before) == 1
         child.kill()
     source.close()

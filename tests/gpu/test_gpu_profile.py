@@ -1,4 +1,4 @@
-"""`orion profile` on a real GPU: CUPTI's real records, and the driver's own word on occupancy."""
+"""`orion profile` on a real GPU: CUPTI's real records, and the driver's own answers about occupancy."""
 
 import contextlib
 import ctypes
@@ -79,7 +79,7 @@ def test_eager_graphs_and_children_are_all_counted(tmp_path: Path) -> None:
     print(f"\nmeasured: {gemm.name[:60]}: {gemm.duration_ns.median / 1e3:.1f} us, {gemm.sms_needed} SMs")
     assert re.search("gemm|cutlass|nvjet", gemm.name)
     assert gemm.launches == 2 * (50 + 200)  # the capture itself runs nothing
-    # 17.2 GFLOP: no GPU does it in 10 us, a slow one in 1 ms.
+    # 17.2 GFLOP: no GPU computes that in 10 us; a slow GPU takes 1 ms.
     assert 10_000 < gemm.duration_ns.median < 1_000_000
     assert gemm.duration_ns.median <= gemm.duration_ns.p95
     assert gemm.sms_needed is not None
@@ -136,7 +136,7 @@ _ATTRIBUTES = {
 
 
 def _entry(live: int, shared: int) -> str:
-    """Return PTX of a kernel that holds so many values across a barrier, and so much static shared memory."""
+    """Return PTX of a kernel that holds so many values across a barrier, with so much static shared memory."""
     loads = "".join(f"ld.volatile.global.f32 %f{i}, [%rd2+{4 * i}];\n" for i in range(live))
     stores = "".join(f"st.volatile.global.f32 [%rd2+{4 * i}], %f{live - 1 - i};\n" for i in range(live))
     declared = f".shared .align 16 .b8 kept[{shared}];\nst.volatile.shared.f32 [kept], %f0;\n" if shared else ""
@@ -182,7 +182,7 @@ def test_blocks_of_an_sm_are_what_the_driver_says(driver: ctypes.CDLL) -> None:
         registers = value.value
         _check(driver.cuFuncGetAttribute(ctypes.byref(value), 1, function))
         static = value.value
-        _check(driver.cuFuncSetAttribute(function, 8, 160 * 1024))  # the most dynamic shared memory
+        _check(driver.cuFuncSetAttribute(function, 8, 160 * 1024))  # the largest dynamic shared memory
         for threads in (1, 32, 33, 64, 96, 128, 160, 192, 256, 384, 512, 768, 1024):
             for dynamic in (0, 1, 4096, 16_384, 50_000, 65_536, 100_000, 160 * 1024):
                 blocks = ctypes.c_int()

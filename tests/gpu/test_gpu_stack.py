@@ -1,4 +1,4 @@
-"""The hook under what people run, on a real GPU: libraries, compilers, captures; dynamic and static CUDA runtimes."""
+"""The hook under real software on a real GPU: libraries, compilers, captures; dynamic and static CUDA runtimes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Every workload on a real GPU: in a process of its own and as one of several threads, and what it says of itself."""
+"""Every workload on a real GPU, in a separate process and as one of several threads, with its own details."""
 
 import json
 import subprocess
@@ -12,8 +12,9 @@ from orion.bench.workloads import KINDS
 pytestmark = pytest.mark.gpu
 SECONDS = 300
 
-# One process makes the loads of its argument one after the other and prints what each took: imports and contexts are
-# most of the time otherwise. The first step of a run must cost what the others do: set-up has warmed everything up.
+# One process makes all loads of its argument, one after the other, and prints how long each took. Otherwise imports and
+# contexts would take most of the time. The first step of a run must take as long as the others, because the set-up has
+# warmed everything up.
 PROGRAM = """
 import gc, json, sys, time
 import torch

@@ -1,6 +1,6 @@
-"""Clients as threads of one process, with torch on a real GPU: one JSON object, name -> whether it was right.
+"""Clients as threads of one process, with torch on a real GPU; prints a JSON object: name -> whether it was right.
 
-A program of its own, since the hook has to be preloaded: run by test_gpu_threads.
+It is a separate program, because the hook has to be preloaded; test_gpu_threads runs it.
 """
 
 # mypy: ignore-errors
@@ -17,7 +17,7 @@ CYCLES_MS = 1_500_000  # of torch.cuda._sleep, about a millisecond
 
 
 def in_thread(scheduler, index, body):
-    """Run a body in a thread that is bound to a client; return what it returned."""
+    """Run a function in a thread that is bound to a client; return its result."""
     answer = []
 
     def run():
@@ -36,7 +36,7 @@ def current_stream_is_the_clients():
 
 
 def handed_over():
-    """What this thread queued before is done before, and what it queues afterwards comes after."""
+    """Work that this thread queued before is done before, and work that it queues afterwards comes after."""
     total = torch.zeros(1 << 22, device="cuda")
     with Scheduler(clients=2) as scheduler:
         torch.cuda._sleep(20 * CYCLES_MS)
@@ -53,7 +53,7 @@ def handed_over():
 
 
 def default_stream_is_redirected():
-    """Also where a program asks for the default stream by name: one order with the client's other work."""
+    """The same if a program names the default stream: one order with the client's other work."""
 
     def work(client):
         total = torch.zeros(1 << 22, device="cuda")
@@ -130,7 +130,7 @@ def synchronise_is_the_clients_own():
 
 
 def free_does_not_deadlock():
-    """A free waits for the whole context while be is gated."""
+    """A free waits for the whole context while be is stopped at the gate."""
 
     def allocate_and_free():
         held = torch.empty(1 << 28, device="cuda")
@@ -141,7 +141,7 @@ def free_does_not_deadlock():
     with Scheduler(clients=2, policy="gate") as scheduler:
         began = time.monotonic()
         together(scheduler, 50, allocate_and_free)
-        return time.monotonic() - began < 0.9  # less than the stall after which be would give up waiting
+        return time.monotonic() - began < 0.9  # less than the stall time after which be would stop waiting
 
 
 def graphs():
@@ -162,7 +162,7 @@ def graphs():
 
 
 def many_at_once():
-    """Four clients train for two seconds, under overlap; each ends with what it would have alone."""
+    """Four clients train for two seconds, with overlap; each must get the same result as alone."""
 
     def train(seed, steps=60):
         generator = torch.Generator(device="cuda").manual_seed(seed)
@@ -185,7 +185,7 @@ def many_at_once():
             thread.start()
         for thread in threads:
             thread.join()
-    # Within what sums in another order may differ by.
+    # Within the difference that sums in another order may have.
     return all(abs(one - other) <= 1e-3 * max(1.0, abs(one)) for one, other in zip(alone, beside, strict=True))
 
 
@@ -196,7 +196,7 @@ CHECKS = [
 
 
 def main():
-    """Run every check, also after one has failed."""
+    """Run every check, also after a failure."""
     torch.zeros(1, device="cuda")
     small_work()
     results = {}

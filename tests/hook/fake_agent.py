@@ -18,7 +18,7 @@ def page(machine: Machine, right_kind: int, **wrong: int) -> int:
     fd = os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, wrong.get("size", layout.PAGE_SIZE))
     version = wrong.get("layout", layout.LAYOUT_VERSION)
-    uuid = b"GPU-of-somebody-else" if "gpu" in wrong else machine.uuids[0].encode()
+    uuid = b"GPU-of-another-page" if "gpu" in wrong else machine.uuids[0].encode()
     header = layout.PageHeader(wrong.get("magic", layout.PAGE_MAGIC), version, wrong.get("kind", right_kind), uuid)
     os.pwrite(fd, bytes(header)[: wrong.get("size", layout.PAGE_SIZE)], 0)
     seal(fd, wrong.get("seals", SIZE_SEALS))

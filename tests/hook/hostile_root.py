@@ -84,14 +84,14 @@ def pose_as_neighbour(directory: Path) -> list[str]:
     found = []
     with contextlib.suppress(OSError, EOFError, Refused), ProtocolClient(directory).join() as client:
         client.hear()
-        for seat, page in client.neighbours.items():
+        for neighbour, page in client.neighbours.items():
             forged = os.memfd_create("forged", os.MFD_ALLOW_SEALING)
             os.ftruncate(forged, layout.PAGE_SIZE)
             for fds in ([page, page], [page, client.record.fd], [client.busy.fd, client.record.fd], [forged, forged]):
                 with connect(directory) as sock:
-                    send_with_fds(sock, hello(join.HELLO_RETURNS, *seat), fds)
+                    send_with_fds(sock, hello(join.HELLO_RETURNS, *neighbour), fds)
                     if not isinstance(receive(sock)[0], join.Refused):
-                        found.append("the place of an hp client")
+                        found.append("the client index of an hp client")
             os.close(forged)
     return found
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orion.errors import Invalid
 from orion.hook import cuda_header, declared, generate, wrappers
 from orion.hook.cuda_header import Function, Parameter
 from orion.hook.declared import Declaration
@@ -90,6 +91,7 @@ def test_drift_is_refused_with_the_command_to_run(
 ) -> None:
     folder = shutil.copytree(generate.GENERATED, tmp_path / "generated")
     monkeypatch.setattr(generate, "GENERATED", folder)
+    monkeypatch.setattr(generate, "POLICY_HEADER", Path(shutil.copy(generate.POLICY_HEADER, tmp_path)))
     assert generate.main(["--check"]) == 0
     (folder / "table.inc").write_text("")
     assert generate.main(["--check"]) == 1
@@ -128,8 +130,8 @@ def test_a_wrapper_does_what_its_line_declares(name: str, expected: str) -> None
 def test_a_line_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     function = FUNCTIONS["cuStreamCopyAttributes"]
     declarations = declare("cuStreamCopyAttributes  operation()", "gate", tmp_path)
-    with pytest.raises(declared.DeclarationError, match="has the streams dstStream, srcStream; add stream=NAME"):
+    with pytest.raises(Invalid, match="has the streams dstStream, srcStream; add stream=NAME"):
         wrappers.wrapper(function, declarations[function.name])
     declarations = declare("cuGraphLaunch  teleport(hGraph)", "gate", tmp_path)
-    with pytest.raises(declared.DeclarationError, match="teleport makes no identity"):
+    with pytest.raises(Invalid, match="teleport makes no identity"):
         wrappers.wrapper(FUNCTIONS["cuGraphLaunch"], declarations["cuGraphLaunch"])

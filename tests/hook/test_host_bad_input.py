@@ -51,28 +51,28 @@ def runs_unmanaged(client: Client, sentence: str, within: float = 1.0) -> None:
     assert client.reap() == 0
 
 
-NOBODY = "no node agent answers for this GPU"
+NO_AGENT = "no node agent answers for this GPU"
 NOT_UNDERSTOOD = "the node agent's answer is not understood"
 
 
 def test_no_root_at_all(bare_machine: Machine) -> None:
-    runs_unmanaged(bare_machine.start_in(bare_machine.folder / "nowhere"), NOBODY)
+    runs_unmanaged(bare_machine.start_in(bare_machine.folder / "nowhere"), NO_AGENT)
 
 
 def test_a_root_without_a_slot_of_this_gpu(bare_machine: Machine) -> None:
-    runs_unmanaged(bare_machine.start_in(bare_machine.client_root("")), NOBODY)
+    runs_unmanaged(bare_machine.start_in(bare_machine.client_root("")), NO_AGENT)
 
 
 def test_a_slot_without_a_socket(bare_machine: Machine) -> None:
     (bare_machine.root / "gpus" / bare_machine.uuids[0] / "be-0").mkdir(parents=True)
-    runs_unmanaged(bare_machine.start_in(bare_machine.client_root("be-0")), NOBODY)
+    runs_unmanaged(bare_machine.start_in(bare_machine.client_root("be-0")), NO_AGENT)
 
 
 def test_a_plain_file_instead_of_a_socket(bare_machine: Machine) -> None:
     folder = bare_machine.root / "gpus" / bare_machine.uuids[0] / "be-0"
     folder.mkdir(parents=True)
     (folder / "agent.sock").write_text("")
-    runs_unmanaged(bare_machine.start_in(bare_machine.client_root("be-0")), NOBODY)
+    runs_unmanaged(bare_machine.start_in(bare_machine.client_root("be-0")), NO_AGENT)
 
 
 def test_a_directory_that_may_not_be_entered(bare_machine: Machine) -> None:
@@ -80,7 +80,7 @@ def test_a_directory_that_may_not_be_entered(bare_machine: Machine) -> None:
     root = bare_machine.client_root("be-0")
     (root / "slots").chmod(0)
     if os.geteuid() != 0:
-        runs_unmanaged(bare_machine.start_in(root), NOBODY)
+        runs_unmanaged(bare_machine.start_in(root), NO_AGENT)
         return
     reachable = bare_machine.folder / "build"
     for name in ("liborion_hook.so", "sim/libcuda.so.1", "test/client_scripted"):
@@ -95,8 +95,8 @@ def test_a_directory_that_may_not_be_entered(bare_machine: Machine) -> None:
         "LD_LIBRARY_PATH": str(reachable / "sim"),
     }
     bare_machine.build = reachable
-    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-    runs_unmanaged(bare_machine.start_in(root, *nobody, **environment), NOBODY)
+    unprivileged = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    runs_unmanaged(bare_machine.start_in(root, *unprivileged, **environment), NO_AGENT)
 
 
 def test_a_read_only_directory_is_enough(machine: Machine) -> None:
@@ -216,9 +216,9 @@ def test_an_agent_that_never_answers_delays_the_first_launch_boundedly(
     first = client.must("run 1 10")
     assert first.seconds < 0.6, "longer than the 0.25 s that a first launch waits for the agent"
     assert client.must("run 1 10").seconds < 0.1
-    eventually(lambda: client.said, "it is said that nobody answers", 10)
+    eventually(lambda: client.said, "the client reports that no agent answers", 10)
     assert len(client.said) == 1
-    assert NOBODY in client.said[0]
+    assert NO_AGENT in client.said[0]
 
 
 def test_a_socket_whose_backlog_is_full(bare_machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""The published schedulers that benches compare with, in real processes, where contexts run together."""
+"""The published schedulers that benchmarks compare with, in real processes, where contexts run together."""
 
 from pathlib import Path
 
@@ -13,12 +13,12 @@ from tests.hook.scripted_client import MILLISECOND, Answer, Client, eventually, 
 pytestmark = pytest.mark.quiet
 
 LONG = 200
-""" Milliseconds that hp's kernel takes: everything that need not wait for it is over long before. """
+""" Milliseconds of hp's kernel: everything that need not wait for hp is over long before its end. """
 
 
 @pytest.fixture
 def shared(bare_machine: Machine) -> Machine:
-    """One whose GPU runs contexts together, as under MPS."""
+    """A machine whose GPU runs contexts together, as under MPS."""
     bare_machine.run_contexts_together()
     bare_machine.know_baselines()
     bare_machine.start_agent()
@@ -37,12 +37,12 @@ def under(machine: Machine, policy: str, **parameters: int) -> tuple[Client, Cli
 
 
 def ends_before(answer: Answer, launched: Answer) -> bool:
-    """Whether that was over before hp's long kernel."""
+    """Whether the launch ended before hp's long kernel."""
     return answer.ended < launched.began + LONG * MILLISECOND
 
 
 def waits(be: Client, hp: Client, launched: Answer, command: str = "run 1 10 1") -> bool:
-    """Whether be's next launch waits for hp's long kernel, which is synchronised on."""
+    """Whether be's next launch waits for hp's long kernel, on which hp synchronises."""
     be.send(command)
     hp.must("sync 1")
     return not ends_before(be.answer(), launched)
@@ -54,7 +54,7 @@ def waits(be: Client, hp: Client, launched: Answer, command: str = "run 1 10 1")
 def profile(
     machine: Machine, slot: str, kernels: dict[int, int], kernel_class: "agent_pb2.KernelClass" = agent_pb2.UNKNOWN
 ) -> None:
-    """Tell a slot how many microseconds its kernels take; they are named by the length that they look like."""
+    """Give a slot a profile with these durations in us. Each kernel is named by the duration that it looks like."""
     rows = [
         agent_pb2.ProfileRow(
             identity=identity.kernel_identity(b"timed", (132, 1 + looks, 1), (256, 1, 1), 0),
@@ -91,7 +91,7 @@ def test_reef_holds_what_is_longer_than_hps_launch(shared: Machine) -> None:
     assert not waits(be, hp, launched)
 
 
-def test_reef_pairs_nothing_with_an_hp_of_which_nothing_is_known(shared: Machine) -> None:
+def test_reef_pairs_no_launch_with_an_hp_without_a_profile(shared: Machine) -> None:
     hp, be = under(shared, "reef")
     launched = hp.must(f"launch 1 {LONG * 1000} 1")
     assert waits(be, hp, launched)
@@ -99,7 +99,7 @@ def test_reef_pairs_nothing_with_an_hp_of_which_nothing_is_known(shared: Machine
 
 def test_reef_queues_no_deeper_than_it_may(shared: Machine) -> None:
     _, be = under(shared, "reef", reef_depth=4)
-    be.must("run 4 10 1")  # the first burst, whatever the count was
+    be.must("run 4 10 1")  # the first burst, whatever its count
     filled = be.must("launch 4 80000 1")
     assert filled.seconds < 0.3
     more = be.must("launch 1 10 2")
@@ -114,7 +114,7 @@ def test_ticktock_gives_be_one_iteration_for_each_of_hp(shared: Machine) -> None
     be.must("run 1 10 1")
     for _ in range(3):
         launched = hp.must(f"launch 1 {LONG * 1000} 1")
-        hp.must("run 1 10 2")  # ends an iteration, and hp is busy still
+        hp.must("run 1 10 2")  # ends an iteration while hp is still busy
         assert ends_before(be.must("launch 2 10 1"), launched)
         assert ends_before(be.must("launch 1 10 2"), launched)  # of the same iteration
         assert ends_before(be.must("sync 1"), launched)
@@ -226,11 +226,11 @@ def test_a_launch_that_waits_under_a_baseline_follows_a_change_of_policy(shared:
     hp.must("sync 1")
 
 
-# -- Where they are not ------------------------------------------------------------------------------------------------
+# -- Policies that the library or the agent does not have --------------------------------------------------------------
 
 
 def refused(machine: Machine, sentence: str) -> None:
-    """Start a client and hear that the agent refuses it; it works on, unmanaged."""
+    """Start a client and check that the agent refuses it; it continues unmanaged."""
     client = machine.start_in(machine.client_root("be-0"))
     client.must("init 0")
     client.must("run 10 10")
@@ -264,4 +264,4 @@ def test_a_policy_that_the_library_does_not_know_is_taken_as_gate(bare_machine: 
     hp, be = under(bare_machine, "newer")
     launched = hp.must(f"launch 1 {LONG * 1000} 1")
     assert waits(be, hp, launched)
-    eventually(lambda: any("not known to this library" in line for line in be.said), "be says so")
+    eventually(lambda: any("does not know the policy" in line for line in be.said), "be says so")

@@ -37,7 +37,7 @@ def processes(machine: Machine, *prefix: str) -> list[list[int]]:
     return answer
 
 
-def tell(machine: Machine, *words: str) -> str:
+def set_health(machine: Machine, *words: str) -> str:
     command = [sys.executable, "-m", "orion.hook.simulated", "--library", str(machine.simulated_library), *words]
     return subprocess.run(command, env=machine.environment, capture_output=True, text=True, check=True).stdout
 
@@ -137,11 +137,11 @@ def test_without_the_node_s_machine_there_is_no_gpu(bare_machine: Machine) -> No
 
 def test_a_lost_gpu_is_lost_for_its_containers_alone(two_gpus: Machine) -> None:
     there, lost = start_contained(two_gpus, "be-0", ""), start_contained(two_gpus, "", "be-0")
-    tell(two_gpus, "lose", two_gpus.uuids[1])
+    set_health(two_gpus, "lose", two_gpus.uuids[1])
     assert lost.do("run 1 10").result == UNKNOWN_ERROR
     assert there.must("run 1 10").result == 0
     assert ContainedClient(two_gpus, "", "be-1").do("init 0").result == DEVICE_UNAVAILABLE
-    tell(two_gpus, "restore", "1")
+    set_health(two_gpus, "restore", "1")
     assert lost.do("run 1 10").result == UNKNOWN_ERROR  # as with a real GPU: this context has failed for good
     start_contained(two_gpus, "", "be-2").must("run 1 10")
 

@@ -129,17 +129,17 @@ def test_clients_keep_to_the_gate_without_an_agent(pair: Pair, machine: Machine)
 def test_a_new_agent_adopts_all_clients(machine: Machine) -> None:
     clients = [machine.start("hp-0"), machine.start("be-0"), machine.start("be-0"), machine.start("be-1")]
 
-    def seats() -> dict[int, tuple[int, int]]:
+    def indices() -> dict[int, tuple[int, int]]:
         shown = [client for slot in machine.gpu().slots for client in slot.clients]
         return {client.process_id: (client.place, client.generation) for client in shown}
 
-    before = seats()
+    before = indices()
     assert set(before) == {client.pid for client in clients}
     machine.kill_agent()
     hp, *others = clients
     hp.must("launch 1 300000")
     machine.start_agent()
-    eventually(lambda: seats() == before, "everybody is back in its place")
+    eventually(lambda: indices() == before, "every client has its index again")
     for be in others:
         be.send("run 1 10")
     machine.until(hp, "idle")
@@ -149,7 +149,7 @@ def test_a_new_agent_adopts_all_clients(machine: Machine) -> None:
     with busy(hp, 300) as launched:
         assert others[0].must("run 1 10").ended < launched.began + 300 * MILLISECOND
     new = machine.start("be-2")
-    assert seats()[new.pid] not in before.values()
+    assert indices()[new.pid] not in before.values()
     assert all(client.said == [] for client in clients)
 
 

@@ -202,7 +202,7 @@ def test_a_changed_memory_limit_reaches_a_running_client(pair: Pair, machine: Ma
     assert be.do("info").result > 1 << 30
 
 
-def test_the_agent_shows_what_happened(pair: Pair, machine: Machine) -> None:
+def test_the_agent_shows_the_counters_of_both_clients(pair: Pair, machine: Machine) -> None:
     hp, be = pair
     for _ in range(4):
         with busy(hp, 50):

@@ -76,7 +76,7 @@ def test_neighbours_of_a_hostile_client_are_not_slowed(machine: Machine) -> None
 
 def test_ten_thousand_joins_disturb_no_client(machine: Machine) -> None:
     hp, be = machine.start("hp-0"), machine.start("be-0")
-    seats = [(shown.place, shown.generation) for client in (hp, be) if (shown := machine.shown(client))]
+    indices = [(shown.place, shown.generation) for client in (hp, be) if (shown := machine.shown(client))]
     directory = machine.root / "gpus" / machine.uuids[0] / "be-1"
     before = len(os.listdir(f"/proc/{machine.agent_pid}/fd"))
     hostile_client.attack_joins(directory, 500)
@@ -85,8 +85,8 @@ def test_ten_thousand_joins_disturb_no_client(machine: Machine) -> None:
         with busy(hp, 10) as launched:
             be.send("run 1 10")
         assert be.answer().ended >= launched.began + 10 * MILLISECOND
-    seats_now = [(shown.place, shown.generation) for client in (hp, be) if (shown := machine.shown(client))]
-    assert seats_now == seats
+    indices_now = [(shown.place, shown.generation) for client in (hp, be) if (shown := machine.shown(client))]
+    assert indices_now == indices
     new = machine.start("be-2")
     new.must("run 1 10")
     assert new.said == []

@@ -21,21 +21,21 @@ def replace_agent(machine: Machine, version: int, folder: Path) -> None:
     machine.start_agent()
 
 
-def seat(machine: Machine, client: Client) -> tuple[int, int]:
+def index_of(machine: Machine, client: Client) -> tuple[int, int]:
     shown = machine.shown(client)
     assert shown
     return shown.place, shown.generation
 
 
-def test_clients_keep_their_seats_and_new_ones_come_while_the_layout_changes_and_changes_back(
+def test_clients_keep_their_indices_and_new_ones_join_while_the_layout_changes_and_changes_back(
     machine: Machine, tmp_path: Path
 ) -> None:
     hp, be = clients = [machine.start("hp-0"), machine.start("be-0")]
     for turn, version in enumerate((NEXT, layout.LAYOUT_VERSION)):
-        before = [seat(machine, client) for client in clients]
+        before = [index_of(machine, client) for client in clients]
         replace_agent(machine, version, tmp_path / f"layout-{turn}")
         machine.until_joined(*clients)
-        assert [seat(machine, client) for client in clients] == before
+        assert [index_of(machine, client) for client in clients] == before
         machine.until_known(hp, be)
         clients.append(machine.start(f"be-{turn + 1}"))
         machine.until_known(hp, clients[-1])

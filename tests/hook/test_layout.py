@@ -109,7 +109,7 @@ def said_by_c(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("tag", STRUCTURES)
-def test_structures_lie_alike(tag: str, said_by_c: dict[str, int]) -> None:
+def test_structures_have_equal_layouts(tag: str, said_by_c: dict[str, int]) -> None:
     structure = STRUCTURES[tag]
     end = 0
     for name, *_ in structure._fields_:
@@ -124,7 +124,7 @@ def test_no_structure_is_left_out() -> None:
     assert set(re.findall(r"^struct (\w+) \{", HEADERS, re.MULTILINE)) == set(STRUCTURES)
 
 
-def test_constants_are_alike(said_by_c: dict[str, int]) -> None:
+def test_constants_are_equal(said_by_c: dict[str, int]) -> None:
     python = constants()
     assert len(python) > 30
     assert {name: said_by_c[name] for name in python} == python

@@ -6,8 +6,9 @@ import sys
 import pytest
 
 from orion.bench.managed import machine
+from orion.errors import Unavailable
 from orion.hook import switching
-from orion.hook.switching import Switcher, SwitchingError
+from orion.hook.switching import Switcher
 
 
 def test_it_switches_once_per_request() -> None:
@@ -44,7 +45,7 @@ def test_it_ends_with_its_standard_input() -> None:
 
 
 def test_without_a_gpu_the_error_says_which_call_failed() -> None:
-    refused = pytest.raises(SwitchingError, match=r"cu(Init|DeviceGet): CUDA error 10[01]")
+    refused = pytest.raises(Unavailable, match=r"cu(Init|DeviceGet): CUDA error 10[01]")
     with machine(simulated=True) as environment, refused:
         Switcher("no such GPU", environment).__enter__()
 
@@ -62,7 +63,7 @@ input()
 
 def test_an_answer_in_two_pieces_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(switching, "COMMAND", (sys.executable, "-c", IN_PIECES))
-    with Switcher("") as switcher, pytest.raises(SwitchingError, match="gave no answer"):
+    with Switcher("") as switcher, pytest.raises(Unavailable, match="gave no answer"):
         switcher.switch()
 
 
@@ -70,5 +71,5 @@ def test_its_death_is_reported() -> None:
     with machine(simulated=True) as environment, Switcher("", environment) as switcher:
         assert switcher._process is not None
         os.kill(switcher._process.pid, 9)
-        with pytest.raises(SwitchingError, match="gave no answer"):
+        with pytest.raises(Unavailable, match="gave no answer"):
             switcher.switch()

@@ -1,4 +1,4 @@
-"""What tests of the image share: the image, built once for each state of its sources, and its files."""
+"""Shared by tests of the image: the image, built once for each state of its sources, and its files."""
 
 from collections.abc import Iterator
 
@@ -11,13 +11,13 @@ from tools.image.archive import Archive
 
 @pytest.fixture(scope="session")
 def image() -> Archive:
-    """The image of this checkout; building it is minutes on a machine that never has, else seconds or nothing."""
+    """The image of this checkout. The first build on a machine takes minutes, later ones seconds."""
     return Archive(making.build(print))
 
 
 @pytest.fixture(scope="session")
 def container(image: Archive, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
-    """A container of the image, whose root file system is read-only."""
+    """A container of the image, with a read-only root file system."""
     folder = tmp_path_factory.mktemp("image")
     with Container(image, folder / "root") as container:
         yield container

@@ -1,6 +1,7 @@
-"""A container of an image without a container runtime: its files, mounted read-only, in namespaces of their own.
+"""A container of an image without a container runtime: its files, mounted read-only, in separate namespaces.
 
-For what an image is by itself: which user starts what, and whether it needs to write. Pods are the node tests'.
+It tests properties of the image itself: whether it starts as any user, and whether it writes. Tests of the node tier
+run the image in pods.
 """
 
 import shutil
@@ -25,7 +26,7 @@ exec chroot --userspec="$user" "$root" "$@"
 
 
 class Container:
-    """The files of an image, in which programs are run one at a time."""
+    """The unpacked files of an image; it runs one program at a time."""
 
     def __init__(self, image: Archive, root: Path) -> None:
         self._image = image
@@ -43,7 +44,7 @@ class Container:
         shutil.rmtree(self.root)
 
     def run(self, *command: str, user: str = "") -> subprocess.CompletedProcess[str]:
-        """Run the entrypoint with arguments, as a runtime would: as the image's user, in its environment."""
+        """Run the entrypoint with arguments, as a runtime would: as the image's user, with its environment."""
         return self.execute(*self._image.configuration["config"]["Entrypoint"], *command, user=user)
 
     def execute(self, *command: str, user: str = "") -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Archives: equal images are equal files, and what a container sees is told from all layers."""
+"""Archives: equal images are equal files, and the view of a container follows from all layers."""
 
 import gzip
 import hashlib
@@ -17,7 +17,7 @@ LABELS = {"org.opencontainers.image.version": "1.2.3"}
 
 
 def pushed(folder: Path, *layers: Mapping[str, str]) -> Path:
-    """What buildah leaves when it pushes an image of these layers to a folder; `->` begins a link."""
+    """Make what buildah writes when it pushes an image of these layers to a folder; a text with `->` makes a link."""
     folder.mkdir()
 
     def blob(content: bytes) -> dict[str, object]:
@@ -50,7 +50,7 @@ def made(folder: Path, *layers: Mapping[str, str]) -> Archive:
     return Archive(folder / "image.tar")
 
 
-def test_an_archive_has_its_name_its_layers_and_their_sizes(tmp_path: Path) -> None:
+def test_an_archive_has_a_name_layers_and_sizes(tmp_path: Path) -> None:
     image = made(tmp_path, {"etc/one": "1" * 5000}, {"etc/two": "2"})
     assert image.name == "localhost/a/name:tag"
     assert [sorted(layer.files) for layer in image.layers()] == [["/etc/one"], ["/etc/two"]]
@@ -74,7 +74,7 @@ def test_equal_images_are_equal_files(tmp_path: Path) -> None:
     assert archives[0] == archives[1]
 
 
-def test_upper_layers_replace_and_remove_what_is_below(tmp_path: Path) -> None:
+def test_upper_layers_replace_and_remove_files_of_lower_ones(tmp_path: Path) -> None:
     image = made(tmp_path, {"a": "1", "b": "1", "c/d": "1", "e": "1"}, {"./a": "2", ".wh.b": "", ".wh.c": ""})
     assert image.contents(lambda path: path != "/e") == {"/a": b"2"}
     unpacked = image.unpack(tmp_path / "unpacked")
@@ -93,7 +93,7 @@ METADATA = "/opt/orion/lib/python3.11/site-packages/{}.dist-info/METADATA"
 
 
 @pytest.mark.parametrize(
-    ("reported", "licence"),
+    ("metadata", "licence"),
     [
         ("License-Expression: Apache-2.0 AND MIT", "Apache-2.0 AND MIT"),
         ("License: Apache 2.0", "Apache-2.0"),
@@ -102,13 +102,13 @@ METADATA = "/opt/orion/lib/python3.11/site-packages/{}.dist-info/METADATA"
         ("Summary: nothing said", ""),
     ],
 )
-def test_the_licence_of_a_distribution_is_read(tmp_path: Path, reported: str, licence: str) -> None:
-    image = made(tmp_path, {METADATA.format("a_thing-1.0"): f"Name: A.thing\nVersion: 1.0\n{reported}\n"})
+def test_the_licence_of_a_distribution_is_read(tmp_path: Path, metadata: str, licence: str) -> None:
+    image = made(tmp_path, {METADATA.format("a_thing-1.0"): f"Name: A.thing\nVersion: 1.0\n{metadata}\n"})
     [found] = inventory.read(image)
     assert (found.url, found.licences, found.texts) == ("pkg:pypi/a-thing@1.0", (licence,), False)
 
 
-def test_the_text_of_a_licence_is_looked_for(tmp_path: Path) -> None:
+def test_the_text_of_a_licence_is_found(tmp_path: Path) -> None:
     path = METADATA.format("a-1")
     text = path.replace("METADATA", "licenses/vendor/LICENSE.txt")
     [found] = inventory.read(made(tmp_path, {path: "Name: a\nVersion: 1\n", text: "Do."}))
@@ -158,7 +158,7 @@ def test_debian_packages_are_read_with_their_copyright_files(tmp_path: Path) -> 
     }
 
 
-def test_a_bill_is_the_same_whenever_it_is_made(tmp_path: Path) -> None:
+def test_equal_images_have_equal_bills_of_materials(tmp_path: Path) -> None:
     image = made(tmp_path, {METADATA.format("a-1"): "Name: a\nVersion: 1\nLicense: MIT\n"})
     software = inventory.write(image, tmp_path / "lists")
     bill = json.loads((tmp_path / "lists/sbom.cdx.json").read_text())

@@ -1,4 +1,4 @@
-"""What is in the image, and what is not."""
+"""The contents of the image."""
 
 import io
 import json
@@ -21,10 +21,10 @@ pytestmark = pytest.mark.node
 MEGABYTE = 1_000_000
 ROOT = Path(__file__).parents[2]
 SITE = re.compile(r"/opt/orion/lib/python3\.\d+/site-packages/")
-# SPDX names of licences under which a part of the image may be passed on beside Apache-2.0 without further conditions
-# than keeping their texts.
+# SPDX names of licences that permit redistribution of a part of the image beside Apache-2.0, with no condition but that
+# their texts are kept.
 FINE = {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MIT-0", "MPL-2.0", "PSF-2.0", "Unlicense"}
-# The text of its licence is the opening comment of its only file.
+# The first comment of its only file is the text of its licence.
 TEXT_ELSEWHERE = {"nvidia-ml-py"}
 
 
@@ -35,7 +35,7 @@ def headers(image: Archive) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def software(image: Archive) -> list[inventory.Software]:
-    """What is in it; the lists that whoever passes the image on wants are left in build/image."""
+    """The software in the image. Its lists, which redistributors need, are written to build/image."""
     return inventory.write(image, ROOT / "build" / "image")
 
 
@@ -50,14 +50,14 @@ def test_orion_is_a_layer_of_its_own_and_small(image: Archive) -> None:
     assert all(re.match(r"/opt/orion/(bin/orion$|lib/python3\.\d+/site-packages/orion)", path) for path in inside)
 
 
-def test_nothing_in_it_makes_anybody_root(headers: dict[str, Any]) -> None:
+def test_no_program_is_setuid_or_setgid(headers: dict[str, Any]) -> None:
     wrong = [
         path for path, header in headers.items() if header.isfile() and header.mode & (stat.S_ISUID | stat.S_ISGID)
     ]
     assert wrong == []
 
 
-def test_nobody_but_root_can_change_what_is_in_it(container: Container) -> None:
+def test_only_root_can_change_the_files(container: Container) -> None:
     writable = []
     for folder, folders, files in os.walk(container.root):
         for path in (Path(folder) / name for name in (*folders, *files)):
@@ -119,22 +119,22 @@ def test_every_licence_is_known_and_fine(software: list[inventory.Software]) -> 
     for each in software:
         if each.kind == "pypi":
             terms = set(re.split(r" AND | OR |[()]", each.licences[0])) - {""}
-            assert terms, f"{each.name} does not tell its licence"
+            assert terms, f"{each.name} declares no licence"
             assert terms <= FINE, f"{each.name} is under {each.licences[0]}"
             assert each.texts or each.name in TEXT_ELSEWHERE, f"the text of {each.name}'s licence is not in the image"
         else:
             assert each.texts, f"{each.name} has no copyright file"
-            assert each.licences, f"{each.name} does not tell its licences"
+            assert each.licences, f"{each.name} declares no licences"
 
 
-def test_debian_packages_are_of_its_free_part(container: Container) -> None:
+def test_debian_packages_are_from_the_main_archive(container: Container) -> None:
     status = (container.root / "var/lib/dpkg/status").read_text()
     sections = re.findall(r"(?m)^Section: (.*)$", status)
     assert sections
     assert [section for section in sections if section.startswith(("non-free", "contrib"))] == []
 
 
-def test_the_bill_of_materials_names_everything_once(image: Archive, software: list[inventory.Software]) -> None:
+def test_the_bill_of_materials_has_each_software_once(image: Archive, software: list[inventory.Software]) -> None:
     bill = json.loads((ROOT / "build/image/sbom.cdx.json").read_text())
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     assert bill["metadata"]["component"]["bom-ref"] == image.digest
@@ -156,7 +156,7 @@ def test_libraries_are_the_release_build(image: Archive, library: str) -> None:
     assert elf.get_section_by_name(".debug_info") is None
 
 
-def test_it_says_what_it_is(image: Archive) -> None:
+def test_the_labels_describe_the_image(image: Archive) -> None:
     labels = image.configuration["config"]["Labels"]
     prefix = "org.opencontainers.image."
     assert labels[f"{prefix}title"] == "Orion"
@@ -165,19 +165,19 @@ def test_it_says_what_it_is(image: Archive) -> None:
     assert labels[f"{prefix}revision"].startswith("sources-")
 
 
-def test_it_starts_orion_as_nobody_in_particular(image: Archive) -> None:
+def test_it_starts_orion_as_an_unprivileged_user(image: Archive) -> None:
     settings = image.configuration["config"]
     assert settings["User"] == "65532:65532"
     assert settings["Entrypoint"] == ["orion"]
     assert settings["Cmd"] == ["--help"]
 
 
-def test_nothing_of_the_machine_that_built_it_is_in_it(image: Archive, headers: dict[str, Any]) -> None:
+def test_it_contains_nothing_of_the_build_machine(image: Archive, headers: dict[str, Any]) -> None:
     assert not {"/etc/pip.conf", "/run/certificates.pem", "/root/.cache", "/etc/resolv.conf"} & {
         path for path, header in headers.items() if header.size
     }
-    reported = json.dumps(image.configuration)
-    assert "/root/" not in reported
-    assert "://" not in reported
+    configuration = json.dumps(image.configuration)
+    assert "/root/" not in configuration
+    assert "://" not in configuration
     assert {header.mtime for header in headers.values()} == {0}
     assert image.configuration["created"].startswith("1970-01-01")

@@ -1,14 +1,15 @@
-"""The base of Debian's packages: locked by version and hash, made of what there was, or said to have drifted."""
+"""The base of Debian's packages: locked by version and hash, made of the packages of the lock, or marked as drifted."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from testbed.errors import Failed
 from tools.image import bases, debian, making
 from tools.image.archive import Archive
 from tools.image.debian import Lock, Pin
-from tools.image.programs import Failed, Programs
+from tools.image.programs import Programs
 
 NOW = {"libone": "1.0", "libtwo": "2:2.0-1"}
 LATER = {"libone": "1.1", "libtwo": "2:2.0-1"}
@@ -28,7 +29,7 @@ def _lock(versions: dict[str, str]) -> Lock:
 
 
 class Debian(Programs):
-    """mmdebstrap, at mirrors that have these versions."""
+    """mmdebstrap with mirrors that have these versions."""
 
     def __init__(self, today: dict[str, str], past: dict[str, str] | None = None) -> None:
         self.today, self.past = today, past
@@ -60,7 +61,7 @@ def _paragraphs(versions: dict[str, str], hashes: bool = False) -> str:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache and a lock of this test alone."""
+    """A separate cache and lock for the test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(debian, "LOCK", tmp_path / "debian.lock")
     monkeypatch.setattr(debian, "architecture", lambda: "amd64")
@@ -68,7 +69,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_lock_is_what_was_written() -> None:
+def test_a_lock_can_be_read_as_it_was_written() -> None:
     assert Lock.read(str(_lock(NOW))) == _lock(NOW)
 
 
@@ -77,8 +78,8 @@ OF_ANOTHER = f"{MOMENT}mips libone 1.0 sha256:{_digest('1.0')}\n"
 
 
 @pytest.mark.parametrize("text", ["", "# words\n", f"{MOMENT}amd64 libone 1.0\n", "moment today\n", OF_ANOTHER])
-def test_what_is_no_lock_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"debian\.lock says"):
+def test_an_invalid_lock_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"debian\.lock has"):
         Lock.read(text)
 
 
@@ -89,7 +90,7 @@ def test_the_lock_pins_both_architectures() -> None:
     assert {pin.digest for pin in lock.pins["amd64"].values()} != {pin.digest for pin in lock.pins["arm64"].values()}
 
 
-def test_what_differs_is_named() -> None:
+def test_differences_from_the_lock_are_named() -> None:
     found = debian.differences(
         {**_pins(NOW), "libgone": Pin("1", "a"), "libother": Pin("1", "a")},
         {**_pins(LATER), "libnew": Pin("1", "a"), "libother": Pin("1", "b")},
@@ -99,19 +100,19 @@ def test_what_differs_is_named() -> None:
     ]  # fmt: skip
 
 
-def test_a_package_without_a_hash_is_none(tmp_path: Path) -> None:
+def test_a_package_without_a_hash_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LookupError, match="libone"):
         debian.installed(_paragraphs(NOW), [])
 
 
-def test_a_base_is_made_once_of_what_there_is(cache: Path) -> None:
+def test_a_base_is_made_once_of_the_current_packages(cache: Path) -> None:
     mirrors = Debian(today=NOW)
     made = bases.have(mirrors, strict=True, say=print)
     assert made == bases.have(mirrors, strict=False, say=print) == bases.there(strict=True)
     assert (made.drift, made.archive.read_text(), mirrors.asked) == ("", "files", [[]])
 
 
-def test_what_is_gone_today_is_taken_from_the_past(cache: Path) -> None:
+def test_packages_that_are_gone_come_from_the_snapshot_archive(cache: Path) -> None:
     mirrors = Debian(today=LATER, past=NOW)
     assert bases.have(mirrors, strict=True, say=print).drift == ""
     assert mirrors.asked == [[], _lock(NOW).mirrors()]
@@ -119,13 +120,13 @@ def test_what_is_gone_today_is_taken_from_the_past(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("past", [None, LATER], ids=["unreachable", "of another hour"])
-def test_a_base_that_cannot_be_as_locked_is_refused_with_what_to_do(cache: Path, past: dict[str, str] | None) -> None:
+def test_a_base_that_cannot_match_its_lock_is_refused_with_advice(cache: Path, past: dict[str, str] | None) -> None:
     with pytest.raises(Failed, match=r"libone 1\.1 instead of 1\.0.*`make image-locks`.*--allow-drift"):
         bases.have(Debian(today=LATER, past=past), strict=True, say=print)
     assert bases.there(strict=False) is None
 
 
-def test_a_base_that_need_not_be_as_locked_says_what_differs(cache: Path) -> None:
+def test_a_base_that_need_not_match_its_lock_names_the_differences(cache: Path) -> None:
     heard: list[str] = []
     made = bases.have(Debian(today=LATER), strict=False, say=heard.append)
     assert made.drift == "libone 1.1 instead of 1.0"
@@ -135,7 +136,7 @@ def test_a_base_that_need_not_be_as_locked_says_what_differs(cache: Path) -> Non
     assert bases.have(Debian(today=NOW), strict=True, say=print).archive != made.archive
 
 
-def test_a_new_lock_wants_a_new_base(cache: Path) -> None:
+def test_a_new_lock_needs_a_new_base(cache: Path) -> None:
     before = bases.have(Debian(today=NOW), strict=True, say=print)
     debian.LOCK.write_text(str(_lock(LATER)))
     assert bases.there(strict=False) is None

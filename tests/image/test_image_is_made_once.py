@@ -1,4 +1,4 @@
-"""The image is made again if what it is made of has changed, and only then."""
+"""The image is rebuilt if its sources have changed, and only then."""
 
 import pytest
 
@@ -8,14 +8,14 @@ from tools.image.archive import Archive
 from tools.image.editions import Edition, Sources
 from tools.image.making import state
 
-# A build is half a minute, on two cores that others may be using.
+# A build takes half a minute on two cores, and other programs may be using these.
 pytestmark = [pytest.mark.node, pytest.mark.timeout(400)]
 
 
-def test_the_same_sources_are_not_built_again(image: Archive) -> None:
+def test_equal_sources_are_not_built_again(image: Archive) -> None:
     heard: list[str] = []
     path = making.build(heard.append)
-    assert heard == [] or path != image.path  # somebody has changed a source meanwhile
+    assert heard == [] or path != image.path  # a source was changed meanwhile
 
 
 def test_another_name_is_another_archive_of_the_same_layers(image: Archive) -> None:
@@ -36,23 +36,23 @@ def test_a_newer_edition_differs_in_orions_layer_alone(image: Archive) -> None:
 
 
 class Again(Edition):
-    """The same Orion from other sources: what is built of sources is built again, and nothing in it differs."""
+    """The same Orion with one more source file, so that it is built again with the same result."""
 
     def of(self, sources: Sources) -> dict[str, bytes]:
         return {**super().of(sources), "AGAIN": b""}
 
 
 @pytest.mark.thorough
-def test_what_is_built_again_is_the_same_to_the_byte(image: Archive) -> None:
+def test_a_second_build_gives_the_same_bytes(image: Archive) -> None:
     again = Archive(making.build(print, Again("again")))
     if _revision(image) != state():
-        pytest.skip("somebody has changed a source meanwhile")
+        pytest.skip("a source was changed meanwhile")
     assert _revision(again) != _revision(image)
     assert again.configuration["rootfs"]["diff_ids"] == image.configuration["rootfs"]["diff_ids"]
     assert [layer.digest for layer in again.layers()] == [layer.digest for layer in image.layers()]
 
 
-def test_sources_say_their_version() -> None:
+def test_the_version_is_read_from_the_sources() -> None:
     assert editions.version(editions.OLDER.of(sources.read())) == editions.OLDER.version
 
 

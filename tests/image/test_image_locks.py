@@ -1,10 +1,11 @@
-"""What the image downloads is pinned with hashes, and is what pyproject.toml asks for."""
+"""The image's downloads are pinned with hashes, and match the requirements in pyproject.toml."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from testbed.errors import Failed
 from tools.image import __main__ as command
 from tools.image import bases, debian, locks, registry
 from tools.image.__main__ import DOCKERFILE
@@ -21,12 +22,12 @@ yarl==1.25.1 ; python_version >= '3.8' \\
 
 
 @pytest.mark.parametrize("lock", [locks.RUNTIME, locks.BUILD], ids=lambda path: path.name)
-def test_the_locks_fit(lock: Path) -> None:
+def test_the_locks_match_the_requirements(lock: Path) -> None:
     assert locks.complaints(locks.wanted()[lock], lock.read_text()) == []
 
 
 @pytest.mark.parametrize("lock", [locks.RUNTIME, locks.BUILD], ids=lambda path: path.name)
-def test_the_locks_name_no_place_to_download_from(lock: Path) -> None:
+def test_the_locks_name_no_index_to_download_from(lock: Path) -> None:
     assert re.findall(r"(?m)://|^--", lock.read_text()) == []
 
 
@@ -39,17 +40,17 @@ def test_a_lock_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "text", "said"),
+    ("wanted", "text", "sentence"),
     [
-        ("aiohttp>=4", GOOD, "aiohttp 3.14.5 is not what pyproject.toml asks for (>=4)"),
+        ("aiohttp>=4", GOOD, "aiohttp 3.14.5 is not what pyproject.toml requires (>=4)"),
         ("kopf", GOOD, "kopf is missing"),
         ("aiohttp", GOOD.replace("aiohttp==3.14.5", "aiohttp>=3.14.5"), "aiohttp is not pinned to one version"),
         ("yarl", GOOD[: GOOD.index("yarl")] + "yarl==1.25.1\n", "yarl has no hash"),
         ("yarl", GOOD.replace("sha256:", "md5:"), "yarl has a weak hash"),
     ],
 )
-def test_what_is_wrong_with_a_lock_is_said(wanted: str, text: str, said: str) -> None:
-    assert said in locks.complaints([wanted], text)
+def test_faults_of_a_lock_are_reported(wanted: str, text: str, sentence: str) -> None:
+    assert sentence in locks.complaints([wanted], text)
 
 
 def test_the_dockerfile_installs_nothing_without_hashes() -> None:
@@ -60,7 +61,7 @@ def test_the_dockerfile_installs_nothing_without_hashes() -> None:
     assert not re.search(r"\b(curl|wget|apt-get|ADD)\b", dockerfile)
 
 
-def test_the_dockerfiles_bases_are_one_and_pinned_by_digest() -> None:
+def test_the_dockerfile_has_one_base_pinned_by_digest() -> None:
     text = DOCKERFILE.read_text()
     bases = dict(re.findall(r"(?m)^ARG (BUILDER|RUNTIME)=\S+:[\w.-]+@(sha256:[0-9a-f]{64})$", text))
     assert bases["BUILDER"] == bases["RUNTIME"]
@@ -68,7 +69,7 @@ def test_the_dockerfiles_bases_are_one_and_pinned_by_digest() -> None:
     assert registry.renew(text, lambda repository, tag: bases["RUNTIME"]) == text
 
 
-def test_a_dockerfile_gets_the_digests_of_today() -> None:
+def test_a_dockerfile_gets_the_current_digests() -> None:
     asked: list[tuple[str, str]] = []
 
     def ask(*of: str) -> str:
@@ -82,14 +83,14 @@ def test_a_dockerfile_gets_the_digests_of_today() -> None:
         registry.renew("ARG BUILDER=python:3.12-slim\n", ask)
 
 
-def test_what_cannot_be_renewed_stays_and_is_said(
+def test_a_pin_that_cannot_be_renewed_is_unchanged_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dockerfile, lock = tmp_path / "Dockerfile", tmp_path / "debian.lock"
     dockerfile.write_bytes(DOCKERFILE.read_bytes())
 
     def unreachable(repository: str, tag: str) -> str:
-        raise registry.Unreachable(f"nobody tells of {repository}")
+        raise Failed(f"no answer for {repository}")
 
     monkeypatch.setattr(command, "DOCKERFILE", dockerfile)
     monkeypatch.setattr(debian, "LOCK", lock)
@@ -100,4 +101,4 @@ def test_what_cannot_be_renewed_stays_and_is_said(
     monkeypatch.setattr("sys.argv", ["tools.image", "lock"])
     assert command.main() == 1
     assert (dockerfile.read_bytes(), lock.read_text()) == (DOCKERFILE.read_bytes(), "renewed\n")
-    assert capsys.readouterr().out == "Dockerfile stays as it was: nobody tells of python\n"
+    assert capsys.readouterr().out == "Dockerfile is unchanged: no answer for python\n"

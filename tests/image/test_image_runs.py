@@ -1,4 +1,4 @@
-"""Every component starts from the image, as nobody in particular, with a root file system that cannot be written."""
+"""Every component starts from the image as an unprivileged user, with a read-only root file system."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.image.containers import Container
 pytestmark = pytest.mark.node
 
 
-def test_it_tells_its_version(container: Container) -> None:
+def test_it_prints_its_version(container: Container) -> None:
     done = container.run("--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("orion ")
@@ -21,7 +21,7 @@ def test_a_component_is_a_command(container: Container, command: str, user: str)
     assert "Usage: orion" in done.stdout
 
 
-# What each component imports when it starts, which --help does not.
+# The modules that each component imports when it starts, but not for --help.
 IMPORTS = {
     "agent": "orion.node_agent.agent, orion.node_agent.gpus.nvml, orion.api_server.requests, pynvml",
     "device plugin": "orion.device_plugin.starting",
@@ -31,18 +31,18 @@ IMPORTS = {
 
 
 @pytest.mark.parametrize("component", IMPORTS)
-def test_a_component_has_all_that_it_imports(container: Container, component: str) -> None:
+def test_a_component_can_import_all_it_needs(container: Container, component: str) -> None:
     done = container.execute("python3", "-c", f"import {IMPORTS[component]}")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_pod_of_a_cluster_can_be_explained(container: Container) -> None:
+def test_orion_explain_works_in_the_image(container: Container) -> None:
     done = container.run("explain", "pod", "web")
     assert done.returncode == 1
-    assert "no API server is known" in done.stderr  # there is none here: nothing that it needs is missing
+    assert "no API server is known" in done.stderr  # its dependencies are present; only the API server is missing
 
 
-def test_what_is_wrong_is_said_and_the_status_tells(container: Container) -> None:
+def test_an_unknown_command_is_reported_with_its_exit_status(container: Container) -> None:
     done = container.run("no-such-component")
     assert done.returncode == 2
     assert "no-such-component" in done.stderr
@@ -56,7 +56,7 @@ def test_everything_is_compiled(container: Container) -> None:
     assert missing == []
 
 
-def test_the_hook_is_found_where_the_plugin_takes_it_from(container: Container) -> None:
+def test_the_hook_is_where_the_plugin_expects_it(container: Container) -> None:
     done = container.execute("python3", "-c", "import orion.hook as h; print(h.library(), h.simulated_driver())")
     assert done.returncode == 0, done.stderr
     for path in done.stdout.split():

@@ -1,4 +1,4 @@
-"""What the image is made of: .dockerignore, the digest that tells a change, and editions of other versions."""
+"""The image's inputs: .dockerignore, the digest of the sources, and editions with other versions."""
 
 from pathlib import Path, PurePosixPath
 
@@ -18,12 +18,12 @@ def _tree(root: Path, *paths: str) -> Path:
     return root
 
 
-def test_what_may_pass_is_read(tmp_path: Path) -> None:
+def test_permitted_files_are_read(tmp_path: Path) -> None:
     tree = _tree(tmp_path, "hook/a.c", "hook/test/b.c", "hook/__pycache__/c.pyc", "pyproject.toml", "docs/d.md")
     assert sources.read(tree) == {"hook/a.c": b"hook/a.c", "pyproject.toml": b"pyproject.toml"}
 
 
-def test_what_is_named_must_be_there(tmp_path: Path) -> None:
+def test_a_permitted_path_must_exist(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="hook"):
         sources.read(_tree(tmp_path, "pyproject.toml"))
 
@@ -34,7 +34,7 @@ def test_other_rules_are_refused(text: str) -> None:
         sources.Rules.read(text)
 
 
-def test_folders_are_left_out_as_a_whole() -> None:
+def test_a_folder_is_excluded_with_its_content() -> None:
     rules = sources.Rules.read(RULES)
     left_out = {
         path: rules.leave_out(PurePosixPath(path)) for path in ("hook/test", "hook/test/a/b", "hook/tests", "hook/a")
@@ -67,7 +67,7 @@ def test_written_files_do_not_have_the_modes_of_this_checkout(tmp_path: Path) ->
     assert modes == {"hook": 0o755, "run": 0o755, "text": 0o644}
 
 
-def test_an_edition_says_its_version_where_the_sources_do() -> None:
+def test_an_edition_changes_the_versions_in_the_sources() -> None:
     files = sources.read()
     assert THIS.of(files) == files
     older, newer = OLDER.of(files), NEWER.of(files)
@@ -79,6 +79,6 @@ def test_an_edition_says_its_version_where_the_sources_do() -> None:
     }  # fmt: skip
 
 
-def test_a_version_that_is_not_where_it_was_is_said() -> None:
+def test_a_version_that_is_not_found_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"pyproject\.toml"):
         Edition(version="1.0").of({"pyproject.toml": b"[project]"})

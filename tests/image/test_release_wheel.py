@@ -1,4 +1,4 @@
-"""What `make wheel` accepts in a release: `make test` makes none, so its rule is asked here."""
+"""Which files `make wheel` accepts in a release. `make test` builds no wheel, so this tests the rule alone."""
 
 from pathlib import PurePosixPath
 
@@ -13,7 +13,7 @@ from tools.check_wheel import may_ship
         ("orion/cli/main.py", True),
         ("orion/hook/liborion_hook.so", True),
         ("orion/hook/sim/libcuda.so.1", True),
-        ("orion/device_plugin/kubelet/LICENSE", True),  # of the interface that its stubs are made from
+        ("orion/device_plugin/kubelet/LICENSE", True),  # of the interface from which the stubs are made
         ("orion/device_plugin/kubelet/api.proto", False),
         ("orion/hook/src/core/core.h", False),
         ("orion/hook/README.md", False),
@@ -23,5 +23,5 @@ from tools.check_wheel import may_ship
         ("tools/check_wheel.py", False),
     ],
 )
-def test_a_release_holds_programs_and_what_the_law_asks_for(name: str, may: bool) -> None:
+def test_a_release_contains_programs_and_required_licences(name: str, may: bool) -> None:
     assert may_ship(PurePosixPath(name)) is may

@@ -17,5 +17,5 @@ def bare_machine(c_build: Path) -> Iterator[Machine]:
 
 @pytest.fixture
 def preloaded(bare_machine: Machine) -> dict[str, str]:
-    """The environment of a program under the hook; no agent answers."""
+    """The environment of a program with the hook preloaded; there is no agent."""
     return bare_machine.client_environment(bare_machine.client_root())

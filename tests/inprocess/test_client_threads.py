@@ -25,7 +25,7 @@ def test_scenario(bare_machine: Machine, scenario: str) -> None:
     more = {}
     if scenario in BASELINES:
         bare_machine.know_baselines()
-    if scenario == "an_agents_client_is_refused":
+    if scenario == "a_client_of_an_agent_is_refused":
         bare_machine.start_agent()
         slots = ["be-0"]
     if scenario == "the_environment_names_hp":

@@ -1,4 +1,4 @@
-"""`orion.inprocess` in real programs under the hook, on the simulated GPU."""
+"""`orion.inprocess` in real programs with the hook preloaded, on the simulated GPU."""
 
 import subprocess
 import sys
@@ -26,16 +26,16 @@ def test_program(preloaded: dict[str, str], what: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_errors_say_what_is_wrong(preloaded: dict[str, str]) -> None:
-    told = run(preloaded, "wrong_arguments").stdout.splitlines()
-    assert 'a role is "hp" or "be", not \'vip\'' in told
-    assert "there is no policy 'fifo'; choose one of orion, gate, none" in told
-    assert "a scheduler has 1 to 12 clients, not 99" in told
-    assert "a scheduler runs already; orion_stop_scheduler() ends it" in told
-    assert "there is no client 2; the scheduler has 2" in told
-    assert "the calling thread has no CUDA context on the scheduler's GPU; use the GPU in it first" in told
+def test_errors_name_the_cause(preloaded: dict[str, str]) -> None:
+    errors = run(preloaded, "wrong_arguments").stdout.splitlines()
+    assert 'a role is "hp" or "be", not \'vip\'' in errors
+    assert "there is no policy 'fifo'; choose one of orion, gate, none" in errors
+    assert "a scheduler has 1 to 12 clients, not 99" in errors
+    assert "a scheduler runs already; orion_stop_scheduler() ends it" in errors
+    assert "there is no client 2; the scheduler has 2" in errors
+    assert "the calling thread has no CUDA context on the scheduler's GPU; use the GPU in it first" in errors
     assert (
-        told.count("no scheduler runs; orion_start_scheduler() starts it") == 4
+        errors.count("no scheduler runs; orion_start_scheduler() starts it") == 4
     )  # for every call on a stopped scheduler
 
 

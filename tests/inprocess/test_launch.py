@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from orion.bench.job_file import JobFileError, read_jobs
-from orion.cli.errors import Refused
+from orion.bench.job_file import read_jobs
 from orion.cli.launch import launch
+from orion.errors import NotFound, Unreadable
 from tests.hook.harness import Machine
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "threads" / "jobs.json"
@@ -61,7 +61,7 @@ def test_names_of_networks(tmp_path: Path, name: str, kind: str) -> None:
     assert job.kind == kind
 
 
-def test_the_arch_counts_without_a_model_name(tmp_path: Path) -> None:
+def test_without_a_model_name_the_arch_is_used(tmp_path: Path) -> None:
     (job,) = read_jobs(written(tmp_path, client(model_name="", arch="bert_train", train=True)))
     assert job.kind == "bert-training"
 
@@ -82,7 +82,7 @@ def test_arrivals(tmp_path: Path) -> None:
         ([client(model_name="mobilenetv2", train=True)], "cannot be trained here; bert, gpt, resnet50 can"),
         ([client(num_iters=10)], "greater than 10"),
         ([client(batchsize=0)], "client 0.args.batchsize: "),
-        ([client(rps=1e-310)], "rps 1e-310 is none: give 1e-06 or more, or 0"),
+        ([client(rps=1e-310)], "rps 1e-310 is too small: give 1e-06 or more, or 0"),
         ([client(input_file="none.json")], "none.json cannot be read"),
         ([], "at least 1"),
         ([client()] * 13, "at most 12"),
@@ -91,17 +91,17 @@ def test_arrivals(tmp_path: Path) -> None:
 )
 def test_bad_files_are_refused_with_a_reason(tmp_path: Path, entries: list[dict[str, Any]], sentence: str) -> None:
     path = written(tmp_path, *entries)
-    with pytest.raises(JobFileError) as refusal:
+    with pytest.raises(Unreadable) as refusal:
         read_jobs(path)
     assert sentence in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
 def test_no_file_and_no_json(tmp_path: Path) -> None:
-    with pytest.raises(JobFileError, match="No such file"):
+    with pytest.raises(Unreadable, match="No such file"):
         read_jobs(tmp_path / "jobs.json")
     (tmp_path / "jobs.json").write_text("[{")
-    with pytest.raises(JobFileError, match="JSON"):
+    with pytest.raises(Unreadable, match="JSON"):
         read_jobs(tmp_path / "jobs.json")
 
 
@@ -126,7 +126,7 @@ def test_jobs_run_and_be_waits(tmp_path: Path, preloaded: dict[str, str]) -> Non
     assert 30 < hp["throughput"] < 50
     assert 0 < hp["p50_ms"] <= hp["p95_ms"] <= hp["p99_ms"]
     assert be["gated_launches"] > 20
-    assert 0 < be["iterations"] < 100_000  # it ended with hp
+    assert 0 < be["iterations"] < 100_000  # be ended when hp ended
     assert be["overlapped_launches"] == 0
 
 
@@ -164,5 +164,5 @@ def test_a_client_that_fails_is_named(tmp_path: Path, preloaded: dict[str, str])
 
 def test_missing_torch_is_reported_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(Refused, match="torch is not installed"):
+    with pytest.raises(NotFound, match="torch is not installed"):
         launch(written(tmp_path, client()))

@@ -1,4 +1,4 @@
-"""What a client's launch costs, in instructions of the hook: no lock, no system call, no other thread is involved."""
+"""The cost of a client's launch in instructions of the hook: there is no lock, no system call and no other thread."""
 
 import re
 import shutil
@@ -13,11 +13,15 @@ LAUNCHES = 20_000  # in the scenario `cost`
 
 
 def instructions(machine: Machine, environment: dict[str, str], where: str) -> float:
-    """Return the hook's own instructions per launch; 0: unbound, 1: own default stream, 2: by its handle."""
+    """Return the hook's own instructions per launch.
+
+    Args:
+        where: the launching thread is 0: unbound, 1: on the client's default stream, 2: on its stream by handle.
+    """
     output = machine.folder / f"callgrind.{where}"
     command = ["valgrind", "--tool=callgrind", "--compress-strings=no", f"--callgrind-out-file={output}"]
     command += [str(machine.build / "test" / "client_threads"), "cost", where]
-    # valgrind itself must not run under the hook, so env sets the variable for the program only.
+    # valgrind itself must not preload the hook, so env sets the variable for the program only.
     preload = f"LD_PRELOAD={environment['LD_PRELOAD']}"
     rest = {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
     done = subprocess.run(["env", preload, *command], env=rest, capture_output=True, text=True, timeout=110)

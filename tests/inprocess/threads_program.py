@@ -1,4 +1,4 @@
-"""A Python program whose threads are clients; test_inprocess_api.py runs one function of it under the hook."""
+"""A Python program whose threads are clients; test_inprocess_api.py runs one function of it with the hook preloaded."""
 
 import sys
 import threading
@@ -17,7 +17,7 @@ def checked(answer: tuple[object, ...]) -> object:
 
 
 class Gpu:
-    """The simulated GPU's primary context, and kernels of some milliseconds."""
+    """The simulated GPU's primary context, and kernels that take some milliseconds."""
 
     def __init__(self) -> None:
         checked(driver.cuInit(0))
@@ -56,13 +56,13 @@ def be_waits_for_hp() -> None:
     gpu, ends, launched = Gpu(), {}, threading.Event()
 
     def hp(_: Client) -> None:
-        gpu.launch(300)  # long enough that be's thread starts meanwhile, however many processes this machine runs
+        gpu.launch(300)  # so long that be's thread starts meanwhile even on a busy machine
         launched.set()
         ends["hp"] = gpu.synchronise()
 
     def be(client: Client) -> None:
         launched.wait()
-        gpu.launch(30, client.stream)  # long enough that hp's thread reads the clock meanwhile
+        gpu.launch(30, client.stream)  # so long that hp's thread reads the clock meanwhile
         ends["be"] = gpu.synchronise()
 
     with Scheduler(clients=["be", "hp"], policy="gate") as scheduler:
@@ -90,7 +90,9 @@ def a_budget_releases_waiting_launches() -> None:
         gpu.launch(30, streams[0])
         launched.set()
         deadline, i = time.monotonic() + 30, 0
-        while "be" not in ends and time.monotonic() < deadline:  # busy without a gap, so by slices: some seconds
+        while (
+            "be" not in ends and time.monotonic() < deadline
+        ):  # hp is never idle, so be runs in time slices: this takes some seconds
             gpu.launch(30, streams[(i + 1) % 2])
             checked(driver.cuStreamSynchronize(streams[i % 2]))
             i += 1
@@ -111,7 +113,7 @@ def a_budget_releases_waiting_launches() -> None:
             time.sleep(0.001)
         second = in_thread(gpu, scheduler, 1, hp)
         waits.wait()
-        time.sleep(0.3)  # it waits under the present policy
+        time.sleep(0.3)  # be waits under the first policy
         scheduler.set_policy(max_slowdown=50)
         first.join()
         second.join()

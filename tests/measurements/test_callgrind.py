@@ -1,4 +1,4 @@
-"""Reading callgrind's profiles."""
+"""Parsing callgrind's profiles."""
 
 from pathlib import Path
 
@@ -30,13 +30,13 @@ totals: 945
 """
 
 
-def test_a_callees_cost_counts_once_where_it_is_spent() -> None:
+def test_the_cost_of_a_callee_counts_once_for_its_own_object() -> None:
     assert instructions_by_object(PROFILE) == {
         "/build/client": 45, "/build/liborion_hook.so": 300, "/build/libcuda.so.1": 600,
     }  # fmt: skip
 
 
-def test_counting_is_confined_to_the_function(tmp_path: Path) -> None:
+def test_only_one_function_is_counted(tmp_path: Path) -> None:
     words = command(tmp_path / "out", "measured_launch")
     assert words[0] == "valgrind"
     assert "--toggle-collect=measured_launch" in words

@@ -1,4 +1,4 @@
-"""The bench of pods: what it says of its raw data, and that its kinds of pods differ in nothing but the GPU."""
+"""The measurement of pods: its summary of raw data, and that its kinds of pods differ only in the GPU."""
 
 import pytest
 
@@ -15,13 +15,13 @@ def raw(plain: list[float], slots: list[float], joined: list[float]) -> dict[str
 
 def test_turns_are_compared_with_the_plain_ones_of_their_round(capsys: pytest.CaptureFixture[str]) -> None:
     pods_scale.report(raw([10, 20, 40], [11, 24, 44], [10, 20, 60]))
-    said = capsys.readouterr().out
-    assert "slots / plain 1.10 (1.10 to 1.15); target 1.33" in said
-    assert "joined / plain 1.00 (1.00 to 1.25)" in said
-    assert "3 changes of a grant: median 200 ms, longest 400 ms; target 1 s" in said
+    printed = capsys.readouterr().out
+    assert "slots / plain 1.10 (1.10 to 1.15); target 1.33" in printed
+    assert "joined / plain 1.00 (1.00 to 1.25)" in printed
+    assert "3 changes of a grant: median 200 ms, longest 400 ms; target 1 s" in printed
 
 
-def test_pods_with_slots_are_the_plain_ones_with_a_slot() -> None:
+def test_pods_with_slots_differ_from_plain_pods_only_in_the_slot() -> None:
     plain, slots = (pods_scale.pod("a", kind) for kind in ("plain", "slots"))
     assert slots["spec"]["containers"][0].pop("resources") == {"limits": {"orion.gpu/be": "1"}}
     assert slots["metadata"].pop("annotations") == {"orion/priority": "be"}

@@ -1,4 +1,4 @@
-"""Tables from raw data."""
+"""Tables made of raw data."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_the_command_prints_a_table_from_a_compressed_file(tmp_path: Path, capsy
 @pytest.mark.parametrize(
     "content", ["", "{}", "[1]", json.dumps({"experiment": "other", "machine": "", "command": ""})]
 )
-def test_a_file_of_something_else_is_refused_in_one_sentence(
+def test_other_files_are_refused_in_one_sentence(
     content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "raw.json").write_text(content)

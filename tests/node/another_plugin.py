@@ -1,4 +1,4 @@
-"""A device plugin of somebody else's that offers GPUs of the node too, as NVIDIA's does: whole, by their UUIDs."""
+"""A second device plugin that advertises the node's GPUs too, as NVIDIA's does: whole GPUs, by their UUIDs."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ SOCKET = "another.sock"
 
 
 class AnotherPlugin(api_pb2_grpc.DevicePluginServicer):
-    """Offers devices from its start to its end; a context manager, whose threads are this process's."""
+    """Advertises devices while the context is open. Its threads run in this process."""
 
     def __init__(self, node: Node, devices: Sequence[str]) -> None:
         self._folder = node.folder / "lib/kubelet/device-plugins"  # the same files as on the node

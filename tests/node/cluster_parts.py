@@ -1,4 +1,4 @@
-"""Fixtures: parts of a cluster with a real node. Whoever imports them has a fixture `cluster` of his own."""
+"""Fixtures: parts of a cluster with a real node. A conftest that imports them must define a fixture `cluster`."""
 
 import pytest
 
@@ -9,11 +9,11 @@ from testbed.node import Node
 
 @pytest.fixture(scope="session")
 def control_plane(cluster: Cluster) -> Access:
-    """The way into the cluster of this run."""
+    """Access to the cluster of this run."""
     return cluster.access
 
 
 @pytest.fixture(scope="session")
 def node(cluster: Cluster) -> Node:
-    """The node that is always there: `node.run`, `node.spawn`, `node.import_image`, `node.restart("kubelet")`."""
+    """The node of every cluster: `node.run`, `node.spawn`, `node.import_image`, `node.restart("kubelet")`."""
     return cluster.nodes["node-1"]

@@ -1,7 +1,7 @@
-"""What a test of the node tier gets: a cluster with a real node, a namespace of its own on it, and the node itself.
+"""Fixtures of the node tier: a cluster with a real node, a namespace for each test, and the node itself.
 
-One cluster is for all tests of a worker, which come one after the other. A test that breaks a component of the node
-repairs it; a test that wants a second node takes `second_node`.
+All tests of a worker share one cluster and run one after the other. A test that breaks a component of the node repairs
+it. A test that needs a second node takes `second_node`.
 """
 
 import contextlib
@@ -62,7 +62,7 @@ def orion(cluster: Cluster) -> Iterator[Orion]:
 
 @pytest.fixture
 def second_node(cluster: Cluster, api: client.ApiClient) -> Iterator[Node]:
-    """Another node beside it, `node-2`, for this test alone (2 s); the scheduler may choose either."""
+    """A second node, `node-2`, for this test alone (takes 2 s); the scheduler may choose either node."""
     core = client.CoreV1Api(api)
     yield cluster.add_node("node-2")
     cluster.remove_node("node-2")
@@ -93,14 +93,14 @@ def namespace(api: client.ApiClient) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def module_namespace(api: client.ApiClient) -> Iterator[str]:
-    """The same for all tests of a file, whose pods then share a scene that takes seconds to set."""
+    """One namespace for all tests of a file, whose pods share a scene that takes seconds to set up."""
     with _new_namespace(api) as name:
         yield name
 
 
 @pytest.fixture
 def tenants(orion: Orion, api: client.ApiClient, namespace: str) -> Tenants:
-    """The namespace's pods that use the GPUs, and what their programs print."""
+    """The namespace's pods that use the GPUs, and the output of their programs."""
     return Tenants(api, namespace)
 
 

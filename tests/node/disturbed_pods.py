@@ -1,4 +1,4 @@
-"""Fixtures of the tests that break something on the node: pods to be disturbed, and a finaliser that mends it all."""
+"""Fixtures of the tests that break something on the node: pods to disturb, and a finaliser that repairs the node."""
 
 import contextlib
 import itertools
@@ -15,19 +15,19 @@ from testbed.cluster import Cluster
 from testbed.node import Node
 from testbed.orion import RESOURCES, Orion
 from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, serving, share, training
-from tests.node.seen_from_below import RunningPod, Seat
+from tests.node.running_pod import JoinedClient, RunningPod
 from tests.node.slot_bookkeeping import SlotBookkeeping
 from tests.waiting import eventually
 
 LIMIT = 6 << 30
-""" Bytes of GPU memory that the pods' shares grant: none of the defaults. """
+""" Bytes of GPU memory that the pods' shares grant; differs from every default. """
 REPORT = {"report": 0.2}
 ATTEMPT_SECONDS = 2.0
 
 
 @pytest.fixture
 def fixed(cluster: Cluster, orion: Orion, node: Node, namespace: str) -> Iterator[None]:
-    """All that is to run runs again when the test has ended, however it did; what has crashed fails the test."""
+    """After the test, start every component that does not run. The test fails if a component has crashed."""
     yield
     crashed = [fault for part in (cluster, orion) if (fault := part.fault())]
     if not cluster.control_plane.runs("kube-apiserver"):
@@ -44,7 +44,7 @@ def fixed(cluster: Cluster, orion: Orion, node: Node, namespace: str) -> Iterato
 
 
 def begin_what_is_missing(orion: Orion, node: Node) -> None:
-    """Start what does not run on the node, whether it was ended or has crashed."""
+    """Start the parts of Orion that do not run on the node, whether a test ended them or they crashed."""
     if not orion.runs(node, "mps"):
         orion.begin_mps_daemon(node)
     if not orion.runs(node, "agent"):
@@ -54,7 +54,7 @@ def begin_what_is_missing(orion: Orion, node: Node) -> None:
 
 
 def kubelet_log(node: Node) -> str:
-    """Return what the kubelet has said since the node was made; it names each pod that it hears of."""
+    """Return the kubelet's log since the node was made; it names each pod that the kubelet knows."""
     return (node.folder / "logs" / "kubelet.log").read_text(errors="replace")
 
 
@@ -66,13 +66,13 @@ def registrations(orion: Orion, node: Node, plugin: str = "plugin") -> int:
 
 
 def wait_until_registered(orion: Orion, node: Node, plugin: str = "plugin", since: int = 0) -> None:
-    """Return when a device plugin has registered both resources since it had registered so many."""
+    """Wait until a device plugin has registered both resources after its first `since` registrations."""
     eventually(lambda: registrations(orion, node, plugin) >= since + len(RESOURCES))
 
 
 @dataclass
 class Occupants:
-    """One namespace's pods, and all that knows of their slots."""
+    """One namespace's pods, and what the node, the agent and the kubelet say of their slots."""
 
     tenants: Tenants
     gpus: GpuNode
@@ -80,21 +80,21 @@ class Occupants:
     pods: dict[str, RunningPod] = field(default_factory=dict)
 
     def create(self, *manifests: Manifest) -> None:
-        """Make pods, and return when their programs have their GPU."""
+        """Create objects, and wait until the programs of the pods have their GPU."""
         self.tenants.create(*manifests)
         for manifest in manifests:
             self.begun(manifest["metadata"]["name"])
 
     def begun(self, name: str) -> RunningPod:
-        """Return a pod when its program has its GPU."""
+        """Wait until a pod's program has its GPU, and return the pod."""
         pod = self.seen(name)
         eventually(lambda: pod.said("ready"), what=f"{name} did not begin: {self.tenants.pods()[name].status}")
         return pod
 
     def begins_soon(self, name: str) -> RunningPod:
-        """Return a pod whose container did not begin at first when it runs.
+        """Wait until a pod runs whose container could not begin at first, and return the pod.
 
-        The kubelet tries again some 10 s after it failed, and also when the pod changes.
+        The kubelet tries again some 10 s after a failure, and also when the pod changes. So this changes the pod.
         """
         pod = self.seen(name)
         attempts = itertools.count()
@@ -110,51 +110,51 @@ class Occupants:
         return pod
 
     def seen(self, name: str) -> RunningPod:
-        """Return a pod that was made."""
+        """Return a pod that exists."""
         self.pods[name] = RunningPod.of(self.gpus, self.tenants.pods()[name])
         return self.pods[name]
 
-    def seats(self) -> dict[str, Seat]:
-        """Return where each pod's process has joined, when all have."""
-        return {name: pod.seated() for name, pod in self.pods.items()}
+    def clients(self) -> dict[str, JoinedClient]:
+        """Wait until each pod's process has joined, and return the clients by the pods' names."""
+        return {name: pod.joined_client() for name, pod in self.pods.items()}
 
     def compute(self) -> None:
-        """Return when all of them have computed for a while."""
+        """Wait until all pods have computed for a while."""
         for pod in self.pods.values():
             pod.computes()
 
     def restarts(self, name: str) -> int:
-        """Return how often the container of a pod has begun again."""
+        """Return how often the container of a pod has restarted."""
         statuses = self.tenants.pods()[name].status.container_statuses
         return int(statuses[0].restart_count) if statuses else 0
 
     def waits(self, name: str) -> str:
-        """Return what the container of a pod waits for, in the kubelet's words; empty if it does not wait."""
+        """Return the kubelet's message about why a pod's container waits; empty if it does not wait."""
         for status in self.tenants.pods()[name].status.container_statuses or ():
             if status.state.waiting:
                 return str(status.state.waiting.message or "")
         return ""
 
     def complaints(self, name: str) -> str:
-        """Return what has been said of a pod in Events."""
+        """Return the messages of the Events about a pod."""
         events = self.tenants.core.list_namespaced_event(
             self.tenants.namespace, field_selector=f"involvedObject.name={name}"
         )
         return "\n".join(str(event.message) for event in events.items)
 
     def live(self) -> list[RunningPod]:
-        """Return the pods that have not failed, whoever made them."""
+        """Return all pods of the namespace that have not failed."""
         pods = self.tenants.pods().values()
         return [RunningPod.of(self.gpus, pod) for pod in pods if pod.status.phase != "Failed"]
 
     def managed(self) -> int:
-        """Return how many pods have a process that has joined."""
+        """Return how many processes of the pods have joined."""
         with contextlib.suppress(NoAgent):
-            return sum(len(pod.seats()) for pod in self.live())
+            return sum(len(pod.clients()) for pod in self.live())
         return 0
 
     def wait_until_granted(self, manifest: Manifest, what: str) -> None:
-        """Return when a pod like this one would get such a grant: the webhook hears of shares in its own time."""
+        """Wait until a pod like this one would get such a grant: the webhook learns of shares with a delay."""
 
         def granted() -> bool:
             pod = self.tenants.core.create_namespaced_pod(self.tenants.namespace, manifest, dry_run="All")
@@ -165,29 +165,29 @@ class Occupants:
 
 @pytest.fixture
 def occupants(orion: Orion, node: Node, api: client.ApiClient, namespace: str, fixed: None) -> Occupants:
-    """A node that is whole, without pods."""
+    """A node on which everything runs, without pods."""
     return Occupants(Tenants(api, namespace), GpuNode(node, api), SlotBookkeeping(node, api))
 
 
 @pytest.fixture
 def computing(occupants: Occupants) -> Occupants:
-    """An hp pod `serve` that is failClosed, and a be pod `train` on another GPU; shares grant them a limit."""
+    """An hp pod `serve` that is failClosed, and a be pod `train` on another GPU; shares grant them a memory limit."""
     limit = {"memory": {"limit": str(LIMIT)}}
     pods = serving(**REPORT), training(**REPORT)
     occupants.tenants.create(share(pods[0], failClosed=True, **limit), share(pods[1], **limit))
     for pod in pods:
         occupants.wait_until_granted(pod, str(LIMIT))
         occupants.create(pod)
-        wait_until_promised(occupants, occupants.pods[pod["metadata"]["name"]].seated())
+        wait_until_reserved(occupants, occupants.pods[pod["metadata"]["name"]].joined_client())
         occupants.pods[pod["metadata"]["name"]].is_granted(LIMIT)
     return occupants
 
 
-def wait_until_promised(occupants: Occupants, seat: Seat) -> None:
-    """Return when the plugin knows that a pod's memory is promised: the next be pod comes to another GPU then."""
+def wait_until_reserved(occupants: Occupants, joined: JoinedClient) -> None:
+    """Wait until the plugin knows that a pod reserves memory; then it prefers another GPU for the next be pod."""
 
-    def promised() -> bool:
-        word = json.loads(occupants.gpus.path("/run/orion/device-plugin.json").read_text())
-        return any(each["uuid"] == seat.gpu and "memoryReservedBytes" in each for each in word["devices"])
+    def reserved() -> bool:
+        snapshot = json.loads(occupants.gpus.path("/run/orion/device-plugin.json").read_text())
+        return any(each["uuid"] == joined.gpu and "memoryReservedBytes" in each for each in snapshot["devices"])
 
-    eventually(promised)
+    eventually(reserved)

@@ -1,6 +1,6 @@
-"""The examples' tenants as a test wants them, and what can be known of them: their logs, their slots, their clients.
+"""The examples' tenants with a test's options, and access to their logs, slots and clients.
 
-Whose a slot is, several parties say: slot_bookkeeping.py compares them.
+Several components say who holds a slot; slot_bookkeeping.py compares them.
 """
 
 import contextlib
@@ -25,23 +25,23 @@ Manifest = dict[str, Any]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GROUP = {"group": "orion.gpu", "version": "v1alpha1"}
 REPORT = {"report": 0.5}
-""" Seconds between two reports of a tenant, so that a test needs not wait long for one. """
+""" Seconds between two reports of a tenant; short, so that tests wait little. """
 
 
 def serving(name: str = "serve", /, **options: float) -> Manifest:
-    """The example's hp pod, with its program's options as given; `kernel_us` is --kernel-us."""
+    """The example's hp pod, with these options of its program; `kernel_us` is --kernel-us."""
     deployment = next(yaml.safe_load_all((EXAMPLES / "serve.yaml").read_text()))
     return _named({"apiVersion": "v1", "kind": "Pod", **deployment["spec"]["template"]}, name, options)
 
 
 def training(name: str = "train", /, **options: float) -> Manifest:
-    """A pod of the example's be Deployment, with its program's options as given."""
+    """A pod of the example's be Deployment, with these options of its program."""
     template = yaml.safe_load((EXAMPLES / "train.yaml").read_text())["spec"]["template"]
     return _named({"apiVersion": "v1", "kind": "Pod", **template}, name, options)
 
 
 def deployed(pod: Manifest, replicas: int) -> Manifest:
-    """A Deployment of pods like this one, of its name."""
+    """A Deployment of pods like this one, with the pod's name."""
     deployment: Manifest = yaml.safe_load((EXAMPLES / "train.yaml").read_text())
     labels = pod["metadata"]["labels"]
     template = {"metadata": {**pod["metadata"]}, "spec": pod["spec"]}
@@ -51,7 +51,7 @@ def deployed(pod: Manifest, replicas: int) -> Manifest:
 
 
 def share(pod: Manifest, **spec: Any) -> Manifest:
-    """The GPUShare of a pod, of its name."""
+    """A GPUShare for a pod, with the pod's name."""
     priority = pod["metadata"]["annotations"]["orion/priority"]
     selector = {"matchLabels": pod["metadata"]["labels"]}
     metadata = {"name": pod["metadata"]["labels"]["app"]}
@@ -70,10 +70,10 @@ def _named(pod: Manifest, name: str, options: Mapping[str, float]) -> Manifest:
     pod["metadata"]["name"], pod["metadata"]["labels"] = name, {"app": name}
     for option, value in {**REPORT, **options}.items():
         main_container(pod)["args"] += [f"--{option.replace('_', '-')}", str(value)]
-    # A test may have many of them on two cores, and they hardly need any.
+    # A test may have many of these pods on two cores, and each needs little CPU.
     resources = main_container(pod)["resources"]
     resources["requests"]["cpu"] = "10m"
-    # The client wants amounts as texts.
+    # The Kubernetes client requires amounts as strings.
     resources["limits"] = {resource: str(amount) for resource, amount in resources["limits"].items()}
     return pod
 
@@ -86,7 +86,7 @@ class Tenants:
         self.core = client.CoreV1Api(api)
 
     def create(self, *manifests: Manifest) -> None:
-        """Make pods, Deployments and GPUShares."""
+        """Create pods, Deployments and GPUShares."""
         for manifest in manifests:
             if manifest["kind"] == "Pod":
                 self.core.create_namespaced_pod(self.namespace, manifest)
@@ -98,12 +98,12 @@ class Tenants:
                 )
 
     def scale(self, name: str, replicas: int) -> None:
-        """Say how many pods a Deployment shall have."""
+        """Set the number of a Deployment's pods."""
         scale = {"spec": {"replicas": replicas}}
         client.AppsV1Api(self.api).patch_namespaced_deployment_scale(name, self.namespace, scale)
 
     def hurry(self, name: str) -> None:
-        """Let the kubelet look at a pod now. It looks at one that crashes every 10 s, however short the back-off is."""
+        """Make the kubelet check a pod now. It checks a crashing pod only every 10 s, however short the back-off."""
         now = {"metadata": {"annotations": {"looked-at": str(time.monotonic_ns())}}}
         self.core.patch_namespaced_pod(name, self.namespace, now)
 
@@ -114,12 +114,12 @@ class Tenants:
         eventually(lambda: not set(names) & self.pods().keys(), what=f"{', '.join(names)} did not end")
 
     def pods(self, app: str = "") -> dict[str, client.V1Pod]:
-        """The pods that are there, or those of one Deployment or name, by their names."""
+        """The pods of the namespace, or those of one Deployment or name, by their names."""
         found = self.core.list_namespaced_pod(self.namespace, label_selector=f"app={app}" if app else None)
         return {pod.metadata.name: pod for pod in found.items}
 
     def begun(self, name: str) -> dict[str, Any]:
-        """Wait until a pod's program has its GPU; return what it said of it."""
+        """Wait until a pod's program has its GPU; return the line that the program wrote about it."""
         return eventually(lambda: self.said(name, "ready"), what=f"{name} did not begin: {self.log(name)}")[0]
 
     def all_begun(self, app: str, count: int) -> list[str]:
@@ -131,13 +131,13 @@ class Tenants:
         return names
 
     def reports(self, name: str, count: int) -> list[dict[str, Any]]:
-        """Wait for a pod's next reports of times that have not begun yet, and return them."""
+        """Wait for a pod's next reports of intervals that have not begun yet, and return them."""
         first = len(self.said(name, "report")) + 1
         eventually(lambda: len(self.said(name, "report")) >= first + count, what=f"{name} reports no more")
         return self.said(name, "report")[first : first + count]
 
     def said(self, name: str, event: str) -> list[dict[str, Any]]:
-        """The whole lines of a pod's log about an event."""
+        """The complete lines of a pod's log with this event."""
         lines = [json.loads(line) for line in self.log(name).splitlines(keepends=True) if line.endswith("}\n")]
         return [line for line in lines if line["event"] == event]
 
@@ -149,13 +149,13 @@ class Tenants:
 
 
 class GpuNode:
-    """A node's slots, as those know them who are concerned with them."""
+    """A node's slots, as the agent and the GPUDevices report them."""
 
     def __init__(self, node: Node, api: client.ApiClient) -> None:
         self.node, self._api = node, api
 
     def path(self, path: str) -> Path:
-        """Where this machine sees a file of the node."""
+        """The path of a node's file on this machine."""
         return Path(f"/proc/{self.node.init}/root") / path.lstrip("/")
 
     def snapshot(self) -> agent_pb2.Snapshot:
@@ -182,7 +182,7 @@ class GpuNode:
 
 @contextlib.contextmanager
 def advertising(orion: Orion, node: Node, configuration: Mapping[str, Any], hp: int, be: int) -> Iterator[None]:
-    """Let the node offer what a configuration says, so many slots, and what it offered before afterwards."""
+    """Apply a configuration that makes the node advertise so many slots; afterwards restore the former one."""
     orion.wait_until_advertised(node)
     before = orion.allocatable(node)
     orion.configure(configuration)

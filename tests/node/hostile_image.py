@@ -1,4 +1,4 @@
-"""The image of the hostile program: this Python, with the modules that the program loads and nothing else."""
+"""The image of the hostile program: this Python and only the modules that the program loads."""
 
 import json
 import os
@@ -12,24 +12,11 @@ from testbed.images import Content, Image, with_libraries
 NAME = "localhost/orion-hostile:test"
 FOLDER = Path("/hostile")
 ROOT = Path(__file__).parents[2]
+OURS = ("orion.", "tests.")
 PROGRAM = "tests.node.hostile_program"
-OURS = {
-    "orion/hook/layout.py": ROOT / "hook/layout.py",
-    "orion/hook/join.py": ROOT / "hook/join.py",
-    "orion/hook/__init__.py": ROOT / "hook/__init__.py",
-    **{
-        path: ROOT / path
-        for path in (
-            "tests/hook/hostile_client.py",
-            "tests/hook/hostile_root.py",
-            "tests/node/hostile_program.py",
-            "tests/node_agent/protocol_client.py",
-        )
-    },
-}
 _LISTING = (
     f"import json, sys, encodings.idna, {PROGRAM}\n"
-    "print(json.dumps([m.__file__ for m in sys.modules.values() if getattr(m, '__file__', None)]))"
+    "print(json.dumps({n: m.__file__ for n, m in sys.modules.items() if getattr(m, '__file__', None)}))"
 )
 
 
@@ -48,11 +35,12 @@ def image() -> Image:
         check=True,
     )
     library = Path(sysconfig.get_path("stdlib"))
-    modules = [Path(each) for each in json.loads(listed.stdout) if Path(each).is_relative_to(library)]
+    loaded = {name: Path(file) for name, file in json.loads(listed.stdout).items()}
+    modules = [file for file in loaded.values() if file.is_relative_to(library)]
     extensions = [each for each in modules if ".so" in each.suffixes or each.suffix == ".so"]
     files: dict[str, Content] = {str(each): each for each in modules}
     files |= with_libraries(python, *extensions)
-    files |= {str(FOLDER / path): source for path, source in OURS.items()}
+    files |= {str(FOLDER / _place(name, file)): file for name, file in loaded.items() if name.startswith(OURS)}
     files["/tmp/.keep"] = b""
     return Image(
         NAME,
@@ -61,3 +49,8 @@ def image() -> Image:
         environment={"PYTHONPATH": str(FOLDER), "PYTHONHOME": sys.base_prefix, "PYTHONDONTWRITEBYTECODE": "1"},
         folder=str(FOLDER),
     )
+
+
+def _place(module: str, file: Path) -> str:
+    """Return where a module of ours lies below the folder that the program imports from."""
+    return f"{module.replace('.', '/')}{'/__init__' if file.name == '__init__.py' else ''}.py"

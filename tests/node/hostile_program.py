@@ -1,9 +1,9 @@
 """A hostile program in a pod, as root: `python hostile_program.py SECONDS NODE_ADDRESS METRICS_PORT`.
 
-Attacks all that a pod with a slot sees of Orion, of its node and of its neighbours, again and again, and prints lines
-of JSON: `attacking`; `over`, with what it has reached that it should not; and `holding`, when it has sat down with
-pages full of nonsense, and half joined as often as it may, to stay so. What it would do to this machine if it succeeded
-is harmless: files are opened and not written, signals are number 0.
+Attacks everything that a pod with a slot can see of Orion, of its node and of its neighbours, until the time is over.
+It prints lines of JSON: `attacking`; `over`, with everything that it reached and must not reach; and `holding`, when
+it has joined with invalid values in its pages and has opened as many half-finished joins as it may.
+An attack that succeeds does no harm to this machine: it opens files without writing, and sends only signal 0.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ ELSEWHERE = (
     "/host",
     "/var/run/docker.sock",
 )
-""" What there is of Orion and of the node's administration outside a container. """
+""" Paths of Orion and of the node's administration outside a container. """
 KERNEL = ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/sys/kernel/modprobe", "/sys/power/state")
 BLOCK_DEVICES = ((8, 0), (259, 0), (254, 0), (7, 0))
 NVIDIA_CONTROL = (195, 255)
@@ -54,7 +54,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "truncate": lambda path: os.truncate(path, 0),
     "link": lambda path: os.link(path, path.with_name("again")),
 }
-""" Of a file that is mounted read-only. """
+""" Changes that a file which is mounted read-only must not allow. """
 
 _MS_REMOUNT, _MS_BIND, _MNT_DETACH = 32, 4096, 2
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
@@ -81,7 +81,7 @@ def works(attempt: Callable[..., object], *arguments: object) -> bool:
 
 
 def mounted_files(slot: Path) -> Iterator[str]:
-    """Attack the hook and the slot's socket, through the mounts that they are."""
+    """Attack the hook and the slot's socket through their mounts."""
     sock = slot / "agent.sock"
     for path in (LIBRARY, sock):
         yield from (f"{name} of {path}" for name, change in CHANGES.items() if works(change, path))
@@ -95,7 +95,7 @@ def mounted_files(slot: Path) -> Iterator[str]:
 
 
 def remounted(slot: Path) -> Iterator[str]:
-    """Make the mounts writable, cover them or take them away: as root here, and in namespaces of its own."""
+    """Try to make the mounts writable or to unmount them: as root here, and in namespaces of its own."""
 
     def mount(path: Path, what: str) -> Iterator[str]:
         name = os.fsencode(path)
@@ -121,7 +121,7 @@ def remounted(slot: Path) -> Iterator[str]:
 
 
 def others(slot: Path) -> Iterator[str]:
-    """Look for other slots, the agent's own socket, and the node behind paths, processes and abstract sockets."""
+    """Look for other slots, the agent's own socket and the node, by paths, processes and abstract sockets."""
     own = slot / "agent.sock"
     for path in ELSEWHERE:
         if os.path.lexists(path):
@@ -154,7 +154,7 @@ def _connect_abstract(name: str) -> None:
 
 
 def machine(slot: Path) -> Iterator[str]:
-    """Reach the machine below: its disks, its GPUs' control device, files by handle, the kernel's settings."""
+    """Try to reach the host: its disks, its GPUs' control device, files by handle, the kernel's settings."""
     for kind, numbers in [(stat.S_IFBLK, each) for each in BLOCK_DEVICES] + [(stat.S_IFCHR, NVIDIA_CONTROL)]:
         path = f"/tmp/device-{numbers[0]}-{numbers[1]}"
         with contextlib.suppress(OSError):
@@ -164,18 +164,18 @@ def machine(slot: Path) -> Iterator[str]:
     for path in KERNEL:
         if works(lambda path=path: os.close(os.open(path, os.O_WRONLY))):
             yield path
-    for place in (slot, LIBRARY):
-        at = os.open(place, os.O_RDONLY)
+    for file in (slot, LIBRARY):
+        at = os.open(file, os.O_RDONLY)
         if libc.syscall(_OPEN_BY_HANDLE_AT, at, _ROOT_HANDLE, os.O_RDONLY) >= 0:
-            yield f"a file by its handle, behind {place}"
+            yield f"a file by its handle, behind {file}"
         os.close(at)
-    for process in (0, 1):  # of this container; a tracer of others would need their numbers
+    for process in (0, 1):  # of this container; to trace other processes it would need their numbers
         if libc.process_vm_readv(process, None, 0, None, 0, 0) > 0:
             yield f"memory of process {process}"
 
 
 def ask_for_metrics(address: str, port: int, ended: threading.Event) -> None:
-    """Ask the agent for its metrics without end, and keep connections open that ask for nothing."""
+    """Request the agent's metrics without end, and keep connections open that send nothing."""
     silent: list[socket.socket] = []
     while not ended.is_set():
         with contextlib.suppress(OSError):
@@ -200,7 +200,7 @@ def _has_ended(sock: socket.socket) -> bool:
 
 
 def attack(slot: Path, seconds: float) -> set[str]:
-    """Do all of it for so long; return what was reached."""
+    """Repeat all attacks for so many seconds; return everything that was reached."""
     found: set[str] = set()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -219,10 +219,10 @@ def attack(slot: Path, seconds: float) -> set[str]:
 
 @contextlib.contextmanager
 def crowd(slot: Path) -> Iterator[int]:
-    """Join as often as the slot may, without saying that it is ready, and connect without a word; gives how many."""
+    """Join as often as the slot may without sending READY, and open silent connections; yields the number of joins."""
     with contextlib.ExitStack() as stack:
         joined = 0
-        while not joined:  # its floods may have used up what the slot may do in a second
+        while not joined:  # the attacks may have used up the slot's rate limit for this second
             with contextlib.suppress(OSError, EOFError, Refused):
                 for _ in range(_HALF_JOINED):
                     stack.enter_context(ProtocolClient(slot).join(ready=False))
@@ -234,20 +234,21 @@ def crowd(slot: Path) -> Iterator[int]:
         yield joined
 
 
-def sit_with_nonsense(slot: Path) -> ProtocolClient:
-    """Join with pages that say the largest numbers there are, and text that is none."""
+def join_with_invalid_pages(slot: Path) -> ProtocolClient:
+    """Join, and fill the record page with the largest numbers and with invalid text."""
     while True:
         with contextlib.suppress(OSError, EOFError, Refused):
             client = ProtocolClient(slot).join()
             client.hear()
-            # Behind the place, which the agent has written. In the busy page a bit says that it is dead.
+            # Everything behind the header, also the client index that the agent wrote. Not the busy page: one of its
+            # bits would say that the client is dead.
             client.record.memory[64:] = b"\xff" * (mmap.PAGESIZE - 64)
             return client
-        time.sleep(0.1)  # its floods have used up what the slot may do in a second
+        time.sleep(0.1)  # the attacks have used up the slot's rate limit for this second
 
 
 def main() -> None:
-    """Attack, and then stay as a nuisance."""
+    """Attack, and then stay as a misbehaving client."""
     seconds, address, port = float(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     for ignored in (signal.SIGPIPE, signal.SIGIO):
@@ -263,7 +264,7 @@ def main() -> None:
         ended.set()
         asker.join()
         say("over", reached=sorted(found))
-        with sit_with_nonsense(slot) as client, crowd(slot) as joined:
+        with join_with_invalid_pages(slot) as client, crowd(slot) as joined:
             say("holding", key=client.key, half_joined=joined)
             signal.pause()
 

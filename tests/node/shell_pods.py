@@ -6,9 +6,9 @@ from testbed import images
 
 
 def shell_pod(name: str, script: str, container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
-    """A pod that runs a script, and ends at once when it is told to, though its shell is process 1."""
-    obedient = f"trap 'exit 0' TERM\n{{ {script}\n}} &\nwait $!"
-    main = {"name": "main", "image": images.SHELL, "command": ["sh", "-c", obedient], **(container or {})}
+    """A pod that runs a script. It ends at once on SIGTERM, although its shell is process 1."""
+    ending_at_once = f"trap 'exit 0' TERM\n{{ {script}\n}} &\nwait $!"
+    main = {"name": "main", "image": images.SHELL, "command": ["sh", "-c", ending_at_once], **(container or {})}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,8 +1,8 @@
-"""The invariant that every fault must leave behind: no slot is held by two running containers, and none is lost.
+"""The invariant after every fault: no two running containers hold the same slot, and no slot is lost.
 
-Five parties keep a book of a node's slots, each by its own means: the kubelet in its checkpoint and by its PodResources
-interface, the agent, GPUDevices, and the Node object. The kubelet's checkpoint is the one that the others must equal.
-They learn of things one after the other, so what counts is that they agree in the end.
+Five sources say who holds a node's slots: the kubelet's checkpoint, the kubelet's PodResources interface, the agent,
+the GPUDevices, and the Node object. All must equal the kubelet's checkpoint. They learn of a change one after the
+other, so the check waits until they agree.
 """
 
 import json
@@ -26,7 +26,7 @@ ENDED = ("Succeeded", "Failed")
 
 
 class Holder(NamedTuple):
-    """A container, as all parties name it."""
+    """A container, as all sources name it."""
 
     namespace: str
     pod: str
@@ -38,7 +38,7 @@ Holders = Mapping[str, Holder]
 
 
 class SlotBookkeeping:
-    """The books of one node, which is at peace: what it offers now is what it must offer after each fault."""
+    """The slots of one node on which everything runs: it must advertise the same after each fault as now."""
 
     def __init__(self, node: Node, api: client.ApiClient) -> None:
         self._node, self._gpus, self._core = node, GpuNode(node, api), client.CoreV1Api(api)
@@ -47,10 +47,10 @@ class SlotBookkeeping:
         self._capacity = self._amounts("capacity")
 
     def settle(self, deadline: float = DEADLINE) -> None:
-        """Return when all parties agree.
+        """Wait until all sources agree.
 
         Raises:
-            AssertionError: they do not in time; says who differs, and how.
+            AssertionError: they do not agree in time; the message says which differ, and how.
         """
         last: list[str] = []
 
@@ -61,14 +61,14 @@ class SlotBookkeeping:
         try:
             eventually(agreed, seconds=deadline)
         except AssertionError:
-            raise AssertionError("the books of the slots differ:\n" + "\n".join(last)) from None
+            raise AssertionError("the sources disagree about the slots:\n" + "\n".join(last)) from None
 
     def disagreements(self) -> list[str]:
-        """Return sentences; none where all agree."""
+        """Return one sentence for each difference."""
         try:
             return list(self._disagreements())
         except (NoAgent, grpc.RpcError, client.ApiException, OSError) as error:
-            return [f"a party is away: {error}"]
+            return [f"a source does not answer: {error}"]
 
     def held(self) -> dict[str, Holder]:
         """Return who holds each slot by the kubelet's checkpoint."""
@@ -93,7 +93,7 @@ class SlotBookkeeping:
         yield from self._of_clients(snapshot, pods, holders)
 
     def _of_devices(self, advertised: agent_pb2.Devices, holders: Holders) -> Iterator[str]:
-        """What GPUDevices say is what the agent offers, and who holds it."""
+        """GPUDevices must show the slots that the agent advertises, and their holders."""
         statuses = self._gpus.devices()
         rows = {
             f"{uuid}::{row['name']}": Holder(
@@ -115,7 +115,7 @@ class SlotBookkeeping:
                 yield f"{gpu.uuid} should have {expected} slots (total, held), and its GPUDevice says {counts}"
 
     def _of_kubelet(self, advertised: agent_pb2.Devices, holders: Holders, registered: set[str]) -> Iterator[str]:
-        """The kubelet has registered what can be used, and its checkpoint and the Node object say so."""
+        """The kubelet must have registered the usable slots; its checkpoint and the Node object must show them."""
         every = {resource: set[str]() for resource in RESOURCES}
         usable = {resource: set[str]() for resource in RESOURCES}
         for gpu in advertised.devices:
@@ -137,7 +137,7 @@ class SlotBookkeeping:
             yield f"the node's capacity was {self._capacity} before, and is {self._amounts('capacity')}"
 
     def _of_clients(self, snapshot: agent_pb2.Snapshot, pods: list[client.V1Pod], holders: Holders) -> Iterator[str]:
-        """Who has joined a slot is a process of the container that holds it."""
+        """Each client of a slot must be a process of the container that holds the slot."""
         uids = {(pod.metadata.namespace, pod.metadata.name): pod.metadata.uid for pod in pods}
         for gpu in snapshot.gpus:
             for slot in gpu.slots:
@@ -164,9 +164,9 @@ class SlotBookkeeping:
     def _recorded(self, pods: list[client.V1Pod]) -> tuple[dict[str, Holder], list[str]]:
         """Return who holds each slot by the checkpoint, and sentences of those that have two holders.
 
-        The kubelet keeps entries of pods that have ended until it next writes; they hold nothing. It hands the devices
-        of an init container on to a later one: until then the later one does not run, and after it the first one does
-        not.
+        Entries of pods that have ended stay in the checkpoint until the kubelet writes it again; they hold nothing.
+        Entries of ordinary init containers do not count either: the kubelet passes their devices to a later container,
+        and the two never run at the same time.
         """
         by_uid = {pod.metadata.uid: pod for pod in pods}
         holders: dict[str, Holder] = {}
@@ -182,7 +182,7 @@ class SlotBookkeeping:
         return holders, twice
 
     def _asked(self) -> tuple[dict[str, Holder], set[str]]:
-        """Return who holds each slot by the kubelet's PodResources interface, and which it could give to pods."""
+        """Return who holds each slot by the kubelet's PodResources interface, and which slots it can allocate."""
         socket = self._gpus.path("/var/lib/kubelet/pod-resources/kubelet.sock")
         with grpc.insecure_channel(f"unix:{socket}", options=[("grpc.default_authority", "localhost")]) as channel:
             stub = api_pb2_grpc.PodResourcesListerStub(channel)  # type: ignore[no-untyped-call]
@@ -216,7 +216,7 @@ def _begins(pod: client.V1Pod, container: str) -> bool:
 
 
 def _lost(pods: list[client.V1Pod], holders: Holders) -> Iterator[str]:
-    """Say which containers run without the slots that they ask for."""
+    """Yield a sentence for each container that runs without the slots that it requests."""
     counts = Counter(holders.values())
     for pod in pods:
         running = {each.name for each in pod.status.container_statuses or () if each.state.running}

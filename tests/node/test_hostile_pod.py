@@ -1,8 +1,8 @@
 """A hostile pod, root with a container's default capabilities, beside an hp and a be pod: it reaches nothing of theirs.
 
 It attacks the socket, the pages and the mounts of its slot, the node's other slots and processes, the agent's metrics
-and what the kernel counts for all of root's containers together. Meanwhile a pod comes and joins; afterwards the
-hostile one stays, with nonsense in its pages, and the agent goes on to write its GPUDevices, and restarts.
+and the kernel's limits that all containers of root share. Another pod joins during the attacks. Afterwards the hostile
+pod stays with invalid values in its pages, while the agent writes its GPUDevices and restarts.
 """
 
 import json
@@ -30,12 +30,12 @@ ATTACKS_SECONDS = 6
 HOSTILE = "hostile"
 MEMORY_GROWTH = 96 << 20
 CPU_SHARE = 0.9
-""" Of one core, which asyncio has at most: an agent that only just keeps up would use all of it. """
+""" Part of one core. asyncio uses at most one core, and an agent that can barely keep up would use all of it. """
 
 
 @dataclass(frozen=True)
 class Burden:
-    """What an agent's process uses."""
+    """The resources that an agent's process uses."""
 
     memory_bytes: int
     descriptors: int
@@ -57,7 +57,7 @@ class Burden:
 
 @pytest.fixture
 def one_gpu(orion: Orion, node: Node, tmp_path: Path) -> Iterator[None]:
-    """The node offers its first GPU only, so all pods are neighbours, and has the image of the hostile program."""
+    """The node advertises only its first GPU, so all pods are neighbours. It has the image of the hostile program."""
     node.import_image(hostile_image.image().write(tmp_path / "hostile.tar"))
     with advertising(orion, node, {"gpus": ["0"]}, hp=1, be=8):
         yield
@@ -88,7 +88,7 @@ def hostile_pod(node: Node) -> Manifest:
 
 
 def wait_for(tenants: Tenants, event: str) -> dict[str, Any]:
-    """Return what the hostile program says of an event."""
+    """Wait for the hostile program's line with this event, and return it."""
     said: list[dict[str, Any]] = eventually(
         lambda: [line for line in _lines(tenants) if line["event"] == event], f"the hostile pod says {event!r}"
     )
@@ -103,9 +103,9 @@ def errors(occupants: Occupants) -> list[dict[str, Any]]:
     return [line for name in occupants.pods for line in occupants.pods[name].said("error")]
 
 
-def test_neighbours_of_a_hostile_root_notice_nothing(orion: Orion, node: Node, neighbours: Occupants) -> None:
+def test_neighbours_of_a_hostile_root_are_not_disturbed(orion: Orion, node: Node, neighbours: Occupants) -> None:
     tenants, gpus = neighbours.tenants, neighbours.gpus
-    seats, agent = neighbours.seats(), orion.pids()[f"orion/{node.name}-agent"]
+    clients, agent = neighbours.clients(), orion.pids()[f"orion/{node.name}-agent"]
     before = Burden.of(agent)
 
     tenants.create(hostile_pod(node))
@@ -113,7 +113,7 @@ def test_neighbours_of_a_hostile_root_notice_nothing(orion: Orion, node: Node, n
     assert attacking["user"] == 0
     begun = Burden.of(agent)
     neighbours.create(training("late", report=0.2))
-    seats |= {"late": neighbours.pods["late"].seated()}
+    clients |= {"late": neighbours.pods["late"].joined_client()}
     neighbours.compute()
     assert wait_for(tenants, "over")["reached"] == []
     assert Burden.of(agent).cpu_share_since(begun) < CPU_SHARE
@@ -121,9 +121,9 @@ def test_neighbours_of_a_hostile_root_notice_nothing(orion: Orion, node: Node, n
     holding = wait_for(tenants, "holding")
     assert holding["half_joined"] > 0
     neighbours.compute()
-    assert neighbours.seats() == seats
+    assert neighbours.clients() == clients
     assert errors(neighbours) == []
-    (uuid,) = {seat.gpu for seat in seats.values()}
+    (uuid,) = {joined.gpu for joined in clients.values()}
 
     def shown() -> bool:
         rows = gpus.devices()[uuid].get("clients", [])
@@ -134,8 +134,8 @@ def test_neighbours_of_a_hostile_root_notice_nothing(orion: Orion, node: Node, n
 
     orion.end(node, "agent")
     orion.begin_agent(node)
-    eventually(lambda: neighbours.managed() >= len(seats), "they come back to the new agent")
-    assert neighbours.seats() == seats
+    eventually(lambda: neighbours.managed() >= len(clients), "all clients join the new agent")
+    assert neighbours.clients() == clients
     neighbours.compute()
 
     tenants.delete(HOSTILE)
@@ -143,5 +143,5 @@ def test_neighbours_of_a_hostile_root_notice_nothing(orion: Orion, node: Node, n
     eventually(lambda: Burden.of(agent).descriptors <= before.descriptors + 16, "its descriptors are closed")
     assert Burden.of(agent).memory_bytes < before.memory_bytes + MEMORY_GROWTH
     neighbours.compute()
-    assert neighbours.seats() == seats
+    assert neighbours.clients() == clients
     assert errors(neighbours) == []

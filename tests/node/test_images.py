@@ -1,4 +1,4 @@
-"""Images are made of files alone: what is in the archive, and that the same files give the same archive."""
+"""Images are made from files: what the archive contains, and that the same files give the same archive."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""The node is a real one: pods run, are looked into, reach each other and the API server, and are resized in place."""
+"""The node is real: pods run, log, answer `kubectl exec`, reach each other and the API server, and are resized."""
 
 import json
 from typing import Any
@@ -32,7 +32,7 @@ def test_the_node_is_ready_and_of_the_version_that_go_mod_pins(api: client.ApiCl
     assert seen.metadata.labels["orion.gpu/gpu"] == "true"
 
 
-def test_a_pod_runs_is_read_and_looked_into(kubectl: Kubectl, node: Node) -> None:
+def test_a_pod_runs_and_kubectl_reads_its_log_and_executes_in_it(kubectl: Kubectl, node: Node) -> None:
     run(kubectl, shell_pod("talker", "echo I run; sleep 1000"))
     assert eventually(lambda: kubectl("logs", "talker")) == "I run\n"
     assert kubectl("exec", "talker", "--", "hostname") == "talker\n"
@@ -44,7 +44,7 @@ def test_a_service_is_reached_from_another_pod_and_from_the_control_plane(
     asking = "until wget -qO- http://$SERVER_SERVICE_HOST; do sleep 0.1; done; sleep 1000"
     run(kubectl, service("server"), shell_pod("server", SERVING), shell_pod("user", asking))
     eventually(lambda: "served" in kubectl("logs", "user"))
-    # A webhook that is a Service is called the same way.
+    # The API server calls a webhook that is a Service the same way.
     assert kubectl("get", "--raw", f"/api/v1/namespaces/{namespace}/services/server:80/proxy/") == "served\n"
 
 

@@ -1,4 +1,4 @@
-"""What of a node can end, and what goes on; and that nothing stays when all has ended, however it did."""
+"""A component of a node ends while the others continue; nothing stays after a cluster has ended in any way."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ def restarts(api: client.ApiClient, namespace: str, name: str) -> int:
 
 
 def began(kubectl: Kubectl, name: str) -> list[str]:
-    """The lines of a pod that writes one at each start of its container, and whether it answers now."""
+    """The lines of a pod that writes one at each start of its container. Fails if the pod does not answer."""
     return kubectl("exec", name, "--", "cat", "/kept/began").splitlines()
 
 
@@ -70,7 +70,7 @@ def test_pods_begin_again_when_their_node_has_been_without_power(
     counting = counting_on(second_node, kubectl)
     second_node.run(["touch", "/run/lost", "/var/lib/orion/kept"])
     agent = second_node.spawn(["sleep", "1000"])
-    with second_node.children():  # started past the node, which cannot hear of its end for us
+    with second_node.children():  # not started by `node.spawn`, so the node cannot reap it
         plugin = subprocess.Popen(["sleep", "1000"])
     second_node.reboot()
     assert [agent.wait(10), plugin.wait(10)] == [-signal.SIGKILL] * 2
@@ -80,12 +80,12 @@ def test_pods_begin_again_when_their_node_has_been_without_power(
     assert began(kubectl, counting) == ["begun", "begun"]
 
 
-def test_what_is_spawned_on_the_node_is_a_child_of_its_caller(node: Node) -> None:
+def test_a_process_that_is_spawned_on_the_node_is_a_child_of_its_caller(node: Node) -> None:
     child = node.spawn(["sh", "-c", "trap 'exit 7' USR1; echo $$; while :; do sleep 0.01; done"], stdout=-1, text=True)
     assert child.stdout
     with child.stdout:
         inner = int(child.stdout.readline())
-    assert inner != child.pid  # it is counted as the node counts
+    assert inner != child.pid  # the process id inside the node
     assert f"NSpid:\t{child.pid}\t{inner}" in Path(f"/proc/{child.pid}/status").read_text()
     child.send_signal(signal.SIGUSR1)
     assert child.wait(10) == 7
@@ -111,12 +111,12 @@ def folder() -> Iterator[Path]:
 
 
 def left_of(folder: Path, number: str) -> list[str]:
-    """The processes, mounts, interfaces, cgroups and files that a cluster has made and that are still there."""
+    """The processes, mounts, interfaces, cgroups and files of a cluster that still exist."""
     processes = subprocess.run(["ps", "-e", "-o", "args"], capture_output=True, text=True, check=True).stdout
     found = [line for line in processes.splitlines() if str(folder) in line]
     found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(folder) in line]
     found += [line for line in interfaces() if str(folder) in line]
-    # Another cluster may have the number by now, and then has an interface of that name.
+    # Another cluster may have the same number by now; then an interface of that name exists.
     taken_over = any(f" orion{number}@" in line for line in interfaces())
     found += [] if taken_over else cgroups.found(f"orion-{number}")
     return found + [path.name for path in folder.parent.iterdir() if path.suffix != ".gate"]
@@ -128,13 +128,13 @@ def interfaces() -> list[str]:
 
 
 def number_of(folder: Path) -> str:
-    """The number that a running cluster has on this machine: that of its interface, and its nodes' cgroups."""
+    """The number of a running cluster on this machine; its interface and its nodes' cgroups are named by it."""
     kubelet = next((folder / "nodes").glob("*/settings/kubelet.json")).read_text()
     return kubelet.split('"/orion-')[1].split("/")[0]
 
 
 def a_cluster_with_a_pod(folder: Path, *options: str) -> str:
-    """Start one with a node and a running pod, as `make cluster` does; return its number."""
+    """Start a cluster with a node and a running pod, as `make cluster` does; return its number."""
 
     def command(*words: str) -> str:
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=200)

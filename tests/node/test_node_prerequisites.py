@@ -1,4 +1,4 @@
-"""What a node needs of the machine, where it comes from, and what is said where it cannot be had. Starts no node."""
+"""The programs and rights that a node needs, their sources, and the errors if they are missing. Starts no node."""
 
 import ipaddress
 from pathlib import Path
@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from testbed import binaries, cgroups, packages, place
-from testbed.binaries import Unavailable
+from testbed.errors import Missing
 from tools.tiers import run as tiers
 
-# `apt-get download` puts an archive into the working folder; `dpkg-deb -x` unpacks it: stand-ins that do no more.
+# Stand-ins: `apt-get download` puts an archive into the working folder, and `dpkg-deb -x` unpacks it.
 APT = """#!/bin/sh
 echo apt-get "$@" >> $CALLS
 [ "$REFUSED" ] && { echo 'E: no such package' >&2; exit 100; }
@@ -26,7 +26,7 @@ done
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine whose PATH has nothing of a node's, but root and cgroups; returns the folder on PATH."""
+    """A machine with root and cgroups whose PATH has no program of a node; returns the folder on PATH."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
     monkeypatch.delenv("CI", raising=False)
@@ -46,10 +46,10 @@ def program(path: Path, text: str = "#!/bin/sh\n") -> None:
     path.chmod(0o755)
 
 
-def test_what_is_missing_is_downloaded_once_and_unpacked_into_the_cache(machine: Path, tmp_path: Path) -> None:
+def test_missing_programs_are_downloaded_once_and_unpacked_into_the_cache(machine: Path, tmp_path: Path) -> None:
     program(machine / "apt-get", APT)
     program(machine / "dpkg-deb", DPKG)
-    with pytest.raises(Unavailable, match=r"containerd, .*CNI plugins, a static busybox: neither on this machine nor"):
+    with pytest.raises(Missing, match=r"containerd, .*CNI plugins, a static busybox: neither on this machine nor"):
         packages.find()
     said: list[str] = []
     packages.bring_missing(said.append)
@@ -74,12 +74,12 @@ def test_programs_of_the_machine_come_first(machine: Path) -> None:
 def test_without_packages_the_reason_is_reported_and_our_own_lists_are_tried(
     machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(Unavailable, match=r"there is no apt-get here; install what a node needs: containerd, "):
+    with pytest.raises(Missing, match=r"there is no apt-get here; install what a node needs: containerd, "):
         packages.bring_missing(lambda line: None)
     program(machine / "apt-get", APT)
     program(machine / "dpkg-deb", DPKG)
     monkeypatch.setenv("REFUSED", "1")
-    with pytest.raises(Unavailable, match=r"could not bring a node's packages: E: no such package"):
+    with pytest.raises(Missing, match=r"could not download a node's packages: E: no such package"):
         packages.bring_missing(lambda line: None)
     assert "Dir::State::Lists" in (tmp_path / "calls").read_text()
 

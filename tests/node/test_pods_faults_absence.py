@@ -1,4 +1,4 @@
-"""Pods come and begin again while the agent, the device plugin or the API server is away."""
+"""Pods start and restart while the agent, the device plugin or the API server is away."""
 
 import os
 import signal
@@ -15,18 +15,18 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.node
 
 
-def test_what_starts_without_an_agent_is_what_failclosed_and_onnoagent_say(
+def test_failclosed_and_onnoagent_decide_which_containers_start_without_an_agent(
     computing: Occupants, orion: Orion, node: Node
 ) -> None:
     serve, train = computing.pods["serve"], computing.pods["train"]
-    slot = serve.seated().slot
+    slot = serve.joined_client().slot
     for component in ("agent", "plugin"):
         orion.end(node, component)
     registered = registrations(orion, node)
-    orion.begin_plugin(node)  # it goes by what the agent said to the one before
+    orion.begin_plugin(node)  # uses the snapshot that the agent sent to the plugin before it
     wait_until_registered(orion, node, since=registered)
     serve.kill()
-    computing.create(training("free", **REPORT))  # by default it starts, and is not managed for now
+    computing.create(training("free", **REPORT))  # by default it starts unmanaged
     free = computing.pods["free"]
     (process,) = free.processes()
     eventually(lambda: "the pod is failClosed" in computing.waits("serve"))
@@ -39,9 +39,9 @@ def test_what_starts_without_an_agent_is_what_failclosed_and_onnoagent_say(
     assert not serve.processes()
     assert not computing.seen("held").processes()
     orion.begin_agent(node)
-    assert free.seated().process_id == process
-    computing.begins_soon("held").seated()
-    assert computing.begins_soon("serve").seated().slot == slot
+    assert free.joined_client().process_id == process
+    computing.begins_soon("held").joined_client()
+    assert computing.begins_soon("serve").joined_client().slot == slot
     serve.is_granted(LIMIT)
     computing.compute()
     computing.books.settle()
@@ -50,7 +50,7 @@ def test_what_starts_without_an_agent_is_what_failclosed_and_onnoagent_say(
 def test_without_a_plugin_no_container_begins_and_no_slot_is_lost(
     computing: Occupants, orion: Orion, node: Node
 ) -> None:
-    train, before = computing.pods["train"], computing.seats()
+    train, before = computing.pods["train"], computing.clients()
     orion.end(node, "plugin")
     eventually(lambda: set(orion.allocatable(node).values()) == {0})
     train.kill()
@@ -64,7 +64,7 @@ def test_without_a_plugin_no_container_begins_and_no_slot_is_lost(
     orion.begin_plugin(node)
     computing.begun("patient")
     computing.begins_soon("train")
-    again = computing.seats()
+    again = computing.clients()
     assert again["serve"] == before["serve"]
     assert (again["train"].gpu, again["train"].slot) == (before["train"].gpu, before["train"].slot)
     train.is_granted(LIMIT)
@@ -81,12 +81,12 @@ def unschedulable(occupants: Occupants, name: str) -> str:
 def test_slots_are_allocated_and_containers_begin_again_while_the_api_server_is_away(
     computing: Occupants, orion: Orion, cluster: Cluster, node: Node
 ) -> None:
-    train, before = computing.pods["train"], computing.seats()
+    train, before = computing.pods["train"], computing.clients()
     plugin = orion.pids()[f"orion/{node.name}-plugin"]
-    os.kill(plugin, signal.SIGSTOP)  # so that the kubelet's question after the slot waits
+    os.kill(plugin, signal.SIGSTOP)  # so that the kubelet's Allocate waits
     try:
         pod = training("new", **REPORT)
-        pod["spec"]["automountServiceAccountToken"] = False  # what it needs the API server for itself
+        pod["spec"]["automountServiceAccountToken"] = False  # without it the pod needs no API server
         computing.tenants.create(pod)
         new = computing.seen("new")
         eventually(lambda: f"{new.namespace}/{new.name}" in kubelet_log(node))
@@ -94,8 +94,8 @@ def test_slots_are_allocated_and_containers_begin_again_while_the_api_server_is_
     finally:
         os.kill(plugin, signal.SIGCONT)
     train.kill()
-    new.seated()
-    again = train.seated()
+    new.joined_client()
+    again = train.joined_client()
     assert (again.gpu, again.slot) == (before["train"].gpu, before["train"].slot)
     train.is_granted(LIMIT)
     computing.compute()

@@ -1,4 +1,4 @@
-"""GPUs that fall ill or are closed to further pods, and pods whose containers share or hand on devices."""
+"""GPUs that become unhealthy, are cordoned or are advertised twice; pods whose containers share or pass on devices."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -31,25 +31,25 @@ def lose(node: Node, fixed: None) -> Iterator[Callable[[str, str], None]]:
         change("restore", uuid)
 
 
-def test_a_gpu_that_falls_ill_takes_its_slots_with_it_and_brings_them_back_when_it_is_well(
+def test_the_slots_of_an_unhealthy_gpu_are_gone_until_it_is_healthy(
     computing: Occupants, orion: Orion, node: Node, lose: Callable[[str, str], None]
 ) -> None:
-    before, advertised = computing.seats(), orion.allocatable(node)
-    ill = before["train"].gpu
-    assert ill != before["serve"].gpu  # a be pod comes to the GPU that has no hp pod
-    lose("lose", ill)
+    before, advertised = computing.clients(), orion.allocatable(node)
+    unhealthy = before["train"].gpu
+    assert unhealthy != before["serve"].gpu  # a be pod gets the GPU without an hp pod
+    lose("lose", unhealthy)
     eventually(lambda: orion.allocatable(node) == {name: count // 2 for name, count in advertised.items()})
     eventually(lambda: computing.pods["train"].said("error"))
     computing.books.settle()
     computing.create(training("new", **REPORT))
-    seats = {name: computing.pods[name].seated() for name in ("serve", "new")}
-    assert seats["serve"] == before["serve"]
-    assert seats["new"].gpu == before["serve"].gpu
-    lose("restore", ill)
+    clients = {name: computing.pods[name].joined_client() for name in ("serve", "new")}
+    assert clients["serve"] == before["serve"]
+    assert clients["new"].gpu == before["serve"].gpu
+    lose("restore", unhealthy)
     eventually(lambda: orion.allocatable(node) == advertised)
-    computing.tenants.delete("train")  # the kubelet lets it wait ever longer between its attempts
+    computing.tenants.delete("train")  # the kubelet waits longer after each failed attempt
     computing.create(training("train", **REPORT))
-    assert computing.seats()["train"].gpu == ill
+    assert computing.clients()["train"].gpu == unhealthy
     computing.compute()
     computing.books.settle()
 
@@ -70,10 +70,10 @@ def cordon(api: client.ApiClient, fixed: None) -> Iterator[Callable[[str, bool],
         change(uuid, False)
 
 
-def test_to_a_gpu_that_is_cordoned_no_pod_comes_and_those_there_stay(
+def test_a_cordoned_gpu_gets_no_new_pods_and_keeps_its_pods(
     computing: Occupants, orion: Orion, node: Node, cordon: Callable[[str, bool], None]
 ) -> None:
-    before, advertised = computing.seats(), orion.allocatable(node)
+    before, advertised = computing.clients(), orion.allocatable(node)
     train, closed = computing.pods["train"], before["train"].gpu
     cordon(closed, True)
     eventually(
@@ -81,10 +81,10 @@ def test_to_a_gpu_that_is_cordoned_no_pod_comes_and_those_there_stay(
     )
     train.kill()
     computing.create(training("new", **REPORT))
-    seats = computing.seats()
-    assert (seats["train"].gpu, seats["train"].slot) == (closed, before["train"].slot)
+    clients = computing.clients()
+    assert (clients["train"].gpu, clients["train"].slot) == (closed, before["train"].slot)
     train.is_granted(LIMIT)
-    assert seats["new"].gpu != closed
+    assert clients["new"].gpu != closed
     computing.books.settle()
     cordon(closed, False)
     eventually(lambda: orion.allocatable(node) == advertised)
@@ -92,7 +92,7 @@ def test_to_a_gpu_that_is_cordoned_no_pod_comes_and_those_there_stay(
     computing.books.settle()
 
 
-def test_slots_of_a_gpu_that_another_plugin_advertises_too_are_not_advertised_unless_both_shall_be(
+def test_slots_of_a_gpu_of_another_plugin_are_advertised_only_with_coexist(
     occupants: Occupants, orion: Orion, node: Node
 ) -> None:
     advertised = orion.allocatable(node)
@@ -114,8 +114,8 @@ def test_two_containers_of_a_pod_have_a_slot_each(occupants: Occupants) -> None:
     pod["spec"]["containers"].append({**main_container(pod), "name": "second"})
     occupants.tenants.create(pod)
     both = occupants.seen("both")
-    eventually(lambda: len(both.seats()) == 2)
-    slots = {f"{seat.gpu}::{seat.slot}" for seat in both.seats()}
+    eventually(lambda: len(both.clients()) == 2)
+    slots = {f"{joined.gpu}::{joined.slot}" for joined in both.clients()}
     assert len(slots) == 2
     held = occupants.books.held()
     assert set(held) == slots
@@ -123,18 +123,18 @@ def test_two_containers_of_a_pod_have_a_slot_each(occupants: Occupants) -> None:
     occupants.books.settle()
 
 
-def test_an_init_container_hands_its_slot_on(occupants: Occupants) -> None:
-    pod = training("heir", **REPORT)
+def test_an_init_container_passes_its_slot_on(occupants: Occupants) -> None:
+    pod = training("with-init", **REPORT)
     first = {**main_container(pod), "name": "first", "args": [*main_container(pod)["args"], "--seconds", "1"]}
     pod["spec"]["initContainers"] = [first]
     occupants.tenants.create(pod)
-    heir = occupants.seen("heir")
-    testator = heir.seated()
-    eventually(lambda: heir.said("summary"))
-    seat = heir.seated()
-    assert (seat.gpu, seat.slot) == (testator.gpu, testator.slot)
-    assert seat.process_id != testator.process_id
+    running = occupants.seen("with-init")
+    init = running.joined_client()
+    eventually(lambda: running.said("summary"))
+    joined = running.joined_client()
+    assert (joined.gpu, joined.slot) == (init.gpu, init.slot)
+    assert joined.process_id != init.process_id
     (holder,) = occupants.books.held().values()
     assert holder.container == "trainer"
-    heir.computes()
+    running.computes()
     occupants.books.settle()

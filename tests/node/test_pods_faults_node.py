@@ -1,4 +1,4 @@
-"""The node itself fails: it loses its power, files vanish or are not what they should be, and /run is full."""
+"""The node itself fails: it loses power, files are missing or have become folders, or /run is full."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from testbed.node import Node
 from testbed.orion import Orion
 from tests.node.disturbed_pods import LIMIT, REPORT, Occupants, kubelet_log, registrations, wait_until_registered
 from tests.node.gpu_tenants import deployed, serving, training
-from tests.node.seen_from_below import RunningPod
+from tests.node.running_pod import RunningPod
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
@@ -21,22 +21,22 @@ HOOK = "/var/lib/orion/hook"
 NO_SPACE = "no space left on device"
 
 
-def test_sockets_that_are_wiped_are_made_again(computing: Occupants, orion: Orion, node: Node) -> None:
-    before = computing.seats()
+def test_deleted_sockets_are_made_again(computing: Occupants, orion: Orion, node: Node) -> None:
+    before = computing.clients()
     registered = registrations(orion, node)
     node.run(["sh", "-c", f"rm {SOCKETS}/orion-*.sock"])
     wait_until_registered(orion, node, since=registered)
     computing.books.settle()
     node.run(["sh", "-c", f"rm {SOCKETS}/*.sock"])
-    computing.create(training("between", **REPORT))  # the kubelet has its connections, and needs no sockets for them
+    computing.create(training("between", **REPORT))  # the kubelet uses its open connections, so it needs no sockets
     registered = registrations(orion, node)
     node.restart("kubelet")
     wait_until_registered(orion, node, since=registered)
     computing.books.settle()
     computing.create(training("after", **REPORT))
     computing.compute()
-    seats = computing.seats()
-    assert {name: seats[name] for name in before} == before
+    clients = computing.clients()
+    assert {name: clients[name] for name in before} == before
     computing.books.settle()
 
 
@@ -44,7 +44,7 @@ def test_sockets_that_are_wiped_are_made_again(computing: Occupants, orion: Orio
 def test_pods_are_back_when_their_node_has_been_without_power(
     occupants: Occupants, orion: Orion, node: Node, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kubelet fails pods that it finds before the plugin has registered; who made them replaces them."""
+    """The kubelet fails pods that it finds before the plugin has registered; their controllers replace them."""
     occupants.tenants.create(deployed(serving(**REPORT), 1), deployed(training(**REPORT), 2))
     eventually(lambda: occupants.managed() == 3)
     occupants.books.settle()
@@ -57,7 +57,7 @@ def test_pods_are_back_when_their_node_has_been_without_power(
 
     if first == "orion":
         monkeypatch.setattr(node, "begin", begin_orion_before_the_kubelet)
-    orion.end_on(node, patience=0)  # as the power's end would; they are children of this process
+    orion.end_on(node, patience=0)  # as without power; Orion's processes are children of this process
     node.reboot()
     if first == "kubelet":
         orion.start_on(node)
@@ -67,11 +67,11 @@ def test_pods_are_back_when_their_node_has_been_without_power(
         pod.computes()
 
 
-def test_what_the_runtime_made_as_folders_in_the_place_of_missing_files_are_files_again(
+def test_folders_that_the_runtime_made_for_missing_files_become_files_again(
     computing: Occupants, orion: Orion, node: Node
 ) -> None:
-    """A kubelet that has just started has a container begin again without a word to a plugin that is not there yet."""
-    before, train = computing.seats(), computing.pods["train"]
+    """A kubelet that has just started restarts a container without calling the plugin, which has not registered yet."""
+    before, train = computing.clients(), computing.pods["train"]
     library = f"{HOOK}/{driver_of(train)}"
     orion.end_on(node)
     node.end("kubelet")
@@ -85,9 +85,9 @@ def test_what_the_runtime_made_as_folders_in_the_place_of_missing_files_are_file
     orion.start_on(node)
     orion.wait_until_advertised(node)
     computing.begins_soon("train")
-    seats = computing.seats()
-    assert seats["serve"] == before["serve"]
-    assert (seats["train"].gpu, seats["train"].slot) == (before["train"].gpu, before["train"].slot)
+    clients = computing.clients()
+    assert clients["serve"] == before["serve"]
+    assert (clients["train"].gpu, clients["train"].slot) == (before["train"].gpu, before["train"].slot)
     train.is_granted(LIMIT)
     node.run(["test", "-f", library])
     computing.compute()
@@ -95,7 +95,7 @@ def test_what_the_runtime_made_as_folders_in_the_place_of_missing_files_are_file
 
 
 def driver_of(pod: RunningPod) -> str:
-    """Return where below the folder of the hook's versions a pod's driver lies."""
+    """Return the path of a pod's driver below the folder of the hook's versions."""
     (process,) = pod.processes()
     mounts = pod.gpu_node.path(f"/proc/{process}/mountinfo").read_text().splitlines()
     (source,) = {mount.split()[3] for mount in mounts if mount.split()[4] == simulated.CONTAINER_LIBRARIES[0]}
@@ -104,7 +104,7 @@ def driver_of(pod: RunningPod) -> str:
 
 @pytest.fixture
 def full(node: Node) -> Iterator[contextlib.ExitStack]:
-    """Fills /run to the last byte and file, until it is closed."""
+    """Fills all bytes and inodes of /run until the stack is closed."""
     inodes = node.run(["df", "--output=itotal", "/run"]).split()[-1]
     fill = """
         set -e
@@ -119,16 +119,16 @@ def full(node: Node) -> Iterator[contextlib.ExitStack]:
         yield stack
 
 
-def test_a_full_run_harms_no_pod_and_what_could_not_begin_begins_when_there_is_room(
+def test_a_full_run_stops_no_running_pod_and_new_pods_start_when_there_is_room(
     computing: Occupants, full: contextlib.ExitStack
 ) -> None:
-    before = computing.seats()
+    before = computing.clients()
     computing.tenants.create(training("new", **REPORT))
     eventually(lambda: NO_SPACE in computing.complaints("new"))
     computing.compute()
     full.close()
     computing.begins_soon("new")
     computing.compute()
-    seats = computing.seats()
-    assert {name: seats[name] for name in before} == before
+    clients = computing.clients()
+    assert {name: clients[name] for name in before} == before
     computing.books.settle()

@@ -1,4 +1,4 @@
-"""Processes end and begin while pods compute: a container's own, the kubelet, the agent, the device plugin."""
+"""Processes end and start while pods compute: a container's program, the kubelet, the agent, the device plugin."""
 
 import pytest
 
@@ -10,20 +10,20 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 
-POLITE, KILLED = 20.0, 0.0
+TERMINATED, KILLED = 20.0, 0.0
 UPDATED_SECONDS = 20.0
-""" Ten times what capacity may be away for in a rolling update. """
+""" Ten times the allowed time without capacity in a rolling update. """
 
 
 def test_a_container_that_is_killed_begins_again_in_its_slot_and_under_its_grant(computing: Occupants) -> None:
-    before, held = computing.seats(), computing.books.held()
+    before, held = computing.clients(), computing.books.held()
     for pod in computing.pods.values():
         pod.kill()
     for name, pod in computing.pods.items():
-        seat = pod.seated()
+        joined = pod.joined_client()
         pod.is_granted(LIMIT)
-        assert (seat.gpu, seat.slot) == (before[name].gpu, before[name].slot)
-        assert seat.process_id != before[name].process_id
+        assert (joined.gpu, joined.slot) == (before[name].gpu, before[name].slot)
+        assert joined.process_id != before[name].process_id
     assert computing.books.held() == held
     computing.compute()
     eventually(lambda: [computing.restarts(name) for name in computing.pods] == [1, 1])
@@ -33,7 +33,7 @@ def test_a_container_that_is_killed_begins_again_in_its_slot_and_under_its_grant
 def test_pods_compute_on_and_new_ones_come_when_the_kubelet_restarts(
     computing: Occupants, orion: Orion, node: Node
 ) -> None:
-    before = computing.seats()
+    before = computing.clients()
     node.end("kubelet")
     computing.compute()
     registered = registrations(orion, node)
@@ -41,35 +41,35 @@ def test_pods_compute_on_and_new_ones_come_when_the_kubelet_restarts(
     wait_until_registered(orion, node, since=registered)
     computing.books.settle()
     computing.create(training("another", **REPORT))
-    seats = computing.seats()
-    another = seats.pop("another")
-    assert seats == before
-    assert (another.gpu, another.slot) not in [(seat.gpu, seat.slot) for seat in seats.values()]
+    clients = computing.clients()
+    another = clients.pop("another")
+    assert clients == before
+    assert (another.gpu, another.slot) not in [(joined.gpu, joined.slot) for joined in clients.values()]
     computing.compute()
     computing.books.settle()
     assert [computing.restarts(name) for name in computing.pods] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("patience", [POLITE, KILLED], ids=["reported", "killed"])
-def test_pods_compute_on_in_their_seats_while_the_agent_is_replaced(
+@pytest.mark.parametrize("patience", [TERMINATED, KILLED], ids=["terminated", "killed"])
+def test_pods_keep_their_slots_and_compute_while_the_agent_is_replaced(
     computing: Occupants, orion: Orion, node: Node, patience: float
 ) -> None:
-    before = computing.seats()
+    before = computing.clients()
     orion.end(node, "agent", patience)
     computing.compute()
     orion.begin_agent(node)
-    assert computing.seats() == before
+    assert computing.clients() == before
     assert [pod.slot().memory_limit_bytes for pod in computing.pods.values()] == [LIMIT, LIMIT]
     computing.compute()
     computing.books.settle()
-    assert computing.seats() == before
+    assert computing.clients() == before
     assert [computing.restarts(name) for name in computing.pods] == [0, 0]
 
 
 def test_capacity_and_pods_stay_through_rolling_updates_of_the_plugin_in_which_the_old_one_ends_last(
     computing: Occupants, orion: Orion, node: Node
 ) -> None:
-    before = computing.seats()
+    before = computing.clients()
     for old, new in (("plugin", "plugin-2"), ("plugin-2", "plugin")):
         registered = registrations(orion, node, new)
         orion.begin_plugin(node, new)
@@ -77,10 +77,10 @@ def test_capacity_and_pods_stay_through_rolling_updates_of_the_plugin_in_which_t
         orion.end(node, old)
         computing.books.settle(UPDATED_SECONDS)
         computing.compute()
-    assert computing.seats() == before
+    assert computing.clients() == before
     train = computing.pods["train"]
-    train.kill()  # the kubelet reaches the new plugin for a container's next start
-    seat = train.seated()
-    assert (seat.gpu, seat.slot) == (before["train"].gpu, before["train"].slot)
+    train.kill()  # the kubelet calls the new plugin for the container's next start
+    joined = train.joined_client()
+    assert (joined.gpu, joined.slot) == (before["train"].gpu, before["train"].slot)
     train.is_granted(LIMIT)
     computing.books.settle()

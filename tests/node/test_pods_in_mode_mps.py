@@ -15,7 +15,7 @@ pytestmark = pytest.mark.node
 
 @pytest.fixture
 def gpu(orion: Orion, node: Node, api: client.ApiClient) -> Iterator[str]:
-    """The node's only GPU that is offered, in mode mps; in timeslice again afterwards."""
+    """The only GPU that the node advertises, in mode mps; afterwards in timeslice again."""
     gpus = GpuNode(node, api)
     with advertising(orion, node, {"gpus": ["0"]}, hp=1, be=8):
         (uuid,) = [uuid for uuid, status in gpus.devices().items() if status.get("health") == "Healthy"]
@@ -52,7 +52,7 @@ def test_pods_share_their_contexts_and_the_mode_stays_while_they_are_there(
     set_mode(api, gpu, "timeslice")
     eventually(lambda: gpus.condition(gpu, "ModePending")["reason"] == "ClientsPresent")
     assert gpus.devices()[gpu]["mode"] == "mps"
-    tenants.reports("train", 2)  # they go on
+    tenants.reports("train", 2)  # they continue
     tenants.delete("serve", "train")
     eventually(lambda: gpus.condition(gpu, "ModePending")["reason"] == "InMode")
     tenants.create(training("after"))

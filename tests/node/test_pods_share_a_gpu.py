@@ -1,9 +1,9 @@
-"""An hp pod and three be pods on one simulated GPU, brought there by the real scheduler, kubelet and container runtime.
+"""An hp pod and three be pods on one simulated GPU, started by the real scheduler, kubelet and container runtime.
 
-The requests of the hp pod take 10 ms of the GPU, so that what a busy machine adds to them is small beside what a GPU
-shared time-sliced does: beside three others, with turns of 2 ms, a request takes about four times as long.
+The requests of the hp pod take 10 ms of the GPU. So a busy machine adds little to them, compared with time-slicing:
+beside three others, with time slices of 2 ms, a request takes about four times as long.
 
-The tests share one scene, and leave it as they found it.
+The tests share one scene, and each restores it.
 """
 
 import statistics
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
-from measurements.cluster.pods_latency import past_orion
+from measurements.cluster.pods_latency import without_slot
 from testbed.inside import SIMULATED_GPUS
 from testbed.node import Node
 from testbed.orion import Orion
@@ -35,44 +35,44 @@ pytestmark = pytest.mark.node
 
 GIB = 1 << 30
 LOOKS, REPORTS = 4, 3
-""" So often it is seen how long requests take, each time over so many reports of the hp pod. """
+""" Latency is measured LOOKS times, each time over REPORTS reports of the hp pod. """
 REACHES_SECONDS = 10.0
-""" Ten times what a changed grant may take. """
+""" Ten times the allowed time for a changed grant. """
 TAKES_PART_SECONDS = 1.0
-""" GPU time that be pods use together while it is compared who used how much. """
+""" The GPU time of all be pods together over which their parts are compared. """
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Where the tests begin: hp pod `serve`; be pods `extra` and two of the Deployment `train`, weight 1 each."""
+    """The pods of all tests: hp pod `serve`; be pods `extra` and two of the Deployment `train`, each with weight 1."""
 
     tenants: Tenants
     gpus: GpuNode
     books: SlotBookkeeping
     uuid: str
-    """ Of the GPU that they are on. """
+    """ The UUID of their GPU. """
     alone: float
-    """ Median latency of the hp pod's requests when nobody else was on the GPU, in ms. """
+    """ Median latency of the hp pod's requests alone on the GPU, in ms. """
     beside_unmanaged: float
-    """ When three pods were on it past Orion. """
+    """ The same beside three pods without Orion. """
     beside_be: float
-    """ When the be pods were. """
+    """ The same beside the be pods. """
     said_of_unmanaged: list[set[str]]
-    """ The reasons of Orion's Events about each of those past it. """
+    """ The reasons of Orion's Events about each pod without Orion. """
     hook_injected: tuple[str, str]
-    """ The GPU's condition HookInjected meanwhile, and with the be pods. """
+    """ The reason of the GPU's condition HookInjected beside the pods without Orion, and beside the be pods. """
 
 
 def unmanaged(pod: Manifest, gpus: GpuNode, uuid: str) -> Manifest:
-    """The same pod, without a slot: it takes the simulated GPU from the node's files, past Orion."""
+    """The same pod without a slot and without Orion: it mounts the simulated GPU from the node's files."""
     library = next(gpus.path("/var/lib/orion/hook").glob("*/simulated-libcuda.so.1"))
-    return past_orion(pod, uuid, Path("/", library.relative_to(gpus.path("/"))), Path(SIMULATED_GPUS))
+    return without_slot(pod, uuid, Path("/", library.relative_to(gpus.path("/"))), Path(SIMULATED_GPUS))
 
 
 def latency(tenants: Tenants) -> float:
-    """The median latency of the hp pod's requests from now on, in ms: the lowest of several.
+    """The median latency of the hp pod's requests from now on, in ms: the lowest of several medians.
 
-    A machine that is busy meanwhile adds to some of them, and never takes away.
+    A busy machine makes some of them larger, and never smaller.
     """
     medians = [float(report["p50_ms"]) for report in tenants.reports("serve", LOOKS * REPORTS)]
     return min(statistics.median(medians[first : first + REPORTS]) for first in range(0, len(medians), REPORTS))
@@ -86,7 +86,7 @@ def said_of(tenants: Tenants, name: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def one_gpu(orion: Orion, node: Node) -> Iterator[None]:
-    """The node offers its first GPU only, so whoever comes is on it."""
+    """The node advertises only its first GPU, so all pods are on it."""
     with advertising(orion, node, {"gpus": ["0"]}, hp=1, be=8):
         yield
 
@@ -132,7 +132,7 @@ def used(scene: Scene) -> dict[str, float]:
 
 
 def parts(scene: Scene) -> dict[str, float]:
-    """The part of be's GPU time that each be pod has from now on."""
+    """The part of be's GPU time that each be pod gets from now on."""
     before = used(scene)
     eventually(lambda: sum(used(scene).values()) > sum(before.values()) + TAKES_PART_SECONDS)
     spent = {pod: seconds - before[pod] for pod, seconds in used(scene).items()}
@@ -140,26 +140,26 @@ def parts(scene: Scene) -> dict[str, float]:
 
 
 def reach(scene: Scene, name: str, spec: Manifest, arrived: Callable[[], bool]) -> None:
-    """Change a GPUShare as `kubectl edit` would, and wait until that has arrived."""
+    """Change a GPUShare as `kubectl edit` would, and wait until the change has arrived."""
     client.CustomObjectsApi(scene.tenants.api).patch_namespaced_custom_object(
         "orion.gpu", "v1alpha1", scene.tenants.namespace, "gpushares", name, {"spec": spec}
     )
     eventually(arrived, seconds=REACHES_SECONDS)
 
 
-def test_hp_notices_be_pods_past_orion_and_not_those_under_it(scene: Scene) -> None:
+def test_be_pods_slow_down_hp_only_without_orion(scene: Scene) -> None:
     assert scene.beside_unmanaged > 1.8 * scene.alone
     assert scene.beside_be - scene.alone < (scene.beside_unmanaged - scene.alone) / 2
 
 
-def test_pods_past_orion_are_named_and_those_under_it_are_not(scene: Scene) -> None:
+def test_only_pods_without_orion_are_reported(scene: Scene) -> None:
     assert scene.hook_injected == ("Unmanaged", "Joined")
     assert scene.said_of_unmanaged == [{"ProcessWithoutHook"}] * 3
     assert not any("ProcessWithoutHook" in said_of(scene.tenants, name) for name in scene.tenants.pods("train"))
 
 
 def test_be_pods_share_equally_what_hp_leaves(scene: Scene) -> None:
-    # Over one second after the other, since a program that the machine does not let run asks for nothing meanwhile.
+    # Several seconds, one after the other: in each, a program that gets no CPU launches nothing.
     eventually(lambda: min(parts(scene).values()) > 0.2)
 
 

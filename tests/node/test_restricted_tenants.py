@@ -10,18 +10,18 @@ from testbed.node import Node
 from testbed.orion import Orion
 from tests.cluster.conftest import Kubectl
 from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, serving, training
-from tests.node.seen_from_below import RunningPod
+from tests.node.running_pod import RunningPod
 from tests.node.shell_pods import shell_pod
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 
-ANYBODY = 2_000_000_000
-""" A user id that nobody has heard of. """
+UNKNOWN_USER = 2_000_000_000
+""" A user id that exists nowhere on the node. """
 
 
-def as_anybody(pod: Manifest) -> Manifest:
-    pod["spec"]["securityContext"] |= {"runAsUser": ANYBODY, "runAsGroup": ANYBODY}
+def as_unknown_user(pod: Manifest) -> Manifest:
+    pod["spec"]["securityContext"] |= {"runAsUser": UNKNOWN_USER, "runAsGroup": UNKNOWN_USER}
     return pod
 
 
@@ -31,10 +31,10 @@ def status_of(process: Path) -> dict[str, str]:
 
 
 def reached(process: Path) -> list[tuple[str, bool]]:
-    """What a process has mounted of Orion's folders on the node: where, and whether it may be written to."""
+    """A process's mounts of Orion's folders on the node: the mount point, and whether it is writable."""
     fields = (line.split() for line in (process / "mountinfo").read_text().splitlines())
-    # number, parent, device, root, place, options: root is the folder within the mounted file system.
-    # The node's own folders lie in a folder of this machine, whose path says nothing.
+    # number, parent, device, root, mount point, options: root is the folder within the mounted file system.
+    # The node's own folders are in a folder of this machine; the names in that folder's path do not count.
     ours = (each for each in fields if {"orion", "orion-sim"} & set(each[3].rpartition("/nodes/")[2].split("/")))
     return sorted((each[4], "ro" not in each[5].split(",")) for each in ours)
 
@@ -42,14 +42,14 @@ def reached(process: Path) -> list[tuple[str, bool]]:
 def look_inside(tenants: Tenants, gpus: GpuNode, name: str) -> None:
     uuid = tenants.begun(name)["gpu"]
     pod = RunningPod.of(gpus, tenants.pods()[name])
-    seat = pod.seated()
-    assert seat.gpu == uuid
+    joined = pod.joined_client()
+    assert joined.gpu == uuid
     assert len(pod.slot().clients) == 1
     eventually(lambda: gpus.condition(uuid, "HookInjected")["status"] == "True")
 
-    process = gpus.path(f"/proc/{seat.process_id}")
+    process = gpus.path(f"/proc/{joined.process_id}")
     status = status_of(process)
-    assert status["Uid"].split() == [str(ANYBODY)] * 4
+    assert status["Uid"].split() == [str(UNKNOWN_USER)] * 4
     assert (int(status["CapEff"], 16), int(status["CapBnd"], 16), status["NoNewPrivs"]) == (0, 0, "1")
 
     slot, mps = f"/run/orion/slots/{uuid}", f"/run/orion/mps/{uuid}"
@@ -74,6 +74,6 @@ def test_tenants_under_restricted_are_managed_and_reach_their_own_slot_only(
         kubectl("create", "-f", "-", given=shell_pod("lax", "sleep 1"))
     assert "violates PodSecurity" in refusal.value.stderr
     tenants, gpus = Tenants(api, namespace), GpuNode(node, api)
-    tenants.create(as_anybody(serving()), as_anybody(training()))
+    tenants.create(as_unknown_user(serving()), as_unknown_user(training()))
     for name in ("serve", "train"):
         look_inside(tenants, gpus, name)

@@ -1,4 +1,4 @@
-"""Pods that crash, are evicted and drained: a slot stays its pod's for as long as the pod is there, and no longer."""
+"""Pods that crash, are evicted and drained: a pod holds its slot exactly as long as the pod exists."""
 
 import json
 
@@ -10,7 +10,7 @@ from testbed.node import Node
 from testbed.orion import Orion
 from tests.cluster.conftest import Kubectl
 from tests.node.gpu_tenants import GpuNode, Tenants, deployed, serving, training
-from tests.node.seen_from_below import RunningPod
+from tests.node.running_pod import RunningPod
 from tests.node.slot_bookkeeping import SlotBookkeeping
 from tests.waiting import eventually
 
@@ -26,13 +26,13 @@ def books(orion: Orion, node: Node, api: client.ApiClient) -> SlotBookkeeping:
 
 
 def pods_with_slots(books: SlotBookkeeping) -> list[str]:
-    """The names of the pods that hold slots, once all agree on that; one name for each slot."""
+    """The names of the pods that hold slots, once all sources agree; one name for each slot."""
     books.settle()
     return sorted(holder.pod for holder in books.held().values())
 
 
 def evict(tenants: Tenants, name: str) -> str:
-    """Ask for an eviction as `kubectl drain` does; return why it cannot be now."""
+    """Request an eviction as `kubectl drain` does; return why it is refused for now, or nothing."""
     body = {"metadata": {"name": name, "namespace": tenants.namespace}}
     try:
         tenants.core.create_namespaced_pod_eviction(name, tenants.namespace, body)
@@ -53,7 +53,7 @@ def test_a_pod_that_crashes_in_a_loop_keeps_its_slot_for_one_container_at_a_time
     seen: list[tuple[int, int]] = []
 
     def fresh_clients() -> list[agent_pb2.Client]:
-        """The client of the slot, if it is none of those before; there is never a second one."""
+        """The client of the slot, if it is a new one; the slot never has two clients."""
         clients = gpus.slot(device).clients
         assert len(clients) <= 1
         assert len(pod.processes()) <= 1
@@ -67,7 +67,7 @@ def test_a_pod_that_crashes_in_a_loop_keeps_its_slot_for_one_container_at_a_time
         seen.append((fresh.place, fresh.generation))
         gpus.node.run(["kill", "-KILL", str(fresh.process_id)])
         if len(seen) == 1:
-            tenants.create(training("calm"))  # comes while the other's container is not there, or just begins
+            tenants.create(training("calm"))  # starts while the other pod's container is away or just starts
     eventually(fresh_clients)
     tenants.begun("calm")
     assert pods_with_slots(books) == ["calm", "crashing"]
@@ -75,7 +75,7 @@ def test_a_pod_that_crashes_in_a_loop_keeps_its_slot_for_one_container_at_a_time
     eventually(lambda: tenants.pods()["crashing"].status.container_statuses[0].restart_count == CRASHES)
 
 
-def test_an_evicted_pod_gives_its_slot_back_and_a_disruption_budget_is_heeded(
+def test_an_evicted_pod_frees_its_slot_and_a_disruption_budget_is_respected(
     tenants: Tenants, books: SlotBookkeeping
 ) -> None:
     tenants.create(deployed(training("train"), replicas=2))

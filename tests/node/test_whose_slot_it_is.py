@@ -1,4 +1,4 @@
-"""The agent knows whose slot is whose from a real kubelet: over its restart, for init containers, for equal names."""
+"""The agent learns from a real kubelet who holds each slot: over a restart, for init containers, for equal names."""
 
 import contextlib
 import threading
@@ -21,13 +21,13 @@ MIB = 1 << 20
 
 
 def held(gpus: GpuNode, tenants: Tenants) -> list[dict[str, Any]]:
-    """What GPUDevices say of the slots that this namespace's pods hold."""
+    """The GPUDevices' rows of slots that this namespace's pods hold."""
     rows = [row for device in gpus.devices().values() for row in device.get("heldSlots") or ()]
     return [row for row in rows if row.get("pod", {}).get("namespace") == tenants.namespace]
 
 
 def limits(gpus: GpuNode, tenants: Tenants) -> dict[str, int]:
-    """Their memory limits, in MiB, by the pods' names."""
+    """The memory limits of these slots, in MiB, by the pods' names."""
     rows = [row for row in held(gpus, tenants) if "memoryLimit" in row]
     return {row["pod"]["name"]: int(row["memoryLimit"].removesuffix("Mi")) for row in rows}
 
@@ -38,7 +38,7 @@ def limited(pod: Manifest, mebibytes: int) -> Manifest:
 
 @contextlib.contextmanager
 def watched(gpus: GpuNode) -> Iterator[list[set[int]]]:
-    """The slots' memory limits, bytes, as they are all the time until the block ends, ten times a second."""
+    """The slots' memory limits in bytes, sampled ten times a second until the block ends."""
     seen: list[set[int]] = []
     agent = AgentClient(gpus.path("/run/orion"))
 
@@ -73,7 +73,7 @@ def test_a_share_that_changes_reaches_the_running_pod(tenants: Tenants, gpus: Gp
     eventually(lambda: limits(gpus, tenants) == {"train": 704})
 
 
-def test_a_kubelet_that_restarts_takes_nobodys_grant(tenants: Tenants, gpus: GpuNode, node: Node, orion: Orion) -> None:
+def test_a_kubelet_restart_removes_no_grant(tenants: Tenants, gpus: GpuNode, node: Node, orion: Orion) -> None:
     pod = training(memory=MIB)
     tenants.create(limited(pod, 640), pod)
     tenants.begun("train")
@@ -83,14 +83,14 @@ def test_a_kubelet_that_restarts_takes_nobodys_grant(tenants: Tenants, gpus: Gpu
         node.restart("kubelet")
         node.wait_until_ready()
         eventually(lambda: orion.allocatable(node) == advertised)
-        count = len(seen) + 150  # the agent asks the kubelet each ten seconds
+        count = len(seen) + 150  # the agent asks the kubelet every ten seconds
         eventually(lambda: len(seen) > count)
     assert all(640 * MIB in limits for limits in seen)
     assert limits(gpus, tenants) == {"train": 640}
     tenants.reports("train", 2)
 
 
-def test_an_init_containers_slot_is_its_apps(tenants: Tenants, gpus: GpuNode) -> None:
+def test_an_init_container_passes_its_slot_and_grant_on(tenants: Tenants, gpus: GpuNode) -> None:
     pod = training(memory=MIB)
     warm = {**main_container(pod), "name": "warm", "args": ["train", "--seconds", "1", "--memory", "1MiB"]}
     pod["spec"]["initContainers"] = [warm]
@@ -103,7 +103,7 @@ def test_an_init_containers_slot_is_its_apps(tenants: Tenants, gpus: GpuNode) ->
     eventually(lambda: held(gpus, tenants) == [])
 
 
-def test_pods_of_one_name_one_after_the_other_are_reported_apart(tenants: Tenants, gpus: GpuNode) -> None:
+def test_pods_of_one_name_are_distinguished(tenants: Tenants, gpus: GpuNode) -> None:
     pod = training(memory=MIB)
     tenants.create(limited(pod, 640), pod)
     tenants.begun("train")

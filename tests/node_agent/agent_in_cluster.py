@@ -1,4 +1,4 @@
-"""The agent of a node as a process of a test, with stand-ins for the kubelet and the API server that it asks."""
+"""Runs the agent of a node as a process, with stand-ins for the kubelet and the API server."""
 
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,20 @@ SECONDS = 30.0
 
 
 def grant(priority: str = "be", container: str = "main", share: str = "a-share", **fields: Any) -> dict[str, Any]:
-    """Return a pod's grant; `policy` and `failClosed` are the pod's, the rest its container's."""
-    told: dict[str, Any] = {"format": 1, "priority": priority, "share": share, "shareUid": "u", "shareGeneration": 3}
-    told |= {name: fields.pop(name) for name in ("policy", "failClosed") if name in fields}
-    return told | {"containers": {container: {"slots": 1, **fields}}}
+    """Return a pod's grant; `policy` and `failClosed` belong to the pod, the other fields to its container."""
+    annotation: dict[str, Any] = {
+        "format": 1,
+        "priority": priority,
+        "share": share,
+        "shareUid": "u",
+        "shareGeneration": 3,
+    }
+    annotation |= {name: fields.pop(name) for name in ("policy", "failClosed") if name in fields}
+    return annotation | {"containers": {container: {"slots": 1, **fields}}}
 
 
 class Node:
-    """An agent with the two that it asks."""
+    """An agent with a stand-in kubelet and a stand-in API server."""
 
     def __init__(self, agent: AgentProcess, folder: Path) -> None:
         self.agent = agent
@@ -33,14 +39,16 @@ class Node:
     def start(self, *options: str) -> None:
         self.agent.start(*self._options, *options)
 
-    def run(self, pod: str, slot: str, told: dict[str, Any] | None = None, created: int = 0) -> agent_pb2.PreparedSlot:
-        """Let a pod's container begin in a slot, as the kubelet does; return when the agent knows the pod."""
-        self.pods.put(pod, told, created=created)
+    def run(
+        self, pod: str, slot: str, annotation: dict[str, Any] | None = None, created: int = 0
+    ) -> agent_pb2.PreparedSlot:
+        """Start a pod's container in a slot, as the kubelet does; return when the agent knows the pod."""
+        self.pods.put(pod, annotation, created=created)
         self.kubelet.give(pod, (GPU, slot))
         return self.prepare(slot)
 
     def prepare(self, slot: str) -> agent_pb2.PreparedSlot:
-        """Have a slot made ready until its pod is named: on a loaded machine that may take more than its second."""
+        """Prepare a slot again until its pod is known: on a loaded machine that can take longer than a second."""
 
         def prepared() -> agent_pb2.PreparedSlot | None:
             answer = self.prepare_once(slot)

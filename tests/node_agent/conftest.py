@@ -1,4 +1,4 @@
-"""An agent in a process of its own, on GPUs that are nothing but names; and a scripted driver for parts of one."""
+"""Runs an agent as a process, on GPUs that have only names; and a scripted driver for tests of the agent's parts."""
 
 import os
 import signal
@@ -40,14 +40,14 @@ int orion_sim_gpu_processes(int i, uint32_t *p, uint64_t *m, int n) { (void)i, (
 
 
 class AgentProcess:
-    """An agent that can be killed and started again on the same root."""
+    """An agent that can be killed and started again with the same root."""
 
     def __init__(self, root: Path, library: Path) -> None:
         self.root = root
         self.library = library
         self.process: subprocess.Popen[str] | None = None
         self.metrics_port = 0
-        """ As its log says, if it was told to serve metrics. """
+        """ From the agent's log, if it serves metrics. """
 
     @property
     def pid(self) -> int:
@@ -89,7 +89,7 @@ class AgentProcess:
         return self.root / "gpus" / gpu / name
 
     def descriptors(self) -> int:
-        """Those that stay: a file that is just being written is open for a moment."""
+        """Return the number of open descriptors; the minimum, because files are open for a moment while written."""
         counts = []
         for _ in range(5):
             counts.append(len(os.listdir(f"/proc/{self.pid}/fd")))
@@ -103,7 +103,7 @@ class AgentProcess:
 
 @pytest.fixture(scope="session")
 def gpu_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library that names simulated GPUs as the simulated driver does, and is none."""
+    """A library that names simulated GPUs as the simulated driver does, but has no other function."""
     folder = tmp_path_factory.mktemp("gpus")
     (folder / "names.c").write_text(_SOURCE)
     library = folder / "libcuda.so.1"
@@ -127,7 +127,7 @@ def agent(stopped_agent: AgentProcess) -> AgentProcess:
 
 @pytest.fixture
 def nvml(monkeypatch: pytest.MonkeyPatch) -> ScriptedNvml:
-    """A driver's management library with three GPUs, two of them linked."""
+    """An NVML library with three GPUs; NVLink connects two of them."""
     library = ScriptedNvml(ScriptedGpu(peers=(1,)), ScriptedGpu(peers=(0,)), ScriptedGpu())
     monkeypatch.setitem(sys.modules, "pynvml", library)
     return library
@@ -135,13 +135,13 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> ScriptedNvml:
 
 @pytest.fixture
 def searching(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have every look search, also while all is well."""
+    """Let every look search for GPUs, even while all are healthy."""
     monkeypatch.setattr("orion.node_agent.gpus.keeper._SEARCH_SECONDS", 0.0)
     monkeypatch.setattr("orion.node_agent.gpus.keeper._SEARCH_WELL_SECONDS", 0.0)
 
 
 async def look_until(keeper: HealthKeeper, condition: Callable[[], bool]) -> None:
-    """Have a keeper look until something is so."""
+    """Let a keeper look until the condition holds."""
     for _ in range(200):
         if condition():
             return
@@ -151,7 +151,7 @@ async def look_until(keeper: HealthKeeper, condition: Callable[[], bool]) -> Non
 
 @pytest.fixture
 def daemon(socket_folder: Path) -> Iterator[MpsDaemon]:
-    """An MPS daemon that a test starts; it ends with the test."""
+    """An MPS daemon that the test starts; the fixture ends it."""
     made = MpsDaemon(socket_folder)
     yield made
     if made.process is not None and made.process.poll() is None:

@@ -1,4 +1,4 @@
-"""`orion mps-daemon` as a process on a root of its own, and scripts that stand in for NVIDIA's control daemon."""
+"""Runs `orion mps-daemon` as a process with its own root, and scripts that replace NVIDIA's control daemon."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from tests.waiting import DEADLINE, eventually
 GPU, OTHER = "GPU-00000000-0000-4000-8000-000000000000", "GPU-00000001-0000-4000-8000-000000000000"
 
 SCRIPT = """#!/bin/sh
-echo "$@" >> {reported}
+echo "$@" >> {arguments}
 [ "$1" = -f ] || {{
     read -r question
     case $question in quit*) kill "$(cat "$CUDA_MPS_PIPE_DIRECTORY/process")" 2> /dev/null;; esac
@@ -21,15 +21,15 @@ echo "$@" >> {reported}
 {body}
 """
 SERVES = 'cd "$CUDA_MPS_PIPE_DIRECTORY"; echo $$ > process; touch control; exec sleep 1000'
-""" A program that takes clients, and ends when it is told to. """
+""" A program that accepts clients, and ends at `quit`. """
 
 
 class MpsDaemon:
-    """One daemon."""
+    """One MPS daemon."""
 
     def __init__(self, folder: Path) -> None:
         self.root, self.folder = folder / "root", MpsFolder(folder / "root")
-        self.programs, self.reported = folder / "bin", folder / "reported"
+        self.programs, self.arguments = folder / "bin", folder / "arguments"
         self._log = folder / "log"
         self.environment = {**os.environ, "PATH": f"{self.programs}:/usr/bin:/bin"}
         self.process: subprocess.Popen[bytes] | None = None
@@ -37,7 +37,7 @@ class MpsDaemon:
 
     @property
     def command(self) -> list[str]:
-        """What runs one on this root."""
+        """The command that runs a daemon on this root."""
         return [sys.executable, "-m", "orion.cli", "mps-daemon", "--root", str(self.root)]
 
     def start(self, *options: str) -> None:
@@ -50,10 +50,10 @@ class MpsDaemon:
         return self._log.read_text()
 
     def write_program(self, body: str) -> None:
-        """Be what the daemon finds as NVIDIA's program: `body` is what it does with -f."""
+        """Write the programs that the daemon finds as NVIDIA's; `body` is the shell code that runs with -f."""
         for name in ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server"):
             fresh = self.programs / f".{name}"
-            fresh.write_text(SCRIPT.format(reported=self.reported, body=body))
+            fresh.write_text(SCRIPT.format(arguments=self.arguments, body=body))
             fresh.chmod(0o755)
             fresh.rename(self.programs / name)
 

@@ -1,7 +1,7 @@
-"""A kubelet's PodResources interface and an API server's pods, both stand-ins that a test commands.
+"""Stand-ins that a test controls: a kubelet's PodResources interface, and the pods of an API server.
 
-The PodResources side is a real gRPC server on a real socket; the API server's side is HTTP with lists and watches of
-pods and nothing else. Real ones are in the cluster tier.
+PodResources is a real gRPC server on a real socket. The API server is an HTTP server that only lists and watches pods.
+The tests in tests/cluster use a real kubelet interface and a real API server.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ Slot = tuple[str, str]
 
 
 class StandInKubelet(api_pb2_grpc.PodResourcesListerServicer):
-    """Says who has which device; can be away, slow, and started again on the same socket."""
+    """Reports which container has which device; can be stopped, slow, and started again on the same socket."""
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket
         self.lists = 0
         self.open = threading.Event()
-        """ Cleared: a question waits for its answer. """
+        """ While cleared, queries wait for their answers. """
         self.open.set()
         self._claims: dict[tuple[str, str, str], list[Slot]] = {}
         self._server: grpc.Server | None = None
@@ -49,7 +49,7 @@ class StandInKubelet(api_pb2_grpc.PodResourcesListerServicer):
             self._server = None
 
     def give(self, pod: str, *slots: Slot, container: str = "main", namespace: str = "default") -> None:
-        """Let a container have these devices, and nobody else; none: it has none any more."""
+        """Give these devices to a container and take them from all others; without slots: take all from it."""
         claims = {who: [slot for slot in has if slot not in slots] for who, has in self._claims.items()}
         claims.pop((namespace, pod, container), None)
         if slots:
@@ -57,7 +57,7 @@ class StandInKubelet(api_pb2_grpc.PodResourcesListerServicer):
         self._claims = claims
 
     def forget_all(self) -> None:
-        """List nothing, as a kubelet does just after its own start."""
+        """List no devices, as a kubelet does just after its own start."""
         self._claims = {}
 
     def List(self, request: Any, context: Any) -> api_pb2.ListPodResourcesResponse:  # noqa: N802
@@ -83,7 +83,7 @@ class StandInKubelet(api_pb2_grpc.PodResourcesListerServicer):
 
 
 class StandInPods:
-    """Pods as an API server has them: lists and watches of one node's."""
+    """The pods of one node, as an API server lists and watches them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -91,7 +91,7 @@ class StandInPods:
         self._pods: dict[str, dict[str, Any]] = {}
         self._watches: list[queue.SimpleQueue[dict[str, Any] | None]] = []
         self.away = False
-        """ Refuses all that is asked from now on. """
+        """ True: reject all requests. """
         handler = type("Handler", (_Handler,), {"pods": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
@@ -101,8 +101,8 @@ class StandInPods:
         url = f"http://127.0.0.1:{self._server.server_address[1]}"
         named = {"name": "it", "cluster": {"server": url}, "user": {"token": "x"}}
         context = {"name": "it", "context": {"cluster": "it", "user": "it"}}
-        reported = {"current-context": "it", "clusters": [named], "users": [named], "contexts": [context]}
-        path.write_text(json.dumps(reported))
+        config = {"current-context": "it", "clusters": [named], "users": [named], "contexts": [context]}
+        path.write_text(json.dumps(config))
         return path
 
     def put(
@@ -113,7 +113,7 @@ class StandInPods:
         created: int = 0,
         phase: str = "Running",
     ) -> None:
-        """Make or change a pod; `created` is a number of seconds."""
+        """Create or change a pod; `created` is a number of seconds."""
         annotations = (
             {} if grant is None else {"orion.gpu/grant": grant if isinstance(grant, str) else json.dumps(grant)}
         )
@@ -129,7 +129,7 @@ class StandInPods:
             self._say("DELETED", self._pods.pop(name))
 
     def cut(self) -> None:
-        """End every watch."""
+        """Close every watch."""
         with self._lock:
             for watch in self._watches:
                 watch.put(None)
@@ -182,4 +182,4 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.flush()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Say nothing."""
+        """Log nothing."""

@@ -1,4 +1,4 @@
-"""An agent of one GPU inside the test's own process and event loop."""
+"""Runs an agent of one GPU inside the test's process and event loop."""
 
 import contextlib
 import tempfile

@@ -1,4 +1,4 @@
-"""A client that speaks the joining protocol over the real socket and maps the real pages; no hook, no CUDA."""
+"""A client that uses the joining protocol on the real socket and maps the real pages, without hook and CUDA."""
 
 import array
 import mmap
@@ -111,13 +111,13 @@ def current_grant(page: Page) -> layout.Grant:
 
 @dataclass(eq=False)
 class ProtocolClient:
-    """Joins on construction by `join`; closes everything as a context manager."""
+    """A client that joins by `join`; as a context manager, it closes everything at the end."""
 
     directory: Path
     sock: socket.socket = field(init=False)
     neighbours: dict[tuple[int, int], int] = field(default_factory=dict)
     knowledge: bytes = b""
-    """ The table that it was given last. """
+    """ The last table that it received. """
 
     def join(self, ready: bool = True, **fields: int) -> Self:
         self.sock = connect(self.directory)
@@ -143,7 +143,7 @@ class ProtocolClient:
         self.sock.send(bytes(join.Ready(head(join.MessageType.READY))))
 
     def hear(self) -> Answer:
-        """Take one NEIGHBOURS, GONE or KNOWLEDGE."""
+        """Receive one NEIGHBOURS, GONE or KNOWLEDGE."""
         answer, fds = receive(self.sock)
         if isinstance(answer, join.Knowledge):
             self.knowledge = os.pread(fds[0], 1 << 20, 0)
@@ -158,12 +158,12 @@ class ProtocolClient:
         return answer
 
     def hear_until(self, keys: set[tuple[int, int]]) -> None:
-        """Take news until exactly these hp clients are known."""
+        """Receive messages until exactly these hp clients are known."""
         while self.neighbours.keys() != keys:
             self.hear()
 
     def come_back(self) -> Welcome:
-        """Reconnect as after an agent's restart."""
+        """Connect again, as after a restart of the agent."""
         self.sock.close()
         self.sock = connect(self.directory)
         message = hello(join.HELLO_RETURNS, *self.key)

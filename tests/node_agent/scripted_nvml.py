@@ -1,6 +1,6 @@
-"""A driver's management library that does what a test says, in the shapes that nvidia-ml-py has.
+"""An NVML library that does what a test says, with the functions and types of nvidia-ml-py.
 
-There is no NVIDIA driver where these tests run; what a real one answers is seen by the tests that need a GPU.
+There is no NVIDIA driver where these tests run. The tests in tests/gpu check the answers of a real driver.
 """
 
 # ruff: noqa: N802, N815  (the library's own names)
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 class NVMLError(Exception):
-    """As nvidia-ml-py raises it: with the library's number."""
+    """NVML's exception with the library's error number, as in nvidia-ml-py."""
 
     def __init__(self, value: int) -> None:
         super().__init__(f"error {value} of the scripted library")
@@ -28,14 +28,14 @@ class ScriptedGpu:
     """One GPU; handles are numbers."""
 
     trouble: int = 0
-    """ What every call about it raises; 0: nothing. """
+    """ The error of every call about this GPU; 0: none. """
     mig: bool = False
     mig_trouble: int = 0
-    """ What a call about MIG alone raises; 0: nothing. """
+    """ The error of calls about MIG only; 0: none. """
     minor: int | None = None
-    """ None: four more than its handle. """
+    """ None: the handle plus four. """
     minor_trouble: int = 0
-    """ What a call about the minor number alone raises; 0: nothing. """
+    """ The error of calls about the minor number only; 0: none. """
     action: int = NO_ACTION
     used: int = 5
     processes: list[int] = field(default_factory=lambda: [7])
@@ -43,7 +43,7 @@ class ScriptedGpu:
 
 
 class ScriptedNvml(types.ModuleType):
-    """The module `pynvml`; its state is the test's to change."""
+    """The module `pynvml`; a test may change its attributes."""
 
     NVMLError = NVMLError
     NVML_SUCCESS = 0
@@ -63,10 +63,10 @@ class ScriptedNvml(types.ModuleType):
         super().__init__("pynvml")
         self.gpus = list(gpus)
         self.away = 0
-        """ What nvmlInit raises; 0: nothing. """
+        """ The error of nvmlInit; 0: none. """
         self.begun = 0
         self.events: list[tuple[int, int, int]] = []
-        """ Handle, type and number of what is to be told. """
+        """ Handle, type and number of events that are not read yet. """
         self.registered: list[int] = []
 
     def nvmlInit(self) -> None:
@@ -152,7 +152,7 @@ class ScriptedNvml(types.ModuleType):
     def _gpu(self, handle: int) -> ScriptedGpu:
         self._check()
         if handle >= len(self.gpus):
-            raise NVMLError(LOST)  # it was taken out
+            raise NVMLError(LOST)  # the GPU was removed
         gpu = self.gpus[handle]
         if gpu.trouble:
             raise NVMLError(gpu.trouble)

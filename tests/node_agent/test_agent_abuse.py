@@ -1,4 +1,4 @@
-"""What a hostile process does to its slot's socket hurts its own connection, nobody else's."""
+"""A hostile process that misuses its slot's socket harms only its own connection."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ def test_an_empty_message_counts_as_the_end(agent: AgentProcess) -> None:
 
 
 @pytest.mark.parametrize("data", [hello(), hello(join.HELLO_RETURNS, 3, 3), b"junk", READY], ids=range(4))
-def test_descriptors_that_nobody_asked_for_are_closed(agent: AgentProcess, data: bytes) -> None:
+def test_unexpected_descriptors_are_closed(agent: AgentProcess, data: bytes) -> None:
     before = agent.descriptors()
     zero = os.open("/dev/zero", os.O_RDWR)
     for count in (1, 2, 3, 253):
@@ -62,7 +62,7 @@ def test_descriptors_that_nobody_asked_for_are_closed(agent: AgentProcess, data:
     eventually(lambda: agent.descriptors() == before, "every descriptor is closed")
 
 
-def test_who_says_nothing_is_sent_away(agent: AgentProcess) -> None:
+def test_a_silent_connection_is_closed(agent: AgentProcess) -> None:
     silent = [connect(agent.slot("be-0"), timeout=15) for _ in range(300)]
     with ProtocolClient(agent.slot("be-1")).join() as other:
         other.hear()
@@ -75,7 +75,7 @@ def test_who_says_nothing_is_sent_away(agent: AgentProcess) -> None:
 
 
 def _usual_join(agent: AgentProcess, slot: str, joins: int, hp: ProtocolClient | None = None) -> float:
-    """Return the median time until a client has joined, and seen ``hp``; a single one's is this machine's as well."""
+    """Return the median time until a client has joined and received ``hp``; one join alone would vary too much."""
     took = []
     for _ in range(joins):
         began = time.monotonic()
@@ -85,7 +85,7 @@ def _usual_join(agent: AgentProcess, slot: str, joins: int, hp: ProtocolClient |
             else:
                 client.hear_until({hp.key})
         took.append(time.monotonic() - began)
-        time.sleep(0.05)  # a pace that is honest
+        time.sleep(0.05)  # below the rate limit
     return statistics.median(took)
 
 
@@ -126,19 +126,19 @@ def flood(attack: Callable[[Path], None], directory: Path, threads: int = 4) -> 
 
 
 @pytest.mark.parametrize("attack", [_join_again_and_again, _shout, _report], ids=["joins", "garbage", "reports"])
-def test_a_flood_keeps_no_other_slot_waiting(agent: AgentProcess, attack: Callable[[Path], None]) -> None:
+def test_a_flood_delays_no_other_slot(agent: AgentProcess, attack: Callable[[Path], None]) -> None:
     before = agent.descriptors()
     with flood(attack, agent.slot("be-0")):
         with ProtocolClient(agent.slot("hp-0")).join() as hp:
-            assert _usual_join(agent, "be-1", 31, hp) < 0.5  # milliseconds, were the machine idle
+            assert _usual_join(agent, "be-1", 31, hp) < 0.5  # some milliseconds on an idle machine
         began, at = agent.cpu_seconds(), time.monotonic()
-        time.sleep(2.0)  # the time over which the agent's own work is measured
+        time.sleep(2.0)  # the agent's CPU time is measured over this time
         used = (agent.cpu_seconds() - began) / (time.monotonic() - at)
     assert used < 0.5, "a flood keeps the agent busy"
     eventually(lambda: agent.descriptors() == before, "every descriptor is closed")
 
 
-def test_10000_hp_joins_leave_a_be_client_in_peace(agent: AgentProcess) -> None:
+def test_10000_hp_joins_do_not_disturb_a_be_client(agent: AgentProcess) -> None:
     attempts = 0
 
     def attack(directory: Path) -> None:
@@ -157,7 +157,7 @@ def test_10000_hp_joins_leave_a_be_client_in_peace(agent: AgentProcess) -> None:
         eventually(lambda: be.policy.get(layout.PolicyPage, "hp_clients") == 0, "all of them are gone", seconds=30)
 
 
-def test_who_never_reads_is_dropped_and_blocks_nobody(agent: AgentProcess) -> None:
+def test_a_client_that_never_reads_is_removed_and_blocks_no_other(agent: AgentProcess) -> None:
     deaf = ProtocolClient(agent.slot("be-0")).join()
     with ProtocolClient(agent.slot("be-1")).join() as other:
         seen = time.monotonic() + 3
@@ -166,5 +166,7 @@ def test_who_never_reads_is_dropped_and_blocks_nobody(agent: AgentProcess) -> No
                 other.hear_until({hp.key})
             other.hear_until(set())
         gone = "be_clients"
-        eventually(lambda: other.policy.get(layout.PolicyPage, gone) == 1, "the deaf one is dropped", seconds=30)
+        eventually(
+            lambda: other.policy.get(layout.PolicyPage, gone) == 1, "the client that never reads is removed", seconds=30
+        )
     deaf.close()

@@ -1,4 +1,4 @@
-"""What administrators ask, and the sentences that they get."""
+"""Administrators' requests, and the error messages that they get."""
 
 import stat
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def test_a_snapshot_shows_gpus_slots_and_clients(agent: AgentProcess) -> None:
         assert next(watched).gpus[0].uuid == next(watched).gpus[0].uuid == GPU
 
 
-def test_slots_come_change_and_go(agent: AgentProcess) -> None:
+def test_slots_are_opened_changed_and_closed(agent: AgentProcess) -> None:
     with AgentClient(agent.root) as administrator:
         slot = administrator.open_slot(GPU, agent_pb2.BE, memory_limit_bytes=5)
         assert (slot.name, slot.memory_limit_bytes) == ("be-8", 5)
@@ -68,7 +68,7 @@ REFUSED: list[tuple[Request, grpc.StatusCode, str]] = [
 
 
 @pytest.mark.parametrize(("request_", "code", "sentence"), REFUSED, ids=range(len(REFUSED)))
-def test_what_cannot_be_is_refused_with_a_sentence(
+def test_invalid_requests_are_refused_with_a_sentence(
     agent: AgentProcess, request_: Request, code: grpc.StatusCode, sentence: str
 ) -> None:
     with AgentClient(agent.root) as administrator, pytest.raises(RequestRefused, match=sentence) as refused:
@@ -82,10 +82,10 @@ def test_only_administrators_reach_the_socket(agent: AgentProcess) -> None:
     assert stat.S_IMODE(agent.slot("be-0").stat().st_mode) == 0o755
 
 
-def test_no_agent_is_said_with_what_to_do(agent: AgentProcess, socket_folder: Path) -> None:
+def test_the_error_without_an_agent_says_what_to_do(agent: AgentProcess, socket_folder: Path) -> None:
     with pytest.raises(NoAgent, match=r"no agent listens at .*; start one with `orion agent --root"):
         AgentClient(socket_folder)
     root = agent.root
-    agent.kill()  # leaves its socket
+    agent.kill()  # the socket file stays
     with pytest.raises(NoAgent, match="no agent listens"):
         AgentClient(root, timeout=0.5)

@@ -1,4 +1,4 @@
-"""An agent that is gone, and the next one: running clients are taken back with all that they had."""
+"""After an agent ends, the next one takes running clients back with their indexes, grants and policies."""
 
 import contextlib
 import json
@@ -55,7 +55,7 @@ def test_a_client_killed_between_welcome_and_ready_can_still_return(agent: Agent
             os.pwrite(hp.busy.fd, b"\xff", 64)
 
 
-def test_who_does_not_come_back_is_dropped_and_its_neighbours_reported(agent: AgentProcess) -> None:
+def test_a_client_that_does_not_return_is_removed_and_its_neighbours_notified(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-0")).join() as be:
         be.hear_until({hp.key})
         agent.kill()
@@ -80,12 +80,12 @@ def test_a_client_returns_only_to_its_own_slot(agent: AgentProcess) -> None:
         assert client.come_back().returned == 1
 
 
-def test_a_broken_connection_is_taken_up_again_at_once(agent: AgentProcess) -> None:
+def test_a_client_whose_connection_broke_returns_at_once(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-0")).join() as be:
         be.hear_until({hp.key})
         old = hp.sock
         hp.sock = old.dup()
-        assert hp.come_back().returned == 1  # while the old connection still stands
+        assert hp.come_back().returned == 1  # while the old connection is still open
         old.close()
         be.sock.settimeout(0.3)
         with pytest.raises(TimeoutError):
@@ -93,7 +93,7 @@ def test_a_broken_connection_is_taken_up_again_at_once(agent: AgentProcess) -> N
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"version":1}', b"\xff" * 100, b'{"version":1,"boot":"x","gpus":[]}'])
-def test_a_state_that_cannot_be_used_is_left_aside(stopped_agent: AgentProcess, content: bytes) -> None:
+def test_an_unusable_state_file_is_ignored(stopped_agent: AgentProcess, content: bytes) -> None:
     stopped_agent.root.mkdir()
     (stopped_agent.root / "state.json").write_bytes(content)
     stopped_agent.start()
@@ -134,7 +134,7 @@ def test_a_long_root_works(stopped_agent: AgentProcess) -> None:
         assert administrator.snapshot().agent_process_id == stopped_agent.pid
 
 
-def test_a_killed_agent_is_replaced_in_no_time(agent: AgentProcess) -> None:
+def test_a_killed_agent_is_replaced_quickly(agent: AgentProcess) -> None:
     agent.kill()
     began = time.monotonic()
     agent.start()

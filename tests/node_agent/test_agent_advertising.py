@@ -1,4 +1,4 @@
-"""What a device plugin is told: the whole list at once and at each change, as the configuration and the slots are."""
+"""What a device plugin receives: the whole list at once and at each change of the configuration or the slots."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ OTHER = GPU[:-1] + "1"
 
 
 class Watcher:
-    """What one device plugin has heard."""
+    """The lists that one device plugin has received."""
 
     def __init__(self, root: Path) -> None:
         self.heard: queue.SimpleQueue[agent_pb2.Devices] = queue.SimpleQueue()
@@ -33,7 +33,7 @@ class Watcher:
         self._thread.start()
 
     def until(self, condition: Callable[[agent_pb2.Devices], object]) -> agent_pb2.Devices:
-        """Return the first list from the last one on for which the condition holds."""
+        """Return the first list, from the last received one on, for which the condition holds."""
         while not condition(self.last):
             self.last = self.heard.get(timeout=SECONDS)
         return self.last
@@ -69,7 +69,7 @@ def replace(path: Path, text: str) -> None:
     new.rename(path)
 
 
-def test_an_agent_without_a_cluster_advertises_all_it_has(
+def test_an_agent_outside_a_cluster_advertises_all_slots(
     agent: AgentProcess, watch: Callable[[AgentProcess], Watcher]
 ) -> None:
     (device,) = watch(agent).until(lambda devices: devices.devices).devices
@@ -79,7 +79,7 @@ def test_an_agent_without_a_cluster_advertises_all_it_has(
     assert (device.reason, device.HasField("numa_node"), list(device.linked)) == ("", False, [])
 
 
-def test_every_watcher_hears_of_every_change_and_not_too_often(
+def test_every_watcher_gets_every_change_but_not_too_often(
     agent: AgentProcess, watch: Callable[[AgentProcess], Watcher]
 ) -> None:
     begin = time.monotonic()
@@ -91,7 +91,7 @@ def test_every_watcher_hears_of_every_change_and_not_too_often(
         for watcher in watchers:
             watcher.until(lambda devices: devices.devices and list(devices.devices[0].held) == ["be-2"])
         with AgentClient(agent.root) as administrator:
-            administrator.open_slot(GPU, agent_pb2.BE)  # made for a process: none of the plugin's
+            administrator.open_slot(GPU, agent_pb2.BE)  # made for a process: not advertised
     for watcher in watchers:
         watcher.until(lambda devices: not devices.devices[0].held and advertises(devices, *slots(1, 8)))
         assert len(watcher.times) <= 2 + 5 * (time.monotonic() - begin)
@@ -111,7 +111,7 @@ def test_slots_follow_the_configuration(
     eventually(lambda: not stopped_agent.slot("hp-1").exists(), "it is closed", SECONDS)
     with ProtocolClient(stopped_agent.slot("be-2")).join():
         replace(file, "{version: v1, slots: {be: 1}}")
-        plugin.until(lambda devices: advertises(devices, "hp-0", "be-0", "be-2"))  # somebody is in the last
+        plugin.until(lambda devices: advertises(devices, "hp-0", "be-0", "be-2"))  # a client uses be-2
     plugin.until(lambda devices: advertises(devices, "hp-0", "be-0"))
     replace(file, "{version: v1, slots: {be: 2}, nonsense: 1}")
     replace(file, "{version: v1, slots: {be: 3}}")
@@ -157,7 +157,7 @@ def test_gpus_that_are_not_ours_are_not_advertised(
     assert [(each.uuid, each.reason) for each in devices.not_advertised] == [(OTHER, "NotIncluded")]
 
 
-def test_an_agent_whose_configuration_cannot_be_read_keeps_what_there_was(
+def test_with_an_unreadable_configuration_an_agent_keeps_its_slots(
     stopped_agent: AgentProcess, tmp_path: Path, watch: Callable[[AgentProcess], Watcher]
 ) -> None:
     file = tmp_path / "nodes.yaml"
@@ -190,7 +190,7 @@ def test_a_slot_that_cannot_be_opened_is_tried_again(
     plugin.until(lambda devices: advertises(devices, *slots(1, 3)))
 
 
-def test_how_busy_hp_is_comes_smoothed_and_in_steps() -> None:
+def test_the_busy_ratio_is_smoothed_and_reported_in_steps() -> None:
     ratio = SteppedRatio(0.0)
     reported = [ratio.take(1.0, second) for second in range(300)]
     assert reported[0] == 0
@@ -199,7 +199,7 @@ def test_how_busy_hp_is_comes_smoothed_and_in_steps() -> None:
     assert len(set(reported)) <= 21
     assert sorted(reported) == reported
     noisy = [ratio.take(0.5 + 0.05 * (second % 2), 1_000.0 + second) for second in range(600)]
-    assert len(set(noisy[-300:])) == 1  # one that hovers between two steps is not told again and again
+    assert len(set(noisy[-300:])) == 1  # a value between two steps is not reported again and again
 
 
 def test_the_ratio_reaches_the_plugin(agent: AgentProcess, watch: Callable[[AgentProcess], Watcher]) -> None:
@@ -209,5 +209,5 @@ def test_the_ratio_reaches_the_plugin(agent: AgentProcess, watch: Callable[[Agen
             eventually(lambda: administrator.snapshot().gpus[0].hp_busy_ratio > 0.9, "busy for a second")
         plugin = watch(agent)
         devices = plugin.until(lambda devices: devices.devices)
-        assert devices.devices[0].hp_busy_ratio >= 0.9  # the first look begins with what is so now
-    plugin.until(lambda devices: devices.devices[0].hp_busy_ratio == 0)  # whom hp has left is free at once
+        assert devices.devices[0].hp_busy_ratio >= 0.9  # the first value is the current one, not smoothed
+    plugin.until(lambda devices: devices.devices[0].hp_busy_ratio == 0)  # without hp, the ratio is 0 at once

@@ -1,4 +1,4 @@
-"""Conditions: what people are told of a GPU and its clients, once, in words that a hostile page cannot spoil."""
+"""Conditions of a GPU and its clients: each is logged once, and a hostile page cannot break the text."""
 
 from orion.hook import layout
 from orion.node_agent.api import agent_pb2
@@ -33,7 +33,7 @@ def test_a_long_kernel_is_named(agent: AgentProcess) -> None:
         (condition,) = shown.conditions
         assert condition.reason == "LongKernels"
         assert client_of(administrator, "be-0").conditions[0].since == condition.since > 1.7e9
-        run_long_kernel(be, b"\x1b[2J\n\xff" * 22, 60)  # fills the field, without an end
+        run_long_kernel(be, b"\x1b[2J\n\xff" * 22, 60)  # fills the field, without a terminating zero
         shown = client_of(administrator, "be-0")
         assert shown.condition.isprintable()
         assert len(shown.condition) < 200
@@ -42,7 +42,7 @@ def test_a_long_kernel_is_named(agent: AgentProcess) -> None:
         assert client_of(administrator, "be-0").condition == ""
 
 
-def test_it_is_logged_once_and_not_at_every_whim(agent: AgentProcess) -> None:
+def test_a_condition_is_logged_once_and_at_a_limited_rate(agent: AgentProcess) -> None:
     assert agent.process is not None
     with ProtocolClient(agent.slot("be-0")).join() as be, AgentClient(agent.root) as administrator:
         be.hear()
@@ -52,13 +52,13 @@ def test_it_is_logged_once_and_not_at_every_whim(agent: AgentProcess) -> None:
     process = agent.process
     process.terminate()
     log = process.communicate(timeout=10)[1]
-    agent.start()  # for the fixture's end
+    agent.start()  # the fixture ends it
     assert "be-0 process" in log
     assert "LongKernels: runs kernels of 50 ms (name)" in log
     assert log.count("LongKernels") <= 10
 
 
-def test_overlap_time_sliced_is_said_to_have_no_effect(agent: AgentProcess) -> None:
+def test_a_condition_says_that_overlap_has_no_effect_when_time_sliced(agent: AgentProcess) -> None:
     with (
         ProtocolClient(agent.slot("hp-0")).join() as hp,
         ProtocolClient(agent.slot("be-0")).join() as be,
@@ -75,7 +75,7 @@ def test_overlap_time_sliced_is_said_to_have_no_effect(agent: AgentProcess) -> N
 
         only("OverlapNeedsSharedContext", "overlap needs MPS, or threads of one process")
         be.record.set(layout.RecordPage, "shares_context", 1)
-        mixed = "1 of 2 clients share a context"  # once the younger client counts, too
+        mixed = "1 of 2 clients share a context"  # when the younger client also counts
         eventually(lambda: mixed in gpu_conditions(administrator).get("MixedContexts", ""), "MixedContexts")
         hp.record.set(layout.RecordPage, "shares_context", 1)
         only("SharingCostUnknown", "is not known; measure it")
@@ -89,7 +89,7 @@ def test_overlap_time_sliced_is_said_to_have_no_effect(agent: AgentProcess) -> N
         only("BudgetBelowSharingCost", "ask for at least 1.1")
 
 
-def test_lost_contexts_are_said_of_clients_and_of_what_they_share(agent: AgentProcess) -> None:
+def test_lost_contexts_are_conditions_of_clients_and_of_the_gpu(agent: AgentProcess) -> None:
     with (
         ProtocolClient(agent.slot("hp-0")).join() as hp,
         ProtocolClient(agent.slot("be-0")).join() as be,
@@ -102,10 +102,10 @@ def test_lost_contexts_are_said_of_clients_and_of_what_they_share(agent: AgentPr
         be.record.set(layout.RecordPage, "fault", 700)
         shown = client_of(administrator, "be-0").condition
         assert shown.startswith("lost its context: CUDA error 700 (illegal address)")
-        hp.record.set(layout.RecordPage, "fault", 2**64 - 1)  # what a hostile page may say
+        hp.record.set(layout.RecordPage, "fault", 2**64 - 1)  # a value that a hostile client could write
         assert "CUDA error 4294967295;" in client_of(administrator, "hp-0").condition
         hp.record.set(layout.RecordPage, "fault", 806)
-        eventually(lambda: "SharedFault" in gpu_conditions(administrator), "the shared fault is said")
+        eventually(lambda: "SharedFault" in gpu_conditions(administrator), "the shared fault is reported")
         sentence = gpu_conditions(administrator)["SharedFault"]
         assert sentence.startswith("2 of 2 clients that share a context (MPS) lost it: CUDA error 700 (illegal")
         assert "restart these clients, and the MPS daemon" in sentence

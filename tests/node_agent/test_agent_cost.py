@@ -1,4 +1,4 @@
-"""What an agent costs while nothing happens: under 1 % of a core and 80 MB."""
+"""The cost of an idle agent: under 1 % of a core and 80 MB."""
 
 import contextlib
 import time
@@ -8,14 +8,14 @@ from tests.node_agent.conftest import AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient
 
 
-def test_ten_idle_clients_cost_next_to_nothing(agent: AgentProcess) -> None:
+def test_ten_idle_clients_cost_little(agent: AgentProcess) -> None:
     with contextlib.ExitStack() as stack:
         for number in range(10):
             stack.enter_context(ProtocolClient(agent.slot("hp-0" if number == 0 else f"be-{number % 8}")).join())
 
         def used(seconds: float) -> float:
             before, began = agent.cpu_seconds(), time.monotonic()
-            time.sleep(seconds)  # the time over which the agent's work is measured
+            time.sleep(seconds)  # the agent's CPU time is measured over this time
             return (agent.cpu_seconds() - before) / (time.monotonic() - began)
 
         eventually(lambda: used(3.0) < 0.01, "under 1 % of a core", seconds=30)

@@ -1,4 +1,4 @@
-"""An agent whose root, a file system of its own as /run is, has no room left: clients come, go on, and outlive it."""
+"""An agent whose root, a file system like /run, is full: clients join, run, and continue under the next agent."""
 
 import subprocess
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ MIB = 1 << 20
 
 
 class SmallRoot:
-    """The agent's root, on 512 KiB."""
+    """An agent's root with 512 KiB."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def fill(self) -> None:
-        """Take what there is of space and inodes."""
+        """Use all space and inodes."""
         try:
             for number in range(1_000):
                 (self.path / f"filler-{number}").write_bytes(b"x" * 4096)
@@ -29,7 +29,7 @@ class SmallRoot:
             pass
 
     def free(self) -> None:
-        """Give it back."""
+        """Free the space and inodes."""
         for path in self.path.glob("filler-*"):
             path.unlink()
 
@@ -37,14 +37,14 @@ class SmallRoot:
 @pytest.fixture
 def small_root(socket_folder: Path) -> Iterator[SmallRoot]:
     require_root()
-    root = socket_folder / "root"  # where `stopped_agent` has its own
+    root = socket_folder / "root"  # the path of `stopped_agent`'s root
     root.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k,nr_inodes=128", "orion-test", root], check=True)
     yield SmallRoot(root)
     subprocess.run(["umount", "--lazy", root], check=True)
 
 
-def test_clients_come_and_go_on_and_the_next_agent_knows_those_of_before(
+def test_clients_join_and_the_next_agent_knows_the_clients_saved_before(
     small_root: SmallRoot, stopped_agent: AgentProcess
 ) -> None:
     agent = stopped_agent
@@ -54,7 +54,7 @@ def test_clients_come_and_go_on_and_the_next_agent_knows_those_of_before(
         with ProtocolClient(agent.slot("be-0")).join() as be:
             be.hear_until({hp.key})
             agent.kill()
-            agent.start()  # while there is no room
+            agent.start()  # while the root is full
             assert hp.come_back().returned == 1
             with ProtocolClient(agent.slot("be-1")).join() as later:
                 later.hear_until({hp.key})
@@ -67,7 +67,7 @@ def test_clients_come_and_go_on_and_the_next_agent_knows_those_of_before(
                 assert hp.come_back().returned == 1
 
 
-def test_a_container_begins_and_its_grant_applies(
+def test_a_container_starts_and_its_grant_applies(
     small_root: SmallRoot, stopped_agent: AgentProcess, socket_folder: Path
 ) -> None:
     node = Node(stopped_agent, socket_folder)

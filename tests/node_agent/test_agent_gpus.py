@@ -1,4 +1,4 @@
-"""Which GPUs an agent finds, and what its options may be."""
+"""Which GPUs an agent finds, and which option values are valid."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orion.node_agent.errors import Invalid
+from orion.errors import NotFound
 from orion.node_agent.gpus import factory
 from orion.node_agent.gpus.nvml import NvmlGpus
 from tests.node_agent.scripted_nvml import DRIVER_NOT_LOADED, LOST, ScriptedGpu, ScriptedNvml, uuid
@@ -14,7 +14,7 @@ from tests.node_agent.scripted_nvml import DRIVER_NOT_LOADED, LOST, ScriptedGpu,
 
 @pytest.fixture
 def nvml(monkeypatch: pytest.MonkeyPatch) -> ScriptedNvml:
-    """A driver's management library with two GPUs."""
+    """An NVML library with two GPUs."""
     library = ScriptedNvml(ScriptedGpu(), ScriptedGpu(used=1))
     monkeypatch.setitem(sys.modules, "pynvml", library)
     return library
@@ -31,14 +31,14 @@ def test_nvml_finds_gpus(nvml: ScriptedNvml) -> None:
     assert (source.memory_used_bytes(gpus[1]), source.process_ids(gpus[1])) == (1, [7])
 
 
-def test_a_driver_that_fails_later_knows_no_processes_and_no_memory(nvml: ScriptedNvml) -> None:
+def test_a_driver_that_fails_later_reports_no_processes_and_no_memory(nvml: ScriptedNvml) -> None:
     source = factory.choose("nvml", None)
     gpu = source.find()[0]
     nvml.gpus[0].trouble = LOST
     assert (source.memory_used_bytes(gpu), source.process_ids(gpu)) == (0, [])
 
 
-def test_without_a_driver_there_are_none_unless_asked_for(
+def test_without_a_driver_there_are_no_gpus_unless_requested(
     nvml: ScriptedNvml, gpu_names: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nvml.away = DRIVER_NOT_LOADED
@@ -46,8 +46,8 @@ def test_without_a_driver_there_are_none_unless_asked_for(
     monkeypatch.setattr(factory, "has_nvidia_gpu", lambda: False)
     assert factory.choose("auto", None).name == factory.choose("none", None).name == "none"
     assert factory.choose("auto", gpu_names).name == "simulated"
-    assert factory.choose("nvml", None).name == "nvml"  # it may come
-    with pytest.raises(Invalid, match="the simulated driver cannot be used"):
+    assert factory.choose("nvml", None).name == "nvml"  # the driver may be loaded later
+    with pytest.raises(NotFound, match="the simulated driver cannot be used"):
         factory.choose("simulated", Path("/nowhere/libcuda.so.1"))
 
 

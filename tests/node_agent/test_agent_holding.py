@@ -1,4 +1,4 @@
-"""be slots that are ahead of their share wait, through the real pages of a real agent."""
+"""be slots that are ahead of their share must wait: tested with the pages of a real agent."""
 
 import contextlib
 import threading
@@ -20,7 +20,7 @@ def is_held(client: ProtocolClient) -> bool:
 
 @contextlib.contextmanager
 def gpu_for(pulls: dict[ProtocolClient, float]) -> Iterator[dict[ProtocolClient, float]]:
-    """A GPU of real time that gives each client that is not held its pull; yields seconds used, which grow."""
+    """A simulated GPU that runs each client that is not held at its pull; yields the seconds used by each client."""
     used = dict.fromkeys(pulls, 0.0)
     over = threading.Event()
 
@@ -64,7 +64,7 @@ def test_gpu_time_follows_the_weights(agent: AgentProcess) -> None:
             assert abs(found - fair) < 0.1 * fair, shares(began)
 
 
-def test_one_alone_or_one_without_hunger_holds_nobody(agent: AgentProcess) -> None:
+def test_a_single_slot_or_one_that_wants_little_holds_no_other(agent: AgentProcess) -> None:
     with contextlib.ExitStack() as stack:
         alone = stack.enter_context(ProtocolClient(agent.slot("be-0")).join())
         stack.enter_context(ProtocolClient(agent.slot("be-1")).join())
@@ -79,7 +79,7 @@ def test_one_alone_or_one_without_hunger_holds_nobody(agent: AgentProcess) -> No
         assert not any(held)
 
 
-def test_nobody_is_held_when_the_agent_ends_or_the_policy_does_not_gate(agent: AgentProcess) -> None:
+def test_no_slot_is_held_when_the_agent_ends_or_the_policy_does_not_gate(agent: AgentProcess) -> None:
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(ProtocolClient(agent.slot(f"be-{i}")).join()) for i in range(2)]
         stack.enter_context(gpu_for(dict(zip(clients, (4.0, 1.0), strict=True))))
@@ -89,7 +89,7 @@ def test_nobody_is_held_when_the_agent_ends_or_the_policy_does_not_gate(agent: A
         assert not held or 0 < held - now & 0xFFFFFFFF < 1_000
         with AgentClient(agent.root) as administrator:
             administrator.set_policy(GPU, policy="none")
-            eventually(lambda: not is_held(clients[0]), "nobody waits under none")
+            eventually(lambda: not is_held(clients[0]), "no client waits under the policy none")
             assert not any(slot.held for slot in administrator.snapshot().gpus[0].slots)
             administrator.set_policy(GPU, policy="gate")
         eventually(lambda: is_held(clients[0]), "held again")
@@ -105,7 +105,7 @@ def test_looking_often_costs_little(agent: AgentProcess) -> None:
 
         def used(seconds: float) -> float:
             before, began = agent.cpu_seconds(), time.monotonic()
-            time.sleep(seconds)  # the time over which the agent's work is measured
+            time.sleep(seconds)  # the agent's CPU time is measured over this time
             return (agent.cpu_seconds() - before) / (time.monotonic() - began)
 
         eventually(lambda: used(3.0) < 0.02, "about 1 % of a core while four share a GPU", seconds=30)

@@ -1,4 +1,4 @@
-"""Who holds a slot, for any word of kubelet and API server."""
+"""Who holds a slot, for any answers of the kubelet and the API server."""
 
 import asyncio
 import math
@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orion.errors import Unavailable
 from orion.node_agent.cluster.holders.grants import Grants
 from orion.node_agent.cluster.holders.identity import Contested, Identity, ResolvedHolder, join
 from orion.node_agent.cluster.holders.pods import Pod
-from orion.node_agent.cluster.pod_resources import KubeletAway, ListedHolder, listed_holders
+from orion.node_agent.cluster.pod_resources import ListedHolder, listed_holders
 from orion.node_agent.kubelet import api_pb2
 from orion.node_agent.pages import policy_words
 from orion.node_agent.slots.holders import Holder
@@ -57,33 +58,34 @@ def test_who_holds_a_slot(
         holder = holds.get(slot)
         if holder is not None:
             seen = pods.get(holder.key)
-            assert seen is None or not seen.ended  # nobody holds a slot after the end
+            assert seen is None or not seen.ended  # an ended pod holds no slot
             assert seen is None or holder.holder.uid == seen.uid
             assert holder.holder.pod in names or (slot in before and before[slot].key == holder.key)
-        if living:  # whom the kubelet names and who lives has it, or another whom it names too
+        if living:  # a living pod that the kubelet lists has it
             assert holder is not None
             assert holder.holder.pod in living
         elif slot in before and not names:
             name = before[slot].holder.pod
             gone = pods["n", name].ended if ("n", name) in pods else synced
-            gone = gone or any(claim.pod == name for claim in claimed)  # it has another one, says the kubelet
-            assert (holder is None) == gone  # let go when its pod has gone, and not before
-    assert join(claimed, pods, synced, holds) == holds  # the same word again changes nothing
+            gone = gone or any(claim.pod == name for claim in claimed)  # the kubelet lists another slot for it
+            assert (holder is None) == gone  # the slot becomes free only when its pod has gone
+    assert join(claimed, pods, synced, holds) == holds  # the same answer again changes nothing
 
 
-def test_what_was_known_of_a_pod_stands_while_the_api_server_says_nothing() -> None:
+def test_the_known_state_of_a_pod_stays_valid_without_the_api_server() -> None:
     claim = ListedHolder(SLOTS[0], "n", "a", "main")
     assert join([claim], {}, True, {SLOTS[0]: hold("a")}) == {SLOTS[0]: hold("a")}
     assert join([claim], {}, True, {SLOTS[0]: hold("b")}) == {SLOTS[0]: ResolvedHolder(Holder("n", "a", "main"))}
     assert join([claim], {}, False, {}, {SLOTS[0]: hold("a")}) == {SLOTS[0]: hold("a")}
     assert join([], {}, False, {}, {SLOTS[0]: hold("a")}) == {}
-    assert join([], {("n", "a"): pod("a", "again")}, True, {SLOTS[0]: hold("a")}) == {}  # the same name, another pod
+    # Another pod with the same name.
+    assert join([], {("n", "a"): pod("a", "again")}, True, {SLOTS[0]: hold("a")}) == {}
     (found,) = join([claim], {("n", "a"): pod("a", "again")}, True, {SLOTS[0]: hold("a")}).values()
     assert found.holder.uid == "again"
 
 
-def test_a_pod_of_the_same_name_does_not_hold_the_slot_of_the_one_before() -> None:
-    """As of a StatefulSet whose pod was made again while the watch was away."""
+def test_a_new_pod_of_the_same_name_does_not_hold_the_old_pods_slot() -> None:
+    """This happens if the pod of a StatefulSet is created again while the watch is interrupted."""
     a, b = (ListedHolder(slot, "n", "a", "main") for slot in SLOTS)
     again = {("n", "a"): pod("a", "again")}
     stale = join([a], again, True, {SLOTS[0]: hold("a", "old")})
@@ -92,7 +94,7 @@ def test_a_pod_of_the_same_name_does_not_hold_the_slot_of_the_one_before() -> No
     assert join([a, b], again, True, {}).keys() == set(SLOTS)  # a container may have several
 
 
-def test_a_slot_that_two_living_pods_have_is_contested_after_a_while() -> None:
+def test_a_slot_listed_for_two_living_pods_is_contested_after_a_while() -> None:
     twice = [ListedHolder(SLOTS[0], "n", name, "main") for name in "ab"]
     living = {("n", name): pod(name) for name in NAMES}
     contested = Contested()
@@ -112,7 +114,7 @@ def test_a_slot_that_two_living_pods_have_is_contested_after_a_while() -> None:
     assert contested.others(SLOTS[0], ("n", "a")) == ()  # one pod
 
 
-async def test_a_contested_slot_is_said_of_its_holder(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_contested_slot_is_a_problem_of_its_holder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orion.node_agent.cluster.holders.identity._CONTESTED_SECONDS", 0.0)
     kubelet, holds = FakeKubelet(), dict[tuple[str, str], ResolvedHolder]()
     identity = Identity(FakePods(), kubelet, {}, lambda: holds.update(identity.holders))  # type: ignore[arg-type]
@@ -133,7 +135,7 @@ async def test_a_contested_slot_is_said_of_its_holder(monkeypatch: pytest.Monkey
         assert [each.reason for each in row.problems] == ["GrantUnreadable"]
 
 
-def test_ids_that_are_none_of_ours_are_left_out() -> None:
+def test_device_ids_of_other_plugins_are_skipped() -> None:
     ids = [f"{GPU}::be-0", f"{GPU}::be-0::1", f"{GPU}::bee-0", "be-0", f"{GPU}::hp-1/../x", "", f"GPU-{'0' * 60}::be-0"]
     devices = [api_pb2.ContainerDevices(resource_name="orion.gpu/be", device_ids=ids)]
     devices.append(api_pb2.ContainerDevices(resource_name="nvidia.com/gpu", device_ids=[f"{GPU}::be-1"]))
@@ -142,7 +144,7 @@ def test_ids_that_are_none_of_ours_are_left_out() -> None:
     assert found == [ListedHolder((GPU, "be-0"), "n", "a", "main")]
 
 
-# -- A slot in which a container begins --------------------------------------------------------------------------------
+# -- A slot in which a container starts --------------------------------------------------------------------------------
 
 
 class FakePods:
@@ -152,7 +154,7 @@ class FakePods:
 
 
 class FakeKubelet:
-    """Answers questions when it is told to, in any way."""
+    """Answers queries when and how a test says."""
 
     def __init__(self) -> None:
         self.questions: list[asyncio.Future[list[api_pb2.PodResources]]] = []
@@ -171,7 +173,7 @@ class FakeKubelet:
         return self.questions.pop(0)
 
     async def say(self, pods: list[api_pb2.PodResources]) -> None:
-        """Answer every question in the same way."""
+        """Answer every query in the same way."""
         while True:
             (await self.question()).set_result(pods)
 
@@ -182,7 +184,7 @@ def says(name: str) -> list[api_pb2.PodResources]:
     return [api_pb2.PodResources(namespace="n", name=name, containers=[container])]
 
 
-async def test_only_an_answer_to_a_later_question_says_whose_container_begins() -> None:
+async def test_only_an_answer_to_a_later_query_names_the_pod_that_starts() -> None:
     kubelet, pods = FakeKubelet(), FakePods()
     identity = Identity(pods, kubelet, {}, lambda: None)  # type: ignore[arg-type]
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
@@ -198,8 +200,8 @@ async def test_only_an_answer_to_a_later_question_says_whose_container_begins() 
         assert identity.beginning == {SLOTS[0]}
         assert not identity.certain
         known = tasks.create_task(identity.known(SLOTS[0]))
-        under_way.set_result(says("a"))  # of before the beginning
-        (await kubelet.question()).set_exception(KubeletAway("it is busy"))
+        under_way.set_result(says("a"))  # sent before the container started
+        (await kubelet.question()).set_exception(Unavailable("it is busy"))
         assert identity.holders == {}
         (await kubelet.question()).set_result(says("b"))
         await known
@@ -208,7 +210,7 @@ async def test_only_an_answer_to_a_later_question_says_whose_container_begins() 
         running.cancel()
 
 
-async def test_a_pod_that_is_not_known_yet_is_waited_for() -> None:
+async def test_the_agent_waits_for_a_pod_that_is_not_known_yet() -> None:
     kubelet, pods = FakeKubelet(), FakePods()
     pods.known["n", "a"] = replace(pod("a", "before"), leaving=True)
     identity = Identity(pods, kubelet, {}, lambda: None)  # type: ignore[arg-type]
@@ -229,14 +231,14 @@ async def test_a_pod_that_is_not_known_yet_is_waited_for() -> None:
             each.cancel()
 
 
-async def test_the_kubelet_is_asked_seldom_unless_somebody_waits() -> None:
+async def test_the_kubelet_is_queried_rarely_unless_a_caller_waits() -> None:
     kubelet, pods = FakeKubelet(), FakePods()
     identity = Identity(pods, kubelet, {}, lambda: None)  # type: ignore[arg-type]
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(identity.run()), tasks.create_task(kubelet.say(says("a")))]
         await identity._next_answer()
         began, first = time.monotonic(), identity._questions
-        while identity._questions < first + 8:  # pods come and go all the time
+        while identity._questions < first + 8:  # pods change all the time
             identity.pods_changed()
             await asyncio.sleep(0.001)
         assert time.monotonic() - began > 7 * 0.2
@@ -250,21 +252,21 @@ async def test_the_kubelet_is_asked_seldom_unless_somebody_waits() -> None:
             each.cancel()
 
 
-# -- What a scrape reads in a thread -----------------------------------------------------------------------------------
+# -- What a scrape reads in its thread ---------------------------------------------------------------------------------
 
 
-def test_what_was_read_of_beginnings_does_not_change() -> None:
+def test_the_set_of_starting_slots_is_replaced_and_never_changed() -> None:
     identity = Identity(FakePods(), FakeKubelet(), {}, lambda: None)  # type: ignore[arg-type]
     read = iter(identity._beginning)
     identity.begins(SLOTS[0])
     assert list(read) == []
 
 
-async def test_what_was_read_of_grants_does_not_change() -> None:
+async def test_the_mapping_of_grants_is_replaced_and_never_changed() -> None:
     with agent_of_one_gpu() as agent:
         grants = Grants(agent)
         for holds in ({SLOTS[0]: hold("a")}, {slot: hold("a") for slot in SLOTS}, {SLOTS[1]: hold("b")}, {}):
             granted, policies = iter(grants._granted), iter(grants._policies)
             grants.apply(holds, frozenset(), True)
-            list(granted), list(policies)  # raises RuntimeError where they have changed
+            list(granted), list(policies)  # raises RuntimeError if they have changed
             assert {(GPU, row.name) for row in grants.held(GPU)} == holds.keys()

@@ -1,6 +1,6 @@
-"""The agent of a node: whose slots are whose and what they may do, through the real pages of a real agent process.
+"""The agent of a node: who holds which slot and what is granted, with the pages of a real agent process.
 
-Kubelet and API server are stand-ins here; the cluster tier has real ones.
+The kubelet and the API server are stand-ins; tests/cluster uses real ones.
 """
 
 import subprocess
@@ -37,7 +37,7 @@ def node(stopped_node: Node) -> Node:
     return stopped_node
 
 
-def test_a_grant_is_there_when_its_container_begins_and_follows_the_annotation(node: Node) -> None:
+def test_a_grant_applies_before_its_container_starts_and_follows_the_annotation(node: Node) -> None:
     prepared = node.run("a", "be-3", grant(memoryLimitBytes=64 * MIB, weightMilli=2_500, failClosed=True))
     assert (prepared.pod, prepared.fail_closed) == ("default/a", True)
     assert (prepared.slot.memory_limit_bytes, prepared.slot.weight) == (64 * MIB, 2.5)
@@ -49,37 +49,39 @@ def test_a_grant_is_there_when_its_container_begins_and_follows_the_annotation(n
         assert current_grant(client.grant).role == layout.Role.BE
 
 
-def test_what_a_grant_does_not_say_is_the_default(node: Node) -> None:
+def test_options_that_a_grant_does_not_set_are_the_defaults(node: Node) -> None:
     node.run("a", "be-0", grant(memoryLimitBytes=MIB))
     assert node.run("b", "be-0").slot.memory_limit_bytes == 0
     assert node.run("c", "be-0", grant(container="another", memoryLimitBytes=MIB)).slot.memory_limit_bytes == 0
     assert node.run("d", "be-0", grant(weightMilli=0)).slot.weight == 0.01
 
 
-def test_who_has_the_slot_after_another_has_its_own_grant(node: Node) -> None:
+def test_the_next_holder_of_a_slot_gets_its_own_grant(node: Node) -> None:
     node.run("a", "be-0", grant(memoryLimitBytes=64 * MIB))
     with ProtocolClient(node.agent.slot("be-0")).join() as client:
         node.pods.put("a", grant(), phase="Succeeded")
         node.kubelet.give("a")
         client.sock.settimeout(SECONDS)
-        with pytest.raises(EOFError):  # clients of a pod that has ended are forgotten
+        with pytest.raises(EOFError):  # clients of an ended pod are removed
             client.hear_until({(0, 0)})
         eventually(lambda: node.slot("be-0").memory_limit_bytes == 0, "the default grant", SECONDS)
     assert node.held() == []
     assert node.run("b", "be-0", grant(memoryLimitBytes=MIB)).slot.memory_limit_bytes == MIB
-    # Without PrepareSlot, as where the agent was away: by the kubelet's word alone, and its clients stay.
+    # Without PrepareSlot, as if the agent was away: only the kubelet names the pod, and its clients stay.
     with ProtocolClient(node.agent.slot("be-0")).join() as client:
         node.pods.put("c", grant(memoryLimitBytes=2 * MIB))
         node.kubelet.give("b")
         node.kubelet.give("c", (GPU, "be-0"))
-        node.pods.put("d")  # news of any pod is a reason to ask the kubelet
+        node.pods.put("d")  # a change of any pod makes the agent query the kubelet
         eventually(lambda: current_grant(client.grant).memory_limit_bytes == 2 * MIB, "the grant of c", SECONDS)
 
 
-def test_a_grant_that_cannot_be_read_changes_nothing_and_is_said(node: Node) -> None:
+def test_an_unreadable_grant_changes_nothing_and_is_reported(node: Node) -> None:
     node.run("a", "be-0", grant(memoryLimitBytes=MIB))
     node.pods.put("a", "{nonsense")
-    eventually(lambda: "the last one stands" in node.conditions().get("GrantUnreadable", ""), "it is said", SECONDS)
+    eventually(
+        lambda: "its last one stays valid" in node.conditions().get("GrantUnreadable", ""), "it is reported", SECONDS
+    )
     assert node.slot("be-0").memory_limit_bytes == MIB
     node.pods.put("a", grant(memoryLimitBytes=2 * MIB))
     eventually(lambda: node.slot("be-0").memory_limit_bytes == 2 * MIB, "the next is applied", SECONDS)
@@ -88,9 +90,9 @@ def test_a_grant_that_cannot_be_read_changes_nothing_and_is_said(node: Node) -> 
     eventually(lambda: "the default applies" in node.conditions().get("GrantUnreadable", ""), "a later one", SECONDS)
 
 
-def test_the_role_is_the_slots_and_another_one_is_said(node: Node) -> None:
+def test_the_slot_decides_the_role_and_a_different_grant_is_reported(node: Node) -> None:
     node.run("a", "be-0", grant("hp", memoryLimitBytes=MIB, policy={"policy": "none"}))
-    eventually(lambda: "it is be" in node.conditions().get("RoleDiffers", ""), "it is said", SECONDS)
+    eventually(lambda: "it is be" in node.conditions().get("RoleDiffers", ""), "it is reported", SECONDS)
     assert node.slot("be-0").role == agent_pb2.BE
     assert node.gpu().policy == "orion"
 
@@ -103,10 +105,12 @@ def test_the_oldest_hp_pod_decides_the_policy(stopped_node: Node) -> None:
     node.run(
         "old", "hp-0", grant("hp", share="other", policy={"policy": "orion", "maxSlowdownMilli": 1_200}), created=10
     )
-    node.run("none", "hp-2", grant("hp"), created=1)  # asks for nothing
-    eventually(lambda: node.gpu().settings.fields["max_slowdown"] == 1.2, "the oldest of those who ask", SECONDS)
-    sentence = "GPUShare default/other of default/old, the oldest hp pod, decides the policy; others ask for another "
-    eventually(lambda: node.conditions().get("PolicyConflict", "").startswith(sentence), "it is said", SECONDS)
+    node.run("none", "hp-2", grant("hp"), created=1)  # requests no policy
+    eventually(
+        lambda: node.gpu().settings.fields["max_slowdown"] == 1.2, "the oldest pod that requests a policy", SECONDS
+    )
+    sentence = "GPUShare default/other of default/old, the oldest hp pod, decides the policy; these request another "
+    eventually(lambda: node.conditions().get("PolicyConflict", "").startswith(sentence), "it is reported", SECONDS)
     assert "default/young (default/a-share)" in node.conditions()["PolicyConflict"]
     assert node.gpu().window_us == 400
     with AgentClient(node.agent.root) as administrator:
@@ -129,7 +133,7 @@ def test_the_oldest_hp_pod_decides_the_policy(stopped_node: Node) -> None:
     eventually(lambda: node.gpu().policy == "none", "what administrators set is the default", SECONDS)
 
 
-def test_a_kubelet_that_has_just_started_takes_nobodys_slot(node: Node) -> None:
+def test_a_kubelet_that_has_just_started_takes_no_slot_away(node: Node) -> None:
     node.run("a", "be-0", grant(memoryLimitBytes=MIB))
     with ProtocolClient(node.agent.slot("be-0")).join() as client:
         node.kubelet.stop()
@@ -153,11 +157,11 @@ def test_a_pod_that_was_deleted_by_force_holds_its_slot_until_the_kubelet_lets_g
     assert node.slot("be-0").memory_limit_bytes == MIB
     node.kubelet.give("a")
     node.pods.put("c")
-    eventually(lambda: node.held() == ["be-1"], "let go", SECONDS)
+    eventually(lambda: node.held() == ["be-1"], "the slot is free", SECONDS)
     assert node.slot("be-0").memory_limit_bytes == 0
 
 
-def test_a_kubelet_that_does_not_answer_costs_a_start_a_second_and_the_grant_comes_later(node: Node) -> None:
+def test_a_silent_kubelet_delays_a_start_by_a_second_and_the_grant_applies_later(node: Node) -> None:
     node.run("a", "be-0", grant(memoryLimitBytes=MIB))
     node.kubelet.open.clear()
     node.pods.put("b", grant(memoryLimitBytes=2 * MIB, failClosed=True))
@@ -168,12 +172,12 @@ def test_a_kubelet_that_does_not_answer_costs_a_start_a_second_and_the_grant_com
     assert (prepared.pod, prepared.fail_closed, prepared.slot.memory_limit_bytes) == ("", False, 0)
     assert node.held() == ["be-0"]
     with ProtocolClient(node.agent.slot("be-0")).join() as client:
-        node.kubelet.open.set()  # what it says now may be of before the start, so it is asked again
+        node.kubelet.open.set()  # this answer may be older than the start: the agent asks again
         eventually(lambda: current_grant(client.grant).memory_limit_bytes == 2 * MIB, "the grant", SECONDS)
-        assert len(node.slot("be-0").clients) == 1  # it was not forgotten
+        assert len(node.slot("be-0").clients) == 1  # the client stays
 
 
-def test_an_api_server_that_is_away_leaves_what_was_known(node: Node) -> None:
+def test_without_the_api_server_the_known_state_stays_valid(node: Node) -> None:
     node.run("a", "be-0", grant(memoryLimitBytes=MIB, failClosed=True))
     node.pods.away = True
     node.pods.cut()
@@ -183,14 +187,14 @@ def test_an_api_server_that_is_away_leaves_what_was_known(node: Node) -> None:
     begin = time.monotonic()
     prepared = node.prepare_once("be-1")
     assert time.monotonic() - begin < 10
-    # Named by the kubelet alone, its grant is not known, and so neither is whether it may start.
+    # Only the kubelet has named the pod, so its grant is not known, and neither is whether it may start.
     assert (prepared.pod, prepared.fail_closed, prepared.slot.memory_limit_bytes) == ("", False, 0)
     node.pods.put("unknown", grant(memoryLimitBytes=2 * MIB))
     node.pods.away = False
     eventually(lambda: node.slot("be-1").memory_limit_bytes == 2 * MIB, "the grant, once it is known", SECONDS)
 
 
-def test_identity_survives_the_agent_with_kubelet_and_api_server_away(stopped_node: Node) -> None:
+def test_the_next_agent_knows_the_holders_without_kubelet_and_api_server(stopped_node: Node) -> None:
     node = stopped_node
     node.start("--hp-slots", "2")
     policy = {"policy": "gate", "windowUs": 300}
@@ -214,23 +218,23 @@ def test_identity_survives_the_agent_with_kubelet_and_api_server_away(stopped_no
         node.pods.away = False
         node.kubelet.forget_all()
         node.kubelet.start()
-        eventually(lambda: "hp-1" not in node.advertised(), "it goes once let go", SECONDS)
+        eventually(lambda: "hp-1" not in node.advertised(), "the slot ends when it is free", SECONDS)
     eventually(lambda: node.gpu().policy == "orion", "the default again", SECONDS)
     assert node.gpu().window_us == 400
 
 
-def test_a_slot_that_is_held_is_served_though_nobody_configured_it(node: Node) -> None:
+def test_a_held_slot_is_served_even_if_it_is_not_configured(node: Node) -> None:
     node.pods.put("a", grant(memoryLimitBytes=MIB))
     node.kubelet.give("a", (GPU, "be-12"), (GPU, "be-0"), (GPU, "xx-0"), ("GPU-elsewhere", "be-1"))
     node.pods.put("b")
     eventually(lambda: node.held() == ["be-0", "be-12"], "both are held", SECONDS)
     assert node.slot("be-12").memory_limit_bytes == MIB
     node.pods.put("a", phase="Succeeded")
-    eventually(lambda: "be-12" not in node.advertised(), "it goes when let go", SECONDS)
+    eventually(lambda: "be-12" not in node.advertised(), "the slot ends when it is free", SECONDS)
     assert node.slot("be-0").memory_limit_bytes == 0
 
 
-def test_a_pod_that_comes_while_its_slot_is_withdrawn_has_it(stopped_node: Node, tmp_path: Path) -> None:
+def test_a_pod_that_gets_a_slot_during_its_withdrawal_keeps_it(stopped_node: Node, tmp_path: Path) -> None:
     node, file = stopped_node, tmp_path / "nodes.yaml"
     file.write_text("{version: v1, slots: {be: 2}}")
     node.start("--configuration", str(file))
@@ -240,14 +244,14 @@ def test_a_pod_that_comes_while_its_slot_is_withdrawn_has_it(stopped_node: Node,
     eventually(lambda: node.advertised() == ["hp-0", "be-0"], "it is withdrawn", SECONDS)
     assert node.run("a", "be-1", grant(memoryLimitBytes=MIB)).slot.memory_limit_bytes == MIB
     assert node.advertised() == ["hp-0", "be-0", "be-1"]
-    # And one that was closed, as after a kubelet that was away for long.
+    # The same for a slot that was closed, as after a kubelet that was away for long.
     assert node.run("b", "be-7", grant(memoryLimitBytes=2 * MIB)).slot.memory_limit_bytes == 2 * MIB
     assert node.advertised() == ["hp-0", "be-0", "be-1", "be-7"]
     with AgentClient(node.agent.root) as administrator, pytest.raises(RequestRefused, match="no slot 'be-9'"):
         administrator.prepare_slot(GPU, "be-9")
 
 
-def test_what_could_not_be_written_is_written_when_there_is_room(node: Node) -> None:
+def test_a_failed_write_of_the_state_is_repeated_when_there_is_room(node: Node) -> None:
     in_the_way = node.agent.root / "state.json.new"
     in_the_way.mkdir()
     node.run("a", "be-0", grant(memoryLimitBytes=12_345))
@@ -261,10 +265,10 @@ def test_an_init_container_whose_slot_the_kubelet_does_not_list_has_the_default(
     prepared = node.prepare_once("be-0")
     assert (prepared.pod, prepared.slot.memory_limit_bytes) == ("", 0)
     with ProtocolClient(node.agent.slot("be-0")).join():
-        assert node.held() == ["be-0"]  # by its processes
+        assert node.held() == ["be-0"]  # because of its processes
 
 
-def test_many_containers_begin_at_once(node: Node) -> None:
+def test_many_containers_start_at_once(node: Node) -> None:
     for number in range(8):
         node.pods.put(f"p{number}", grant(memoryLimitBytes=(number + 1) * MIB))
         node.kubelet.give(f"p{number}", (GPU, f"be-{number}"))
@@ -274,14 +278,14 @@ def test_many_containers_begin_at_once(node: Node) -> None:
     assert [each.pod for each in prepared] == [f"default/p{number}" for number in range(8)]
 
 
-def test_another_way_to_the_cluster_is_asked_for_where_there_is_none(stopped_node: Node, tmp_path: Path) -> None:
+def test_without_access_to_an_api_server_the_agent_says_what_to_configure(stopped_node: Node, tmp_path: Path) -> None:
     missing = ["--node-name", NODE, "--kubeconfig", str(tmp_path / "none")]
     done = subprocess.run(stopped_node.agent.command(*missing), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "no API server is known" in done.stderr
 
 
-def test_an_agent_outside_a_cluster_loads_nothing_of_it() -> None:
+def test_an_agent_outside_a_cluster_does_not_load_the_cluster_package() -> None:
     packages = ("aiohttp", "orion.api_server", "orion.crds", "orion.node_agent.cluster", "yaml")
     program = "import sys, orion.node_agent.__main__, orion.node_agent.serving\n"
     program += f"print(*(name for name in sys.modules if name.startswith({packages})))"

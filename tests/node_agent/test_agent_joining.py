@@ -1,4 +1,4 @@
-"""Joining a slot: what a client gets, what it hears of others, and when it is refused."""
+"""Joining a slot: what a client gets, what it learns of other clients, and when it is refused."""
 
 import contextlib
 import time
@@ -34,7 +34,7 @@ def test_a_client_gets_its_pages(agent: AgentProcess) -> None:
         assert (grant.role, grant.window_share_ns, grant.memory_limit_bytes) == (layout.Role.BE, 400_000, 0)
 
 
-def test_be_hears_of_hp_and_hp_of_nobody(agent: AgentProcess) -> None:
+def test_be_learns_of_hp_clients_and_hp_of_none(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as be:
         answer = be.hear()
         assert isinstance(answer, join.Neighbours)
@@ -54,7 +54,7 @@ def test_be_hears_of_hp_and_hp_of_nobody(agent: AgentProcess) -> None:
             be.hear_until({again.key})
 
 
-def test_a_page_is_shown_only_once_it_is_sealed(agent: AgentProcess) -> None:
+def test_a_page_is_sent_to_others_only_after_it_is_sealed(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join(ready=False) as hp, ProtocolClient(agent.slot("be-0")).join() as be:
         answer = be.hear()
         assert isinstance(answer, join.Neighbours)
@@ -64,13 +64,13 @@ def test_a_page_is_shown_only_once_it_is_sealed(agent: AgentProcess) -> None:
 
 
 @pytest.mark.parametrize(("oldest", "newest"), [(3, 9), (0, 0), (9, 2), (2**32 - 1, 2**32 - 1)])
-def test_another_layout_is_refused_with_a_sentence(agent: AgentProcess, oldest: int, newest: int) -> None:
+def test_another_layout_version_is_refused_with_a_sentence(agent: AgentProcess, oldest: int, newest: int) -> None:
     with pytest.raises(Refused, match="the agent speaks layouts 1 to 2") as refusal:
         ProtocolClient(agent.slot("be-0")).join(oldest=oldest, newest=newest)
     assert refusal.value.code is join.Refusal.LAYOUT
 
 
-def test_a_shared_gpu_seats_512_and_keeps_places_for_quiet_slots(agent: AgentProcess) -> None:
+def test_a_gpu_has_512_client_indexes_and_reserves_some_for_each_slot(agent: AgentProcess) -> None:
     with contextlib.ExitStack() as stack:
         keys = set()
         for _ in range(448):
@@ -86,9 +86,9 @@ def test_a_shared_gpu_seats_512_and_keeps_places_for_quiet_slots(agent: AgentPro
             ProtocolClient(agent.slot("be-1")).join()
 
 
-def test_a_slot_that_joins_too_often_waits_and_says_for_how_long(agent: AgentProcess) -> None:
+def test_a_slot_that_joins_too_often_gets_a_retry_time(agent: AgentProcess) -> None:
     def join_again_and_again() -> None:
-        for _ in range(3_000):  # some 600 where the machine is quick; it must be quicker than 50 a second
+        for _ in range(3_000):  # about 600 on a fast machine; the rate must exceed 50 a second
             ProtocolClient(agent.slot("be-0")).join().close()
 
     with pytest.raises(Refused) as refusal:
@@ -99,7 +99,7 @@ def test_a_slot_that_joins_too_often_waits_and_says_for_how_long(agent: AgentPro
         pass
 
 
-def test_300_clients_are_managed_in_no_time(agent: AgentProcess) -> None:
+def test_300_clients_join_quickly(agent: AgentProcess) -> None:
     with contextlib.ExitStack() as stack:
         hp = stack.enter_context(ProtocolClient(agent.slot("hp-0")).join())
         began = time.monotonic()
@@ -108,8 +108,8 @@ def test_300_clients_are_managed_in_no_time(agent: AgentProcess) -> None:
             client.hear_until({hp.key})
         seconds = time.monotonic() - began
     print(f"{seconds:.3f} s")
-    # Normally 0.25 to 0.4 s on two cores. All of it is work of the processor, which other tests share meanwhile: hence
-    # more than ten times that. The figure itself is printed, for whoever compares.
+    # Normally 0.25 to 0.4 s on two cores. All of that is CPU time, and other tests may run meanwhile, so the limit is
+    # more than ten times as high. The figure is printed for comparison.
     assert seconds < 10.0
 
 

@@ -1,4 +1,4 @@
-"""What clients learnt is kept for those that come after them: plausible, bounded, per slot, across agents."""
+"""What clients learnt is kept for later clients: checked, limited, for each slot, across agents."""
 
 import fcntl
 import os
@@ -52,7 +52,7 @@ def table_of(known: Knowledge) -> bytes:
     return os.pread(known.table(), 1 << 20, 0)
 
 
-def test_only_what_is_plausible_is_taken(tmp_path: Path) -> None:
+def test_only_plausible_entries_are_merged(tmp_path: Path) -> None:
     known = Knowledge(tmp_path / "be-0")
     good: list[Entry] = [(key(1), 50, 12, 2, 0), (key(2), 600_000_000, 0, 0, 0)]
     bad: list[Entry] = [
@@ -71,7 +71,7 @@ def test_only_what_is_plausible_is_taken(tmp_path: Path) -> None:
     assert known.merge(learnt(*good, count=2**32 - 1)) == 2
 
 
-def test_the_newest_wins_and_the_oldest_go(tmp_path: Path) -> None:
+def test_the_newest_entry_wins_and_the_oldest_are_removed(tmp_path: Path) -> None:
     known = Knowledge(tmp_path / "be-0")
     for first in range(0, 10_000, 250):
         known.merge(learnt(*((key(number), 50, 1, 0, 0) for number in range(first, first + 250))), limit=1000)
@@ -81,7 +81,7 @@ def test_the_newest_wins_and_the_oldest_go(tmp_path: Path) -> None:
     assert entries[-1] == (key(9000), 70, 1, 0, 0)
 
 
-def test_a_table_is_sealed_and_follows_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_is_sealed_and_renewed_after_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = Knowledge(tmp_path / "be-0")
     known.merge(learnt((key(1), 50, 1, 0, 0)))
     table = known.table()
@@ -91,7 +91,7 @@ def test_a_table_is_sealed_and_follows_what_is_new(tmp_path: Path, monkeypatch: 
     with pytest.raises(PermissionError):
         os.pwrite(table, b"x", 0)
     known.merge(learnt((key(2), 50, 1, 0, 0)))
-    assert known.table() == table  # hardly older than what is known
+    assert known.table() == table  # the table is recent enough
     monkeypatch.setattr(knowledge, "_TABLE_SECONDS", 0.0)
     assert len(entries_in(table_of(known))) == 2
 
@@ -116,20 +116,20 @@ def test_rows_of_a_profile(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=r"kernel|KernelClass"):
             known.set_profile([Kernel(gemv), wrong])
-    assert known.profiled == 2  # as before
+    assert known.profiled == 2  # unchanged
     known.set_profile([])
     assert len(known) == 1
     known.set_profile(Kernel(key(number)) for number in range(20_000))
     assert len(known) == join.KNOWLEDGE_ENTRIES
 
 
-def test_it_is_saved_now_and_then_and_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_knowledge_is_saved_at_intervals_and_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "deep" / "be-0"
     known = Knowledge(path)
     known.merge(learnt((key(1), 50, 1, 0, 0)))
     known.set_profile([Kernel(key(100))])
     known.save()
-    assert not path.exists()  # it is news since just now
+    assert not path.exists()  # the entries are new since just now
     monkeypatch.setattr(knowledge, "_SAVE_SECONDS", 0.0)
     known.save()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -143,7 +143,7 @@ def test_it_is_saved_now_and_then_and_loaded(tmp_path: Path, monkeypatch: pytest
     assert len(Knowledge(path)) == 3
 
 
-def test_the_files_of_slots_that_are_gone_are_bounded(tmp_path: Path) -> None:
+def test_the_number_of_files_of_closed_slots_is_limited(tmp_path: Path) -> None:
     for number in range(6):
         known = Knowledge(tmp_path / "GPU-x" / f"be-{number}")
         known.merge(learnt((key(1), 50, 1, 0, 0)))
@@ -155,7 +155,7 @@ def test_the_files_of_slots_that_are_gone_are_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", b"x" * 100, None])
-def test_a_damaged_file_is_left_aside(tmp_path: Path, damage: bytes | None) -> None:
+def test_a_damaged_file_is_ignored(tmp_path: Path, damage: bytes | None) -> None:
     path = tmp_path / "be-0"
     known = Knowledge(path)
     known.merge(learnt((key(1), 50, 1, 0, 0), (key(2), 50, 1, 0, 0)))
@@ -168,60 +168,60 @@ def _slots(agent: AgentProcess) -> int:
     return len(list((agent.root / "gpus" / GPU).iterdir()))
 
 
-def tell(client: ProtocolClient, *entries: Entry) -> None:
+def report(client: ProtocolClient, *entries: Entry) -> None:
     client.sock.send(bytes(learnt(*entries)))
 
 
-def taught(agent: AgentProcess, slot: str) -> list[Entry]:
-    """What a new client of a slot is given before it hears of its neighbours."""
+def received_entries(agent: AgentProcess, slot: str) -> list[Entry]:
+    """Return what a new client of a slot receives before its first list of neighbours."""
     with ProtocolClient(agent.slot(slot)).join() as client:
         while not isinstance(client.hear(), join.Neighbours):
             pass
         return entries_in(client.knowledge) if client.knowledge else []
 
 
-def test_clients_of_a_slot_begin_with_what_others_learnt(agent: AgentProcess) -> None:
+def test_clients_of_a_slot_start_with_what_others_learnt(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as client:
         assert client.welcome.offers & join.OFFERS_KNOWLEDGE
-        tell(client, (key(1), 50, 1, 0, 0))
-        eventually(lambda: taught(agent, "be-0") == [(key(1), 50, 1, 0, 0)], "what was reported is known")
-    assert taught(agent, "be-1") == []
+        report(client, (key(1), 50, 1, 0, 0))
+        eventually(lambda: received_entries(agent, "be-0") == [(key(1), 50, 1, 0, 0)], "what was reported is known")
+    assert received_entries(agent, "be-1") == []
     agent.terminate()
     agent.start()
-    assert taught(agent, "be-0") == [(key(1), 50, 1, 0, 0)]
+    assert received_entries(agent, "be-0") == [(key(1), 50, 1, 0, 0)]
     assert stat.S_IMODE((agent.root / "knowledge" / GPU).stat().st_mode) == 0o700
     assert (agent.root / "knowledge" / GPU / "be-0").is_file()
 
 
-def test_who_tells_before_it_is_ready_or_too_little_is_shown_out(agent: AgentProcess) -> None:
+def test_a_report_before_ready_or_of_wrong_length_ends_the_connection(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join(ready=False) as client:
-        tell(client, (key(1), 50, 1, 0, 0))
+        report(client, (key(1), 50, 1, 0, 0))
         assert client.sock.recv(1) == b""
     with ProtocolClient(agent.slot("be-0")).join() as client:
         client.hear()
         client.sock.send(bytes(learnt((key(1), 50, 1, 0, 0)))[:32])
         assert client.sock.recv(1) == b""
-    assert taught(agent, "be-0") == []
+    assert received_entries(agent, "be-0") == []
 
 
 def test_a_burst_of_messages_is_read_and_kept(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as client:
-        for first in range(0, 7500, 250):  # as many messages as a connection may send at once
-            tell(client, *((key(number), 50, 1, 0, 0) for number in range(first, first + 250)))
-        eventually(lambda: (key(7499), 50, 1, 0, 0) in taught(agent, "be-0"), "all was read")
-    assert len(taught(agent, "be-0")) == min(7500, knowledge.GPU_ENTRIES // _slots(agent))
+        for first in range(0, 7500, 250):  # the burst that a connection may send
+            report(client, *((key(number), 50, 1, 0, 0) for number in range(first, first + 250)))
+        eventually(lambda: (key(7499), 50, 1, 0, 0) in received_entries(agent, "be-0"), "all messages are read")
+    assert len(received_entries(agent, "be-0")) == min(7500, knowledge.GPU_ENTRIES // _slots(agent))
 
 
-def test_a_slot_that_is_opened_again_knows_what_it_knew(agent: AgentProcess) -> None:
+def test_a_slot_that_is_opened_again_has_its_old_knowledge(agent: AgentProcess) -> None:
     with AgentClient(agent.root) as administrator:
         name = administrator.open_slot(GPU, agent_pb2.BE).name
         with ProtocolClient(agent.slot(name)).join() as client:
             client.hear()
-            tell(client, (key(1), 50, 1, 0, 0))
-            eventually(lambda: taught(agent, name) == [(key(1), 50, 1, 0, 0)], "what was reported is known")
+            report(client, (key(1), 50, 1, 0, 0))
+            eventually(lambda: received_entries(agent, name) == [(key(1), 50, 1, 0, 0)], "what was reported is known")
         administrator.close_slot(GPU, name)
         assert administrator.open_slot(GPU, agent_pb2.BE).name == name
-        assert taught(agent, name) == [(key(1), 50, 1, 0, 0)]
+        assert received_entries(agent, name) == [(key(1), 50, 1, 0, 0)]
 
 
 def row(number: int, **more: int) -> agent_pb2.ProfileRow:
@@ -229,9 +229,9 @@ def row(number: int, **more: int) -> agent_pb2.ProfileRow:
     return agent_pb2.ProfileRow(identity=key(number), kernel_class=agent_pb2.COMPUTE, **values)
 
 
-def test_administrators_give_a_profile(agent: AgentProcess) -> None:
+def test_administrators_set_a_profile(agent: AgentProcess) -> None:
     rows = [row(1), row(2, duration_ns=0, sms=0)]
-    reported = [
+    expected = [
         (key(1), 18_000, 132, layout.KernelClass.COMPUTE, join.KNOWN_PROFILE),
         (key(2), 0, 0, layout.KernelClass.COMPUTE, join.KNOWN_PROFILE),
     ]
@@ -240,16 +240,16 @@ def test_administrators_give_a_profile(agent: AgentProcess) -> None:
             pass
         slot = administrator.set_profile(GPU, "be-0", rows)
         assert (slot.name, slot.profile_kernels, slot.learnt_kernels) == ("be-0", 2, 0)
-        client.hear()  # one that runs already is told at once
+        client.hear()  # a running client is notified at once
         assert client.knowledge is not None
-        assert entries_in(client.knowledge) == reported
-    assert taught(agent, "be-1") == []
+        assert entries_in(client.knowledge) == expected
+    assert received_entries(agent, "be-1") == []
     agent.terminate()
     agent.start()
-    assert taught(agent, "be-0") == reported
+    assert received_entries(agent, "be-0") == expected
     with AgentClient(agent.root) as administrator:
         assert administrator.set_profile(GPU, "be-0", []).profile_kernels == 0
-    assert taught(agent, "be-0") == []
+    assert received_entries(agent, "be-0") == []
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_administrators_give_a_profile(agent: AgentProcess) -> None:
     ],
     ids=["slot", "identity", "class", "many"],
 )
-def test_a_profile_that_cannot_be_is_refused(
+def test_an_invalid_profile_is_refused(
     agent: AgentProcess, slot: str, rows: list[agent_pb2.ProfileRow], sentence: str
 ) -> None:
     with AgentClient(agent.root) as administrator, pytest.raises(RequestRefused, match=sentence):

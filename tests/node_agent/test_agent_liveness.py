@@ -39,7 +39,7 @@ def other_process(directory: Path) -> Iterator[tuple[subprocess.Popen[str], tupl
             process.kill()
 
 
-def test_a_killed_client_is_gone_at_once(agent: AgentProcess) -> None:
+def test_a_killed_client_is_removed_at_once(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as be, other_process(agent.slot("hp-0")) as (hp, key):
         be.hear_until({key})
         began = time.monotonic()
@@ -48,7 +48,7 @@ def test_a_killed_client_is_gone_at_once(agent: AgentProcess) -> None:
         assert time.monotonic() - began < 1.0  # 25 ms
 
 
-def test_the_kernels_mark_counts_where_a_socket_stays_open(agent: AgentProcess) -> None:
+def test_the_robust_futex_shows_a_death_if_the_socket_stays_open(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as be, ProtocolClient(agent.slot("hp-0")).join() as hp:
         be.hear_until({hp.key})
         hp.busy.set(layout.BusyPage, "alive", layout.FUTEX_OWNER_DIED | 0x8000_0000 | os.getpid())
@@ -65,7 +65,7 @@ def test_a_stopped_hp_client_is_marked_until_it_continues(agent: AgentProcess) -
             return int.from_bytes(be.policy.memory[at : at + 4], "little")
 
         be.suspect(key)
-        assert mark() == 0  # idle or slow is not stopped
+        assert mark() == 0  # an idle or slow client is not stopped
         hp.send_signal(signal.SIGSTOP)
         eventually(lambda: liveness.is_stopped(hp.pid), "the process is stopped")
         be.suspect((key[0], key[1] + 1))
@@ -87,7 +87,7 @@ def test_a_stopped_hp_client_is_marked_until_it_continues(agent: AgentProcess) -
         assert mark() == 0
 
 
-def test_a_slot_made_ready_forgets_its_clients(agent: AgentProcess) -> None:
+def test_preparing_a_slot_removes_its_clients(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join() as old, ProtocolClient(agent.slot("be-0")).join() as be:
         be.hear_until({old.key})
         with AgentClient(agent.root) as administrator:
@@ -98,7 +98,7 @@ def test_a_slot_made_ready_forgets_its_clients(agent: AgentProcess) -> None:
         be.hear_until(set())
 
 
-def test_processes_that_are_not_there_are_not_stopped() -> None:
+def test_processes_that_do_not_exist_are_not_stopped() -> None:
     assert not liveness.is_stopped(0)
     assert not liveness.is_stopped(-1)
     assert not liveness.is_stopped(2**22 + 1)

@@ -1,4 +1,4 @@
-"""Metrics: what is shown, that `docs/metrics.md` names it all, and that no page content can break it."""
+"""Metrics: which ones there are, that `docs/metrics.md` names all of them, and that no page content breaks them."""
 
 import os
 import re
@@ -72,8 +72,8 @@ def test_every_metric_is_documented(stopped_agent: AgentProcess, address: str) -
         client.record.set(layout.RecordPage, "long_kernel_ns", 50_000_000)
         hp.record.set(layout.RecordPage, "slowdown_milli", 1_050)
         shown = {re.sub(r"_(bucket|sum|count|created)$", "", name) for name, _ in scrape(address)}
-    reported, _, _ = DOCUMENT.read_text().partition("\n## In a cluster\n")
-    documented = set(re.findall(r"^\| `(orion_\w+)`", reported, re.MULTILINE))
+    agent_part, _, _ = DOCUMENT.read_text().partition("\n## In a cluster\n")
+    documented = set(re.findall(r"^\| `(orion_\w+)`", agent_part, re.MULTILINE))
     assert shown <= documented
     assert documented - shown <= {"orion_agent_refusals_total"}
 
@@ -94,7 +94,9 @@ def test_no_page_content_breaks_anything(stopped_agent: AgentProcess, address: s
             hp.busy.memory[64:68] = fill * 4
             assert scrape(address)
             assert len(administrator.snapshot().gpus) == 1
-        eventually(lambda: value(scrape(address), "orion_gpu_clients", role="be") <= 1, "the mark of death counts")
+        eventually(
+            lambda: value(scrape(address), "orion_gpu_clients", role="be") <= 1, "the robust futex shows the death"
+        )
 
 
 def test_what_overlap_did_is_shown(stopped_agent: AgentProcess, address: str) -> None:

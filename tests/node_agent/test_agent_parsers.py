@@ -1,16 +1,16 @@
-"""No bytes that a tenant can write crash a parser or a page's reader."""
+"""No bytes that a tenant can write crash a parser or a reader of a page."""
 
 from ctypes import sizeof
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orion.errors import Invalid
 from orion.hook import join, layout
 from orion.node_agent.clients import messages
-from orion.node_agent.clients.messages import MalformedMessage
 from orion.node_agent.pages import pages
 
-# A page is a short piece, again and again, from somewhere in it: whole pages of noise are too much to shrink.
+# A page repeats a short piece, beginning anywhere in it: hypothesis could not shrink whole pages of random bytes.
 PAGE = st.binary(min_size=1, max_size=512).map(
     lambda piece: (piece * (layout.PAGE_SIZE // len(piece) + 1))[: layout.PAGE_SIZE]
 )
@@ -37,7 +37,7 @@ def _parse(data: bytes) -> None:
     returns = messages.returns(data)
     try:
         message = messages.parse(data)
-    except MalformedMessage:
+    except Invalid:
         assert not returns
         return
     assert bytes(message) == data
@@ -76,12 +76,12 @@ def test_any_busy_page(content: bytes) -> None:
 
 
 @given(st.text(max_size=300), st.sampled_from(list(join.Refusal)), st.integers(0, 2**32 - 1))
-def test_any_refusal_can_be_said(sentence: str, code: join.Refusal, retry_ms: int) -> None:
+def test_any_refusal_can_be_built(sentence: str, code: join.Refusal, retry_ms: int) -> None:
     message = join.Refused.from_buffer_copy(messages.refused(code, sentence, retry_ms))
     assert (message.code, message.retry_ms) == (code, retry_ms)
 
 
 @given(st.lists(st.tuples(st.integers(0, 511), st.integers(1, 2**32 - 1)), max_size=join.FDS_MAX))
-def test_places_are_listed(keys: list[tuple[int, int]]) -> None:
+def test_client_indexes_are_listed(keys: list[tuple[int, int]]) -> None:
     message = join.Gone.from_buffer_copy(messages.listing(join.MessageType.GONE, keys))
     assert [(each.client_index, each.generation) for each in message.places[: message.count]] == keys

@@ -1,4 +1,4 @@
-"""Policies as administrators set them: what reaches the page, what is refused, and what is said instead."""
+"""Policies that administrators set: what reaches the page, what is rejected, and with which message."""
 
 import json
 import math
@@ -86,16 +86,16 @@ REFUSED: list[tuple[Ask, str]] = [
 
 
 @pytest.mark.parametrize(("ask", "sentence"), REFUSED, ids=range(len(REFUSED)))
-def test_figures_that_cannot_be_are_refused(agent: AgentProcess, ask: Ask, sentence: str) -> None:
+def test_values_out_of_bounds_are_refused(agent: AgentProcess, ask: Ask, sentence: str) -> None:
     with AgentClient(agent.root) as administrator, pytest.raises(RequestRefused, match=sentence) as refused:
         ask(administrator)
     assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_a_budget_below_what_mps_costs_is_refused_with_the_figure(agent: AgentProcess) -> None:
+def test_a_budget_below_the_cost_of_mps_is_refused_with_the_value(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join() as hp, AgentClient(agent.root) as administrator:
-        eventually(lambda: administrator.snapshot().gpus[0].slots[0].clients, "hp is in")
-        administrator.set_policy(GPU, max_slowdown=1.05, sharing_cost=1.073)  # time-sliced: harmless
+        eventually(lambda: administrator.snapshot().gpus[0].slots[0].clients, "hp has joined")
+        administrator.set_policy(GPU, max_slowdown=1.05, sharing_cost=1.073)  # time-sliced: accepted
         administrator.set_policy(GPU, max_slowdown=1.0)
         hp.record.set(layout.RecordPage, "shares_context", 1)
         sentence = r"maxSlowdown 1.05 is less than what sharing .* costs this hp: 1.073; ask for at least 1.073"
@@ -125,7 +125,7 @@ def test_weights_are_kept_over_agents_and_end_with_the_container(agent: AgentPro
         assert administrator.prepare_slot(GPU, "be-1").slot.weight == 1
 
 
-def test_what_an_older_agent_left_is_taken_over(agent: AgentProcess) -> None:
+def test_the_state_of_an_older_agent_is_used(agent: AgentProcess) -> None:
     agent.terminate()
     path = agent.root / "state.json"
     state = json.loads(path.read_text())

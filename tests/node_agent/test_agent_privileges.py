@@ -1,4 +1,4 @@
-"""An agent with as few capabilities as it has in a cluster, beside a hostile root with those of any container."""
+"""An agent with as few capabilities as in a cluster, beside hostile root processes with a container's capabilities."""
 
 import ctypes
 import os
@@ -16,23 +16,23 @@ from tests.node_agent.protocol_client import ProtocolClient
 ROOT = Path(__file__).parents[2]
 DESCRIPTORS = 1024
 SENDING_CAPABILITIES = {24: "sys_resource", 21: "sys_admin"}
-""" Either lets a process send descriptors when its user has too many in flight; the chart gives the first. """
+""" Each allows a process to send descriptors when its user has too many in flight; the chart grants the first. """
 
 
 def bounded(command: list[str], capabilities: str) -> list[str]:
-    """A command that runs as root with these capabilities only."""
+    """Return a command that runs as root with only these capabilities."""
     kept = ",".join(["-all", *(f"+{each}" for each in capabilities.split())])
     return ["setpriv", "--bounding-set", kept, "--inh-caps", "-all", *command]
 
 
 def sending_capability() -> str:
-    """One that this machine's root has: some have not the one that the chart gives."""
+    """Return one of these capabilities that root has here; some machines lack the one that the chart grants."""
     here = next(name for number, name in SENDING_CAPABILITIES.items() if ctypes.CDLL(None).prctl(23, number, 0, 0, 0))
     return here
 
 
 class BoundedAgent(AgentProcess):
-    """One that has few capabilities and few descriptors."""
+    """An agent with few capabilities and few descriptors."""
 
     capabilities = ""
 
@@ -46,7 +46,7 @@ Start = Callable[[str], BoundedAgent]
 
 @pytest.fixture
 def start(agent: AgentProcess) -> Iterator[Start]:
-    """Starts the same agent with few capabilities."""
+    """Starts the agent with few capabilities."""
     agent.kill()
     again = BoundedAgent(agent.root, agent.library)
 
@@ -61,7 +61,7 @@ def start(agent: AgentProcess) -> Iterator[Start]:
 
 
 def hostile(script: str, slot: Path) -> subprocess.Popen[str]:
-    """Run statements as the root of a container would; `slot` is the directory of its slot."""
+    """Run Python statements as root of a container would; `slot` is the directory of its slot."""
     program = "import sys\nfrom pathlib import Path\nfrom tests.hook.hostile_root import *\nslot = Path(sys.argv[1])\n"
     command = [sys.executable, "-c", program + script, str(slot)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -82,7 +82,7 @@ def said(script: str, slot: Path) -> str:
     return output.strip()
 
 
-def test_nobody_takes_a_descriptor_of_the_agent(start: Start) -> None:
+def test_no_process_can_take_a_descriptor_of_the_agent(start: Start) -> None:
     assert said("print(reach_into_agent(slot))", start("").slot("be-0")) == "[]"
 
 
@@ -105,7 +105,7 @@ def test_pages_with_spoilt_modes_are_taken_back(start: Start) -> None:
             be.hear_until({key})
 
 
-def test_descriptors_in_flight_keep_nobody_from_joining(start: Start) -> None:
+def test_descriptors_in_flight_do_not_prevent_joining(start: Start) -> None:
     agent = start(sending_capability())
     process = hostile(
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS}))\n"

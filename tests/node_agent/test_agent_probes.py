@@ -1,4 +1,4 @@
-"""What the kubelet's probes hear: at once, whoever else is at the port, and nothing but what is so."""
+"""The answers to the kubelet's probes are quick and correct, whatever other peers do at the port."""
 
 import contextlib
 import http.client
@@ -21,7 +21,7 @@ from tests.node_agent.agent_in_cluster import Node
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
 
 PROBE_SECONDS = 5.0
-""" What the chart's probes wait for an answer. """
+""" The chart's timeout of a probe. """
 
 
 def probe(agent: AgentProcess, path: str = "/healthz") -> tuple[int, str]:
@@ -40,7 +40,7 @@ def served(stopped_agent: AgentProcess) -> AgentProcess:
 
 @contextlib.contextmanager
 def flood(agent: AgentProcess, source: str, request: bytes) -> Iterator[list[int]]:
-    """One peer opens connections as fast as it can, and reads nothing; yields how many, as the only item."""
+    """One peer opens connections as fast as it can and reads nothing; yields a list with their number."""
     ended, count = threading.Event(), [0]
 
     def run() -> None:
@@ -85,7 +85,7 @@ def test_probes_are_answered_while_many_peers_take_all_connections(served: Agent
         assert probe(served, "/metrics")[0] == 200
 
 
-def test_a_peer_with_too_many_connections_loses_its_oldest_and_nobody_elses(served: AgentProcess) -> None:
+def test_a_peer_with_too_many_connections_loses_only_its_own_oldest(served: AgentProcess) -> None:
     address = ("127.0.0.1", served.metrics_port)
     with contextlib.ExitStack() as stack:
         other = stack.enter_context(socket.create_connection(address, 5, ("127.0.0.3", 0)))
@@ -96,7 +96,7 @@ def test_a_peer_with_too_many_connections_loses_its_oldest_and_nobody_elses(serv
             assert sock.recv(15) == b"HTTP/1.1 200 OK"
 
 
-def test_what_leads_nowhere_any_more_is_not_healthy_and_the_next_agent_fixes_it(served: AgentProcess) -> None:
+def test_an_agent_without_its_socket_is_unhealthy_and_the_next_one_fixes_it(served: AgentProcess) -> None:
     for gone, sentence in (
         (served.root / "agent.sock", f"the socket {served.root}/agent.sock is gone"),
         (served.slot("be-3") / "agent.sock", f"the socket of slot be-3 of GPU {GPU} is gone"),
@@ -122,7 +122,7 @@ def test_what_leads_nowhere_any_more_is_not_healthy_and_the_next_agent_fixes_it(
         (0.5, "the driver was replaced", "the driver was replaced"),
     ],
 )
-def test_what_a_restart_fixes_is_not_healthy(seconds: float, needs_restart: str, sentence: str) -> None:
+def test_an_agent_is_unhealthy_if_a_restart_helps(seconds: float, needs_restart: str, sentence: str) -> None:
     agent = SimpleNamespace(
         looking=SimpleNamespace(seconds_since=seconds),
         gpus={},
@@ -133,7 +133,7 @@ def test_what_a_restart_fixes_is_not_healthy(seconds: float, needs_restart: str,
     assert probes.unhealthy() == probes.unready() == sentence
 
 
-def test_slots_that_come_and_go_are_healthy(served: AgentProcess) -> None:
+def test_opening_and_closing_slots_is_healthy(served: AgentProcess) -> None:
     with AgentClient(served.root) as administrator:
         for number in range(3):
             administrator.open_slot(GPU, agent_pb2.BE, name=f"mine-{number}")
@@ -142,7 +142,7 @@ def test_slots_that_come_and_go_are_healthy(served: AgentProcess) -> None:
             assert probe(served) == (200, "ok")
 
 
-def test_an_agent_is_ready_when_kubelet_and_api_server_have_spoken_once(
+def test_an_agent_is_ready_when_kubelet_and_api_server_have_answered_once(
     stopped_agent: AgentProcess, socket_folder: Path
 ) -> None:
     node = Node(stopped_agent, socket_folder)
@@ -152,13 +152,13 @@ def test_an_agent_is_ready_when_kubelet_and_api_server_have_spoken_once(
         assert probe(stopped_agent, "/readyz") == (503, "the kubelet has not said yet which container has which slot")
         assert probe(stopped_agent) == (200, "ok")
         node.kubelet.start()
-        eventually(lambda: probe(stopped_agent, "/readyz") == (200, "ok"), "it has heard from both")
+        eventually(lambda: probe(stopped_agent, "/readyz") == (200, "ok"), "both have answered")
         node.kubelet.stop()
         assert probe(stopped_agent, "/readyz") == (200, "ok")
     finally:
         node.stop()
 
 
-def test_paths_that_are_none_are_reported_which_there_are(served: AgentProcess) -> None:
+def test_the_answer_to_an_unknown_path_lists_the_paths(served: AgentProcess) -> None:
     for path in ("/health", "/metrics/x", "//"):
         assert probe(served, path) == (404, "GET /metrics, /healthz or /readyz")

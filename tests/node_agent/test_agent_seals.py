@@ -1,4 +1,4 @@
-"""What a hostile client can do, as root, to every page that it holds: nothing, but write its own."""
+"""A hostile client, even as root, can write only its own pages."""
 
 import contextlib
 import ctypes
@@ -73,7 +73,7 @@ ATTACKS: dict[str, Callable[[int], object]] = {
 
 
 def all_ways_in(fd: int, stack: contextlib.ExitStack) -> list[int]:
-    """The descriptor itself, and what it can be opened as again."""
+    """Return the descriptor itself, and all descriptors that it can be opened as again."""
     ways = [fd]
     for flags in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_TRUNC):
         with contextlib.suppress(OSError):
@@ -84,7 +84,7 @@ def all_ways_in(fd: int, stack: contextlib.ExitStack) -> list[int]:
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_nobody_writes_a_page_but_its_writer(agent: AgentProcess, attack: str) -> None:
+def test_only_its_writer_can_write_a_page(agent: AgentProcess, attack: str) -> None:
     with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-0")).join() as be:
         be.hear_until({hp.key})
         pages = {"policy": be.policy, "grant": be.grant, "busy": be.busy, "record": be.record, "own busy": hp.busy}
@@ -103,14 +103,14 @@ def test_nobody_writes_a_page_but_its_writer(agent: AgentProcess, attack: str) -
         assert int.from_bytes(state, "little") == layout.BusyState.BUSY
 
 
-def test_who_seals_its_page_in_its_own_way_is_dropped(agent: AgentProcess) -> None:
+def test_a_client_that_adds_its_own_seals_is_removed(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join(ready=False) as client:
         fcntl.fcntl(client.busy.fd, ADD_SEALS, SEAL_SEAL)
         client.ready()
         assert client.sock.recv(1) == b""
 
 
-def test_a_lease_on_a_page_keeps_nobody_waiting(agent: AgentProcess) -> None:
+def test_a_lease_on_a_page_delays_no_other_process(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join(ready=False) as client:
         for page in (client.busy, client.record):
             with contextlib.suppress(OSError):
@@ -122,7 +122,7 @@ def test_a_lease_on_a_page_keeps_nobody_waiting(agent: AgentProcess) -> None:
         assert time.monotonic() - began < 5.0
 
 
-def test_a_returning_page_must_be_the_one_that_was_given(agent: AgentProcess) -> None:
+def test_a_returning_client_must_bring_the_agents_pages(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as honest, ProtocolClient(agent.slot("be-0")).join() as client:
         honest.hear()
         client.hear()

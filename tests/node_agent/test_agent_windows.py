@@ -1,4 +1,4 @@
-"""The window is shared out among the be clients that use it."""
+"""The agent divides the window among the active be clients."""
 
 import contextlib
 
@@ -13,18 +13,18 @@ def share(client: ProtocolClient) -> int:
     return window_share
 
 
-def test_active_slots_share_and_quiet_ones_take_nothing(agent: AgentProcess) -> None:
+def test_active_slots_share_the_window_and_idle_ones_take_nothing(agent: AgentProcess) -> None:
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(ProtocolClient(agent.slot(f"be-{number}")).join()) for number in range(4)]
-        eventually(lambda: share(clients[0]) == 400_000, "nobody is active")
+        eventually(lambda: share(clients[0]) == 400_000, "no client is active")
         for client in clients[:2]:
             client.record.set(layout.RecordPage, "in_flight_ns", 1)
         eventually(lambda: share(clients[0]) == 200_000, "two are active")
-        eventually(lambda: share(clients[2]) == 400_000 // 3, "the third to come would have a third")
+        eventually(lambda: share(clients[2]) == 400_000 // 3, "a new slot would get a third")
         clients[1].record.set(layout.RecordPage, "in_flight_ns", 0)
         eventually(lambda: share(clients[0]) == 400_000, "one is active")
         clients[1].record.set(layout.RecordPage, "waiting_since_ns", 1)
-        eventually(lambda: share(clients[0]) == 200_000, "who waits is active")
+        eventually(lambda: share(clients[0]) == 200_000, "a waiting client is active")
         clients[1].close()
         stack.pop_all()
         eventually(lambda: share(clients[0]) == 400_000, "one is left")

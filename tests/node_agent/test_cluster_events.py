@@ -1,4 +1,4 @@
-"""Events are posted once each, in order, within bounds, and over an API server that is away."""
+"""Events are posted once each, in order, within limits, also after the API server did not answer."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ import pytest
 
 from orion.api_server.requests import ApiError
 from orion.crds.policy import Priority
-from orion.node_agent.cluster.reporting import events
-from orion.node_agent.cluster.reporting.device_events import say_of_pods
+from orion.node_agent.cluster.reporting import events as events_module
+from orion.node_agent.cluster.reporting.device_events import post_pod_events
 from orion.node_agent.cluster.reporting.events import Events, Subject, device, node, pod
 from orion.node_agent.cluster.state import GpuState, HolderState, PolicyState
 from orion.node_agent.gpus.interface import Gpu
@@ -23,7 +23,7 @@ POD = pod(Holder("team", "train-0", "main", "a-uid"))
 
 
 class Server:
-    """Takes what is posted, or answers as the test says."""
+    """Accepts what is posted, or answers as the test says."""
 
     def __init__(self, *answers: int) -> None:
         self.answers = list(answers)
@@ -41,32 +41,32 @@ class Server:
         return {}
 
 
-def posted(server: Server, wanted: int, say: Any) -> Events:
-    """Let something be said, and return when that many Events have been posted."""
+def posted(server: Server, wanted: int, post: Any) -> Events:
+    """Call `say`, and return when that many Events have been posted."""
 
     async def scenario() -> Events:
         made: Any = server
         server.wanted, server.enough = wanted, asyncio.Event()
-        speaker = Events(made, "a-node")
-        say(speaker)
-        running = asyncio.create_task(speaker.run())
+        events = Events(made, "a-node")
+        post(events)
+        running = asyncio.create_task(events.run())
         await asyncio.wait_for(server.enough.wait(), 60)
         await asyncio.sleep(0)
         running.cancel()
-        return speaker
+        return events
 
     return asyncio.run(scenario())
 
 
-def test_an_event_says_about_whom_and_by_whom() -> None:
+def test_an_event_names_its_object_and_its_reporter() -> None:
     server = Server()
 
-    def say(speaker: Events) -> None:
-        speaker.say(POD, "ProcessWithoutHook", "a note of more than 1024 bytes: " + "ü" * 1_000)
-        speaker.say(device("GPU-AB", "its-uid"), "GPUReady", "well again", warning=False)
-        speaker.say(node("a-node"), "GPUNotAdvertised", "why")
+    def post(events: Events) -> None:
+        events.post(POD, "ProcessWithoutHook", "a note of more than 1024 bytes: " + "ü" * 1_000)
+        events.post(device("GPU-AB", "its-uid"), "GPUReady", "well again", warning=False)
+        events.post(node("a-node"), "GPUNotAdvertised", "why")
 
-    posted(server, 3, say)
+    posted(server, 3, post)
     first, second, third = server.bodies
     assert first["regarding"] == {"apiVersion": "v1", "kind": "Pod", "name": "train-0", "uid": "a-uid",
                                   "namespace": "team"}  # fmt: skip
@@ -81,56 +81,56 @@ def test_an_event_says_about_whom_and_by_whom() -> None:
     assert [each["metadata"]["namespace"] for each in (first, second, third)] == ["team", "default", "default"]
 
 
-def test_what_is_said_again_is_posted_once_and_has_the_same_name_after_a_restart() -> None:
+def test_an_event_is_posted_once_and_has_the_same_name_after_a_restart() -> None:
     server = Server()
 
-    def say(speaker: Events) -> None:
+    def post(events: Events) -> None:
         for number in range(5):
-            speaker.say(POD, "LongKernels", f"runs kernels of {number} ms", key="its process")
-        speaker.say(POD, "LongKernels", "of another process", key="another process")
-        speaker.say(Subject("Pod", "new", ""), "LongKernels", "nothing is said of a pod without a uid")
+            events.post(POD, "LongKernels", f"runs kernels of {number} ms", key="its process")
+        events.post(POD, "LongKernels", "of another process", key="another process")
+        events.post(Subject("Pod", "new", ""), "LongKernels", "no Event about a pod without a uid")
 
-    posted(server, 2, say)
+    posted(server, 2, post)
     before = {each["metadata"]["name"] for each in server.bodies}
     server.bodies.clear()
-    posted(server, 2, say)
+    posted(server, 2, post)
     assert {each["metadata"]["name"] for each in server.bodies} == before
 
 
 @pytest.mark.parametrize("answers", [(0, 503, 429), (409,), (403,)])
-def test_what_cannot_be_posted_now_comes_later_and_what_never_can_is_passed_over(
+def test_a_failed_post_is_repeated_and_a_rejected_one_is_not(
     answers: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "_BACKOFF_SECONDS", (0.001, 0.001))
+    monkeypatch.setattr(events_module, "_BACKOFF_SECONDS", (0.001, 0.001))
     server = Server(*answers)
 
-    def say(speaker: Events) -> None:
-        speaker.say(POD, "First", "1")
-        speaker.say(POD, "Second", "2")
+    def post(events: Events) -> None:
+        events.post(POD, "First", "1")
+        events.post(POD, "Second", "2")
 
     wanted = 2 if answers[0] in (0, 503, 429) else 1
-    speaker = posted(server, wanted, say)
+    events = posted(server, wanted, post)
     assert [each["reason"] for each in server.bodies] == ["First", "Second"][-wanted:]
-    assert speaker.failed == (0 if answers == (409,) else len(answers))
+    assert events.failed == (0 if answers == (409,) else len(answers))
 
 
-def test_one_object_cannot_use_up_what_others_have_to_say() -> None:
+def test_one_object_cannot_use_up_the_limit_of_others() -> None:
     server = Server()
 
-    def say(speaker: Events) -> None:
+    def post(events: Events) -> None:
         for number in range(1_000):
-            speaker.say(POD, "Noise", str(number))
-        speaker.say(node("a-node"), "GPUNotAdvertised", "why")
+            events.post(POD, "Noise", str(number))
+        events.post(node("a-node"), "GPUNotAdvertised", "why")
 
-    posted(server, events._BURST + 1, say)
+    posted(server, events_module._BURST + 1, post)
     assert server.bodies[-1]["reason"] == "GPUNotAdvertised"
 
 
-# -- Memory that was promised twice ------------------------------------------------------------------------------------
+# -- More memory reserved than there is --------------------------------------------------------------------------------
 
 
 def reserving(*mib: int) -> GpuState:
-    """A GPU whose pods reserve so much of it."""
+    """Return a GPU whose pods reserve this much of its memory."""
     held = [
         HolderState(GPU, f"be-{number}", Priority.BE, Holder("team", f"p{number}", "main", f"u{number}"))
         for number, _ in enumerate(mib)
@@ -139,24 +139,24 @@ def reserving(*mib: int) -> GpuState:
     return GpuState(GPU, {}, (*slots, HolderState(GPU, "be-9", Priority.BE, None)), PolicyState(policy_words.DEFAULT))
 
 
-def test_each_pod_that_reserves_memory_of_a_gpu_that_has_too_little_hears_of_it_once() -> None:
+def test_each_pod_that_reserves_memory_of_an_over_reserved_gpu_gets_one_event() -> None:
     server = Server()
     page = policy_words.DEFAULT
     view = GpuView(Gpu(GPU, 0, "a name", 100 << 20), page, 0.0, 0, (), ())
 
-    def say(speaker: Events) -> None:
-        say_of_pods(speaker, view, reserving(60, 40))  # up to the last byte is as promised
+    def post(events: Events) -> None:
+        post_pod_events(events, view, reserving(60, 40))  # exactly all memory: no problem
         for _ in range(2):
-            say_of_pods(speaker, view, reserving(60, 0, 41))
+            post_pod_events(events, view, reserving(60, 0, 41))
 
-    posted(server, 2, say)
+    posted(server, 2, post)
     assert [body["regarding"]["name"] for body in server.bodies] == ["p0", "p2"]
     assert {body["reason"] for body in server.bodies} == {"MemoryOverReserved"}
     assert "reserve 101 MiB of its 100 MiB, of which this one reserves 41 MiB" in server.bodies[1]["note"]
 
-    def say_more(speaker: Events) -> None:
-        say_of_pods(speaker, replace(view, gpu=Gpu(GPU, 0, "a name", 0)), reserving(60, 41))  # not known
-        say_of_pods(speaker, view, reserving(60, 0, 41, 1))
+    def post_more(events: Events) -> None:
+        post_pod_events(events, replace(view, gpu=Gpu(GPU, 0, "a name", 0)), reserving(60, 41))  # memory size not known
+        post_pod_events(events, view, reserving(60, 0, 41, 1))
 
-    posted(server, 3, say_more)
+    posted(server, 3, post_more)
     assert sorted(body["regarding"]["name"] for body in server.bodies[2:]) == ["p0", "p2", "p3"]

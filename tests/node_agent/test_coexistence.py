@@ -1,4 +1,4 @@
-"""Which of our GPUs other plugins offer too, by the ids that they give their devices."""
+"""Detects which of our GPUs other plugins also advertise, from the ids of their devices."""
 
 import asyncio
 from types import SimpleNamespace
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from orion.node_agent.cluster.pod_resources import KubeletAway, devices
+from orion.errors import Unavailable
+from orion.node_agent.cluster.pod_resources import devices
 from orion.node_agent.cluster.reporting.coexistence import Coexistence, claims_of_others
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.kubelet import api_pb2
@@ -27,12 +28,12 @@ ADVERTISED = [
 
 
 @pytest.mark.parametrize(("allocatable", "gpus"), ADVERTISED, ids=range(len(ADVERTISED)))
-def test_a_device_is_known_by_its_id(allocatable: dict[str, list[str]], gpus: list[Gpu]) -> None:
+def test_a_device_is_matched_by_its_id(allocatable: dict[str, list[str]], gpus: list[Gpu]) -> None:
     assert claims_of_others(allocatable, [FIRST, SECOND]) == {(gpu.uuid, *allocatable) for gpu in gpus}
 
 
 def judge(reported: list[str], claim_seconds: float = 60.0) -> Coexistence:
-    """A judge of two GPUs, which writes down what it says of the first whenever it changes its mind."""
+    """Return a judge of two GPUs that appends its verdict on the first to `reported` at each change."""
     advertising = SimpleNamespace(settings=None)
     agent: Any = SimpleNamespace(
         advertising=advertising,
@@ -44,7 +45,7 @@ def judge(reported: list[str], claim_seconds: float = 60.0) -> Coexistence:
     return made
 
 
-def test_the_kubelets_last_snapshot_stands_while_it_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kubelets_last_answer_stays_valid_while_it_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orion.node_agent.cluster.reporting.coexistence._LOOK_SECONDS", 0.001)
     answers: list[dict[str, list[str]] | None] = [{"nvidia.com/gpu": [FIRST.uuid]}, None, None, {}, {}]
     reported: list[str] = []
@@ -57,7 +58,7 @@ def test_the_kubelets_last_snapshot_stands_while_it_is_away(monkeypatch: pytest.
         answer = answers.pop(0)
         if answer is None:
             assert reported == ["AdvertisedByAnother"]
-            raise KubeletAway("UNAVAILABLE: no such file")
+            raise Unavailable("UNAVAILABLE: no such file")
         return answer
 
     async def pods() -> list[api_pb2.PodResources]:
@@ -75,8 +76,8 @@ def test_the_kubelets_last_snapshot_stands_while_it_is_away(monkeypatch: pytest.
     assert reported == ["AdvertisedByAnother", ""]
 
 
-def test_a_claim_stands_for_a_while_after_it_was_seen_last() -> None:
-    """The kubelet offers healthy devices only: a plugin that is replaced, or whose GPU is ill, has none meanwhile."""
+def test_a_claim_stays_valid_for_a_while_after_it_was_last_seen() -> None:
+    """The kubelet lists healthy devices only: a plugin that restarts, or whose GPU is unhealthy, has none."""
     reported: list[str] = []
     coexistence, advertised = judge(reported), {"nvidia.com/gpu": [FIRST.uuid]}
     coexistence._take(advertised, {}, now=0.0)
@@ -89,7 +90,7 @@ def test_a_claim_stands_for_a_while_after_it_was_seen_last() -> None:
 
 
 def test_a_claim_does_not_age_while_the_kubelet_is_silent() -> None:
-    """Its first answer may come before the other plugin has registered again."""
+    """The kubelet's first answer may come before the other plugin has registered again."""
     reported: list[str] = []
     coexistence = judge(reported)
     coexistence._take({"nvidia.com/gpu": [FIRST.uuid]}, {}, now=0.0)
@@ -102,7 +103,7 @@ def test_a_claim_does_not_age_while_the_kubelet_is_silent() -> None:
     assert reported == ["AdvertisedByAnother", ""]
 
 
-def test_a_claim_stands_as_long_as_a_container_has_the_device() -> None:
+def test_a_claim_stays_valid_while_a_container_has_the_device() -> None:
     reported: list[str] = []
     coexistence = judge(reported)
     container = api_pb2.ContainerResources(
@@ -110,7 +111,7 @@ def test_a_claim_stands_as_long_as_a_container_has_the_device() -> None:
     )
     held = devices([api_pb2.PodResources(name="theirs", namespace="team", containers=[container, container])])
     assert held == {"nvidia.com/gpu": [FIRST.uuid] * 2}
-    coexistence._take({}, held, now=0.0)  # also where it was never offered since this agent began
+    coexistence._take({}, held, now=0.0)  # even if it was never advertised since this agent began
     coexistence._take({}, held, now=1_000.0)
     assert coexistence.others(FIRST.uuid) == ("nvidia.com/gpu",)
     assert coexistence.others(SECOND.uuid) == ()
@@ -120,7 +121,7 @@ def test_a_claim_stands_as_long_as_a_container_has_the_device() -> None:
     assert reported == ["AdvertisedByAnother", ""]
 
 
-def test_people_may_say_that_both_are_to_advertise_it() -> None:
+def test_the_configuration_may_allow_two_plugins() -> None:
     coexistence = judge([])
     coexistence._take({"nvidia.com/gpu": [FIRST.uuid], "example.com/vgpu": [FIRST.uuid]}, {}, now=0.0)
     verdict = coexistence.verdict(FIRST.uuid)

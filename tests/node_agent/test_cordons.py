@@ -1,4 +1,4 @@
-"""GPUs that people have closed: before and after the API server has said so, and under an agent that begins again."""
+"""Cordoned GPUs: before and after the first list from the API server, and under a restarted agent."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,29 +19,29 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_where_nothing_is_known_no_pod_comes_until_the_first_list(tmp_path: Path, clock: list[float]) -> None:
+def test_without_saved_cordons_all_gpus_are_closed_until_the_first_list(tmp_path: Path, clock: list[float]) -> None:
     kept = Cordons(tmp_path / "cordons.json")
     verdict = kept.verdict(CLOSED)
     assert (verdict.healthy, verdict.cordoned, verdict.reason) == (True, True, "CordonUnknown")
-    kept.hear([CLOSED])
+    kept.set([CLOSED])
     assert kept.verdict(CLOSED).reason == "Cordoned"
     assert kept.verdict(OPEN) == FINE
 
 
-def test_a_list_that_never_comes_keeps_nobody_for_long(tmp_path: Path, clock: list[float]) -> None:
+def test_without_a_list_gpus_open_after_a_while(tmp_path: Path, clock: list[float]) -> None:
     kept = Cordons(tmp_path / "cordons.json")
     clock[0] += 9.9
     assert kept.verdict(OPEN).cordoned
     clock[0] += 0.2
     assert kept.verdict(OPEN) == FINE
-    kept.hear([OPEN])
+    kept.set([OPEN])
     assert kept.verdict(OPEN).cordoned
 
 
-def test_an_agent_that_begins_again_goes_by_what_was_heard_last(tmp_path: Path, clock: list[float]) -> None:
+def test_a_restarted_agent_uses_the_saved_cordons(tmp_path: Path, clock: list[float]) -> None:
     file = tmp_path / "cordons.json"
     for closed in ([CLOSED], [], [CLOSED, OPEN], [CLOSED]):
-        Cordons(file).hear(closed)
+        Cordons(file).set(closed)
         again = Cordons(file)
         assert {name for name in (CLOSED, OPEN) if again.verdict(name).cordoned} == set(closed)
     clock[0] += 3_600.0
@@ -50,25 +50,23 @@ def test_an_agent_that_begins_again_goes_by_what_was_heard_last(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b"["])
-def test_a_memory_that_cannot_be_read_is_none(tmp_path: Path, content: bytes) -> None:
+def test_an_unreadable_file_is_ignored(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "cordons.json"
     file.write_bytes(content)
     kept = Cordons(file)
     assert kept.verdict(OPEN).reason == "CordonUnknown"
-    kept.hear([])
+    kept.set([])
     assert Cordons(file).verdict(OPEN) == FINE
 
 
-def test_what_was_heard_before_the_node_booted_counts_for_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Cordons(tmp_path / "cordons.json").hear([])
+def test_cordons_from_before_the_boot_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Cordons(tmp_path / "cordons.json").set([])
     monkeypatch.setattr(cordons, "boot_id", lambda: "another")
     assert Cordons(tmp_path / "cordons.json").verdict(OPEN).reason == "CordonUnknown"
 
 
-def test_a_root_that_is_full_costs_the_memory_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_with_a_full_root_only_the_file_is_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     kept = Cordons(tmp_path / "none" / "cordons.json")
-    kept.hear([CLOSED])
+    kept.set([CLOSED])
     assert kept.verdict(CLOSED).cordoned
     assert "would not know them" in caplog.text

@@ -1,4 +1,4 @@
-"""A driver that another one replaces under the agent, and one that hangs as the agent ends: of a scripted NVML."""
+"""A driver that is replaced while the agent runs, and one that hangs when the agent ends; with a scripted NVML."""
 
 import threading
 import time
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orion.node_agent.gpus.interface import GpusUnavailable
+from orion.errors import Unavailable
 from orion.node_agent.gpus.nvml import NvmlGpus
 from orion.node_agent.gpus.remembering import RememberingGpus
 from tests.node_agent import scripted_nvml
@@ -16,24 +16,22 @@ HANGS_SECONDS = 60.0
 
 
 def refused(source: NvmlGpus | RememberingGpus) -> None:
-    with pytest.raises(GpusUnavailable):
+    with pytest.raises(Unavailable):
         source.find()
 
 
 @pytest.mark.parametrize("before", ["answers", "is not loaded"])
-def test_another_driver_than_the_one_whose_library_is_loaded_needs_another_process(
-    nvml: ScriptedNvml, before: str
-) -> None:
+def test_a_replaced_driver_needs_a_new_process(nvml: ScriptedNvml, before: str) -> None:
     source = NvmlGpus()
     gpus = source.find() if before == "answers" else []
-    nvml.away = scripted_nvml.DRIVER_NOT_LOADED  # as while a driver is replaced
+    nvml.away = scripted_nvml.DRIVER_NOT_LOADED  # as during the replacement of a driver
     refused(source)
     assert source.needs_restart() == ""
     nvml.away = scripted_nvml.MISMATCH
     refused(source)
-    assert "the agent must begin again" in source.needs_restart()
+    assert "the agent must be restarted" in source.needs_restart()
     assert {source.health(gpu).reason for gpu in gpus} <= {"DriverReplaced"}
-    nvml.away = 0  # the old one is back
+    nvml.away = 0  # the old driver is loaded again
     source.find()
     assert source.needs_restart() == ""
 
@@ -41,7 +39,7 @@ def test_another_driver_than_the_one_whose_library_is_loaded_needs_another_proce
 def test_an_agent_that_finds_a_library_of_another_version_asks_for_a_reboot_and_no_restart(
     nvml: ScriptedNvml, tmp_path: Path
 ) -> None:
-    # The driver's packages were updated, and its kernel module runs on: the next agent would find the same.
+    # The driver's packages were updated, but the old kernel module still runs: the next agent would see the same.
     file = tmp_path / "gpus.json"
     gpus = RememberingGpus(NvmlGpus(), file).find()
     nvml.away = scripted_nvml.MISMATCH
@@ -55,7 +53,7 @@ def test_an_agent_that_finds_a_library_of_another_version_asks_for_a_reboot_and_
 
 
 @pytest.mark.parametrize("call", ["nvmlDeviceGetCount", "nvmlShutdown"])
-def test_a_driver_that_hangs_in_a_search_or_at_the_end_keeps_no_agent(
+def test_a_driver_that_hangs_does_not_block_the_agents_end(
     nvml: ScriptedNvml, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     source = NvmlGpus()

@@ -1,4 +1,4 @@
-"""An agent whose driver hangs, as a process: it answers and ends all the same."""
+"""An agent process whose driver hangs still answers and ends."""
 
 import subprocess
 from pathlib import Path
@@ -30,7 +30,7 @@ int orion_sim_gpu_processes(int i, uint32_t *p, uint64_t *m, int n) { (void)i, (
 """
 
 
-def test_a_driver_that_hangs_holds_up_neither_answers_nor_the_agents_end(
+def test_a_driver_that_hangs_blocks_neither_answers_nor_the_agents_end(
     socket_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (socket_folder / "hanging.c").write_text(_HANGING)

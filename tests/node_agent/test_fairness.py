@@ -1,4 +1,4 @@
-"""GPU time among be slots, on a modelled GPU: in proportion to weights, nobody starves, liars gain little."""
+"""GPU time of be slots on a modelled GPU: follows the weights; no slot starves; false reports gain little."""
 
 import random
 from dataclasses import dataclass, field
@@ -18,11 +18,11 @@ class Tenant:
     """A slot on the modelled GPU.
 
     Args:
-        weight: milli.
-        pull: what the GPU gives it beside others when nobody is held, relative.
-        appetite: the share of the GPU's time that it could use.
-        honesty: reports so much of what it used.
-        batch_ns: reports come in pieces of this.
+        weight: in thousandths.
+        pull: its relative speed beside other slots when no slot is held.
+        appetite: the part of the GPU's time that it could use.
+        honesty: the part of its used time that it reports.
+        batch_ns: reports come in pieces of this size.
     """
 
     weight: int = 1_000
@@ -50,7 +50,7 @@ def run(
     density: float = 1.0,
     fairness: Fairness | None = None,
 ) -> float:
-    """Let the tenants use the GPU; return the share of be's time that it was used for."""
+    """Let the tenants use the GPU; return which part of be's time was used."""
     fairness, dice = fairness or Fairness(), random.Random(seed)
     available_total = used_total = 0.0
     for look in range(len(tenants[0].held_looks), len(tenants[0].held_looks) + round(seconds * 1e9 / LOOK_NS)):
@@ -71,7 +71,7 @@ def run(
 
 
 def _backlog(tenant: Tenant, tenants: list[Tenant]) -> float:
-    """How probably its work waits: always, unless it has its fill."""
+    """Return the probability that its work waits: always, unless it has enough time."""
     if tenant.appetite >= 1:
         return 0.95
     peers = sum(not each.held for each in tenants)
@@ -79,7 +79,7 @@ def _backlog(tenant: Tenant, tenants: list[Tenant]) -> float:
 
 
 def _spend(tenants: list[Tenant], time_ns: float) -> float:
-    """Divide a look's time among those that are not held: by pull, none beyond its appetite."""
+    """Divide the time of a look among the slots that are not held: by pull, at most each one's appetite."""
     left, hungry = time_ns, {i: each.appetite * time_ns for i, each in enumerate(tenants) if not each.held}
     while hungry and left > 1:
         pull = sum(tenants[i].pull for i in hungry)
@@ -97,7 +97,7 @@ def shares(tenants: list[Tenant]) -> list[float]:
 
 
 def run_warm(tenants: list[Tenant], seconds: float, hp_share: float = 0.0, density: float = 1.0) -> list[float]:
-    """Return what each used after a first second that does not count."""
+    """Return what each tenant used after a first second, which is not counted."""
     fairness = Fairness()
     run(tenants, 1.0, hp_share, 1, density, fairness)
     before = [each.used_ns for each in tenants]
@@ -108,7 +108,7 @@ def run_warm(tenants: list[Tenant], seconds: float, hp_share: float = 0.0, densi
 
 @pytest.mark.parametrize("hp_share", [0.0, 0.3, 0.5])
 @pytest.mark.parametrize("density", [1.0, 0.8])
-def test_four_that_the_gpu_treats_differently_are_within_three_percent(hp_share: float, density: float) -> None:
+def test_four_slots_with_different_pulls_are_within_three_percent(hp_share: float, density: float) -> None:
     tenants = [Tenant(pull=pull, batch_ns=batch * MS) for pull, batch in ((1, 1), (4, 13), (0.5, 1), (2, 20))]
     found = run_warm(tenants, 10.0, hp_share, density)
     assert all(abs(share - 0.25) < 0.03 * 0.25 for share in found), found
@@ -121,20 +121,20 @@ def test_weights_are_proportions() -> None:
         assert abs(share - weight / 4.5) < 0.05 * weight / 4.5, shares(tenants)
 
 
-def test_equals_are_left_alone() -> None:
+def test_equal_slots_are_not_held() -> None:
     tenants = [Tenant(batch_ns=5 * MS) for _ in range(4)]
     assert run(tenants, 10.0) > 0.99
     assert sum(sum(each.held_looks) for each in tenants) < 40
 
 
-def test_who_wants_little_keeps_nothing_idle() -> None:
+def test_a_slot_that_wants_little_leaves_no_time_unused() -> None:
     for appetite in (0.05, 0.2, 0.4):
         tenants = [Tenant(), Tenant(appetite=appetite)]
         assert run(tenants, 20.0) > 0.95, appetite
         assert tenants[1].used_ns > 0.9 * appetite * 20e9
 
 
-def test_a_liar_gains_little_or_loses() -> None:
+def test_a_slot_with_false_reports_gains_little_or_loses() -> None:
     for honesty in (0.0, 0.2, 0.5, 0.9, 3.0, 1e6):
         tenants = [Tenant(honesty=honesty), Tenant(), Tenant()]
         run(tenants, 20.0)
@@ -143,13 +143,13 @@ def test_a_liar_gains_little_or_loses() -> None:
         assert abs(found[1] - found[2]) < 0.03, (honesty, found)
 
 
-def test_a_stopped_one_holds_nobody_up() -> None:
+def test_a_stopped_slot_delays_no_other() -> None:
     tenants = [Tenant(), Tenant(pull=1e-9, honesty=0.0)]
     run(tenants, 40.0)
     assert sum(tenants[0].held_looks) < 0.05 * len(tenants[0].held_looks)
 
 
-def test_a_new_one_has_no_credit_and_one_that_was_away_no_debt() -> None:
+def test_a_new_slot_has_no_credit_and_a_returning_one_no_debt() -> None:
     fairness = Fairness()
     for look in range(400):
         fairness.look(look * LOOK_NS, LOOK_NS, LOOK_NS, {"a": Demand(1_000, LOOK_NS, True)})
@@ -170,7 +170,7 @@ def test_a_new_one_has_no_credit_and_one_that_was_away_no_debt() -> None:
     ),
     st.integers(0, 2**40),
 )
-def test_whatever_is_said_somebody_runs_and_nobody_waits_for_ever(
+def test_with_any_reports_some_slot_runs_and_none_waits_for_ever(
     looks: list[dict[str, Demand]], available: int
 ) -> None:
     fairness, since, now = Fairness(), dict[str, int](), 0
@@ -191,7 +191,7 @@ def test_whatever_is_said_somebody_runs_and_nobody_waits_for_ever(
              min_size=2, max_size=5),
     st.integers(0, 1_000),
 )  # fmt: skip
-def test_unfairness_is_bounded(drawn: list[tuple[float, int, int]], seed: int) -> None:
+def test_unfairness_is_limited(drawn: list[tuple[float, int, int]], seed: int) -> None:
     tenants = [Tenant(weight, pull, batch_ns=batch * MS) for pull, batch, weight in drawn]
     fairness = Fairness()
     run(tenants, 2.0, seed=seed, fairness=fairness)

@@ -1,4 +1,4 @@
-"""What an agent says of a GPU in its GPUDevice, and when that is worth a write; made of values alone."""
+"""The status that an agent writes into a GPUDevice, and when it is written; with plain values only."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -16,7 +16,7 @@ from orion.crds.policy import Mode, Priority
 from orion.hook import layout
 from orion.node_agent.advertising.advertising import Verdict
 from orion.node_agent.cluster.reporting.client_ratios import ClientRatios
-from orion.node_agent.cluster.reporting.device_events import say_changes
+from orion.node_agent.cluster.reporting.device_events import post_changes
 from orion.node_agent.cluster.reporting.device_status import gone_status, status_of
 from orion.node_agent.cluster.reporting.events import Subject, device
 from orion.node_agent.cluster.reporting.gpu_devices import read
@@ -64,7 +64,7 @@ def conditions(status: GPUDeviceStatus) -> dict[str, tuple[str, str]]:
     return {each.type: (each.status, each.reason) for each in status.conditions or ()}
 
 
-def test_a_gpu_with_nobody_on_it_is_ready() -> None:
+def test_a_gpu_without_clients_is_ready() -> None:
     status = status_of(seen(), [])
     assert (status.node, status.uuid, status.index, status.health) == ("a-node", UUID, 3, "Healthy")
     assert (status.observed_generation, status.mode, status.client_count) == (4, Mode.TIMESLICE, 0)
@@ -94,7 +94,7 @@ def test_health_and_readiness_follow_the_verdict(verdict: Verdict, health: str, 
     assert (status.health, conditions(status)["Ready"]) == (health, ready)
 
 
-def test_who_holds_a_slot_and_who_is_in_it_is_reported() -> None:
+def test_holders_and_clients_of_a_slot_are_reported() -> None:
     slot = HolderState(
         UUID, "be-0", Priority.BE, HOLDER, "nightly", "u", 7, 8 * GIB, 6 * GIB, 2_500,
         problems=(Problem("RoleDiffers", "its grant is for hp"),),
@@ -118,7 +118,7 @@ def test_who_holds_a_slot_and_who_is_in_it_is_reported() -> None:
     assert degraded["message"] == "pod team/train-0: its grant is for hp; and 1 more"
 
 
-def test_unmanaged_wishes_and_conflicts_are_conditions() -> None:
+def test_unmanaged_processes_pending_modes_and_conflicts_are_conditions() -> None:
     asking = [Asking(replace(HOLDER, pod=name), "hp-0", f"team/{name}", GrantedPolicy()) for name in ("a", "b")]
     unmanaged = (Found(Process(42, 1, "python", ""), None), Found(Process(43, 1, "python", "u"), HOLDER))
     policy = PolicyState(PAGE, asking[0], (asking[1],))
@@ -137,7 +137,7 @@ def test_unmanaged_wishes_and_conflicts_are_conditions() -> None:
     ]  # fmt: skip
 
 
-def test_those_who_fare_worst_come_first_and_are_64_at_most() -> None:
+def test_clients_with_problems_come_first_and_at_most_64_are_listed() -> None:
     fine = [client(number) for number in range(1, 100)]
     slow = client(200, slowdown_milli=1_500)
     stopped = client(201, "stopped")
@@ -149,7 +149,7 @@ def test_those_who_fare_worst_come_first_and_are_64_at_most() -> None:
     assert [row.process_id for row in status.clients[:4]] == [1202, 1201, 1200, 1001]
 
 
-def test_ratios_are_those_of_the_last_seconds() -> None:
+def test_ratios_cover_the_last_seconds() -> None:
     ratios = ClientRatios()
     assert ratios.take(seen(client(gpu_ns=0)).view, 100.0)[1, 1].busy is None
     assert ratios.take(seen(client(gpu_ns=10**9)).view, 105.0)[1, 1].busy is None
@@ -171,7 +171,7 @@ TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=1_50
 
 @settings(max_examples=50)
 @given(st.lists(RECORDS, min_size=1, max_size=3), TEXT, st.sampled_from(["idle", "gated", "stopped", "x" * 40]))
-def test_whatever_a_client_writes_the_status_is_one_that_the_api_takes(
+def test_the_api_accepts_the_status_whatever_a_client_writes(
     records: list[Mapping[str, int]], text: str, state: str
 ) -> None:
     clients = [client(number, state, reported={"Reported": text}, **record) for number, record in enumerate(records)]
@@ -182,7 +182,7 @@ def test_whatever_a_client_writes_the_status_is_one_that_the_api_takes(
     assert GPUDeviceStatus.read_strictly(plain, "status").plain() == plain
 
 
-# -- Times and writes --------------------------------------------------------------------------------------------------
+# -- Transition times and writes ---------------------------------------------------------------------------------------
 
 
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
@@ -195,7 +195,7 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     assert set(times.values()) == {"2026-01-01T00:00:00Z"}
 
 
-def test_a_gpu_that_is_gone_is_unknown_and_says_what_it_was() -> None:
+def test_the_status_of_a_gone_gpu_is_unknown_and_keeps_its_description() -> None:
     before = status_of(seen(client()), [])
     status = gone_status(before, "GPUGone", "It is gone.", 5)
     assert (status.node, status.model, status.health) == ("a-node", "NVIDIA H200", "Unknown")
@@ -225,17 +225,17 @@ WORTH = [
 
 
 @pytest.mark.parametrize(("old", "new", "worth"), WORTH, ids=range(len(WORTH)))
-def test_changes_are_written_at_once_and_figures_seldom(old: Seen, new: Seen, worth: Urgency | None) -> None:
+def test_changes_are_written_at_once_and_figures_rarely(old: Seen, new: Seen, worth: Urgency | None) -> None:
     before = status_of(old, [])
     after = status_of(new, before.conditions or [])
     assert urgency(before.plain(), after.plain()) == worth
 
 
-# -- Memory that was promised twice ------------------------------------------------------------------------------------
+# -- More memory reserved than there is --------------------------------------------------------------------------------
 
 
 def reserving(*gib: int) -> tuple[HolderState, ...]:
-    """Return slots of pods that reserve so much."""
+    """Return slots of pods that reserve this much memory."""
     return tuple(
         HolderState(
             UUID, f"be-{number}", Priority.BE, replace(HOLDER, pod=f"p{number}"), memory_request_bytes=each * GIB
@@ -248,11 +248,11 @@ def degraded(status: GPUDeviceStatus) -> DeviceCondition:
     return next(each for each in status.conditions or () if each.type == "Degraded")
 
 
-def test_memory_that_is_reserved_up_to_the_last_byte_is_as_promised() -> None:
+def test_memory_that_is_reserved_completely_is_no_problem() -> None:
     assert degraded(status_of(seen(held=reserving(100, 41)), [])).reason == "AsPromised"
 
 
-def test_more_reserved_memory_than_there_is_degrades_a_gpu() -> None:
+def test_over_reserved_memory_degrades_a_gpu() -> None:
     reported = seen(client(reported={"ContextLost": "lost its context"}), held=reserving(1, 0, 80, 2, 60))
     found = degraded(status_of(reported, []))
     assert (found.status, found.reason) == ("True", "MemoryOverReserved")
@@ -260,30 +260,30 @@ def test_more_reserved_memory_than_there_is_degrades_a_gpu() -> None:
     assert "pod team/p2 81920 MiB, pod team/p4 61440 MiB, pod team/p3 2048 MiB and 1 more; and 1 more" in found.message
 
 
-def test_a_gpu_whose_memory_is_not_known_has_not_too_little() -> None:
+def test_a_gpu_of_unknown_memory_size_is_not_over_reserved() -> None:
     reported = seen(held=reserving(1))
     unknown = replace(reported, view=replace(reported.view, gpu=replace(reported.view.gpu, memory_bytes=0)))
     assert degraded(status_of(unknown, [])).reason == "AsPromised"
 
 
-def test_over_reserved_memory_is_reported_by_an_event_also_where_something_else_is_wrong() -> None:
+def test_over_reserved_memory_gets_an_event_even_if_there_is_another_problem() -> None:
     class Said:
-        """Keeps what is said."""
+        """Collects what is posted."""
 
         def __init__(self) -> None:
             self.events: list[tuple[str, str, str]] = []
 
-        def say(self, about: Subject, reason: str, note: str, *, warning: bool = True, key: str | None = None) -> None:
+        def post(self, about: Subject, reason: str, note: str, *, warning: bool = True, key: str | None = None) -> None:
             self.events.append((about.kind, reason, note))
 
     said = Said()
-    speaker: Any = said
+    events: Any = said
     lost = client(reported={"ContextLost": "lost its context"})
     before = status_of(seen(lost, held=reserving(141)), [])
     plain = {"metadata": {"name": UUID.lower(), "uid": "u", "resourceVersion": "1"}, "status": before.plain()}
     known = read(plain)
-    say_changes(
-        speaker, device(UUID, "u"), known, status_of(seen(lost, held=reserving(141, 1)), known.status.conditions or [])
+    post_changes(
+        events, device(UUID, "u"), known, status_of(seen(lost, held=reserving(141, 1)), known.status.conditions or [])
     )
     ((kind, reason, note),) = said.events
     assert (kind, reason) == ("GPUDevice", "MemoryOverReserved")

@@ -1,4 +1,4 @@
-"""GPUDevices that say another node: whose they are, who takes them over, and what a policy that refuses means."""
+"""GPUDevices that name another node: who may write them, who takes them over, and what a rejected write means."""
 
 import asyncio
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ NAME = device_name(UUID)
 
 
 class Server:
-    """Has one GPUDevice and the nodes that are there."""
+    """An API server with one GPUDevice and some nodes."""
 
     def __init__(self, status: Mapping[str, Any], *nodes: str) -> None:
         self.status, self.nodes = dict(status), nodes
@@ -44,7 +44,7 @@ class Server:
 
 
 class Keeper:
-    """The GPUDevices of node `here`, on which the GPU is."""
+    """The GPUDevices of node `here`, which has the GPU."""
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.reported: list[str] = []
@@ -83,7 +83,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     ],
     ids=["nobody's", "ours", "said to be gone", "of a node that is gone"],
 )
-def test_a_device_is_written_where_no_other_agent_claims_it(
+def test_a_device_is_written_if_no_other_agent_claims_it(
     tmp_path: Path, status: dict[str, Any], nodes: tuple[str, ...]
 ) -> None:
     server = Server(status, *nodes)
@@ -94,23 +94,23 @@ def test_a_device_is_written_where_no_other_agent_claims_it(
     assert keeper.devices.elsewhere(UUID) == ""
 
 
-def test_a_device_of_another_agents_is_left_alone(tmp_path: Path, now: list[float]) -> None:
+def test_a_device_of_another_agent_is_not_written(tmp_path: Path, now: list[float]) -> None:
     server = Server({"node": "there", "health": "Healthy"}, "there")
     keeper = Keeper(server, tmp_path)
     keeper.look()
     assert (server.patches, keeper.reported, keeper.devices.elsewhere(UUID)) == (0, [], "there")
     server.status["health"] = "Unknown"
     keeper.look()
-    assert server.patches == 0  # not yet looked at again
+    assert server.patches == 0  # not read again yet
     now[0] += 6.0
     keeper.look()
     assert (server.status["node"], keeper.devices.elsewhere(UUID)) == ("here", "")
 
 
-def test_a_write_that_a_policy_refuses_says_that_the_gpu_is_another_nodes(
+def test_a_write_rejected_by_a_policy_means_that_the_gpu_is_another_nodes(
     tmp_path: Path, now: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = Server({"node": "there", "health": "Healthy"})  # the node is gone, and nobody has said that of the GPU
+    server = Server({"node": "there", "health": "Healthy"})  # the node is gone, but the GPU was not reported as gone
     server.forbids = True
     keeper = Keeper(server, tmp_path)
     for _ in range(3):

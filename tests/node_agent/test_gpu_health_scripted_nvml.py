@@ -1,4 +1,4 @@
-"""What the agent makes of a driver that fails: of a scripted NVML, as there is none where this runs."""
+"""How the agent judges a failing driver; with a scripted NVML, since there is no driver here."""
 
 import asyncio
 import threading
@@ -24,13 +24,13 @@ def pci(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_gpus_come_with_their_place_in_the_machine(nvml: ScriptedNvml, pci: Path) -> None:
+def test_gpus_have_their_index_minor_number_and_numa_node(nvml: ScriptedNvml, pci: Path) -> None:
     gpus = NvmlGpus(pci).find()
     assert gpus[0] == Gpu(uuid(0), 0, "NVIDIA H200", 100, minor=4, numa_node=1, linked=(uuid(1),))
     assert [(each.numa_node, each.linked) for each in gpus[1:]] == [(None, (uuid(0),)), (None, ())]
 
 
-def test_errors_of_programs_say_nothing_of_the_gpu_and_others_do_once(nvml: ScriptedNvml) -> None:
+def test_xids_of_programs_are_ignored_and_others_are_reported_once(nvml: ScriptedNvml) -> None:
     source = NvmlGpus()
     first, second, _ = source.find()
     nvml.events = [(0, scripted_nvml.XID, number) for number in sorted(CAUSED_BY_PROGRAMS)]
@@ -54,7 +54,7 @@ TROUBLE = [
 
 
 @pytest.mark.parametrize(("number", "reason", "critical"), TROUBLE)
-def test_what_a_driver_answers_about_one_gpu_concerns_that_one(
+def test_an_error_about_one_gpu_affects_only_that_one(
     nvml: ScriptedNvml, number: int, reason: str, critical: bool
 ) -> None:
     source = NvmlGpus()
@@ -76,14 +76,14 @@ def test_what_a_driver_answers_about_one_gpu_concerns_that_one(
         (scripted_nvml.REBOOT, "RebootRequired"),
     ],
 )
-def test_what_the_driver_wants_done_is_said(nvml: ScriptedNvml, action: int, reason: str) -> None:
+def test_the_recovery_action_of_the_driver_is_reported(nvml: ScriptedNvml, action: int, reason: str) -> None:
     source = NvmlGpus()
     gpu = source.find()[0]
     nvml.gpus[0].action = action
     assert source.health(gpu).reason == reason
 
 
-def test_an_error_of_a_gpu_that_cannot_be_reported_concerns_all(nvml: ScriptedNvml) -> None:
+def test_an_error_of_an_unidentified_gpu_affects_all(nvml: ScriptedNvml) -> None:
     source = NvmlGpus()
     gpus = source.find()
     nvml.gpus[1].trouble = scripted_nvml.LOST
@@ -96,7 +96,7 @@ def test_an_error_of_a_gpu_that_cannot_be_reported_concerns_all(nvml: ScriptedNv
 PATIENCE = Patience(doubts=3, looks=2, hold_s=0.0)
 
 
-def test_the_keeper_finds_a_driver_that_comes_late_and_is_loaded_again(
+def test_the_keeper_finds_a_driver_that_is_loaded_late_or_again(
     nvml: ScriptedNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orion.node_agent.gpus.keeper._SEARCH_SECONDS", 0.0)
@@ -117,7 +117,7 @@ def test_the_keeper_finds_a_driver_that_comes_late_and_is_loaded_again(
         nvml.away = 0
         await look_until(keeper, lambda: keeper.verdict(uuid(0)).healthy)
         del nvml.gpus[2]
-        nvml.gpus[0].trouble = scripted_nvml.LOST  # so that it asks which there are
+        nvml.gpus[0].trouble = scripted_nvml.LOST  # so that it searches for GPUs
         await look_until(keeper, lambda: keeper.verdict(uuid(2)).reason == "GPUGone")
         assert len(found) == 3
         assert changes
@@ -151,7 +151,7 @@ def test_a_driver_that_hangs_makes_its_gpus_unhealthy_until_it_answers(
     asyncio.run(scenario())
 
 
-def test_mig_is_a_change(nvml: ScriptedNvml) -> None:
+def test_a_change_of_mig_is_reported(nvml: ScriptedNvml) -> None:
     changes: list[None] = []
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""The state machine of a GPU's health: never too good, never too bad, and well again in bounded time."""
+"""The state machine of a GPU's health: never too good, never too bad, and healthy again in limited time."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +36,7 @@ def test_a_verdict_is_never_too_good_and_never_too_bad(reports: list[tuple[Healt
 
 
 @given(REPORTS)
-def test_a_gpu_that_stays_well_is_healthy_in_bounded_time(reports: list[tuple[Health, float]]) -> None:
+def test_a_gpu_that_stays_well_is_healthy_in_limited_time(reports: list[tuple[Health, float]]) -> None:
     kept, now = Hysteresis(LONG), 0.0
     for report, step in reports:
         now += step
@@ -47,7 +47,7 @@ def test_a_gpu_that_stays_well_is_healthy_in_bounded_time(reports: list[tuple[He
     assert kept.verdict.healthy
 
 
-def test_a_gpu_that_flaps_is_held_back_longer_each_time_and_forgiven_later() -> None:
+def test_a_flapping_gpu_stays_unhealthy_longer_each_time_and_recovers_later() -> None:
     kept, now, holds = Hysteresis(LONG), 0.0, []
 
     def recover() -> float:

@@ -1,12 +1,13 @@
-"""Which GPUs an agent serves whose driver comes late, hangs, or was there before: of a scripted NVML."""
+"""Which GPUs an agent serves if the driver is loaded late, hangs, or was there before; with a scripted NVML."""
 
 import threading
 from pathlib import Path
 
 import pytest
 
+from orion.errors import Unavailable
 from orion.node_agent.gpus import factory
-from orion.node_agent.gpus.interface import HEALTHY, GpusUnavailable
+from orion.node_agent.gpus.interface import HEALTHY
 from orion.node_agent.gpus.nvml import NvmlGpus
 from orion.node_agent.gpus.remembering import RememberingGpus
 from orion.node_agent.state.state_file import boot_id
@@ -14,23 +15,23 @@ from tests.node_agent import scripted_nvml
 from tests.node_agent.scripted_nvml import ScriptedNvml
 
 
-def test_without_the_driver_those_found_last_are_served(nvml: ScriptedNvml, tmp_path: Path) -> None:
+def test_without_the_driver_the_gpus_found_last_are_served(nvml: ScriptedNvml, tmp_path: Path) -> None:
     file = tmp_path / "gpus.json"
     before = RememberingGpus(NvmlGpus(), file).find()
     nvml.away = scripted_nvml.DRIVER_NOT_LOADED
     source = RememberingGpus(NvmlGpus(), file)
     assert source.find() == before
-    assert source.find() == before  # whoever asks again, as long as it has never answered
+    assert source.find() == before  # every call, until the driver has answered once
     assert source.health(before[0]).reason == "DriverAway"
     nvml.away = 0
     assert source.find() == before
     assert source.health(before[0]) == HEALTHY
     nvml.away = scripted_nvml.DRIVER_NOT_LOADED
-    with pytest.raises(GpusUnavailable, match="the NVIDIA driver does not answer"):
+    with pytest.raises(Unavailable, match="the NVIDIA driver does not answer"):
         source.find()
 
 
-def test_a_driver_that_hangs_holds_up_no_start(
+def test_a_driver_that_hangs_does_not_block_a_start(
     nvml: ScriptedNvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orion.node_agent.gpus.remembering._START_SECONDS", 0.05)
@@ -42,7 +43,7 @@ def test_a_driver_that_hangs_holds_up_no_start(
         nvml.begun += 1
 
     monkeypatch.setattr(nvml, "nvmlInit", hanging)
-    with pytest.raises(GpusUnavailable, match="the driver has not answered for"):
+    with pytest.raises(Unavailable, match="the driver has not answered for"):
         RememberingGpus(NvmlGpus(), file).find()
     monkeypatch.setattr("orion.node_agent.gpus.remembering._START_SECONDS", 60.0)
     source = RememberingGpus(NvmlGpus(), file)
@@ -50,24 +51,24 @@ def test_a_driver_that_hangs_holds_up_no_start(
     assert len(source.find()) == 3
 
 
-def test_those_found_before_the_node_booted_are_not_taken_for_present(nvml: ScriptedNvml, tmp_path: Path) -> None:
+def test_gpus_found_before_the_boot_are_ignored(nvml: ScriptedNvml, tmp_path: Path) -> None:
     file = tmp_path / "gpus.json"
     before = RememberingGpus(NvmlGpus(), file).find()
     file.write_text(file.read_text().replace(boot_id(), "another-boot"))
     nvml.away = scripted_nvml.DRIVER_NOT_LOADED
-    with pytest.raises(GpusUnavailable):
+    with pytest.raises(Unavailable):
         RememberingGpus(NvmlGpus(), file).find()
     nvml.away = 0
     nvml.gpus[2].trouble = scripted_nvml.UNKNOWN
-    assert RememberingGpus(NvmlGpus(), file).find() == before[:2]  # and the third was taken out, as far as is known
+    assert RememberingGpus(NvmlGpus(), file).find() == before[:2]  # the third one counts as removed
 
 
 @pytest.mark.parametrize("content", [b"", b"[{", b'[{"uuid": 1}]', b"{}", b'{"boot": "b", "gpus": [1]}'])
-def test_a_memory_that_cannot_be_read_is_none(nvml: ScriptedNvml, tmp_path: Path, content: bytes) -> None:
+def test_an_unreadable_file_is_ignored(nvml: ScriptedNvml, tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "gpus.json"
     file.write_bytes(content)
     nvml.away = scripted_nvml.DRIVER_NOT_LOADED
-    with pytest.raises(GpusUnavailable):
+    with pytest.raises(Unavailable):
         RememberingGpus(NvmlGpus(), file).find()
     nvml.away = 0
     RememberingGpus(NvmlGpus(), file).find()
@@ -75,7 +76,7 @@ def test_a_memory_that_cannot_be_read_is_none(nvml: ScriptedNvml, tmp_path: Path
     assert len(RememberingGpus(NvmlGpus(), file).find()) == 3
 
 
-def test_the_agent_finds_those_found_last_whatever_chose_the_source(nvml: ScriptedNvml, tmp_path: Path) -> None:
+def test_the_agent_serves_the_gpus_found_last_with_any_choice(nvml: ScriptedNvml, tmp_path: Path) -> None:
     file = tmp_path / "gpus.json"
     before = factory.choose("auto", None, file).find()
     nvml.away = scripted_nvml.DRIVER_NOT_LOADED

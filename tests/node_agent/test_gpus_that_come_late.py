@@ -1,4 +1,4 @@
-"""GPUs that come after the agent, or that the driver numbers again, and how they are offered; of a scripted NVML."""
+"""GPUs that appear after the agent's start or are numbered again, and how they are advertised; with a scripted NVML."""
 
 import asyncio
 import tempfile
@@ -29,7 +29,7 @@ def test_a_gpu_that_is_missing_at_the_start_is_advertised_as_gone_until_it_answe
     file = tmp_path / "gpus.json"
     before = RememberingGpus(NvmlGpus(), file).find()
     nvml.gpus[2].trouble = scripted_nvml.UNKNOWN
-    for _ in range(2):  # it is not forgotten by a start without it
+    for _ in range(2):  # a start without the GPU keeps it in the list
         source = RememberingGpus(NvmlGpus(), file)
         assert source.find() == before
         assert [source.health(gpu) for gpu in before] == [HEALTHY, HEALTHY, GONE]
@@ -44,7 +44,7 @@ def test_a_gpu_that_is_missing_at_the_start_is_advertised_as_gone_until_it_answe
     asyncio.run(scenario())
 
 
-def test_a_gpu_that_nobody_knew_is_found_though_all_others_are_well(nvml: ScriptedNvml, searching: None) -> None:
+def test_a_new_gpu_is_found_while_all_others_are_healthy(nvml: ScriptedNvml, searching: None) -> None:
     nvml.gpus[2].trouble = scripted_nvml.UNKNOWN
     source = NvmlGpus()
     seen: list[tuple[Gpu, bool, bool]] = []
@@ -60,7 +60,7 @@ def test_a_gpu_that_nobody_knew_is_found_though_all_others_are_well(nvml: Script
         nvml.gpus[2].trouble = 0
         nvml.gpus[2].mig, nvml.gpus[2].action = True, scripted_nvml.RESET
         await keeper.look()
-        # Its health and MIG are known when it is seen.
+        # The GPU's health and MIG mode are known when it is reported.
         assert [(gpu.uuid, *rest) for gpu, *rest in seen] == [(uuid(2), False, True)]
         assert nvml.registered == [0, 1, 2]
         nvml.gpus[2].action = scripted_nvml.NO_ACTION
@@ -77,10 +77,10 @@ def test_a_gpu_that_does_not_answer_is_logged_once(nvml: ScriptedNvml, caplog: p
     for trouble in (scripted_nvml.UNKNOWN, scripted_nvml.UNKNOWN, scripted_nvml.LOST, 0, scripted_nvml.LOST):
         nvml.gpus[2].trouble = trouble
         source.find()
-    assert caplog.text.count("number 2 does not answer") == 3
+    assert caplog.text.count("index 2 does not answer") == 3
 
 
-def test_whom_a_late_gpu_cannot_be_seen_is_seen_again(nvml: ScriptedNvml, searching: None) -> None:
+def test_a_failed_report_of_a_late_gpu_is_repeated(nvml: ScriptedNvml, searching: None) -> None:
     seen: list[str] = []
 
     def found(gpu: Gpu) -> None:
@@ -99,7 +99,7 @@ def test_whom_a_late_gpu_cannot_be_seen_is_seen_again(nvml: ScriptedNvml, search
     asyncio.run(scenario())
 
 
-def test_the_driver_is_searched_seldom_while_all_is_well(nvml: ScriptedNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searches_are_rare_while_all_gpus_are_healthy(nvml: ScriptedNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     source = NvmlGpus()
     gpus = source.find()
     searches: list[None] = []
@@ -116,7 +116,7 @@ def test_the_driver_is_searched_seldom_while_all_is_well(nvml: ScriptedNvml, mon
 
     async def scenario() -> None:
         await keeper.look()
-        assert not searches  # they have just been found
+        assert not searches  # the GPUs have just been found
         now[0] += 59.0
         await keeper.look()
         assert not searches
@@ -131,7 +131,7 @@ def test_the_driver_is_searched_seldom_while_all_is_well(nvml: ScriptedNvml, mon
 # -- Numbers -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_gpu_that_is_numbered_again_is_seen_again(nvml: ScriptedNvml, searching: None) -> None:
+def test_a_gpu_with_a_new_number_is_reported_again(nvml: ScriptedNvml, searching: None) -> None:
     seen: list[tuple[str, int]] = []
     source = NvmlGpus()
     keeper = HealthKeeper(source, source.find(), lambda: None, lambda gpu: seen.append((gpu.uuid, gpu.minor)), PATIENCE)
@@ -147,13 +147,13 @@ def test_a_gpu_that_is_numbered_again_is_seen_again(nvml: ScriptedNvml, searchin
     asyncio.run(scenario())
 
 
-def test_a_minor_number_that_is_not_seen_is_not_made_up(nvml: ScriptedNvml) -> None:
+def test_a_minor_number_that_cannot_be_read_is_not_guessed(nvml: ScriptedNvml) -> None:
     nvml.gpus[0].minor_trouble = scripted_nvml.UNKNOWN
     nvml.gpus[1].minor_trouble = scripted_nvml.NOT_SUPPORTED
     assert [(gpu.uuid, gpu.minor) for gpu in NvmlGpus().find()] == [(uuid(1), 1), (uuid(2), 6)]
 
 
-# -- What is offered ---------------------------------------------------------------------------------------------------
+# -- What is advertised ------------------------------------------------------------------------------------------------
 
 
 def test_the_agent_advertises_a_missing_gpu_as_gone_and_passes_on_the_newest_numbers(

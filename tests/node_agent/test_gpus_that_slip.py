@@ -1,4 +1,4 @@
-"""What becomes of GPUs whose driver slips: an error that nobody expected, an answer left out; of a scripted NVML."""
+"""GPUs whose driver has transient errors: unexpected exceptions and missing answers; with a scripted NVML."""
 
 import asyncio
 from pathlib import Path
@@ -21,10 +21,10 @@ def _broken(*_: object) -> None:
     raise RuntimeError("as nobody expected")
 
 
-# -- Errors that nobody expected ---------------------------------------------------------------------------------------
+# -- Unexpected errors -------------------------------------------------------------------------------------------------
 
 
-def test_a_look_that_fails_is_not_the_last(
+def test_looks_continue_after_a_failure(
     nvml: ScriptedNvml, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("orion.node_agent.gpus.keeper._LOOK_SECONDS", 0.001)
@@ -34,7 +34,7 @@ def test_a_look_that_fails_is_not_the_last(
     async def scenario() -> None:
         running = asyncio.create_task(keeper.run())
         async with asyncio.timeout(60):
-            while "a look failed" not in caplog.text:  # of the first verdict on MIG, or the first on health
+            while "a look failed" not in caplog.text:  # at the first verdict on MIG, or on health
                 nvml.gpus[0].mig = not nvml.gpus[0].mig
                 await asyncio.sleep(0.01)
             nvml.gpus[0].trouble = scripted_nvml.LOST
@@ -46,7 +46,7 @@ def test_a_look_that_fails_is_not_the_last(
     asyncio.run(scenario())
 
 
-def test_an_unexpected_error_of_one_gpu_is_a_doubt_about_that_one(
+def test_an_unexpected_error_of_one_gpu_counts_only_for_that_one(
     nvml: ScriptedNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = NvmlGpus()
@@ -85,7 +85,7 @@ def test_an_unexpected_error_of_a_search_or_about_mig_leaves_the_rest_of_the_loo
     asyncio.run(scenario())
 
 
-def test_a_first_search_that_fails_is_not_the_last(
+def test_searches_continue_after_a_failed_first_one(
     nvml: ScriptedNvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = RememberingGpus(NvmlGpus(), tmp_path / "gpus.json")
@@ -99,21 +99,21 @@ def test_a_first_search_that_fails_is_not_the_last(
 # -- MIG ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_slip_opens_no_slots_on_a_gpu_with_mig(nvml: ScriptedNvml) -> None:
+def test_a_transient_error_opens_no_slots_on_a_gpu_with_mig(nvml: ScriptedNvml) -> None:
     nvml.gpus[0].mig = True
     source = NvmlGpus()
     first, second, third = source.find()
     assert (source.mig_enabled(first), source.mig_enabled(second)) == (True, False)
     for gpu in nvml.gpus:
         gpu.mig_trouble = scripted_nvml.UNKNOWN
-    # As last answered; the third was never answered for.
+    # The last answers; there was none about the third GPU.
     assert [source.mig_enabled(gpu) for gpu in (first, second, third)] == [True, False, True]
     for gpu in nvml.gpus:
         gpu.mig_trouble = scripted_nvml.NOT_SUPPORTED
     assert [source.mig_enabled(gpu) for gpu in (first, second, third)] == [False] * 3
 
 
-def test_a_gpu_that_the_driver_has_not_reported_of_is_away_and_not_cut(nvml: ScriptedNvml, tmp_path: Path) -> None:
+def test_a_gpu_without_an_answer_is_unhealthy_and_not_in_mig_mode(nvml: ScriptedNvml, tmp_path: Path) -> None:
     before = RememberingGpus(NvmlGpus(), tmp_path / "gpus.json").find()
     nvml.away = scripted_nvml.DRIVER_NOT_LOADED
     source = RememberingGpus(NvmlGpus(), tmp_path / "gpus.json")
@@ -122,7 +122,7 @@ def test_a_gpu_that_the_driver_has_not_reported_of_is_away_and_not_cut(nvml: Scr
 
 
 @pytest.mark.usefixtures("searching")
-def test_a_search_that_slips_takes_no_gpu_away(nvml: ScriptedNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transient_error_of_a_search_removes_no_gpu(nvml: ScriptedNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     source = NvmlGpus()
     keeper = HealthKeeper(source, source.find(), lambda: None, patience=PATIENCE)
     count, slips = nvml.nvmlDeviceGetCount, [scripted_nvml.UNKNOWN]

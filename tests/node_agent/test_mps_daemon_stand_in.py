@@ -1,6 +1,6 @@
-"""`orion mps-daemon` as a process, with a stand-in for NVIDIA's control daemon: the one of simulated GPUs, or a script.
+"""`orion mps-daemon` as a process, with a replacement of NVIDIA's control daemon: the simulated one, or a script.
 
-What NVIDIA's own does is tested on a GPU (tests/gpu/test_gpu_mps_in_pods.py).
+tests/gpu/test_gpu_mps_in_pods.py tests NVIDIA's own on a GPU.
 """
 
 import os
@@ -33,13 +33,13 @@ def test_a_stand_in_runs_for_each_gpu_that_is_wanted_and_no_other(daemon: MpsDae
     assert is_running(second.process_id)
 
 
-def test_a_stand_in_that_dies_is_said_and_started_again(daemon: MpsDaemon) -> None:
+def test_a_stand_in_that_dies_is_reported_and_started_again(daemon: MpsDaemon) -> None:
     daemon.start()
     daemon.folder.want(GPU, Wanted(simulated=True))
     before = daemon.until(Phase.RUNNING)
     assert before is not None
     os.kill(before.process_id, signal.SIGKILL)
-    # Not for FAILED, which is over in half a second.
+    # Do not wait for FAILED: it is over in half a second.
     eventually(lambda: (now := daemon.state()) is not None and now.failures and now.process_id, "it is started again")
     after = daemon.until(Phase.RUNNING)
     assert after is not None
@@ -48,7 +48,7 @@ def test_a_stand_in_that_dies_is_said_and_started_again(daemon: MpsDaemon) -> No
     assert f"{GPU}: nvidia-cuda-mps-control ended by signal 9" in daemon.log
 
 
-def test_without_the_programs_it_says_so_and_finds_the_stand_in_later(daemon: MpsDaemon) -> None:
+def test_missing_programs_are_reported_and_found_later(daemon: MpsDaemon) -> None:
     daemon.start("--driver-root", "/nowhere")
     daemon.folder.want(GPU, Wanted())
     failed = daemon.until(Phase.FAILED)
@@ -65,8 +65,8 @@ def test_a_stand_in_that_refuses_the_option_of_several_users_runs_without(daemon
     state = daemon.until(Phase.RUNNING)
     assert state is not None
     assert not state.several_users
-    reported = [line for line in daemon.reported.read_text().splitlines() if line.startswith("-f")]
-    assert reported == (["-f -multiuser-server", "-f"] if os.geteuid() == 0 else ["-f"])
+    starts = [line for line in daemon.arguments.read_text().splitlines() if line.startswith("-f")]
+    assert starts == (["-f -multiuser-server", "-f"] if os.geteuid() == 0 else ["-f"])
 
 
 def test_a_stand_in_that_fails_for_another_reason_keeps_the_option_of_several_users(daemon: MpsDaemon) -> None:
@@ -80,7 +80,7 @@ def test_a_stand_in_that_fails_for_another_reason_keeps_the_option_of_several_us
     assert state.several_users == (os.geteuid() == 0)
 
 
-def test_the_words_of_a_stand_in_that_does_not_come_up_are_said(daemon: MpsDaemon) -> None:
+def test_the_output_of_a_stand_in_that_does_not_start_is_reported(daemon: MpsDaemon) -> None:
     daemon.write_program('echo "An instance of this daemon is already running" >&2; exit 1')
     daemon.start()
     daemon.folder.want(GPU, Wanted())
@@ -91,7 +91,7 @@ def test_the_words_of_a_stand_in_that_does_not_come_up_are_said(daemon: MpsDaemo
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_its_end_is_that_of_the_stand_ins_and_its_word_no_longer_counts(
+def test_the_daemons_end_ends_the_stand_ins_and_invalidates_its_states(
     daemon: MpsDaemon, number: signal.Signals
 ) -> None:
     daemon.start()
@@ -102,13 +102,13 @@ def test_its_end_is_that_of_the_stand_ins_and_its_word_no_longer_counts(
     assert not daemon.folder.daemon_lives()
     assert daemon.state() is None
     eventually(lambda: not is_running(state.process_id), "the control daemon has ended")
-    daemon.start()  # what is wanted is still wanted
+    daemon.start()  # the agent's request still exists
     after = daemon.until(Phase.RUNNING)
     assert after is not None
     assert after.process_id != state.process_id
 
 
-def test_one_daemon_a_root_and_the_next_one_waits_for_the_one_before(daemon: MpsDaemon) -> None:
+def test_a_root_has_one_daemon_and_the_next_one_waits_for_it(daemon: MpsDaemon) -> None:
     daemon.start()
     with subprocess.Popen(daemon.command, stderr=subprocess.PIPE, text=True) as second:
         assert second.stderr is not None
@@ -120,7 +120,7 @@ def test_one_daemon_a_root_and_the_next_one_waits_for_the_one_before(daemon: Mps
     assert not daemon.folder.daemon_lives()
 
 
-def test_one_that_waits_for_the_one_before_ends_when_it_is_reported_to(daemon: MpsDaemon) -> None:
+def test_a_waiting_daemon_ends_on_a_signal(daemon: MpsDaemon) -> None:
     daemon.start()
     with subprocess.Popen(daemon.command, stderr=subprocess.PIPE, text=True) as second:
         assert second.stderr is not None
@@ -130,7 +130,7 @@ def test_one_that_waits_for_the_one_before_ends_when_it_is_reported_to(daemon: M
     assert daemon.folder.daemon_lives()
 
 
-def test_a_file_that_makes_no_sense_ends_nothing(daemon: MpsDaemon) -> None:
+def test_an_invalid_file_ends_no_daemon(daemon: MpsDaemon) -> None:
     daemon.start()
     daemon.folder.want(GPU, Wanted(simulated=True))
     daemon.until(Phase.RUNNING)

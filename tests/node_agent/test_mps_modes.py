@@ -1,4 +1,4 @@
-"""How a GPU comes into a mode and out of it: an agent of one GPU, and the test in the MPS daemon's place."""
+"""How a GPU changes its mode: an agent of one GPU; the test acts as the MPS daemon."""
 
 import os
 import time
@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from orion.errors import Conflict
 from orion.hook import layout
 from orion.node_agent.agent import Agent
-from orion.node_agent.errors import Conflict
 from orion.node_agent.mps.folder import MpsFolder, Phase, State
 from orion.node_agent.mps.modes import Modes
 from tests.node_agent.one_gpu import GPU, agent_of_one_gpu
@@ -18,7 +18,7 @@ RUNS, FAILED = State(Phase.RUNNING, 1.0, 42), State(Phase.FAILED, 1.0, message="
 
 
 class Case:
-    """An agent's modes; the MPS daemon is the test."""
+    """An agent's modes; the test acts as the MPS daemon."""
 
     def __init__(self, agent: Agent) -> None:
         self.agent, self.modes = agent, agent.modes
@@ -36,7 +36,7 @@ class Case:
 
     def daemon_says(self, state: State | None) -> None:
         self.folder.make(GPU)
-        self.folder.say(GPU, state)
+        self.folder.write_state(GPU, state)
         self.modes.look()
 
     def in_mps(self) -> None:
@@ -60,7 +60,7 @@ class Case:
         return self.modes.verdict(GPU).reason
 
     def hold(self) -> None:
-        """Let a process that lives hold a slot."""
+        """Let a living process hold a slot."""
         self.agent.open_slot(GPU, "be-0", layout.Role.BE, 0, os.getpid())
 
     def let_go(self) -> None:
@@ -103,7 +103,7 @@ async def test_a_change_closes_the_gpu_until_the_control_daemon_runs(case: Case)
     await case.modes.settled(GPU)
 
 
-async def test_it_begins_when_nobody_holds_a_slot(case: Case) -> None:
+async def test_a_change_begins_when_no_slot_is_held(case: Case) -> None:
     case.daemon_begins()
     case.hold()
     case.modes.names = lambda uuid: ["pod team/chat", "pod team/train"]
@@ -117,7 +117,7 @@ async def test_it_begins_when_nobody_holds_a_slot(case: Case) -> None:
     assert case.asked
 
 
-async def test_back_to_timeslice_it_is_the_same(case: Case) -> None:
+async def test_a_change_back_to_timeslice_works_in_the_same_way(case: Case) -> None:
     case.in_mps()
     case.hold()
     case.modes.want(GPU, "timeslice")
@@ -131,7 +131,7 @@ async def test_back_to_timeslice_it_is_the_same(case: Case) -> None:
     assert (case.modes.mode(GPU), case.pending, case.closed) == ("timeslice", "", "")
 
 
-async def test_a_wish_that_is_taken_back_in_time_changes_nothing(case: Case) -> None:
+async def test_a_request_that_is_withdrawn_in_time_changes_nothing(case: Case) -> None:
     case.daemon_begins()
     case.hold()
     case.modes.want(GPU, "mps")
@@ -139,7 +139,7 @@ async def test_a_wish_that_is_taken_back_in_time_changes_nothing(case: Case) -> 
     assert (case.pending, case.closed) == ("", "")
 
 
-async def test_where_the_daemon_died_under_clients_nobody_starts_until_it_runs_again(case: Case) -> None:
+async def test_after_a_daemon_with_clients_died_no_container_starts_until_it_runs_again(case: Case) -> None:
     case.in_mps()
     case.hold()
     case.daemon_says(replace(FAILED, failures=9))
@@ -153,9 +153,7 @@ async def test_where_the_daemon_died_under_clients_nobody_starts_until_it_runs_a
     assert (case.modes.mode(GPU), case.pending, case.closed) == ("timeslice", "NotAvailable", "ModeNotAvailable")
 
 
-async def test_a_change_that_does_not_succeed_is_taken_back_and_tried_again_later(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_change_is_withdrawn_and_tried_again_later(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.daemon_begins()
     case.modes.want(GPU, "mps")
     case.daemon_says(FAILED)
@@ -174,7 +172,7 @@ async def test_a_change_that_does_not_succeed_is_taken_back_and_tried_again_late
     assert (case.modes.mode(GPU), case.pending) == ("mps", "")
 
 
-async def test_an_mps_daemon_that_went_with_the_last_client_leaves_the_gpu_usable(
+async def test_the_gpu_stays_usable_after_the_mps_daemon_and_the_clients_ended(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case.in_mps()
@@ -187,7 +185,7 @@ async def test_an_mps_daemon_that_went_with_the_last_client_leaves_the_gpu_usabl
     assert (case.asked, case.closed, case.pending) == (False, "", "NotAvailable")
 
 
-async def test_the_next_agent_goes_on_with_what_this_one_asked_for(case: Case) -> None:
+async def test_the_next_agent_continues_a_requested_change(case: Case) -> None:
     case.in_mps()
     case.hold()
     after = Modes(case.agent)
@@ -199,7 +197,7 @@ async def test_the_next_agent_goes_on_with_what_this_one_asked_for(case: Case) -
     assert after.pending(GPU) is None
 
 
-async def test_slots_that_are_held_do_not_keep_a_gpu_closed_whose_mps_daemon_is_gone(
+async def test_held_slots_do_not_keep_a_gpu_closed_if_its_mps_daemon_is_gone(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case.in_mps()
@@ -216,7 +214,7 @@ async def test_slots_that_are_held_do_not_keep_a_gpu_closed_whose_mps_daemon_is_
 
 @pytest.fixture
 def in_cluster(case: Case, monkeypatch: pytest.MonkeyPatch) -> Case:
-    """The first agent of a cluster's node since its boot, that has heard nothing yet."""
+    """The first agent of a cluster's node since its boot, before it knows the requested mode."""
     case.agent.root.state.unlink()
     settings = case.agent.settings.model_copy(update={"node_name": "a-node"})
     monkeypatch.setattr(case.agent, "settings", settings)
@@ -224,7 +222,7 @@ def in_cluster(case: Case, monkeypatch: pytest.MonkeyPatch) -> Case:
     return case
 
 
-async def test_after_a_reboot_it_is_in_the_mode_of_before_though_its_slots_are_held(in_cluster: Case) -> None:
+async def test_after_a_reboot_a_gpu_returns_to_its_mode_even_with_held_slots(in_cluster: Case) -> None:
     in_cluster.daemon_begins()
     in_cluster.hold()
     in_cluster.modes.want(GPU, "mps", before="mps")
@@ -262,7 +260,7 @@ async def test_after_a_reboot_without_an_mps_daemon_containers_start_after_a_whi
     assert (in_cluster.asked, in_cluster.pending) == (False, "ClientsPresent")
 
 
-async def test_after_a_container_has_started_the_mode_of_before_waits_like_any_other(in_cluster: Case) -> None:
+async def test_after_a_container_has_started_the_previous_mode_waits_for_free_slots(in_cluster: Case) -> None:
     in_cluster.daemon_begins()
     in_cluster.hold()
     await in_cluster.modes.settled(GPU, patience=0.0)  # the API server was away: it starts in mode timeslice
@@ -271,31 +269,29 @@ async def test_after_a_container_has_started_the_mode_of_before_waits_like_any_o
     assert in_cluster.pending == "ClientsPresent"
 
 
-async def test_a_new_wish_after_a_start_waits_for_those_who_hold_slots(in_cluster: Case) -> None:
+async def test_a_new_request_after_a_start_waits_for_free_slots(in_cluster: Case) -> None:
     in_cluster.daemon_begins()
     in_cluster.hold()
     in_cluster.modes.want(GPU, "mps", before="timeslice")
     assert (in_cluster.asked, in_cluster.pending) == (False, "ClientsPresent")
 
 
-async def test_an_agent_that_comes_after_another_lets_nobody_wait(in_cluster: Case) -> None:
+async def test_starts_do_not_wait_if_there_was_an_agent_before(in_cluster: Case) -> None:
     in_cluster.agent.save_all()
     began = time.monotonic()
     await Modes(in_cluster.agent).settled(GPU)
     assert time.monotonic() - began < 0.3
 
 
-async def test_in_a_cluster_a_start_waits_until_it_is_known_what_is_wanted(in_cluster: Case) -> None:
+async def test_in_a_cluster_a_start_waits_for_the_requested_mode(in_cluster: Case) -> None:
     began = time.monotonic()
-    await in_cluster.modes.settled(GPU, 0.3)  # nobody says so: as with a dead agent, pods go on
+    await in_cluster.modes.settled(GPU, 0.3)  # the API server does not answer: pods start, as without an agent
     assert time.monotonic() - began >= 0.3
     in_cluster.modes.want(GPU, "timeslice")
     await in_cluster.modes.settled(GPU)
 
 
-async def test_what_is_wanted_is_not_taken_back_where_it_cannot_be_read(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_request_that_cannot_be_read_is_not_withdrawn(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.in_mps()
     with monkeypatch.context() as patched:
         patched.setattr(os, "listdir", lambda _: (_ for _ in ()).throw(OSError(24, "Too many open files")))

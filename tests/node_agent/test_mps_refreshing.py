@@ -1,6 +1,6 @@
-"""A GPU in mode mps is refreshed by a process of the MPS daemon's, and the control daemon never suffers for it.
+"""A process of the MPS daemon refreshes a GPU in mode mps, and no failure of it affects the control daemon.
 
-A script stands in for NVIDIA's control daemon, and the driver is the simulated one.
+A script replaces NVIDIA's control daemon, and the driver is the simulated one.
 """
 
 import asyncio
@@ -42,14 +42,14 @@ def simulated() -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def gpu(simulated: dict[str, str]) -> str:
-    """The UUID of its GPU."""
+    """The UUID of the simulated GPU."""
     command = [sys.executable, "-m", "orion.hook.simulated", "show"]
     return subprocess.run(command, env=simulated, capture_output=True, text=True, check=True).stdout.split()[1]
 
 
 @pytest.fixture
 def served(daemon: MpsDaemon, simulated: dict[str, str]) -> MpsDaemon:
-    """An MPS daemon with both."""
+    """An MPS daemon with the driver and a control daemon."""
     daemon.environment = {**simulated, "PATH": daemon.environment["PATH"]}
     daemon.write_program(SERVES)
     return daemon
@@ -57,7 +57,7 @@ def served(daemon: MpsDaemon, simulated: dict[str, str]) -> MpsDaemon:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pauses that a test can wait for."""
+    """Makes the pauses short enough for a test."""
     monkeypatch.setattr(refreshing, "_PAUSE_SECONDS", (0.01, 0.04))
 
 
@@ -75,14 +75,14 @@ def children(parent: int) -> list[int]:
 
 
 def refreshes(daemon: MpsDaemon) -> int:
-    """Wait for a daemon's process, and for it to do its work; return its id."""
+    """Wait until the refreshing process of a daemon works; return its id."""
     eventually(lambda: "is refreshed every" in daemon.log, f"it is refreshed: {daemon.log}")
     assert daemon.process is not None
     (process_id,) = children(daemon.process.pid)
     return process_id
 
 
-def test_it_begins_and_ends_with_the_mode(served: MpsDaemon, gpu: str) -> None:
+def test_refreshing_begins_and_ends_with_the_mode(served: MpsDaemon, gpu: str) -> None:
     served.start("--refresh-ms", "40")
     served.folder.want(gpu, Wanted())
     served.until(Phase.RUNNING, gpu)
@@ -94,7 +94,7 @@ def test_it_begins_and_ends_with_the_mode(served: MpsDaemon, gpu: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_it_ends_with_the_mps_daemon(served: MpsDaemon, gpu: str, number: signal.Signals) -> None:
+def test_refreshing_ends_with_the_mps_daemon(served: MpsDaemon, gpu: str, number: signal.Signals) -> None:
     served.start("--refresh-ms", "5")
     served.folder.want(gpu, Wanted())
     process_id = refreshes(served)
@@ -103,7 +103,7 @@ def test_it_ends_with_the_mps_daemon(served: MpsDaemon, gpu: str, number: signal
     assert "Traceback" not in served.log
 
 
-def test_unless_it_is_asked_for_and_for_a_simulated_gpu_there_is_none(served: MpsDaemon, gpu: str) -> None:
+def test_there_is_no_refreshing_by_default_and_for_simulated_gpus(served: MpsDaemon, gpu: str) -> None:
     asked = ["--refresh-ms", "40"]
     for options, wanted in (([], Wanted()), (["--refresh-ms", "0"], Wanted()), (asked, Wanted(simulated=True))):
         served.start(*options)
@@ -113,7 +113,7 @@ def test_unless_it_is_asked_for_and_for_a_simulated_gpu_there_is_none(served: Mp
     assert "refreshed" not in served.log
 
 
-def test_without_a_driver_it_says_so_and_the_control_daemon_runs_on(daemon: MpsDaemon, gpu: str) -> None:
+def test_a_missing_driver_is_reported_and_the_control_daemon_continues(daemon: MpsDaemon, gpu: str) -> None:
     daemon.write_program(SERVES)
     daemon.start("--refresh-ms", "40")
     daemon.folder.want(gpu, Wanted())
@@ -123,11 +123,11 @@ def test_without_a_driver_it_says_so_and_the_control_daemon_runs_on(daemon: MpsD
     assert daemon.state(gpu) == before
 
 
-def test_pauses_too_short_to_do_any_good_are_refused() -> None:
+def test_intervals_that_are_too_short_are_refused() -> None:
     command = [sys.executable, "-m", "orion.cli", "mps-daemon", "--refresh-ms", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "leave 5 ms between" in " ".join(done.stderr.split())
+    assert "give at least 5, or 0 for never" in " ".join(done.stderr.split())
 
 
 # -- The refresher in this process -------------------------------------------------------------------------------------
@@ -151,13 +151,13 @@ def refresh(
 
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture) -> Callable[[str], int]:
-    """How often the log has some words."""
+    """Returns how often the log has the given words."""
     caplog.set_level(logging.INFO, logger=refreshing.__name__)
     return lambda words: sum(words in message for message in caplog.messages)
 
 
 @pytest.mark.usefixtures("hasty")
-def test_after_its_death_there_is_another(simulated: dict[str, str], gpu: str, said: Callable[[str], int]) -> None:
+def test_a_dead_process_is_replaced(simulated: dict[str, str], gpu: str, said: Callable[[str], int]) -> None:
     async def scenario() -> None:
         await eventually_async(lambda: said("is refreshed every 7 ms"))
         (first,) = children(os.getpid())
@@ -169,7 +169,7 @@ def test_after_its_death_there_is_another(simulated: dict[str, str], gpu: str, s
 
 
 @pytest.mark.usefixtures("hasty")
-def test_the_same_failure_is_said_once_and_tried_again(
+def test_the_same_failure_is_logged_once_and_tried_again(
     simulated: dict[str, str], said: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = []
@@ -189,7 +189,7 @@ def test_the_same_failure_is_said_once_and_tried_again(
 
 
 @pytest.mark.usefixtures("hasty")
-def test_no_process_to_be_had_is_a_failure_like_others(
+def test_a_failed_start_of_the_process_is_a_failure_like_others(
     said: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(switching, "COMMAND", ("/nonexistent/python",))
@@ -201,7 +201,7 @@ def test_no_process_to_be_had_is_a_failure_like_others(
     assert said("No such file") == 1
 
 
-def test_one_that_hangs_is_given_up_and_keeps_nobody_from_ending(
+def test_a_process_that_hangs_is_given_up_and_does_not_block_the_end(
     said: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(switching, "COMMAND", ("/bin/sleep", "1000"))
@@ -218,18 +218,18 @@ def test_one_that_hangs_is_given_up_and_keeps_nobody_from_ending(
     refresh(Refresher("GPU-of-nobody", 40, NOWHERE), scenario)
 
 
-def test_0_is_never() -> None:
+def test_0_disables_refreshing() -> None:
     async def scenario() -> None:
         assert len(asyncio.all_tasks()) == 1
 
     refresh(Refresher("GPU-of-nobody", 0, NOWHERE), scenario)
 
 
-# -- A driver elsewhere than where the loader looks --------------------------------------------------------------------
+# -- A driver that the loader does not find ----------------------------------------------------------------------------
 
 
 def driver_root(folder: Path, library: Path) -> Path:
-    """Make a driver's root as Debian's alternatives do: links, some of them absolute."""
+    """Make a driver's root with links as Debian's alternatives make them; some are absolute."""
     (folder / "usr/lib64").mkdir(parents=True)
     (folder / "etc").mkdir()
     (folder / "usr/lib64/libcuda.so.1").symlink_to("/etc/libcuda")

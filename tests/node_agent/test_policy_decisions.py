@@ -1,4 +1,4 @@
-"""Who decides the policy of a GPU, and which page an hp pod's share makes."""
+"""Which pod decides the policy of a GPU, and which page results from an hp pod's share."""
 
 import itertools
 
@@ -50,7 +50,7 @@ def test_the_oldest_decides_in_whatever_order_they_are_seen(asking: list[tuple[s
 
 @given(policies)
 @settings(deadline=None)
-def test_no_grant_makes_a_page_that_could_not_be(granted: GrantedPolicy) -> None:
+def test_any_grant_makes_a_valid_page(granted: GrantedPolicy) -> None:
     page = as_page(granted, DEFAULT)
     assert 0 < page.linger_floor_ns <= page.linger_ceiling_ns <= 10**9
     assert 50_000 <= page.window_ns <= 10**9

@@ -1,4 +1,4 @@
-"""A text that many ask for: made once for all who wait, and again for those who come later."""
+"""A text for many callers: made once for all that wait, and again for later ones."""
 
 import asyncio
 import itertools
@@ -9,7 +9,7 @@ from orion.node_agent.metrics.exposition import SharedText
 
 
 class Maker:
-    """Makes a text when it is let go; counts."""
+    """Makes a text when the test allows it; counts."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -22,7 +22,7 @@ class Maker:
         return b"%d" % number
 
 
-async def test_all_who_wait_share_one() -> None:
+async def test_all_waiting_callers_share_one_text() -> None:
     maker = Maker()
     text = SharedText(maker.make)
     waiting = [asyncio.create_task(text.get()) for _ in range(100)]
@@ -35,7 +35,7 @@ async def test_all_who_wait_share_one() -> None:
     assert await text.get() == b"2"
 
 
-async def test_who_gives_up_takes_it_from_nobody() -> None:
+async def test_a_caller_that_gives_up_does_not_affect_others() -> None:
     maker = Maker()
     text = SharedText(maker.make)
     first, second = asyncio.create_task(text.get()), asyncio.create_task(text.get())
@@ -48,7 +48,7 @@ async def test_who_gives_up_takes_it_from_nobody() -> None:
     assert await second == b"1"
 
 
-async def test_a_failure_is_everybodys_who_waits_and_not_the_nexts() -> None:
+async def test_a_failure_reaches_all_waiting_callers_and_no_later_one() -> None:
     failures = 1
 
     async def make() -> bytes:

@@ -1,4 +1,4 @@
-"""Slots under a configuration that changes in any way, while containers hold some of them."""
+"""Slots when the configuration changes in any way, while containers hold some of them."""
 
 import asyncio
 import json
@@ -17,8 +17,8 @@ from orion.node_agent.state.root import Root
 from tests.node_agent.one_gpu import GPU, OneGpu
 
 
-class Told(NoHolders):
-    """Holders as a test says."""
+class ScriptedHolders(NoHolders):
+    """Holders that a test sets."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -38,26 +38,26 @@ step = st.tuples(
 
 @given(st.lists(step, min_size=1, max_size=8))
 @settings(deadline=None, max_examples=25)
-def test_a_slot_that_is_held_outlives_its_configuration(steps: list[tuple[int, int, set[str], bool]]) -> None:
+def test_a_held_slot_outlives_its_configuration(steps: list[tuple[int, int, set[str], bool]]) -> None:
     async def follow(folder: Path) -> None:
-        file, reported = folder / "nodes.yaml", Told()
+        file, holders = folder / "nodes.yaml", ScriptedHolders()
         file.write_text("{version: v1}")
         agent = Agent(AgentSettings(root=folder / "root", configuration=file), Root(folder / "root"), OneGpu())
-        agent.holders = reported
+        agent.holders = holders
         agent.start()
         try:
             there = {slot.name for slot in agent.gpus[GPU].shared_gpu.slots.values()}
-            for number, (hp, be, reported.names, reported.certain) in enumerate(steps):
-                # The same size each time and within one tick of the clock: only the name in it is sure to differ.
+            for number, (hp, be, holders.names, holders.certain) in enumerate(steps):
+                # Writes may have the same size and, within a clock tick, the same time: only a new file's name differs.
                 new = folder / f"new-{number}"
                 new.write_text(json.dumps({"version": "v1", "slots": {"hp": hp, "be": be}}))
                 new.rename(file)
                 (advertised,) = agent.advertising.look().gpus or (None,)
                 wanted = {f"hp-{each}" for each in range(hp)} | {f"be-{each}" for each in range(be)}
-                expected = wanted | reported.names | (set() if reported.certain else there)
+                expected = wanted | holders.names | (set() if holders.certain else there)
                 there = set(advertised.slots) if advertised else set()
                 assert there == expected
-                assert set(advertised.held if advertised else ()) == reported.names
+                assert set(advertised.held if advertised else ()) == holders.names
                 assert all((folder / "root" / "gpus" / GPU / name / "agent.sock").is_socket() for name in there)
         finally:
             agent.stop()

@@ -1,4 +1,4 @@
-"""A slot whose socket cannot be opened, as without descriptors: nobody is offered it, and the others are served."""
+"""A slot whose socket cannot be opened, for example without descriptors, is not advertised; others are served."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from tests.node_agent.one_gpu import GPU, agent_of_one_gpu
 
 
 def held_open(folder: Path) -> int:
-    """Return how many descriptors this process has of pages and of what is in a folder; others come and go here."""
+    """Return how many descriptors this process has of pages and of files in a folder; others may change."""
     found = 0
     for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -34,7 +34,7 @@ async def agent() -> AsyncIterator[Agent]:
         yield made
 
 
-async def test_it_is_not_there_keeps_its_directory_and_is_opened_later(agent: Agent) -> None:
+async def test_a_slot_without_a_socket_keeps_its_directory_and_is_opened_later(agent: Agent) -> None:
     in_the_way = agent.root.slot(GPU, "be-12") / "agent.sock"
     in_the_way.mkdir(parents=True)
     before_it = agent.advertising.look().gpus[0].slots
@@ -64,16 +64,14 @@ def test_a_socket_that_cannot_be_made_keeps_no_descriptor(tmp_path: Path, monkey
     assert held_open(tmp_path) == before
 
 
-async def test_grants_are_applied_though_the_slots_cannot_be_looked_at(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_grants_are_applied_even_if_opening_slots_fails(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails() -> None:
         raise KeyError("be-12")
 
-    nobody: Any = asyncio  # neither the API server nor the kubelet is asked here
+    nobody: Any = asyncio  # the test queries neither the API server nor the kubelet
     holders = ClusterHolders(agent, nobody, "a-node", nobody)
-    reported = '{"format": 1, "priority": "be", "containers": {"main": {"slots": 1, "memoryLimitBytes": 4096}}}'
-    holders.identity.holders = {(GPU, "be-0"): ResolvedHolder(Holder("n", "a", "main", "u"), "1", reported)}
+    annotation = '{"format": 1, "priority": "be", "containers": {"main": {"slots": 1, "memoryLimitBytes": 4096}}}'
+    holders.identity.holders = {(GPU, "be-0"): ResolvedHolder(Holder("n", "a", "main", "u"), "1", annotation)}
     heard: list[bool] = []
     holders.on_change(lambda: heard.append(True))
     monkeypatch.setattr(agent.advertising, "look", fails)

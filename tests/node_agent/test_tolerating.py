@@ -1,4 +1,4 @@
-"""What fails again and again is done again and again, and logged when it begins and when it is over."""
+"""A loop continues after failures, and logs when a failure begins and when it is over."""
 
 import asyncio
 
@@ -34,7 +34,7 @@ def test_cancellation_is_no_failure() -> None:
 
 
 @pytest.mark.parametrize("awaited", [True, False])
-async def test_one_bad_time_is_not_the_last(awaited: bool) -> None:
+async def test_the_loop_continues_after_a_failure(awaited: bool) -> None:
     times, enough = 0, asyncio.Event()
 
     def do() -> None:

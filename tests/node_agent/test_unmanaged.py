@@ -1,4 +1,4 @@
-"""Processes on a GPU without the hook: whose they are, when they count, and what is said of them."""
+"""Processes on a GPU without the hook: whose they are, when they count, and which Events are posted."""
 
 import asyncio
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_a_process_is_read_whatever_its_name(tmp_path: Path) -> None:
 
 
 class World:
-    """An agent, pods and Events, as far as unmanaged processes ask of them."""
+    """An agent, pods and Events, as far as unmanaged processes need them."""
 
     def __init__(self) -> None:
         self.here: dict[int, Process] = {}
@@ -72,7 +72,7 @@ class World:
     def pod(self, uid: str) -> Holder | None:
         return self.pods.get(uid)
 
-    def say(self, about: Subject, reason: str, note: str, **more: Any) -> None:
+    def post(self, about: Subject, reason: str, note: str, **more: Any) -> None:
         self.said.append((about.kind, about.name, reason))
 
     def changed(self) -> None:
@@ -100,7 +100,7 @@ def look(world: World, *, grace: float = 0.0, times: int = 1) -> list[dict[str, 
         return asyncio.run(scenario())
 
 
-def test_who_has_not_joined_is_named_on_its_pod_or_on_the_node(world: World) -> None:
+def test_a_process_without_the_hook_gets_an_event_on_its_pod_or_the_node(world: World) -> None:
     world.here.update({number: Process(number, 1, "python", uid) for number, uid in ((5, ""), (6, POD), (7, "other"))})
     world.here[8] = Process(8, 1, "python", POD)
     world.clients[0] = SimpleNamespace(process_id=8)
@@ -116,7 +116,7 @@ def test_who_has_not_joined_is_named_on_its_pod_or_on_the_node(world: World) -> 
 def test_a_process_has_time_to_join_and_changes_are_reported_once(world: World) -> None:
     world.here[5] = Process(5, 1, "python", "")
     assert look(world, grace=3600) == []
-    assert world.changes == 1  # from not known to none
+    assert world.changes == 1  # from "not known" to "none"
     world.changes = 0
     assert len(look(world, times=3)) == 1
     assert world.changes == 1
@@ -124,7 +124,7 @@ def test_a_process_has_time_to_join_and_changes_are_reported_once(world: World) 
 
 @pytest.mark.parametrize("name", ["nvidia-cuda-mps", "orion-switching"])
 @pytest.mark.parametrize(("of_daemon", "others"), [("the-daemons", [6, 7]), ("", [5, 6])], ids=["in-a-pod", "in-none"])
-def test_what_is_of_the_mps_daemon_is_nobodys_unmanaged_but_its_name_excuses_nobody_else(
+def test_processes_of_the_mps_daemon_are_managed_but_others_of_that_name_are_not(
     world: World, name: str, of_daemon: str, others: list[int]
 ) -> None:
     for number, uid in ((5, "the-daemons"), (6, POD), (7, "")):

@@ -1,4 +1,4 @@
-"""Certificates for tests, and a server that shows one."""
+"""Certificates for tests, and a TLS server that serves one."""
 
 import asyncio
 import ssl

@@ -1,7 +1,7 @@
-"""A cluster as the rotation of certificates sees it, in memory, with every delay that a real one has.
+"""A simulated cluster in memory for tests of the certificate rotation, with the delays of a real cluster.
 
-API servers see a changed configuration late, kubelets bring a changed Secret late, and rotators can be stopped between
-any two requests, before or after the request took effect. Time is a number that the test moves.
+API servers read a changed configuration late, and kubelets deliver a changed Secret late. Rotators can be stopped
+between any two requests, before or after a request takes effect. The test advances the simulated time.
 """
 
 import base64
@@ -12,15 +12,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from orion.errors import NotFound
 from orion.operator.certificates.api import ApiError
 from orion.operator.certificates.bundles import Configuration, path_of
 from orion.operator.certificates.issuing import Certificate
-from orion.operator.certificates.rotating import Clocks, Look, NothingToRotate, Rotation
+from orion.operator.certificates.rotating import Clocks, Look, Rotation
 from orion.operator.certificates.settings import CertificateSettings
 from orion.operator.certificates.state import State, read_state
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
-# Seconds: an API server sees a write, a kubelet brings a Secret, a replica starts with a Secret of so long ago.
+# The longest delays in seconds: until an API server reads a write, until a kubelet delivers a Secret, and the age of
+# the Secret that a starting replica gets.
 LAG, DELIVERY, STALE = 8, 40, 8
 NAMES = ("MutatingWebhookConfiguration/one", "ValidatingWebhookConfiguration/two")
 SETTINGS = CertificateSettings(
@@ -38,20 +40,20 @@ SECRET = f"/api/v1/namespaces/{SETTINGS.namespace}/secrets/{SETTINGS.secret}"
 
 @types.coroutine
 def turn() -> Generator[None, None, None]:
-    """Let somebody else do something."""
+    """Give control back to the test, which may run another rotator."""
     yield
 
 
 @dataclass
 class World:
-    """What there is.
+    """The simulated cluster.
 
     Args:
         now: seconds since EPOCH.
-        objects: by path.
-        history: of each object: when it was written, and what.
-        views: of each API server: how many versions of each configuration it has seen.
-        replicas: which version of the Secret each replica serves.
+        objects: the stored objects, by path.
+        history: for each path, all versions of the object with the times at which they were written.
+        views: for each API server, the index of the version of each configuration that it has read.
+        replicas: for each replica, the index of the version of the Secret that it serves.
     """
 
     now: int = 0
@@ -90,23 +92,23 @@ class World:
         found = [Configuration(name, self.objects.get(path_of(name))) for name in NAMES]
         return [frozenset(each.fingerprint for each in bundle) for one in found for bundle in one.bundles]
 
-    # -- What is late --------------------------------------------------------------------------------------------------
+    # -- Delays --------------------------------------------------------------------------------------------------------
 
     def observe(self, server: int) -> None:
-        """An API server sees all that has been written."""
+        """Let an API server read the latest versions of all configurations."""
         for name in NAMES:
             self.views[server][path_of(name)] = len(self.history[path_of(name)]) - 1
 
     def deliver(self, replica: int) -> None:
-        """A kubelet brings the Secret, and the replica takes it."""
+        """Let a kubelet deliver the latest Secret, and its replica load it."""
         self.replicas[replica] = len(self.history[SECRET]) - 1
 
     def replace(self, replica: int) -> None:
-        """A replica is replaced by one whose kubelet has the oldest Secret that it may have."""
+        """Replace a replica by a new one, which gets the oldest possible version of the Secret."""
         self.replicas[replica] = self._oldest_that_may_be_seen(SECRET, STALE)
 
     def advance(self, seconds: int) -> None:
-        """Time passes; what is later than it may be comes now."""
+        """Advance the time, and deliver every version whose longest delay has passed."""
         for _ in range(seconds):
             self.now += 1
             for view in self.views:
@@ -119,12 +121,12 @@ class World:
         view[path] = max(view.get(path, 0), self._oldest_that_may_be_seen(path, lag))
 
     def _oldest_that_may_be_seen(self, path: str, lag: int) -> int:
-        """Return the last version that is at least so old; 0 if none is."""
+        """Return the index of the latest version that is at least `lag` seconds old; 0: none is."""
         versions = self.history.get(path, ())
         return next((n for n in range(len(versions) - 1, -1, -1) if versions[n][0] <= self.now - lag), 0)
 
     def leaf(self, version: int) -> Certificate | None:
-        """Return the leaf of a version of the Secret."""
+        """Return the leaf in a version of the Secret."""
         if version not in self._leaves:
             self._leaves[version] = read_state(self.history[SECRET][version][1]["data"]).leaf
         return self._leaves[version]
@@ -134,10 +136,10 @@ class World:
             self._seen[name, version] = Configuration(name, self.history[path_of(name)][version][1]).bundles
         return self._seen[name, version]
 
-    # -- What must hold ------------------------------------------------------------------------------------------------
+    # -- Invariant -----------------------------------------------------------------------------------------------------
 
     def refused(self) -> list[str]:
-        """Return a sentence for each pair of an API server and a replica that cannot talk now."""
+        """Return a sentence for each API server that does not accept the certificate of a replica."""
         now, found = EPOCH + timedelta(seconds=self.now), []
         for server, view in enumerate(self.views):
             for replica, version in enumerate(self.replicas):
@@ -152,7 +154,7 @@ class World:
 
 @dataclass
 class Rotator:
-    """A process that rotates, in a world; it makes a request whenever the test lets it."""
+    """A process that rotates the certificates of a world. Each `step` makes part of one request."""
 
     world: World
     settings: CertificateSettings = SETTINGS
@@ -163,14 +165,14 @@ class Rotator:
         self.start()
 
     def start(self) -> None:
-        """Begin again, knowing nothing; whatever was on its way is lost."""
+        """Restart the process without its memory. A request that has not taken effect is lost."""
         if self.work is not None:
             self.work.close()
         self.work = None
         self.rotation = Rotation(self, self.settings, without=self._without, clocks=self._clocks())
 
     def step(self) -> bool:
-        """Go on until the next turn; return whether a look has ended with this."""
+        """Run until the next `turn`; return whether this completed a pass."""
         if self.work is None:
             self.work = self.rotation.look()
         try:
@@ -184,12 +186,12 @@ class Rotator:
             if error.status != 409:
                 raise
             self.work = None
-        except NothingToRotate:  # somebody has deleted the Secret; the next look makes it
+        except NotFound:  # the test has deleted the Secret; the next pass creates it
             self.work = None
         return False
 
     def look(self) -> Look:
-        """Make a pass without a stop."""
+        """Run one whole pass."""
         while not self.step():
             pass
         assert self.last is not None
@@ -209,7 +211,7 @@ class Rotator:
         await turn()
         return "" if all(each is not None and each.der == leaf.der for each in shown) else "a replica shows another"
 
-    # -- As an API server's client -------------------------------------------------------------------------------------
+    # -- The interface of an API client --------------------------------------------------------------------------------
 
     async def get(self, path: str, accept: str = "", **query: str) -> dict[str, Any]:
         await turn()
@@ -240,7 +242,7 @@ class Rotator:
 
 
 def installed() -> tuple[World, Rotator]:
-    """Return a world in which all is made and everybody has seen it."""
+    """Return a world after the first pass, in which all API servers and replicas have read the latest versions."""
     world = World()
     rotator = Rotator(world)
     rotator.look()

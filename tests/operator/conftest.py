@@ -1,4 +1,4 @@
-"""What tests of the operator share: an API server that does what a test asks for."""
+"""Fixtures of the operator's tests: an API server whose faults a test can control."""
 
 from tests.operator.scripted_api import script
 

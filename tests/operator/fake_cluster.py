@@ -1,7 +1,8 @@
-"""A fake API server of plain dicts, for tests of decisions: it takes the reconciler's writes, and counts versions.
+"""A fake API server of plain dicts for tests of decisions: it applies the reconciler's writes and counts versions.
 
-It knows what those writes rest on: a patch without effect makes no new version, a patch with an old version or another
-uid is a conflict, an Event's name is there once. Everything else is tested against the real one (tests/cluster).
+It has the properties that these writes rely on. A patch that changes nothing makes no new version. A patch with an old
+resourceVersion or another uid is a conflict. An Event's name exists once. tests/cluster tests everything else against a
+real API server.
 """
 
 import copy
@@ -14,26 +15,26 @@ from orion.operator.reconciler import records
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.state import Key, Kind, State
 from orion.operator.reconciler.writes import (
-    Again,
     EvictPod,
     PatchDevice,
     PatchNode,
     PatchPod,
     PatchShare,
     PostEvent,
+    RequeueAfter,
     Write,
 )
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 Body = dict[str, Any]
-Place = tuple[str, str, str]  # kind, namespace, name
+ObjectKey = tuple[str, str, str]  # kind, namespace, name
 
 
 class FakeCluster:
     """Objects by kind, namespace and name; `events` by namespace and name."""
 
     def __init__(self, bodies: Iterable[Body] = ()) -> None:
-        self.objects: dict[Place, Body] = {}
+        self.objects: dict[ObjectKey, Body] = {}
         self.events: dict[tuple[str, str], PostEvent] = {}
         self.writes = 0
         self._version = 0
@@ -41,11 +42,11 @@ class FakeCluster:
             self.put(body)
 
     def put(self, body: Mapping[str, Any]) -> Body:
-        """Create or replace an object; what its kind gives by itself is filled in."""
+        """Create or replace an object. Fill in uid, resourceVersion and generation; keep the status unless given."""
         made = copy.deepcopy(dict(body))
-        place = place_of(made)
+        key = key_of(made)
         self._version += 1
-        old = self.objects.get(place)
+        old = self.objects.get(key)
         meta = made["metadata"]
         meta.setdefault("uid", old["metadata"]["uid"] if old else f"uid-{self._version}")
         meta["resourceVersion"] = str(self._version)
@@ -53,16 +54,16 @@ class FakeCluster:
         meta["generation"] = (old["metadata"]["generation"] if old else 0) + changed
         if old is not None and "status" not in made and "status" in old:
             made["status"] = old["status"]
-        self.objects[place] = made
+        self.objects[key] = made
         return made
 
-    def delete(self, place: Place) -> None:
+    def delete(self, key: ObjectKey) -> None:
         """Remove an object."""
-        del self.objects[place]
+        del self.objects[key]
 
     def carry_out(self, write: Write) -> Body | None:
-        """Take a write as the API server would; return the object, None where it is a conflict or gone."""
-        if isinstance(write, Again):
+        """Apply a write as the API server would; return the object, or None if there is a conflict or no object."""
+        if isinstance(write, RequeueAfter):
             return None
         self.writes += 1
         if isinstance(write, PostEvent):
@@ -89,17 +90,17 @@ class FakeCluster:
         if new != old:
             self._version += 1
             new["metadata"]["resourceVersion"] = str(self._version)
-            self.objects[place_of(new)] = new
+            self.objects[key_of(new)] = new
         return new
 
 
-def place_of(body: Mapping[str, Any]) -> Place:
-    """Return where an object is."""
+def key_of(body: Mapping[str, Any]) -> ObjectKey:
+    """Return the key of an object."""
     return body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"]
 
 
 def _merged(old: Body, patch: Mapping[str, Any], strategic: bool) -> Body:
-    """Apply a merge patch; a strategic one merges conditions by type."""
+    """Apply a merge patch. A strategic merge patch merges conditions by type."""
     new = copy.deepcopy(old)
     for key, value in patch.items():
         if key == "conditions" and strategic:
@@ -116,7 +117,7 @@ def _merged(old: Body, patch: Mapping[str, Any], strategic: bool) -> Body:
 
 
 def take(state: State, body: Body) -> set[Key]:
-    """Put an object into a state."""
+    """Add an object to a state."""
     kind = body["kind"]
     if kind == "Pod":
         return state.put_pod(records.pod_record(body))
@@ -127,9 +128,9 @@ def take(state: State, body: Body) -> set[Key]:
     return state.put_node(records.node_record(body))
 
 
-def forget(state: State, place: Place) -> set[Key]:
-    """Take an object out of a state."""
-    kind, at = place[0], records.Named(place[1], place[2])
+def forget(state: State, key: ObjectKey) -> set[Key]:
+    """Remove an object from a state."""
+    kind, at = key[0], records.Named(key[1], key[2])
     if kind == "Pod":
         return state.drop_pod(at)
     if kind == "GPUShare":
@@ -138,7 +139,7 @@ def forget(state: State, place: Place) -> set[Key]:
 
 
 def state_of(cluster: FakeCluster, order: random.Random | None = None) -> State:
-    """Return what a reconciler knows after it has listed everything, in any order."""
+    """Return the state of a reconciler that has listed all objects, in the given random order."""
     state, bodies = State(), list(cluster.objects.values())
     if order:
         order.shuffle(bodies)
@@ -148,14 +149,14 @@ def state_of(cluster: FakeCluster, order: random.Random | None = None) -> State:
 
 
 class Reconciler:
-    """Decides and writes until nothing is left to write, or until it is killed after so many writes."""
+    """Decides and writes until nothing is left to write, or until it is killed after a number of writes."""
 
     def __init__(self, cluster: FakeCluster, state: State, order: random.Random | None = None) -> None:
         self.cluster, self.state, self._order = cluster, state, order
         self.time = 0.0
 
     def run(self, keys: Iterable[Key] | None = None, killed_after: int | None = None) -> int:
-        """Work off keys (all of them by default) and what follows from them; return how many writes that took."""
+        """Reconcile keys (default: all) and the keys that follow from them; return the number of writes."""
         queue = sorted(self.state.everything() if keys is None else keys)
         before = self.cluster.writes
         for _ in range(10_000):
@@ -167,11 +168,11 @@ class Reconciler:
             if key.kind is Kind.NAMESPACE:
                 queue += self.state.moved(key.at.namespace)
                 continue
-            self.time += 60.0  # more than any status has to wait
+            self.time += 60.0  # longer than any delay between two writes of a status
             for write in decide(self.state, key, NOW, self.time):
                 if killed_after is not None and self.cluster.writes - before >= killed_after:
                     return self.cluster.writes - before
                 answer = self.cluster.carry_out(write)
                 if answer is not None:
                     queue += take(self.state, answer) - {key}
-        raise AssertionError("it does not come to rest")
+        raise AssertionError("the reconciler still writes after 10 000 steps")

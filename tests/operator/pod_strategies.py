@@ -1,4 +1,4 @@
-"""Pods of every kind that admission can meet, for property tests."""
+"""Hypothesis strategies for pods of all kinds, for property tests of admission."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ PODS = st.builds(
     st.sampled_from([None, None, None, True]),
 )
 
-# Those that are mostly admitted: one priority, nothing dangerous.
+# Pods that admission mostly accepts: one priority, and nothing that it rejects.
 CALM_CONTAINERS = st.builds(
     _without_none,
     name=st.just(""),

@@ -1,7 +1,7 @@
-"""An API server that does on command what a real one does rarely: forgets versions, cuts watches, asks for patience.
+"""A fake API server that produces rare faults on demand: expired versions, interrupted watches, Retry-After.
 
-Lists and watches of our own kinds, and whatever answers a test writes; what is about real behaviour is tested in the
-cluster tier.
+It serves lists and watches of Orion's kinds, and answers that a test defines. tests/cluster tests the behaviour of real
+API servers.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ScriptedApi:
-    """Serves `objects` at any path below /apis, and nothing at others; used within one event loop."""
+    """Serves `objects` at any path below /apis, and empty objects elsewhere. Use it within one event loop."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self.version = 100
         self.lists = 0
         self.watches: list[str] = []
-        """ The resource version that each watch began at. """
+        """ The resourceVersion at which each watch began. """
         self.refusals: list[tuple[int, dict[str, str]]] = []
-        """ Answers to the next requests, in place of the true ones: status and headers. """
+        """ Status and headers of error answers to the next requests. """
         self.answer: Answer | None = None
-        """ What answers in place of all this. """
+        """ A function that answers all requests instead. """
         self.requests: list[str] = []
-        """ Method and path of each. """
+        """ Method and path of each request. """
         self.most_under_way = self._under_way = 0
         self.url = ""
         self._queues: set[asyncio.Queue[dict[str, Any] | None]] = set()
@@ -50,7 +50,12 @@ class ScriptedApi:
         await self._runner.cleanup()
 
     def put(self, plain: dict[str, Any], silently: bool = False) -> None:
-        """Make or change an object; silently: no watch is told."""
+        """Create or change an object.
+
+        Args:
+            plain: the object.
+            silently: send no event to the watches.
+        """
         self.version += 1
         name = plain["metadata"]["name"]
         kind = "MODIFIED" if name in self.objects else "ADDED"
@@ -64,7 +69,7 @@ class ScriptedApi:
         self.say("DELETED", {**gone, "metadata": {**gone["metadata"], "resourceVersion": str(self.version)}})
 
     def say(self, kind: str, plain: dict[str, Any]) -> None:
-        """Tell every watch an event."""
+        """Send an event to every watch."""
         for queue in self._queues:
             queue.put_nowait({"type": kind, "object": plain})
 
@@ -109,7 +114,7 @@ class ScriptedApi:
         try:
             while (event := await queue.get()) is not None:
                 text = json.dumps(event).encode() + b"\n"
-                for start in range(0, len(text), 1_000):  # lines come in pieces
+                for start in range(0, len(text), 1_000):  # so that a client must assemble lines from several reads
                     await response.write(text[start : start + 1_000])
         except ConnectionError:
             pass
@@ -120,7 +125,7 @@ class ScriptedApi:
 
 @pytest.fixture
 async def script() -> AsyncIterator[ScriptedApi]:
-    """One that runs until the test ends."""
+    """A running ScriptedApi."""
     scripted = await ScriptedApi().start()
     yield scripted
     await scripted.stop()

@@ -1,4 +1,4 @@
-"""Single pods: what they become, and the sentence of each refusal."""
+"""Admission of single pods: the changes, and the sentence of each rejection."""
 
 import time
 from typing import Any
@@ -23,7 +23,7 @@ def share(name: str, priority: str = "hp", app: str | None = None, **spec: Any) 
 
 
 def pod(*containers: dict[str, Any], annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    """Return a pod that is hp unless `annotations` say otherwise; its containers are c0, c1, ..."""
+    """Return a pod with containers c0, c1, ...; it has priority hp unless `annotations` are given."""
     named = [{"name": f"c{number}", **container} for number, container in enumerate(containers or (GPU,))]
     marks = {"orion/priority": "hp"} if annotations is None else annotations
     return {"metadata": {"annotations": marks, "labels": {"app": "chat"}}, "spec": {"containers": named, **spec}}
@@ -57,7 +57,7 @@ def test_the_annotation_names_containers_that_ask_for_none() -> None:
     assert slots(decide(pod({}, GPU, {}, annotations=marks))) == {"c0": 1, "c1": 1}
 
 
-def test_the_only_container_is_meant_where_nobody_asks() -> None:
+def test_the_only_container_gets_the_slot_if_no_container_asks_for_one() -> None:
     assert slots(decide(pod({}))) == {"c0": 1}
 
 
@@ -68,14 +68,14 @@ def test_an_init_container_and_a_sidecar() -> None:
     assert decision.pod["spec"]["initContainers"][1]["env"] == [{"name": "LD_PRELOAD", "value": HOOK}]
 
 
-def test_slots_asked_for_say_the_priority() -> None:
+def test_the_requested_slots_give_the_priority() -> None:
     asks = {"resources": {"requests": {"orion.gpu/be": 1}}}
     decision = decide(pod(asks, annotations={}))
     assert decision.pod["metadata"]["annotations"]["orion/priority"] == "be"
     assert decision.pod["spec"]["containers"][0]["resources"]["limits"] == {"orion.gpu/be": "1"}
 
 
-def test_a_named_share_says_the_priority() -> None:
+def test_a_named_share_gives_the_priority() -> None:
     decision = decide(pod(annotations={"orion/share": "train"}), share("train", "be", weight=2))
     assert "orion.gpu/be" in decision.pod["spec"]["containers"][0]["resources"]["limits"]
     grant = read_grant(decision.pod["metadata"]["annotations"])
@@ -83,12 +83,12 @@ def test_a_named_share_says_the_priority() -> None:
     assert grant.containers["c0"].weight_milli == 2000
 
 
-def test_a_grant_that_the_pod_brings_is_overwritten() -> None:
+def test_a_grant_that_the_pod_already_has_is_overwritten() -> None:
     marks = {"orion/priority": "be", "orion.gpu/grant": '{"priority":"hp","containers":{"c0":{"slots":64}}}'}
     assert slots(decide(pod(annotations=marks))) == {"c0": 1}
 
 
-def test_zero_gpus_are_none() -> None:
+def test_a_request_for_zero_gpus_is_ignored() -> None:
     none = {"resources": {"limits": {"nvidia.com/gpu": "0"}}}
     assert slots(decide(pod(none, GPU))) == {"c1": 1}
 
@@ -100,17 +100,17 @@ def test_zero_slots_are_refused_with_the_reason(marks: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_thousands_of_containers_do_not_hold_up_other_reviews(named: bool) -> None:
+def test_thousands_of_containers_do_not_delay_other_reviews(named: bool) -> None:
     marks = {"orion/priority": "be"}
     if named:
         marks["orion/containers"] = ",".join(f"c{number}" for number in range(4_000))
     given = pod(*[GPU] * 4_000, annotations=marks)
     start = time.process_time()
     assert len(slots(decide(given))) == 4_000
-    assert time.process_time() - start < 3  # a third of a second; where every two are compared, six
+    assert time.process_time() - start < 3  # it takes 0.3 s; a comparison of all pairs takes 6 s
 
 
-def test_a_pod_without_marks_and_slots_is_not_ours() -> None:
+def test_a_pod_without_annotations_and_slots_is_unchanged() -> None:
     given = pod(GPU, annotations={}, hostPID=True)
     decision = decide(given)
     assert (decision.outcome, decision.reason) == (Outcome.UNCHANGED, Reason.NOT_OURS)
@@ -123,7 +123,7 @@ def test_a_pod_without_marks_and_slots_is_not_ours() -> None:
 def test_pods_with_slots_get_the_runtime_class_of_the_installation() -> None:
     decision = decide(pod(), runtime_class="nvidia")
     assert decision.pod["spec"]["runtimeClassName"] == "nvidia"
-    assert "the pod's runtime class is nvidia, as it names none" in decision.because
+    assert "the pod's runtime class is nvidia, because the pod names none" in decision.because
     again = admit(decision.pod, Cluster(), Defaults(runtime_class="nvidia"))
     assert again.outcome is Outcome.UNCHANGED
 
@@ -134,7 +134,7 @@ def test_other_pods_keep_their_runtime_class(given: dict[str, Any]) -> None:
     assert decision.pod["spec"].get("runtimeClassName") == given["spec"].get("runtimeClassName")
 
 
-def test_without_one_in_the_installation_it_is_left_alone() -> None:
+def test_without_a_runtime_class_in_the_installation_pods_keep_theirs() -> None:
     assert "runtimeClassName" not in decide(pod()).pod["spec"]
 
 
@@ -158,16 +158,16 @@ def test_the_hook_comes_first_in_ld_preload(before: str, after: str) -> None:
     assert env(decide(given)) == [first, {"name": "LD_PRELOAD", "value": after}, last]
 
 
-def test_env_from_cannot_bring_what_leads_around_the_hook() -> None:
+def test_env_from_cannot_set_variables_that_bypass_the_hook() -> None:
     given = pod({**GPU, "envFrom": [{"configMapRef": {"name": "c"}}]})
     decision = decide(given)
     assert {each["name"]: each["value"] for each in env(decision)} == {
         "LD_PRELOAD": HOOK, "LD_AUDIT": "", "ORION_ROOT": "/run/orion",
     }  # fmt: skip
-    assert "an LD_PRELOAD that envFrom brings has no effect" in decision.cautions[0]
+    assert "an LD_PRELOAD from envFrom has no effect" in decision.cautions[0]
 
 
-def test_env_from_with_a_prefix_that_does_not_fit_is_no_matter() -> None:
+def test_env_from_with_another_prefix_needs_no_pinned_variables() -> None:
     decision = decide(pod({**GPU, "envFrom": [{"prefix": "APP_", "configMapRef": {"name": "c"}}]}))
     assert env(decision) == [{"name": "LD_PRELOAD", "value": HOOK}]
     assert decision.cautions == ()
@@ -205,9 +205,9 @@ REFUSED: dict[str, tuple[dict[str, Any], Reason, str]] = {
         pod(annotations={"orion/priority": "hp", "orion/share": "s"}), Reason.SHARE_NOT_FOUND, "which does not exist",
     ),
     "hp and be": (asking(orion_gpu__hp=1, orion_gpu__be=1), Reason.MIXED_PRIORITIES, "either hp or be"),
-    "slots and GPUs": (asking(orion_gpu__hp=1, nvidia_com__gpu=1), Reason.TWO_KINDS_OF_GPU, "already a seat"),
+    "slots and GPUs": (asking(orion_gpu__hp=1, nvidia_com__gpu=1), Reason.TWO_KINDS_OF_GPU, "already gives access"),
     "MIG": (asking(**{"nvidia_com__mig-1g_5gb": 1}), Reason.TWO_KINDS_OF_GPU, "shares whole GPUs"),
-    "no such resource": (asking(orion_gpu__x=1), Reason.TWO_KINDS_OF_GPU, "orion.gpu/hp and orion.gpu/be"),
+    "no such resource": (asking(orion_gpu__x=1), Reason.TWO_KINDS_OF_GPU, "ask for orion.gpu/hp or orion.gpu/be"),
     "half a GPU": (asking(nvidia_com__gpu="500m"), Reason.WRONG_AMOUNT, "500m of nvidia.com/gpu"),
     "no amount": (asking(nvidia_com__gpu="one"), Reason.WRONG_AMOUNT, "one of nvidia.com/gpu"),
     "too many": (asking(nvidia_com__gpu="65"), Reason.WRONG_AMOUNT, "up to 64"),
@@ -247,7 +247,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Reason, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_is_refused_with_a_sentence(case: str) -> None:
+def test_a_pod_that_cannot_work_is_rejected_with_a_sentence(case: str) -> None:
     given, reason, words = REFUSED[case]
     decision = decide(given)
     assert (decision.outcome, decision.reason) == (Outcome.REFUSED, reason), decision
@@ -257,11 +257,11 @@ def test_what_cannot_be_is_refused_with_a_sentence(case: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/data", "/dev/shm", "/tmp", "/dev/infiniband", "/runtime", "/var/log", "/mnt/nvidia"]
 )
-def test_other_paths_of_the_node_are_nobodys_business(path: str) -> None:
+def test_other_paths_of_the_node_may_be_mounted(path: str) -> None:
     assert decide(host_path(path)).outcome is Outcome.PATCHED
 
 
-def test_a_kubelets_folder_elsewhere_is_forbidden_beside_the_usual_one() -> None:
+def test_another_root_folder_of_the_kubelet_is_forbidden_as_well() -> None:
     for path in ("/data/kubelet", "/data/kubelet/pods", "/data", "/var/lib/kubelet/device-plugins"):
         decision = decide(host_path(path), kubelet_root="/data/kubelet")
         assert decision.reason is Reason.HOST_PATH, path
@@ -269,7 +269,7 @@ def test_a_kubelets_folder_elsewhere_is_forbidden_beside_the_usual_one() -> None
     assert decide(host_path("/data/set"), kubelet_root="/data/kubelet").outcome is Outcome.PATCHED
 
 
-def test_no_devices_may_be_said_of_a_container_without_slots() -> None:
+def test_a_container_without_slots_may_set_visible_devices_to_none() -> None:
     none = {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]}
     assert decide(pod(GPU, none)).outcome is Outcome.PATCHED
     assert decide(pod({**GPU, **none})).outcome is Outcome.REFUSED
@@ -278,13 +278,13 @@ def test_no_devices_may_be_said_of_a_container_without_slots() -> None:
 # -- Shares ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_share_that_selects_the_pod_governs_it() -> None:
+def test_the_share_whose_selector_matches_governs_the_pod() -> None:
     decision = decide(pod(), share("other", app="train"), share("chat", app="chat"), share("by-name"))
     assert decision.share == "chat"
     assert "GPUShare chat: its selector matches" in decision.because[1]
 
 
-def test_a_named_share_goes_before_selectors() -> None:
+def test_a_named_share_takes_precedence_over_selectors() -> None:
     marks = {"orion/priority": "hp", "orion/share": "by-name"}
     assert decide(pod(annotations=marks), share("chat", app="chat"), share("by-name")).share == "by-name"
 
@@ -296,7 +296,7 @@ def test_two_shares_that_select_a_pod_are_both_named() -> None:
     assert decision.of_cluster
 
 
-def test_annotation_and_share_that_contradict() -> None:
+def test_a_pod_is_rejected_if_annotation_and_share_contradict() -> None:
     decision = decide(pod(), share("chat", "be", app="chat"))
     assert decision.reason is Reason.PRIORITY_CONFLICT
     assert "orion/priority says hp, but GPUShare chat has spec.priority be" in decision.sentence
@@ -309,7 +309,7 @@ def test_a_share_can_be_required() -> None:
 
 
 @pytest.mark.parametrize(("largest", "outcome"), [(7, Outcome.REFUSED), (8, Outcome.PATCHED), (None, Outcome.PATCHED)])
-def test_memory_over_any_gpus(largest: int | None, outcome: Outcome) -> None:
+def test_a_share_with_more_memory_than_any_gpu_is_rejected(largest: int | None, outcome: Outcome) -> None:
     decision = decide(
         pod(), share("chat", app="chat", memory={"limit": "8Gi"}), largest=largest and largest * 2**30
     )  # fmt: skip
@@ -322,7 +322,7 @@ def test_memory_over_any_gpus(largest: int | None, outcome: Outcome) -> None:
 # -- Ephemeral containers ----------------------------------------------------------------------------------------------
 
 
-def test_ephemeral_containers_are_looked_at_when_they_are_new() -> None:
+def test_only_new_ephemeral_containers_are_checked() -> None:
     before = pod(ephemeralContainers=[{"name": "old", "securityContext": {"privileged": True}}])
     after = {**before, "spec": {**before["spec"]}}
     assert admit_ephemeral(after, before, DEFAULTS).reason is Reason.HARMLESS

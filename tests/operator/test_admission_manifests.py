@@ -1,4 +1,4 @@
-"""The chart's admission files: as narrow as they say."""
+"""The generated admission files of the chart have only the scope and the rights that they need."""
 
 from pathlib import Path
 
@@ -11,13 +11,13 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", manifests.files())
-def test_they_need_no_template(name: str) -> None:
+def test_the_files_contain_no_template_syntax(name: str) -> None:
     text = (ROOT / manifests.FILES / name).read_text()
     assert "{{" not in text
     assert all(document["apiVersion"] for document in yaml.safe_load_all(text))
 
 
-def test_the_webhook_is_confined_by_conditions_and_leaves_no_namespace_out() -> None:
+def test_the_webhook_has_match_conditions_and_excludes_no_namespace() -> None:
     (hook,) = manifests.webhook({"url": "https://x/admit"})["webhooks"]
     assert hook["failurePolicy"] == "Fail"
     assert hook["reinvocationPolicy"] == "IfNeeded"
@@ -30,7 +30,7 @@ def test_the_webhook_may_only_list_and_watch() -> None:
     assert [rule["verbs"] for rule in manifests.role()["rules"]] == [["list", "watch"]]
 
 
-def test_every_policy_is_bound_and_fails_closed_but_the_one_that_warns() -> None:
+def test_every_policy_has_a_binding_and_fails_closed_except_the_one_that_warns() -> None:
     made = manifests.policies("/hook.so")
     policies = [each for each in made if each["kind"] == "ValidatingAdmissionPolicy"]
     bindings = [each for each in made if each["kind"] == "ValidatingAdmissionPolicyBinding"]
@@ -43,8 +43,8 @@ def test_every_policy_is_bound_and_fails_closed_but_the_one_that_warns() -> None
     assert (policy["spec"]["failurePolicy"], binding["spec"]["validationActions"]) == ("Ignore", ["Warn"])
 
 
-def test_a_pods_annotations_are_not_read_again_in_each_turn_of_a_loop_over_them() -> None:
-    """Of the 40 000 that a pod may have, an API server would be half a minute at each write of the pod's status."""
+def test_loops_of_policies_do_not_read_annotations_in_each_iteration() -> None:
+    """A pod can have 40 000 annotations. With such a loop, each write of its status would take half a minute."""
     made = [each for each in manifests.policies("/hook.so") if each["kind"] == "ValidatingAdmissionPolicy"]
     kept = {each["metadata"]["name"]: each for each in made}["orion-pods-keep-their-marks"]
     for validation in kept["spec"]["validations"]:

@@ -1,4 +1,4 @@
-"""What holds of every pod: the decision is stable, safe, and exactly what its patch says."""
+"""Properties of admission for all pods: the decision is idempotent and safe, and its patch gives the decided pod."""
 
 import copy
 import json
@@ -50,7 +50,7 @@ def test_a_second_invocation_changes_nothing(pod: Any, cluster: Cluster) -> None
 
 @relaxed
 @given(st.one_of(PODS, CALM_PODS), CLUSTERS)
-def test_the_patch_applied_is_the_patched_pod_and_the_pod_itself_is_untouched(pod: Any, cluster: Cluster) -> None:
+def test_the_patch_gives_the_patched_pod_and_the_input_is_unchanged(pod: Any, cluster: Cluster) -> None:
     before = copy.deepcopy(pod)
     decision = admit(pod, cluster, DEFAULTS)
     assert pod == before
@@ -59,7 +59,7 @@ def test_the_patch_applied_is_the_patched_pod_and_the_pod_itself_is_untouched(po
 
 @relaxed
 @given(JSON, JSON)
-def test_the_difference_of_any_two_objects_makes_one_of_the_other(before: Any, after: Any) -> None:
+def test_the_difference_turns_any_object_into_any_other(before: Any, after: Any) -> None:
     operations = difference({"at": before}, {"at": after})
     made = jsonpatch.apply_patch({"at": before}, operations)
     assert json.dumps(made, sort_keys=True) == json.dumps({"at": after}, sort_keys=True)
@@ -67,7 +67,7 @@ def test_the_difference_of_any_two_objects_makes_one_of_the_other(before: Any, a
 
 @relaxed
 @given(CALM_PODS)
-def test_n_gpus_become_n_slots_and_none_is_left(pod: Any) -> None:
+def test_n_gpus_become_n_slots_and_no_gpu_remains(pod: Any) -> None:
     decision = admit(pod, Cluster(), DEFAULTS)
     if decision.outcome is Outcome.REFUSED:
         return
@@ -113,7 +113,7 @@ def test_every_container_with_slots_has_the_hook_first_and_a_grant(pod: Any, clu
     if decision.outcome is Outcome.REFUSED or GRANT not in decision.pod["metadata"].get("annotations", {}):
         return
     if PRIORITY not in decision.pod["metadata"]["annotations"]:
-        return  # a forged grant on a pod that is not Orion's; the admission policy refuses it
+        return  # the pod does not use Orion, but has a forged grant; the admission policy rejects it
     grant = read(decision)
     for container in containers(decision.pod):
         has_slots = container["name"] in grant.containers
@@ -125,7 +125,7 @@ def test_every_container_with_slots_has_the_hook_first_and_a_grant(pod: Any, clu
 
 @relaxed
 @given(st.one_of(PODS, CALM_PODS), CLUSTERS)
-def test_every_decision_says_why(pod: Any, cluster: Cluster) -> None:
+def test_every_decision_has_a_reason(pod: Any, cluster: Cluster) -> None:
     decision = admit(pod, cluster, DEFAULTS)
     if decision.outcome is Outcome.REFUSED:
         assert len(decision.sentence) > 20

@@ -1,4 +1,4 @@
-"""The server: TLS, reviews and errors, a certificate that changes, a clean end."""
+"""The webhook's server: TLS, reviews, errors, changes of the certificate, and the shutdown."""
 
 import asyncio
 import base64
@@ -16,9 +16,10 @@ import pytest
 from cryptography import x509
 
 from orion.api_server.access import Access
+from orion.errors import Unreadable
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.serving import Listening, Webhook
-from orion.operator.webhook.tls import BadCertificate, LiveCertificate
+from orion.operator.webhook.tls import LiveCertificate
 from testbed.authority import Authority
 from tests.api_server.test_api_server_watching import share
 from tests.operator.scripted_api import ScriptedApi
@@ -26,7 +27,7 @@ from tests.waiting import eventually_async
 
 
 class Served:
-    """A running webhook and somebody who asks it."""
+    """A running webhook and a client of it."""
 
     def __init__(self, webhook: Webhook, folder: Path, authority: Authority) -> None:
         self.webhook, self.folder, self.authority = webhook, folder, authority
@@ -92,7 +93,7 @@ async def test_a_review_is_answered_with_a_patch(served: Served) -> None:
     assert "/metadata/annotations/orion.gpu~1grant" in paths
 
 
-async def test_a_refusal_has_its_sentence(served: Served) -> None:
+async def test_a_rejection_contains_the_sentence(served: Served) -> None:
     response = await served.review(pod("gold"))
     assert response["allowed"] is False
     assert response["status"]["message"] == "annotation orion/priority must be hp or be, not 'gold'"
@@ -108,7 +109,7 @@ async def test_a_refusal_has_its_sentence(served: Served) -> None:
         {"operation": "DELETE", "object": None},
     ],
 )
-async def test_what_is_none_of_its_business_is_allowed(served: Served, changes: dict[str, Any]) -> None:
+async def test_requests_that_do_not_concern_orion_are_allowed(served: Served, changes: dict[str, Any]) -> None:
     assert (await served.review(pod("gold"), **changes)) == {"uid": "u-1", "allowed": True}
 
 
@@ -119,19 +120,19 @@ async def test_what_is_none_of_its_business_is_allowed(served: Served, changes: 
         question(pod()).replace(b"k8s.io/v1", b"k8s.io/v1beta1"),
     ],
 )  # fmt: skip
-async def test_what_is_no_review_is_a_bad_request(served: Served, body: bytes) -> None:
+async def test_a_body_that_is_not_a_review_is_a_bad_request(served: Served, body: bytes) -> None:
     status, text = await served.post(body)
     assert status == 400
-    assert text.startswith("no AdmissionReview")
+    assert text.startswith("not an AdmissionReview")
 
 
-async def test_an_error_of_ours_is_an_http_error_and_never_a_denial(served: Served) -> None:
+async def test_an_internal_error_is_an_http_error_and_never_a_denial(served: Served) -> None:
     status, text = await served.post(question({"metadata": {}, "spec": {"containers": "none"}}))
     assert status == 500
     assert "an error of the webhook" in text
 
 
-async def test_a_share_that_the_watch_has_not_seen_yet(script: ScriptedApi, served: Served) -> None:
+async def test_a_share_that_the_watch_has_not_reported_yet_is_found(script: ScriptedApi, served: Served) -> None:
     missing = await served.review(pod("be", share="late"))
     assert "late, which does not exist" in missing["status"]["message"]
     script.put(share("late"), silently=True)
@@ -140,15 +141,15 @@ async def test_a_share_that_the_watch_has_not_seen_yet(script: ScriptedApi, serv
 
 
 @pytest.mark.parametrize("refusal", [(403, {}), (429, {"Retry-After": "30"})], ids=["no", "too late"])
-async def test_a_second_look_that_fails_is_an_error_of_ours(
+async def test_a_live_read_that_fails_is_an_http_error(
     script: ScriptedApi, served: Served, refusal: tuple[int, dict[str, str]]
 ) -> None:
     script.refusals.append(refusal)
     status, text = await served.post(question(pod("be", share="late")))
-    assert (status, text.partition(":")[0]) == (500, "the API server could not be asked")
+    assert (status, text.partition(":")[0]) == (500, "a request to the API server failed")
 
 
-async def test_a_second_look_that_is_put_off_is_taken_again(script: ScriptedApi, served: Served) -> None:
+async def test_a_live_read_is_repeated_after_a_503(script: ScriptedApi, served: Served) -> None:
     script.refusals.append((503, {}))
     assert "late, which does not exist" in (await served.review(pod("be", share="late")))["status"]["message"]
 
@@ -169,7 +170,7 @@ async def test_health_and_metrics(served: Served) -> None:
     assert 'orion_webhook_objects{kind="GPUShare"} 0.0' in text
 
 
-async def test_before_the_lists_are_here_it_is_not_ready(tmp_path: Path) -> None:
+async def test_the_webhook_is_not_ready_before_the_first_lists(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     authority.server("webhook", ["127.0.0.1"]).write(tmp_path, "tls")
     listening = Listening("127.0.0.1", 0, tmp_path / "tls.crt", tmp_path / "tls.key")
@@ -193,7 +194,7 @@ async def test_before_the_lists_are_here_it_is_not_ready(tmp_path: Path) -> None
 
 
 async def serial(served: Served) -> int:
-    """Return the serial number of the certificate that a new connection is shown."""
+    """Return the serial number of the certificate that a new connection gets."""
     context = ssl.create_default_context(cafile=str(served.authority.certificate_path))
     _, writer = await asyncio.open_connection("127.0.0.1", served.webhook.port, ssl=context)
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
@@ -202,7 +203,7 @@ async def serial(served: Served) -> int:
     return x509.load_der_x509_certificate(shown).serial_number
 
 
-async def test_a_new_certificate_is_shown_and_old_connections_go_on(served: Served) -> None:
+async def test_a_new_certificate_is_served_and_old_connections_continue(served: Served) -> None:
     assert (await served.review(pod()))["allowed"]
     kept = list(served.session.connector._conns)  # type: ignore[union-attr]
     before = await serial(served)
@@ -213,7 +214,7 @@ async def test_a_new_certificate_is_shown_and_old_connections_go_on(served: Serv
     assert list(served.session.connector._conns) == kept  # type: ignore[union-attr]
 
 
-async def test_half_a_change_and_a_broken_file_never_reach_the_server(served: Served) -> None:
+async def test_mismatched_and_damaged_files_never_reach_the_server(served: Served) -> None:
     before = await serial(served)
     issued = served.authority.server("webhook", ["127.0.0.1"])
     (served.folder / "tls.crt").write_bytes(issued.certificate)
@@ -230,33 +231,33 @@ async def test_half_a_change_and_a_broken_file_never_reach_the_server(served: Se
     assert await serial(served) == after
 
 
-async def test_reviews_go_on_through_many_certificates(served: Served) -> None:
+async def test_reviews_continue_while_certificates_change(served: Served) -> None:
     shown = set()
     for _ in range(20):
         served.issue()
         asked = asyncio.create_task(served.review(pod()))
-        await serial(served)  # meanwhile, with whichever certificate
+        await serial(served)  # a review during the change may get either certificate
         served.webhook.certificate.refresh()
         shown.add(await serial(served))
         assert (await asked)["allowed"]
     assert len(shown) == 20
 
 
-def test_without_a_certificate_it_does_not_start(tmp_path: Path) -> None:
+def test_the_webhook_does_not_start_without_a_certificate(tmp_path: Path) -> None:
     from orion.operator.webhook.metrics import Metrics
 
-    with pytest.raises(BadCertificate, match=r"tls\.crt cannot be read"):
+    with pytest.raises(Unreadable, match=r"tls\.crt cannot be read"):
         LiveCertificate(tmp_path / "tls.crt", tmp_path / "tls.key", Metrics())
 
 
-# -- The end -----------------------------------------------------------------------------------------------------------
+# -- Shutdown ----------------------------------------------------------------------------------------------------------
 
 
-async def test_sigterm_takes_readiness_first_and_loses_no_review(served: Served) -> None:
+async def test_sigterm_ends_readiness_first_and_loses_no_review(served: Served) -> None:
     answers: list[int] = []
 
     async def ask() -> None:
-        # Refused, or reset before it was accepted: the listener has closed, and nobody was promised anything.
+        # The listener has closed: the connection is refused, or reset before it was accepted. No review was sent.
         with contextlib.suppress(aiohttp.ClientConnectorError, aiohttp.ClientOSError):
             while True:
                 status, _ = await served.post(question(pod()))
@@ -266,7 +267,7 @@ async def test_sigterm_takes_readiness_first_and_loses_no_review(served: Served)
     await eventually_async(lambda: len(answers) > 20)
     os.kill(os.getpid(), signal.SIGTERM)
     await eventually_async(lambda: served.webhook._leaving)
-    assert await served.get("readyz") == (503, "leaving\n")
+    assert await served.get("readyz") == (503, "shutting down\n")
     before = len(answers)
     await asyncio.wait_for(asyncio.gather(*asking), 20)
     assert len(answers) > before

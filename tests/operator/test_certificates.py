@@ -1,4 +1,4 @@
-"""Certificates: made so that TLS takes them, kept in a Secret, and decided upon."""
+"""Certificates: TLS accepts them, the Secret holds them, and `decide` computes the next step."""
 
 import asyncio
 import base64
@@ -12,9 +12,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from orion.errors import Unreadable
 from orion.operator.certificates import issuing
 from orion.operator.certificates.deciding import Phase, Seen, decide, phase
-from orion.operator.certificates.issuing import Unreadable, new_authority, new_leaf
+from orion.operator.certificates.issuing import new_authority, new_leaf
 from orion.operator.certificates.settings import CertificateSettings
 from orion.operator.certificates.state import State, read_state, write_state
 from tests.operator.certificate_samples import HOUR, YEAR, made, serving
@@ -22,7 +23,7 @@ from tests.operator.certificate_world import EPOCH, SETTINGS, encoded
 
 
 @pytest.mark.parametrize("name", ["orion-webhook.orion-system.svc", "127.0.0.1"])
-async def test_strict_tls_takes_a_leaf_whose_authority_it_trusts_beside_another(tmp_path: Path, name: str) -> None:
+async def test_strict_tls_accepts_a_leaf_if_the_bundle_holds_two_authorities(tmp_path: Path, name: str) -> None:
     (authority, leaf), (other, _) = made(), made()
     bundle = issuing.write_bundle([other, authority]).decode()
     trusting = ssl.create_default_context(cadata=bundle)
@@ -55,7 +56,7 @@ def test_only_an_authority_with_its_key_can_sign() -> None:
     assert not authority.can_sign(now + 2 * YEAR)
 
 
-def test_a_state_is_read_as_it_was_written() -> None:
+def test_a_state_survives_writing_and_reading() -> None:
     (authority, leaf), (coming, _), (retired, _) = made(), made(), made()
     state = State(leaf, authority, coming, (retired.without_key(),))
     assert read_state(write_state(state)) == state
@@ -70,14 +71,14 @@ SOUND = write_state(State(LEAF, AUTHORITY, made(EPOCH)[0], (made(EPOCH)[0],)))
 @given(
     st.dictionaries(st.sampled_from(KEYS), st.text() | st.binary().map(encoded) | st.sampled_from(list(SOUND.values())))
 )
-def test_no_secret_is_so_odd_that_it_cannot_be_fixed(data: dict[str, str]) -> None:
+def test_any_content_of_the_secret_can_be_fixed(data: dict[str, str]) -> None:
     fixed(read_state(data))
 
 
-@pytest.mark.filterwarnings("ignore:Parsed a serial number")  # the library's own words about some of the damage
+@pytest.mark.filterwarnings("ignore:Parsed a serial number")  # `cryptography` warns of some damaged certificates
 @hypothesis_settings(deadline=None, max_examples=200, derandomize=True, database=None)
 @given(st.sampled_from(KEYS[::2]), st.integers(0), st.integers(1, 255))
-def test_no_damaged_certificate_stops_it(key: str, place: int, flip: int) -> None:
+def test_a_damaged_certificate_is_replaced(key: str, place: int, flip: int) -> None:
     pem = base64.b64decode(SOUND[key])
     der = bytearray(ssl.PEM_cert_to_DER_cert(pem.decode()))
     der[place % len(der)] ^= flip
@@ -85,12 +86,12 @@ def test_no_damaged_certificate_stops_it(key: str, place: int, flip: int) -> Non
 
 
 def fixed(state: State) -> None:
-    """A state that serves nobody is followed by one that does."""
+    """Assert that the next step from a state without a valid leaf gives a state with one."""
     after = decide(state, Seen(SETTINGS.spread, SETTINGS.settle), EPOCH, SETTINGS).state or state
     assert after.serves(EPOCH)
 
 
-def test_what_cannot_be_read_is_said_and_missing() -> None:
+def test_an_unreadable_part_is_missing_and_reported() -> None:
     (authority, leaf), (other, _) = made(), made()
     data = write_state(State(leaf, authority)) | {"ca.key": encoded(other.key)}
     state = read_state(data)
@@ -110,7 +111,7 @@ def test_settings_in_which_leaves_would_outlive_their_authority_are_refused() ->
 # -- Deciding ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_coming_authority_signs_only_after_the_whole_wait() -> None:
+def test_a_coming_authority_signs_only_after_the_full_wait() -> None:
     authority, leaf = made(EPOCH, timedelta(seconds=1200))
     leaf = new_leaf(authority, SETTINGS.leaf_names, EPOCH, SETTINGS.leaf_validity, HOUR)
     state = State(leaf, authority, new_authority(EPOCH, YEAR, HOUR))
@@ -123,7 +124,7 @@ def test_a_coming_authority_signs_only_after_the_whole_wait() -> None:
     assert phase(after, EPOCH) is Phase.EXCHANGED
 
 
-def test_an_authority_put_in_by_hand_is_trusted_before_it_signs() -> None:
+def test_an_authority_that_a_person_inserted_is_trusted_before_it_signs() -> None:
     (authority, _), (other, _) = made(EPOCH), made(EPOCH)
     leaf = new_leaf(authority, SETTINGS.leaf_names, EPOCH, SETTINGS.leaf_validity, HOUR)
     state = State(leaf, other, None, (authority.without_key(),))

@@ -1,4 +1,4 @@
-"""What the rotation asks others: the replicas, cert-manager, a person who looks; and what it changes of theirs."""
+"""The parts around the rotation: replicas, cert-manager, `orion certificates show`, and webhook configurations."""
 
 import base64
 import logging
@@ -32,11 +32,12 @@ def test_endpoint_slices_name_the_replicas() -> None:
     assert replicas_of([{"ports": None, "endpoints": None}], "https") == []
 
 
-def test_who_must_show_the_leaf() -> None:
+def test_which_replicas_must_serve_the_leaf() -> None:
     _, leaf = made()
     ready, other = Replica("a", 1), Replica("b", 1, ready=False)
-    assert judge([(ready, leaf.der), (other, None)], leaf) == ""  # not ready and silent: it shows nothing to anybody
-    assert judge([(ready, leaf.der), (other, b"old")], leaf) == "b:1 shows another certificate"
+    # A replica that is not ready and does not answer is ignored.
+    assert judge([(ready, leaf.der), (other, None)], leaf) == ""
+    assert judge([(ready, leaf.der), (other, b"old")], leaf) == "b:1 serves another certificate"
     assert judge([(ready, None)], leaf) == "a:1 does not answer"
     assert judge([(other, leaf.der)], leaf) == "the webhook has no replica that is ready"
 
@@ -48,7 +49,7 @@ async def test_replicas_are_asked_by_a_handshake(tmp_path: Path) -> None:
         assert await Replicas(Rotator(World()), closed).without(leaf) == "127.0.0.1:1 does not answer"
         there = Replicas(Rotator(World()), CertificateSettings(replicas=(f"127.0.0.1:{port}",)))
         assert await there.without(leaf) == ""
-        assert "shows another certificate" in await there.without(other)
+        assert "serves another certificate" in await there.without(other)
 
 
 # -- cert-manager ------------------------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ def annotate(world: World) -> None:
         (Source.OPERATOR, True, True, True, "remove the annotation"),
         (Source.CERT_MANAGER, True, True, True, "cert-manager fills the Secret"),
         (Source.CERT_MANAGER, False, True, True, "lacks the annotation cert-manager.io/inject-ca-from"),
-        (Source.CERT_MANAGER, True, False, False, "until it does, the operator makes them"),
+        (Source.CERT_MANAGER, True, False, False, "the operator makes the certificates until"),
     ],
 )
 def test_the_rotation_stays_out_where_a_fake_cert_manager_is(
@@ -86,14 +87,14 @@ def test_the_rotation_stays_out_where_a_fake_cert_manager_is(
     assert (look.phase is None) is out
     assert (SECRET in world.objects) is not out
     assert sentence in caplog.text
-    assert len(caplog.records) == bool(sentence)  # said once
+    assert len(caplog.records) == bool(sentence)  # logged once
     assert cert_manager.INJECTED[0] in INJECT
 
 
 # -- Shown -------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_person_sees_who_trusts_whom_and_no_key(tmp_path: Path) -> None:
+async def test_show_prints_trust_and_no_key(tmp_path: Path) -> None:
     world = World()
     rotator = Rotator(world)
     rotator.look()
@@ -103,7 +104,7 @@ async def test_a_person_sees_who_trusts_whom_and_no_key(tmp_path: Path) -> None:
         settings = SETTINGS.model_copy(update={"replicas": (f"127.0.0.1:{port}", "127.0.0.1:1")})
         text = "\n".join(await show(Plain(world), settings, EPOCH))
     assert "at-rest" in text
-    assert f"replica 127.0.0.1:{port}: shows the leaf" in text
+    assert f"replica 127.0.0.1:{port}: serves the leaf" in text
     assert "replica 127.0.0.1:1: does not answer" in text
     assert text.count(": trusts ") == 2
     key = base64.b64decode(world.objects[SECRET]["data"]["tls.key"]).decode()
@@ -112,7 +113,7 @@ async def test_a_person_sees_who_trusts_whom_and_no_key(tmp_path: Path) -> None:
 
 
 class Plain:
-    """The world as a client that answers at once, within a real event loop."""
+    """An API client of a world that answers at once, for a real event loop."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -127,7 +128,7 @@ class Plain:
         raise NotImplementedError
 
 
-def test_a_configuration_is_changed_in_its_bundles_alone() -> None:
+def test_only_the_bundles_of_a_configuration_change() -> None:
     authority, _ = made()
     body = {"metadata": {"name": "x"}, "webhooks": [{"name": "w", "clientConfig": {"service": {"name": "s"}}}]}
     configuration = Configuration(NAMES[0], body)

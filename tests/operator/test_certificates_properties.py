@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, every API server that may ask takes every replica that may answer."""
+"""For every order of events, each API server accepts the certificate of each replica."""
 
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -8,11 +8,11 @@ from orion.operator.certificates.deciding import Phase
 from tests.operator.certificate_world import Rotator, installed
 
 ROTATORS, SERVERS, REPLICAS = st.integers(0, 1), st.integers(0, 1), st.integers(0, 2)
-LONGEST_WITHOUT_A_PASS = 20  # seconds; without anybody who rotates, every certificate ends
+LONGEST_WITHOUT_A_PASS = 20  # seconds; without passes, every certificate expires
 
 
 class Rotations(RuleBasedStateMachine):
-    """Two rotators by mistake, killed and started again between any two requests."""
+    """Two rotators at the same time, killed and restarted between any two requests."""
 
     @initialize()
     def install(self) -> None:
@@ -63,7 +63,7 @@ class Rotations(RuleBasedStateMachine):
         assert self.world.refused() == []
 
     def teardown(self) -> None:
-        """Left alone, it comes to rest, and trusts one authority."""
+        """Assert that the rotation ends at rest with one trusted authority if nothing else happens."""
         if not hasattr(self, "rotators"):
             return
         self.rotators[1].start()

@@ -1,4 +1,4 @@
-"""The whole rotation in a world of its own: years, faults, and what people change by hand."""
+"""The whole rotation in a simulated cluster: over years, with faults, and with changes by people."""
 
 import asyncio
 import contextlib
@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from orion.errors import NotFound
 from orion.operator.certificates.bundles import path_of
 from orion.operator.certificates.deciding import Phase, phase
-from orion.operator.certificates.rotating import NothingToRotate
 from tests.operator.certificate_world import EPOCH, NAMES, SECRET, SETTINGS, Rotator, World, installed
 
 
 def run(world: World, rotator: Rotator, seconds: int) -> Phase | None:
-    """Let time pass with a look every few seconds; nobody may be refused."""
+    """Let time pass with a pass every few seconds; no connection may fail."""
     for _ in range(0, seconds, 4):
         world.advance(4)
         rotator.look()
@@ -24,13 +24,13 @@ def run(world: World, rotator: Rotator, seconds: int) -> Phase | None:
 
 
 def to_its_end(work: Coroutine[Any, Any, Any]) -> None:
-    """Let something happen that nothing comes between."""
+    """Run a coroutine to its end, without other steps in between."""
     with contextlib.suppress(StopIteration):
         while True:
             work.send(None)
 
 
-def test_from_nothing_in_one_pass() -> None:
+def test_one_pass_makes_everything_from_nothing() -> None:
     world = World()
     look = Rotator(world).look()
     assert look.phase is Phase.AT_REST
@@ -40,7 +40,7 @@ def test_from_nothing_in_one_pass() -> None:
     assert world.objects[SECRET]["type"] == "kubernetes.io/tls"
 
 
-def test_years_pass_unnoticed() -> None:
+def test_no_connection_fails_over_years() -> None:
     world, rotator = installed()
     first = world.state
     run(world, rotator, 1_400)
@@ -48,7 +48,7 @@ def test_years_pass_unnoticed() -> None:
     assert world.state.serves(EPOCH + timedelta(seconds=world.now))
 
 
-def test_a_leaf_is_renewed_without_touching_a_bundle() -> None:
+def test_a_leaf_is_renewed_without_a_write_of_a_bundle() -> None:
     world, rotator = installed()
     leaf, writes = world.state.leaf, [len(world.history[path_of(name)]) for name in NAMES]
     assert run(world, rotator, 201) is Phase.AT_REST
@@ -63,7 +63,7 @@ def test_at_rest_nothing_is_written() -> None:
     assert world.version == version
 
 
-def test_everything_expired_at_the_start_is_fixed_in_one_pass() -> None:
+def test_expired_certificates_are_fixed_in_one_pass() -> None:
     world, _ = installed()
     world.now += 100_000
     old = world.state
@@ -84,7 +84,7 @@ def test_an_expired_leaf_in_the_middle_of_a_rotation_is_fixed_in_one_pass() -> N
     assert phase(world.state, EPOCH + timedelta(seconds=world.now)) is not Phase.BROKEN
 
 
-def test_a_bundle_that_somebody_has_emptied_is_filled_again() -> None:
+def test_an_emptied_bundle_is_filled_again() -> None:
     world, rotator = installed()
     for text in ("", "Cg==", "no base64 at all"):
         body = world.objects[path_of(NAMES[0])]
@@ -94,7 +94,7 @@ def test_a_bundle_that_somebody_has_emptied_is_filled_again() -> None:
         assert len(set(world.bundles())) == 1
 
 
-def test_a_secret_that_somebody_has_deleted_leaves_the_replicas_trusted_until_they_show_the_new_leaf() -> None:
+def test_after_the_secret_is_deleted_replicas_stay_trusted_until_they_serve_the_new_leaf() -> None:
     world, rotator = installed()
     world.delete(SECRET)
     assert rotator.look().phase is Phase.EXCHANGED
@@ -103,7 +103,7 @@ def test_a_secret_that_somebody_has_deleted_leaves_the_replicas_trusted_until_th
     assert run(world, rotator, 80) is Phase.AT_REST
 
 
-def test_another_name_for_the_service_makes_a_new_leaf_by_the_same_authority() -> None:
+def test_a_new_service_name_gives_a_new_leaf_of_the_same_authority() -> None:
     world, _ = installed()
     authority = world.state.authority
     Rotator(world, SETTINGS.model_copy(update={"names": ("10.0.0.7",)})).look()
@@ -112,7 +112,7 @@ def test_another_name_for_the_service_makes_a_new_leaf_by_the_same_authority() -
     assert world.state.authority == authority
 
 
-def test_others_keys_of_the_secret_stay() -> None:
+def test_other_keys_of_the_secret_stay() -> None:
     world, rotator = installed()
     world.objects[SECRET]["data"]["theirs"] = "eA=="
     rotator.rotate()
@@ -121,16 +121,16 @@ def test_others_keys_of_the_secret_stay() -> None:
     assert world.state.coming is not None
 
 
-def test_a_person_who_names_another_secret_hears_of_it_and_no_key_is_made() -> None:
+def test_a_rotation_of_a_missing_secret_is_an_error_and_makes_no_key() -> None:
     world, _ = installed()
     before = dict(world.objects)
     elsewhere = Rotator(world, SETTINGS.model_copy(update={"secret": "misspelt"})).rotation
-    with pytest.raises(NothingToRotate, match=r"there is no Secret \S+/misspelt, .* --secret"):
+    with pytest.raises(NotFound, match=r"there is no Secret \S+/misspelt, .* --secret"):
         to_its_end(elsewhere.rotate("a test asked for it"))
     assert world.objects == before
 
 
-def test_a_configuration_that_does_not_exist_stops_no_start_but_every_exchange() -> None:
+def test_a_missing_configuration_allows_the_start_but_no_exchange() -> None:
     world = World()
     body = world.objects.pop(path_of(NAMES[1]))
     rotator = Rotator(world)
@@ -144,7 +144,7 @@ def test_a_configuration_that_does_not_exist_stops_no_start_but_every_exchange()
     assert rotator.look().phase is Phase.SPREADING
 
 
-async def test_a_process_that_may_not_write_does_not_even_look() -> None:
+async def test_a_process_that_may_not_write_makes_no_request() -> None:
     world = World()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(Rotator(world).rotation.run(lambda: False), 0.05)

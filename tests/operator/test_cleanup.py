@@ -1,4 +1,4 @@
-"""After a cleanup no object says anything for Orion, and all that people wrote is as it was."""
+"""After a cleanup, no object holds data of Orion, and everything that people wrote is unchanged."""
 
 import asyncio
 import copy
@@ -55,11 +55,11 @@ SHARE_STATUS = {
     "conditions": CONDITIONS,
 }
 STATUS_OF_PEOPLE = {"node", "observedGeneration", "ofALaterRelease"}
-""" Fields of a status that stay: who the object is, not how it does. """
+""" Fields of a status that the cleanup keeps. """
 
 
 def objects(status: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Body]:
-    """Objects with a spec of people's, and some of these fields in their status, or no status."""
+    """Return a strategy for objects with a spec, and with some of these fields in their status, or without a status."""
     return st.fixed_dictionaries(
         {
             "metadata": st.fixed_dictionaries(
@@ -77,7 +77,7 @@ NODES = st.fixed_dictionaries({
 
 
 @given(NODES)
-def test_a_node_loses_our_marks_and_nothing_else(node: Body) -> None:
+def test_a_node_loses_only_the_labels_of_orion(node: Body) -> None:
     after = patched(copy.deepcopy(node), remains.node_patch(node) or {})
     before = node["metadata"].get("labels", {})
     assert after["metadata"].get("labels", {}) == {k: v for k, v in before.items() if not k.startswith("orion.gpu/")}
@@ -87,7 +87,7 @@ def test_a_node_loses_our_marks_and_nothing_else(node: Body) -> None:
 
 
 @given(NODES)
-def test_resources_go_only_from_a_node_that_has_none_left(node: Body) -> None:
+def test_resources_are_removed_only_if_all_are_zero(node: Body) -> None:
     patch = remains.capacity_patch(node)
     after = patched(copy.deepcopy(node), patch or {})["status"]
     for field, amounts in node["status"].items():
@@ -99,7 +99,7 @@ def test_resources_go_only_from_a_node_that_has_none_left(node: Body) -> None:
 
 
 @given(objects(DEVICE_STATUS))
-def test_a_gpu_says_that_nothing_is_known_and_keeps_what_people_wrote(device: Body) -> None:
+def test_a_gpu_becomes_unknown_and_keeps_its_spec(device: Body) -> None:
     after = patched(copy.deepcopy(device), remains.device_patch(device, NOW) or {})
     assert_unknown(device, after)
     if device.get("status"):
@@ -109,7 +109,7 @@ def test_a_gpu_says_that_nothing_is_known_and_keeps_what_people_wrote(device: Bo
 
 
 @given(objects(SHARE_STATUS))
-def test_a_share_says_that_nothing_is_known_and_keeps_what_people_wrote(share: Body) -> None:
+def test_a_share_becomes_unknown_and_keeps_its_spec(share: Body) -> None:
     after = patched(copy.deepcopy(share), remains.share_patch(share, NOW) or {})
     assert_unknown(share, after)
     if share.get("status"):
@@ -118,11 +118,11 @@ def test_a_share_says_that_nothing_is_known_and_keeps_what_people_wrote(share: B
 
 
 def assert_unknown(before: Body, after: Body) -> None:
-    """Fail where an object still claims something, or lost what was not Orion's to take."""
+    """Assert that an object holds no data of Orion and has lost nothing else."""
     assert (after.get("spec"), after["metadata"]) == (before.get("spec"), before["metadata"])
     status = before.get("status")
     if not status:
-        assert after.get("status") == status  # nobody has said anything
+        assert after.get("status") == status  # the status was empty
         return
     conditions = {each["type"]: (each["status"], each["reason"]) for each in after["status"]["conditions"]}
     assert set(conditions.values()) == {("Unknown", "Uninstalled")}
@@ -136,7 +136,7 @@ def assert_unknown(before: Body, after: Body) -> None:
 
 
 class FakeServer:
-    """Lists by path, each in two pages; refuses what it is told to refuse, and writes down the rest."""
+    """An API server that returns each list in two pages, answers given paths with errors, and records all writes."""
 
     def __init__(self, lists: dict[str, list[Body]], refuses: dict[str, int]) -> None:
         self._lists, self._refuses = lists, refuses
@@ -186,7 +186,7 @@ def clean(server: FakeServer, **options: Any) -> Cleaned:
     return asyncio.run(Cleaning(cast("ApiServer", server), NOW, **options).run())
 
 
-def test_all_that_says_anything_is_written_once() -> None:
+def test_every_object_with_data_of_orion_is_patched_once() -> None:
     server = FakeServer(LISTS, {})
     assert clean(server) == OF_ALL
     share = "/apis/orion.gpu/v1alpha1/namespaces/n/gpushares/s/status"
@@ -194,7 +194,7 @@ def test_all_that_says_anything_is_written_once() -> None:
     assert server.asked == [("PATCH", path) for path in paths]
 
 
-def test_a_look_writes_nothing() -> None:
+def test_a_dry_run_writes_nothing() -> None:
     server = FakeServer(LISTS, {"/api/v1/namespaces/n/pods/t": 404})
     cleaned = clean(server, dry_run=True, test=Named("n", "t"))
     assert cleaned == replace(OF_ALL, deleted=["gpushares/t"])
@@ -204,35 +204,35 @@ def test_a_look_writes_nothing() -> None:
     assert lines[-1].startswith("to be cleaned: 2 nodes")
 
 
-def test_capacity_is_touched_only_where_asked() -> None:
+def test_capacity_is_changed_only_on_request() -> None:
     server = FakeServer(LISTS, {})
     assert clean(server, capacity=True).nodes["one"] == ["orion.gpu/gpus", "orion.gpu/hp"]
     assert ("PATCH", "/api/v1/nodes/one/status") in server.asked
 
 
-def test_what_a_test_has_left_is_deleted_and_need_not_be_there() -> None:
+def test_objects_of_a_helm_test_are_deleted_if_they_exist() -> None:
     pod, share = "/api/v1/namespaces/n/pods/t", "/apis/orion.gpu/v1alpha1/namespaces/n/gpushares/t"
     server = FakeServer({}, {share: 404})
     assert clean(server, test=Named("n", "t")).deleted == ["pods/t"]
     assert server.asked == [("DELETE", pod)]
 
 
-def test_definitions_and_objects_that_are_gone_are_clean() -> None:
+def test_missing_definitions_and_objects_count_as_clean() -> None:
     cleaned = clean(FakeServer(LISTS, {GPUS: 404, SHARES: 404, "/api/v1/nodes/one": 404}))
     assert cleaned == Cleaned(nodes={"two": ["orion.gpu/gpus"]})
 
 
-def test_a_cluster_without_anything_is_clean() -> None:
+def test_an_empty_cluster_is_clean() -> None:
     assert clean(FakeServer({}, {}), capacity=True) == Cleaned()
 
 
-def test_one_refusal_keeps_nothing_else_from_being_clean() -> None:
+def test_after_a_failed_write_the_other_objects_are_cleaned() -> None:
     cleaned = clean(FakeServer(LISTS, {"/api/v1/nodes/one": 403, GPUS: 403}))
     assert (set(cleaned.nodes), cleaned.shares) == ({"two"}, ["n/s"])
     assert cleaned.failed == ["403: /api/v1/nodes/one is refused", f"403: {GPUS} is refused"]
 
 
 @pytest.mark.parametrize("test", ["pod", "/pod", "namespace/"])
-def test_a_test_that_is_no_namespace_and_name_is_refused(test: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_option_test_must_be_a_namespace_and_a_name(test: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cleanup", "--test", test]) == 2
     assert f"--test must be NAMESPACE/NAME, not {test!r}" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Which pods of the MPS daemons the operator may replace: those of which no container has ever started."""
+"""The operator may replace only those pods of the MPS daemons of which no container has ever started."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""GPUs whose node is gone: the operator says that nothing is known of them, once, and no more than that."""
+"""GPUs whose node is gone: the operator sets their status to unknown once, and changes nothing else."""
 
 from typing import Any
 
@@ -30,13 +30,13 @@ def writes(cluster: FakeCluster) -> list[Write]:
     return decide(state_of(cluster), KEY, NOW, 0.0)
 
 
-def test_a_gpu_of_a_node_that_is_there_is_its_agents() -> None:
+def test_a_gpu_of_an_existing_node_is_left_to_its_agent() -> None:
     cluster = FakeCluster([NODE, device()])
     assert writes(cluster) == []
     assert KEY not in state_of(cluster).everything()
 
 
-def test_a_gpu_of_a_node_that_is_gone_is_said_to_be_unknown_once() -> None:
+def test_a_gpu_of_a_missing_node_is_set_to_unknown_once() -> None:
     cluster = FakeCluster([device()])
     [write] = writes(cluster)
     assert isinstance(write, PatchDevice)
@@ -53,18 +53,18 @@ def test_a_gpu_of_a_node_that_is_gone_is_said_to_be_unknown_once() -> None:
     assert writes(cluster) == []
 
 
-def test_a_gpu_that_says_no_node_is_let_alone() -> None:
+def test_a_gpu_without_a_node_is_left_alone() -> None:
     assert writes(FakeCluster([device(node=None)])) == []
 
 
-def test_it_is_looked_at_when_its_node_goes_and_when_it_comes_without_one() -> None:
+def test_a_gpu_is_queued_when_its_node_is_removed_and_when_it_is_added_without_its_node() -> None:
     state = state_of(FakeCluster([NODE, device()]))
     assert KEY in state.drop_node("node")
     assert KEY in state.everything()
     assert KEY in take(state, {**device(), "metadata": {"name": NAME, "uid": "u", "resourceVersion": "9"}})
 
 
-def test_what_cannot_be_known_any_more_is_taken_away_and_the_rest_stays() -> None:
+def test_fields_of_the_agent_are_removed_and_the_rest_stays() -> None:
     status = state_of(FakeCluster([device()])).devices[NAME].status
     patch = orphan_status(status, NOW)
     assert {key for key, value in patch.items() if value is not None} == {"health", "conditions"}

@@ -1,4 +1,7 @@
-"""An answer to a write also tells what others have written before it: no event comes of that, so it is looked at."""
+"""The answer to a write also contains earlier changes by other writers, and the controller must reconcile those.
+
+The watch events of such changes come later and are ignored as old.
+"""
 
 import asyncio
 import contextlib
@@ -37,18 +40,18 @@ DEVICE: Body = {
 
 
 class FakeApi:
-    """Takes patches; just before the first one somebody else changes something."""
+    """An API server that applies patches. Before the first one, it calls `other_writer`, which changes an object."""
 
-    def __init__(self, cluster: FakeCluster, somebody: Callable[[], object]) -> None:
-        self.cluster, self.somebody = cluster, somebody
+    def __init__(self, cluster: FakeCluster, other_writer: Callable[[], object]) -> None:
+        self.cluster, self.other_writer = cluster, other_writer
         self.undone = ""
         self.posted: list[str] = []
         self.patched: list[str] = []
 
     async def patch(self, path: str, body: Mapping[str, Any], kind: str = "") -> Body:
         self.patched.append(path)
-        somebody, self.somebody = self.somebody, lambda: None
-        somebody()
+        other_writer, self.other_writer = self.other_writer, lambda: None
+        other_writer()
         if "/nodes/" in path:
             answer = self.cluster.carry_out(PatchNode(Named("", "node"), body))
         elif "/pods/" in path:
@@ -77,13 +80,13 @@ async def work_until(api: FakeApi, condition: Callable[[], object]) -> None:
         await worker
 
 
-async def test_a_pod_that_begins_to_run_while_it_gets_its_grant_is_judged_as_one_that_runs() -> None:
+async def test_a_pod_that_starts_during_the_write_of_its_grant_is_reconciled_again() -> None:
     cluster = FakeCluster([NODE, SHARE, POD, DEVICE])
     api = FakeApi(cluster, lambda: cluster.put({**cluster.objects["Pod", "n", "p"], "status": {"phase": "Running"}}))
     await work_until(api, lambda: "/api/v1/namespaces/n/pods/p/eviction" in api.posted)
 
 
-async def test_somebody_who_undoes_what_is_written_is_not_quarrelled_with() -> None:
+async def test_no_write_loop_with_a_writer_that_reverts_the_grant() -> None:
     cluster = FakeCluster([NODE, SHARE, POD])
     api = FakeApi(cluster, lambda: None)
     api.undone = "orion.gpu/grant"
@@ -91,7 +94,7 @@ async def test_somebody_who_undoes_what_is_written_is_not_quarrelled_with() -> N
     assert api.patched.count("/api/v1/namespaces/n/pods/p/status") == 1
 
 
-async def test_a_label_that_somebody_takes_away_while_others_are_set_comes_back() -> None:
+async def test_a_label_that_another_writer_removes_during_a_write_is_set_again() -> None:
     cluster = FakeCluster([NODE, DEVICE])
     without = {"name": "node", "labels": {}, "uid": cluster.objects["Node", "", "node"]["metadata"]["uid"]}
     api = FakeApi(cluster, lambda: cluster.put({"kind": "Node", "metadata": without}))

@@ -1,4 +1,4 @@
-"""The Lease among processes: one holds it, the next one takes over, and a holder that cannot renew it stops in time."""
+"""The Lease: one process holds it, another takes over, and a holder that cannot renew it stops in time."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ async def api(script: ScriptedApi) -> AsyncIterator[ApiServer]:
 
 
 class Leases:
-    """The part of an API server that keeps one Lease, with versions."""
+    """A fake API server that stores one Lease with a resourceVersion."""
 
     def __init__(self) -> None:
         self.lease: dict[str, Any] | None = None

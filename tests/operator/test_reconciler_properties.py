@@ -1,4 +1,4 @@
-"""The reconciler's decisions are level-triggered: at rest after one pass, whatever the order, the start or the kill."""
+"""The reconciler is level-triggered: it reaches the same state for every order of events, and after every kill."""
 
 import copy
 import random
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orion.crds.annotations import GRANT, PRIORITY, SHARE
 from orion.operator.reconciler.state import State
-from tests.operator.fake_cluster import Body, FakeCluster, Reconciler, forget, place_of, state_of, take
+from tests.operator.fake_cluster import Body, FakeCluster, Reconciler, forget, key_of, state_of, take
 
 NAMES = ("a", "b", "c")
 NAMESPACES = ("one", "two")
@@ -28,7 +28,7 @@ def shares(draw: st.DrawFn) -> Body:
     if draw(st.integers(0, 4)) == 0:
         spec["failClosed"] = True
     if draw(st.integers(0, 9)) == 0:
-        spec["priority"] = "neither"  # what a later version may allow
+        spec["priority"] = "neither"  # a value that a later version may allow
     return {"kind": "GPUShare", "metadata": _meta(draw), "spec": spec}
 
 
@@ -89,7 +89,7 @@ PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def lasting(cluster: FakeCluster) -> dict[Any, Any]:
-    """Return the cluster without what counts writes."""
+    """Return the objects without resourceVersions, and the Events."""
     objects = copy.deepcopy(cluster.objects)
     for body in objects.values():
         body["metadata"].pop("resourceVersion")
@@ -117,7 +117,9 @@ def test_the_order_of_events_and_of_work_does_not_matter(bodies: list[Body], see
 
 @PATIENT
 @given(CLUSTERS, st.lists(st.integers(0, 6), max_size=4))
-def test_killed_at_any_write_the_next_one_goes_on_to_the_same_end(bodies: list[Body], kills: list[int]) -> None:
+def test_after_a_kill_at_any_write_the_next_process_reaches_the_same_state(
+    bodies: list[Body], kills: list[int]
+) -> None:
     undisturbed, cluster = FakeCluster(bodies), FakeCluster(bodies)
     Reconciler(undisturbed, state_of(undisturbed)).run()
     for after in kills:
@@ -128,7 +130,7 @@ def test_killed_at_any_write_the_next_one_goes_on_to_the_same_end(bodies: list[B
 
 @PATIENT
 @given(CLUSTERS, st.lists(st.tuples(BODIES, st.booleans()), max_size=15))
-def test_following_changes_knows_what_a_restart_would_find(
+def test_following_changes_gives_the_same_state_as_a_restart(
     bodies: list[Body], changes: list[tuple[Body, bool]]
 ) -> None:
     cluster = FakeCluster(bodies)
@@ -136,12 +138,12 @@ def test_following_changes_knows_what_a_restart_would_find(
     reconciler = Reconciler(cluster, state)
     reconciler.run()
     for body, goes in changes:
-        place = place_of(body)
+        key = key_of(body)
         if not goes:
             keys = take(state, cluster.put(body))
-        elif place in cluster.objects:
-            cluster.delete(place)
-            keys = forget(state, place)
+        elif key in cluster.objects:
+            cluster.delete(key)
+            keys = forget(state, key)
         else:
             continue
         reconciler.run(keys)
@@ -150,17 +152,17 @@ def test_following_changes_knows_what_a_restart_would_find(
 
 @PATIENT
 @given(CLUSTERS)
-def test_two_reconcilers_by_mistake_say_the_same(bodies: list[Body]) -> None:
+def test_two_reconcilers_write_the_same(bodies: list[Body]) -> None:
     cluster = FakeCluster(bodies)
     one, other = (Reconciler(cluster, state_of(cluster)) for _ in range(2))
     one.run()
     said = dict(cluster.events)
-    other.run()  # with what it knew before
+    other.run()  # with an outdated state
     for _ in range(3):
         one, other = (Reconciler(cluster, state_of(cluster)) for _ in range(2))
         assert one.run() == other.run() == 0
     assert cluster.events == said
 
 
-def test_a_state_without_anything_has_nothing_to_write() -> None:
+def test_an_empty_state_needs_no_writes() -> None:
     assert Reconciler(FakeCluster(), State()).run() == 0

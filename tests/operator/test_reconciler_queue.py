@@ -1,4 +1,4 @@
-"""The queue gives each object once, to one worker at a time, at its time, and failed ones later and later."""
+"""The queue returns each object once, when it is due, to one worker at a time, and delays failed objects."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ async def nothing_to_take(queue: WorkQueue[str]) -> bool:
     return False
 
 
-async def test_an_object_named_often_comes_once() -> None:
+async def test_an_object_that_is_added_often_is_returned_once() -> None:
     queue = WorkQueue[str]()
     queue.add(["a", "a"])
     queue.add(["a"])
@@ -29,7 +29,7 @@ async def test_an_object_named_often_comes_once() -> None:
     assert await nothing_to_take(queue)
 
 
-async def test_an_object_named_while_a_worker_has_it_comes_again_after_that() -> None:
+async def test_an_object_that_is_added_while_a_worker_has_it_is_returned_again() -> None:
     queue = WorkQueue[str]()
     queue.add(["a"])
     assert await taken(queue) == "a"
@@ -37,10 +37,10 @@ async def test_an_object_named_while_a_worker_has_it_comes_again_after_that() ->
     assert await nothing_to_take(queue)
     queue.done("a")
     assert await taken(queue) == "a"
-    assert len(queue) == 1  # it is not at rest while a worker has something
+    assert len(queue) == 1  # a worker still has the object
 
 
-async def test_of_two_times_the_earlier_counts() -> None:
+async def test_an_object_that_is_added_twice_is_due_at_the_earlier_time() -> None:
     queue = WorkQueue[str]()
     queue.add(["a"], 600)
     queue.add(["b"], 600)
@@ -49,7 +49,7 @@ async def test_of_two_times_the_earlier_counts() -> None:
     queue.add(["a"], 300)
     assert await taken(queue) == "a"
     queue.done("a")
-    assert len(queue) == 1  # b alone: a has had its time
+    assert len(queue) == 1  # only b: a was added with an earlier time and has been taken
 
 
 async def test_a_waiting_worker_wakes_for_an_earlier_object() -> None:
@@ -61,7 +61,7 @@ async def test_a_waiting_worker_wakes_for_an_earlier_object() -> None:
     assert await worker == "now"
 
 
-async def test_what_fails_again_comes_later_up_to_a_minute() -> None:
+async def test_the_delay_grows_with_failures_up_to_a_minute() -> None:
     queue = WorkQueue[str]()
     delays = []
     for _ in range(12):
@@ -78,7 +78,7 @@ async def test_what_fails_again_comes_later_up_to_a_minute() -> None:
     assert queue.failed("a") == pytest.approx(0.2)
 
 
-async def test_many_workers_share_out_all_objects() -> None:
+async def test_many_workers_process_every_object() -> None:
     queue, seen = WorkQueue[int](), []
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""What the operator says of a share, case by case: rows, sentences, Events, and when a write is worth it."""
+"""The operator's decisions about shares, case by case: rows, messages, Events, and when a status is written."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ import yaml
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.records import Named
 from orion.operator.reconciler.state import Key, Kind
-from orion.operator.reconciler.writes import Again, EvictPod, PatchNode, PatchPod, PatchShare, PostEvent, Write
+from orion.operator.reconciler.writes import EvictPod, PatchNode, PatchPod, PatchShare, PostEvent, RequeueAfter, Write
 from tests.operator.fake_cluster import NOW, Body, FakeCluster, Reconciler, state_of, take
 
 UUID = "GPU-00000000-0000-4000-8000-00000000000{}"
@@ -97,7 +97,7 @@ def test_a_pod_without_a_share_gets_the_defaults() -> None:
     assert grant == '{"containers":{"main":{"slots":1}},"failClosed":false,"format":1,"priority":"be"}'
 
 
-def test_a_pod_that_leaves_is_let_alone() -> None:
+def test_a_pod_that_is_being_deleted_gets_no_writes() -> None:
     assert writes(FakeCluster([share(), pod("p", deletionTimestamp="2026-01-01T00:00:00Z")]), POD) == []
 
 
@@ -106,7 +106,7 @@ def test_a_share_of_the_other_priority_does_not_govern_and_says_why() -> None:
     assert condition(cluster, "Ready") == (
         "False",
         "PriorityMismatch",
-        "pod p: GPUShare s is for priority hp, and this pod's priority is be",
+        "pod p: GPUShare s is for priority hp, and this pod's priority is be; make the two equal",
     )
     assert events(cluster) == [("p", "PriorityMismatch"), ("s", "ReadyPriorityMismatch")]
 
@@ -116,7 +116,7 @@ def test_a_pod_that_did_not_pass_the_webhook_is_named() -> None:
     bare["spec"]["containers"][0]["resources"] = {}
     cluster = reconciled(share(), bare)
     assert condition(cluster, "Ready")[1] == "NotAdmitted"
-    assert "p; make them again" in condition(cluster, "Ready")[2]
+    assert "p; delete them and create them again" in condition(cluster, "Ready")[2]
     assert "orion.gpu/grant" not in cluster.objects["Pod", "n", "p"]["metadata"]["annotations"]
 
 
@@ -128,7 +128,7 @@ def test_pods_without_the_annotation_are_counted_and_the_first_sixteen_named() -
     assert events(cluster) == [("s", "PodsWithoutAnnotation")]
 
 
-def test_rows_are_the_worst_sixty_four_and_the_counts_speak_for_all() -> None:
+def test_the_status_has_the_worst_sixty_four_rows_and_counts_of_all() -> None:
     names = [f"p{number:03}" for number in range(80)]
     devices = [
         device(
@@ -155,7 +155,7 @@ def test_rows_are_the_worst_sixty_four_and_the_counts_speak_for_all() -> None:
     )
 
 
-def test_rows_of_a_namesake_that_was_there_before_do_not_count() -> None:
+def test_rows_of_an_earlier_pod_of_the_same_name_do_not_count() -> None:
     old = row("p") | {"pod": {"namespace": "n", "name": "p", "uid": "another"}}
     assert status(reconciled(share(), pod("p"), device(clients=[old])))["clientCounts"]["total"] == 0
 
@@ -190,19 +190,19 @@ def test_nothing_else_is_evicted(what: str) -> None:
     assert EvictPod not in [type(write) for write in writes(cluster, POD)]
 
 
-def test_an_agent_of_another_node_evicts_nobody() -> None:
+def test_an_agent_of_another_node_evicts_no_pod() -> None:
     cluster = FakeCluster([share(failClosed=True), pod("p"), device(node="elsewhere", unmanaged=[unmanaged("p")])])
     assert EvictPod not in [type(write) for write in writes(cluster, POD)]
 
 
-def test_an_event_fits_whatever_names_and_agents_say() -> None:
+def test_an_event_fits_the_limits_of_the_api_server() -> None:
     reference = {"namespace": "n", "name": f"{'a' * 199}-{'b' * 50}", "uid": "u"}
     event = PostEvent(reference, True, "DegradedClientTroubled", "Reconcile", "x" + "\U0001f600" * 500)
     assert len(event.short_note.encode()) == 1_021  # the API server counts bytes
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", event.name)
 
 
-def test_a_kept_grant_that_fails_closed_still_does() -> None:
+def test_a_kept_grant_still_fails_closed() -> None:
     cluster = reconciled(share(failClosed=True), pod("p"))
     cluster.delete(("GPUShare", "n", "s"))
     cluster.put(device(unmanaged=[unmanaged("p")]))
@@ -254,7 +254,7 @@ def test_figures_are_written_once_in_thirty_seconds_and_only_past_a_threshold() 
     take(state, cluster.put(with_ratio(0.54)))
     assert decide(state, SHARE, NOW, 1_000.0) == []
     take(state, cluster.put(with_ratio(0.56)))
-    assert decide(state, SHARE, NOW, 110.0) == [Again(20.0)]
+    assert decide(state, SHARE, NOW, 110.0) == [RequeueAfter(20.0)]
     [write] = decide(state, SHARE, NOW, 130.0)
     assert isinstance(write, PatchShare)
     assert list(write.patch["status"]) == ["clients"]
@@ -295,7 +295,7 @@ def test_nodes_are_labelled_by_their_gpus_and_lose_the_labels_with_them() -> Non
     assert set(write.patch["metadata"]["labels"].values()) == {None}
 
 
-def test_the_same_news_after_another_state_is_a_new_event() -> None:
+def test_the_same_message_after_another_state_is_a_new_event() -> None:
     cluster = reconciled(share(priority="hp"), pod("p"))
     first = set(cluster.events)
     cluster.put(pod("p", priority="hp"))
@@ -307,7 +307,7 @@ def test_the_same_news_after_another_state_is_a_new_event() -> None:
     assert first < set(cluster.events)
 
 
-def test_a_share_that_this_version_cannot_read_changes_nothing_and_says_so() -> None:
+def test_an_unreadable_share_changes_no_grant_and_is_reported() -> None:
     cluster = reconciled(share(memory={"limit": "1Gi"}), pod("p"))
     grant = cluster.objects["Pod", "n", "p"]["metadata"]["annotations"]["orion.gpu/grant"]
     cluster.put(share(memory={"limit": "1Gi"}, weight="heavy"))
@@ -316,8 +316,8 @@ def test_a_share_that_this_version_cannot_read_changes_nothing_and_says_so() -> 
     assert cluster.objects["Pod", "n", "p"]["metadata"]["annotations"]["orion.gpu/grant"] == grant
 
 
-def test_the_examples_shares_give_no_warning_where_processes_are_time_sliced() -> None:
-    """That is how every GPU begins; what takes effect in mode mps alone belongs on the page about it."""
+def test_the_example_shares_give_no_warning_in_mode_timeslice() -> None:
+    """Every GPU starts in mode timeslice, so the examples must not set fields that have an effect in mode mps only."""
     shares = list(yaml.safe_load_all((EXAMPLES / "gpushare.yaml").read_text()))
     for each in shares:
         each["metadata"]["namespace"] = "n"

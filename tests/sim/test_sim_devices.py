@@ -120,19 +120,19 @@ def test_the_command_shows_and_changes_health(machine: dict[str, str], c_build: 
     machine["ORION_SIM_GPUS"] = "2"
     known = uuids(machine)
 
-    def tell(*words: str) -> subprocess.CompletedProcess[str]:
+    def simulated_command(*words: str) -> subprocess.CompletedProcess[str]:
         library = str(c_build / "sim" / "libcuda.so.1")
         command = [sys.executable, "-m", "orion.hook.simulated", "--library", library, *words]
         return subprocess.run(command, env=machine, capture_output=True, text=True)
 
-    assert tell("xid", known[0], "48").returncode == tell("lose", "1").returncode == 0
-    assert tell("show").stdout.splitlines() == [
+    assert simulated_command("xid", known[0], "48").returncode == simulated_command("lose", "1").returncode == 0
+    assert simulated_command("show").stdout.splitlines() == [
         f"0  {known[0]}  present, 1 Xid events, the last 48",
         f"1  {known[1]}  lost, no Xid events",
     ]
-    assert tell("restore", known[1]).returncode == 0
-    assert "lost" not in tell("show").stdout
-    refused = tell("lose", "2")
+    assert simulated_command("restore", known[1]).returncode == 0
+    assert "lost" not in simulated_command("show").stdout
+    refused = simulated_command("lose", "2")
     assert (refused.returncode, "has no GPU 2" in refused.stderr) == (2, True)
 
 

@@ -1,15 +1,16 @@
-"""What the documentation says, checked against what there is: links, commands, names, YAML; without a cluster.
+"""Checks what the documentation says against the code: links, commands, names, YAML; without a cluster.
 
-pages      a Markdown page taken apart: headings, links, code; and which pages there are
-findings   what is wrong, and where
-links      links and anchors lead somewhere, and every guide can be reached
-shell      from a block of text to the commands in it
-commands   `orion`, `make`, `python` and the programs around them
-kubernetes `kubectl` and `helm`
-manifests  YAML: our kinds, pods that the webhook admits, the chart's values, files of nodes' settings
+pages      parses a Markdown page into headings, links and code; lists the pages
+findings   one fault of a page, with its position
+links      links and anchors have a target, and every guide can be reached
+shell      extracts the commands from a block of text
+commands   checks `orion`, `make`, `python` and the programs around them
+kubernetes checks `kubectl` and `helm`
+manifests  checks YAML: our kinds, pods that the webhook admits, the chart's values, configuration files of nodes
 tables     rows have as many cells as their head
-names      annotations, labels, resources and metrics of ours that a page names
-runnable   blocks that are run on a cluster, and how their output is compared
+names      checks our annotations, labels, resources and metrics
+runnable   blocks that tests run on a cluster, and how they compare the output
 
-Refused: to run commands here. What a page shows as run is fenced ```console run, and tests on a cluster do.
+Running commands here was rejected. A block whose output is shown is fenced ```console run, and tests on a cluster run
+it.
 """

@@ -1,8 +1,8 @@
-"""Commands that pages name: they are parsed by the programs' own descriptions, and never run.
+"""Checks the commands on pages: it parses them with the programs' own descriptions, and never runs them.
 
-`orion` by its command line itself: unknown commands, options, surplus arguments, and values that no option takes.
-`make` by the Makefile, `python -m` by the modules there are; paths into the checkout by its files.
-Words in capitals stand for what a reader puts there.
+The command line of `orion` itself checks for unknown commands, unknown options, surplus arguments and invalid values.
+The Makefile's targets check `make`, the existing modules check `python -m`, and the checkout's files check paths. Words
+in capitals are placeholders.
 """
 
 import importlib.util
@@ -26,7 +26,7 @@ OURS = ("measurements", "orion", "testbed", "tests", "tools")
 
 
 def check(pages: Sequence[Page]) -> tuple[list[Finding], int]:
-    """Return what is wrong with commands, and how many there are."""
+    """Return the faults in commands, and the number of commands."""
     found, number = [], 0
     for page in pages:
         for command in commands(page):
@@ -39,7 +39,7 @@ def check(pages: Sequence[Page]) -> tuple[list[Finding], int]:
 
 
 def commands(page: Page) -> Iterator[Command | Finding]:
-    """Yield the commands of a page, in blocks and in sentences; a finding where one cannot be taken apart."""
+    """Yield the commands of a page, in blocks and in sentences; yield a finding for each that cannot be parsed."""
     texts = [
         (*each, True)
         for block in page.blocks
@@ -51,18 +51,18 @@ def commands(page: Page) -> Iterator[Command | Finding]:
         try:
             yield from list(shell.split(text, line, whole))
         except ValueError as error:
-            yield Finding(page.name, line, f"`{text}` cannot be taken apart: {error}")
+            yield Finding(page.name, line, f"`{text}` cannot be parsed: {error}")
 
 
 def faults(command: Command, root: Path = ROOT) -> list[str]:
-    """Return what is wrong with a command."""
+    """Return the faults of a command."""
     program, *words = command.words
     missing = [f"there is no {word}" for word in words if _is_missing(word.partition("::")[0], root)]
     return missing + _faults(program, words, command.whole, root)
 
 
 def _is_missing(word: str, root: Path) -> bool:
-    """Return whether a word is the path of something in a folder of the checkout, and it is not there."""
+    """Return whether a word looks like a path below an existing folder of the checkout, but does not exist."""
     folder, slash, rest = word.partition("/")
     return bool(folder and slash and rest) and (root / folder).is_dir() and not (root / word).exists()
 
@@ -99,31 +99,31 @@ def _orion(words: list[str], whole: bool) -> list[str]:
 
 
 def _options(command: Any, path: str, words: list[str], whole: bool = False) -> list[str]:
-    """Return what a command's own parser says of words, and of the values that options take."""
+    """Return the errors of a command's own parser for these words, and for the values of its options."""
     context = command.context_class(command, info_name=path, **command.context_settings)
     helped = "--help" in words or "-h" in words
     try:
         given, surplus, _ = command.make_parser(context).parse_args([*words])
         for parameter in command.params:
             value = given.get(parameter.name)
-            if _said(value) and not _placeholders(value):
+            if _texts(value) and not _placeholders(value):
                 parameter.get_runtime_param().coerce(value, param=parameter, ctx=context)
     except typer.TyperException as error:
-        said = " ".join(error.format_message().split())
-        return [] if said.endswith("requires an argument.") and not whole else [f"`{path}`: {said}"]
+        message = " ".join(error.format_message().split())
+        return [] if message.endswith("requires an argument.") and not whole else [f"`{path}`: {message}"]
     if surplus and not command.allow_extra_args and not PLACEHOLDER.fullmatch(words[0]):
-        return [f"`{path}` takes no further {' '.join(surplus)}"]
-    missing = [each.name for each in command.params if each.required and not _said(given.get(each.name))]
+        return [f"`{path}` takes no argument {' '.join(surplus)}"]
+    missing = [each.name for each in command.params if each.required and not _texts(given.get(each.name))]
     return [f"`{path}` needs {' and '.join(missing)}"] if missing and whole and not helped else []
 
 
-def _said(value: object) -> list[str]:
-    """Return what was given of a parameter, as text."""
+def _texts(value: object) -> list[str]:
+    """Return the values of a parameter that are text."""
     return [each for each in (value if isinstance(value, list | tuple) else [value]) if isinstance(each, str)]
 
 
 def _placeholders(value: object) -> bool:
-    return any(PLACEHOLDER.fullmatch(each) for each in _said(value))
+    return any(PLACEHOLDER.fullmatch(each) for each in _texts(value))
 
 
 # -- make and Python ---------------------------------------------------------------------------------------------------

@@ -1,16 +1,16 @@
-"""What is wrong in a page, as one line that an editor can jump to."""
+"""A fault in a page, printed as one line that editors can jump to."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """One thing that is wrong.
+    """One fault.
 
     Args:
-        page: the file, from the root of the checkout.
-        line: from 1.
-        sentence: what is wrong.
+        page: path of the file, from the root of the checkout.
+        line: counted from 1.
+        sentence: describes the fault.
     """
 
     page: str

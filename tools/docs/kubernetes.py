@@ -1,7 +1,7 @@
-"""`kubectl` and `helm` as pages use them: verbs, flags, kinds of ours, files, keys of the chart's values.
+"""Checks `kubectl` and `helm` on pages: verbs, flags, our kinds, files, keys of the chart's values.
 
-Neither program is asked, for neither need be on the machine: what pages use of them is listed here, and a word that is
-not listed is most likely a misspelt one.
+The programs themselves are not run, because the machine may lack them. Instead, this file lists what pages use of them;
+a word that is not listed is most likely misspelt.
 """
 
 import json
@@ -9,15 +9,15 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orion.crds.errors import Unreadable
 from orion.crds.generate import KINDS
 from orion.crds.kinds import Kind
 from orion.crds.schema import structural
+from orion.errors import Unreadable
 from tools.docs import values
 
 _PLACEHOLDER = re.compile(r"<?[A-Z][A-Z0-9_.:/-]*>?")
 
-# Flags, and whether a value follows.
+# Flags, and whether each takes a value.
 _KUBECTL_FLAGS = {
     "-n": True, "--namespace": True, "-A": False, "--all-namespaces": False, "-f": True, "--filename": True,
     "-o": True, "--output": True, "-w": False, "--watch": False, "-l": True, "--selector": True,
@@ -64,10 +64,10 @@ _BUILT_IN = {
 
 
 def faults(program: str, words: Sequence[str], root: Path) -> list[str]:
-    """Return what is wrong with a command of `kubectl` or `helm`, given its words."""
+    """Return the faults of a command of `kubectl` or `helm`, given its words."""
     flags = _KUBECTL_FLAGS if program == "kubectl" else _HELM_FLAGS
     positional, given, unknown = _parsed(words, flags, program == "kubectl" and "logs" in words)
-    found = [f"`{program}` is used with {flag}, which is no flag that these pages know" for flag in unknown]
+    found = [f"`{program}` has no flag {flag} that tools/docs/kubernetes.py lists" for flag in unknown]
     if positional:
         found += _kubectl(positional, given) if program == "kubectl" else _helm(positional, given, root)
     return found
@@ -76,7 +76,7 @@ def faults(program: str, words: Sequence[str], root: Path) -> list[str]:
 def _parsed(
     words: Sequence[str], flags: Mapping[str, bool], follows: bool
 ) -> tuple[list[str], list[tuple[str, str]], list[str]]:
-    """Return what is no flag, flags with their values, and flags that are not known; `-f` of logs takes no value."""
+    """Return positional words, flags with their values, and unknown flags; `-f` of `kubectl logs` takes no value."""
     positional, given, unknown = [], [], []
     left = list(words)
     while left:
@@ -97,7 +97,7 @@ def _parsed(
 
 
 def kind_of(word: str) -> Kind | None:
-    """Return the kind of ours that a word on kubectl's command line names."""
+    """Return which of our kinds a word on kubectl's command line names."""
     names = {each.full_name: each for each in KINDS}
     for each in KINDS:
         names |= dict.fromkeys((each.plural, each.singular, *each.short, each.name.lower()), each)
@@ -109,7 +109,7 @@ def _kubectl(positional: Sequence[str], given: Sequence[tuple[str, str]]) -> lis
     if verb == "rollout":
         rest = rest[1:]
     elif verb not in (*_TYPED, *_PODS, *_OTHER):
-        return [f"`kubectl` has no verb {verb} that these pages know"]
+        return [f"`kubectl` has no verb {verb} that tools/docs/kubernetes.py lists"]
     if verb == "explain" and rest:
         return _explained(rest[0])
     found = []
@@ -125,11 +125,11 @@ def _type_fault(word: str) -> str:
     name = word.partition("/")[0]
     if _PLACEHOLDER.fullmatch(name) or name.lower() in _BUILT_IN or kind_of(name):
         return ""
-    return f"`kubectl` is asked for {name}, which is no kind that these pages know"
+    return f"`kubectl` has no kind {name} that tools/docs/kubernetes.py lists"
 
 
 def _definition_fault(word: str) -> str:
-    """Return what is wrong with the name of a definition of ours, such as crd/gpushares.orion.gpu."""
+    """Return the fault in the name of one of our CRDs, such as crd/gpushares.orion.gpu."""
     name = word.rpartition("/")[2]
     if name.endswith(".orion.gpu") and not kind_of(name):
         return f"there is no definition {name}"
@@ -137,7 +137,7 @@ def _definition_fault(word: str) -> str:
 
 
 def _explained(path: str) -> list[str]:
-    """Return what is wrong with the path of a field, as `kubectl explain` takes it."""
+    """Return the fault in the path of a field of `kubectl explain`."""
     name, *fields = path.split(".")
     kind = kind_of(name)
     if kind is None:
@@ -152,7 +152,7 @@ def _explained(path: str) -> list[str]:
 
 
 def _patched(kind: Kind, text: str) -> list[str]:
-    """Return what is wrong with a merge patch of an object's spec."""
+    """Return the faults of a merge patch of an object's spec."""
     try:
         spec = json.loads(text).get("spec", {})
         model = kind.model.model_fields["spec"].annotation
@@ -171,7 +171,7 @@ def _patched(kind: Kind, text: str) -> list[str]:
 def _helm(positional: Sequence[str], given: Sequence[tuple[str, str]], root: Path) -> list[str]:
     verb = positional[0]
     if verb not in _HELM_VERBS:
-        return [f"`helm` has no verb {verb} that these pages know"]
+        return [f"`helm` has no verb {verb} that tools/docs/kubernetes.py lists"]
     found = []
     for flag, value in given:
         if flag in ("--set", "--set-string", "--set-json", "--set-file"):

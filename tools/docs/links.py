@@ -1,4 +1,4 @@
-"""Links and anchors lead somewhere, and every guide can be reached from the index of docs/."""
+"""Checks that links and anchors have a target, and that every guide can be reached from the index of docs/."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ _ELSEWHERE = ("https://", "http://", "mailto:")
 
 
 def check(pages: Sequence[Page]) -> list[Finding]:
-    """Return what is wrong with links between pages and to files; addresses elsewhere are not asked."""
+    """Return the faults in links between pages and to files; external addresses are not checked."""
     known = {page.name: page for page in pages}
     found = [
         Finding(page.name, link.line, sentence)
@@ -24,7 +24,7 @@ def check(pages: Sequence[Page]) -> list[Finding]:
 
 
 def _target(page: Page, link: Span) -> tuple[str, str]:
-    """Return the path of what a link names, from the root, and its anchor; the path may lead out of the checkout."""
+    """Return a link's target path, from the root, and its anchor; the path is ".." if it leaves the checkout."""
     path, _, anchor = unquote(link.text).partition("#")
     if not path:
         return page.name, anchor
@@ -49,7 +49,7 @@ def _fault(page: Page, link: Span, known: Mapping[str, Page]) -> str:
 
 
 def _unreachable(known: Mapping[str, Page]) -> list[Finding]:
-    """Return the guides to which no way leads from the index."""
+    """Return the guides that no chain of links reaches from the index."""
     if INDEX not in known:
         return []
     reached, ahead = {INDEX}, [known[INDEX]]

@@ -1,8 +1,8 @@
-"""YAML of pages: it is read by what reads it in a cluster.
+"""Checks the YAML of pages with the code that reads it in a cluster.
 
-Objects of our kinds by the models, strictly; pods, and what makes pods, by the webhook's own admission, with the
-GPUShares of the same block; the chart's values by its schema; files of nodes' settings by their reader.
-A block fenced ```yaml refused must be refused, and the block after it must hold the sentence that says so.
+The models read objects of our kinds, strictly. The webhook's admission reads pods and workloads that make pods, with
+the GPUShares of the same block. The schema checks the chart's values, and the parser checks configuration files of
+nodes. A block fenced ```yaml refused must be rejected, and the block after it must contain the error.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +15,11 @@ from pydantic import ValidationError
 
 from orion.cli.pod_sources import template
 from orion.crds import node_configuration
-from orion.crds.errors import Unreadable
 from orion.crds.generate import KINDS
 from orion.crds.governing import Shares
 from orion.crds.model import GROUP
 from orion.crds.share import GPUShare
+from orion.errors import Unreadable
 from orion.operator.webhook.admitting import Cluster, admit
 from orion.operator.webhook.decisions import Outcome
 from orion.operator.webhook.defaults import Defaults
@@ -32,7 +32,7 @@ _RESOURCES = {f"{GROUP}/hp", f"{GROUP}/be"}
 
 
 def check(pages: Sequence[Page]) -> tuple[list[Finding], int]:
-    """Return what is wrong with YAML, and how many documents there are."""
+    """Return the faults in YAML, and the number of documents."""
     found, number = [], 0
     for page in pages:
         for block, after in zip_longest(page.blocks, page.blocks[1:]):
@@ -47,9 +47,9 @@ def check(pages: Sequence[Page]) -> tuple[list[Finding], int]:
 
 
 def _unrefused(sentences: Sequence[str], after: Block | None) -> list[str]:
-    """Return what is wrong with a block that must be refused, given what was found wrong in it."""
+    """Return the faults of a block that must be rejected, given the faults that were found in it."""
     if not sentences:
-        return ["this YAML is said to be refused, and is not"]
+        return ["this YAML is marked as refused, but it is accepted"]
     shown = " ".join(after.text.split()) if after else ""
     unsaid = [sentence for sentence in sentences if " ".join(sentence.split()) not in shown]
     return [f"the block below does not say why it is refused: {sentence}" for sentence in unsaid]
@@ -59,9 +59,9 @@ def _faults(block: Block, root: Path) -> tuple[list[str], int]:
     try:
         documents = [each for each in yaml.safe_load_all(block.text) if each is not None]
     except yaml.YAMLError as error:
-        return [f"this is no YAML: {' '.join(str(error).split())}"], 0
+        return [f"invalid YAML: {' '.join(str(error).split())}"], 0
     if any(not isinstance(each, dict) for each in documents):
-        return ["this YAML is a list or a word; say what it belongs to"], 0
+        return ["this YAML is a list or a scalar: show the object that contains it"], 0
     if len(documents) == 1 and "apiVersion" not in documents[0]:
         return _file_faults(block, documents[0], root), 1
     shares = [each for each in documents if each.get("kind") == "GPUShare"]
@@ -69,7 +69,7 @@ def _faults(block: Block, root: Path) -> tuple[list[str], int]:
 
 
 def _file_faults(block: Block, said: Mapping[str, Any], root: Path) -> list[str]:
-    """Return what is wrong with a file that is no object."""
+    """Return the faults of a file that is not a Kubernetes object."""
     if "values" in block.info:
         return values.faults(dict(said), root)
     try:
@@ -80,13 +80,13 @@ def _file_faults(block: Block, said: Mapping[str, Any], root: Path) -> list[str]
             return []  # tests/bench/test_benchmarking_page.py reads scenarios, as `orion bench` does
     except Unreadable as error:
         return [" ".join(str(error).split())]
-    return ["nothing says what this YAML is: fence the chart's values as ```yaml values"]
+    return ["unknown kind of YAML: fence the chart's values as ```yaml values"]
 
 
 def _object_faults(said: Mapping[str, Any], shares: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     name = (said.get("metadata") or {}).get("name")
     if not said.get("kind") or not name:
-        yield f"an object needs kind and metadata.name, and this is {said.get('kind')} {name}"
+        yield f"an object needs kind and metadata.name, but this one has {said.get('kind')} and {name}"
         return
     if said["apiVersion"].partition("/")[0] == GROUP:
         yield from _ours(said)
@@ -108,14 +108,14 @@ def _ours(said: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _quota(said: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with a quota: of resources that a device plugin offers, only requests are counted.
+    """Yield the faults of a quota: for resources of device plugins, Kubernetes counts only requests.
 
-    Objects are counted by `count/<plural>.<group>`.
+    It counts objects with keys of the form `count/<plural>.<group>`.
     """
     for key in (said.get("spec") or {}).get("hard") or {}:
         prefix, _, resource = key.partition(".")
         if GROUP in key and not key.startswith("count/") and (prefix != "requests" or resource not in _RESOURCES):
-            yield f"a quota cannot count {key}: requests.{GROUP}/hp and requests.{GROUP}/be are what there is"
+            yield f"a quota cannot count {key}: requests.{GROUP}/hp and requests.{GROUP}/be can be counted"
 
 
 def _pod(pod: Mapping[str, Any], shares: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -123,9 +123,9 @@ def _pod(pod: Mapping[str, Any], shares: Sequence[Mapping[str, Any]]) -> Iterato
         cluster = Cluster(Shares(GPUShare.read_strictly(dict(each)) for each in shares))
         decision = admit(pod, cluster, Defaults())
     except Unreadable:
-        return  # said of the share itself
+        return  # the share's own check reports it
     except ValidationError as error:
-        yield f"this is no pod: {' '.join(str(error).split())}"
+        yield f"invalid pod: {' '.join(str(error).split())}"
         return
     if decision.outcome is Outcome.REFUSED:
         yield decision.sentence

@@ -1,4 +1,4 @@
-"""Annotations, labels, resources and metrics of ours that a page names: each must occur in the code or the chart."""
+"""Checks that each of our annotations, labels, resources and metrics on a page occurs in the code or the chart."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,6 +13,7 @@ PACKAGES = (
     "api_server",
     "device_plugin",
     "node_agent",
+    "errors",
     "exposition",
     "hook",
     "inprocess",
@@ -26,9 +27,9 @@ _NAME = re.compile(r"(?<![\w./:-])(orion(?:\.gpu)?/[a-z][a-z-]*[a-z]|orion_[a-z]
 
 
 def check(pages: Sequence[Page]) -> list[Finding]:
-    """Return names of ours that nothing but pages knows."""
+    """Return the names on pages that occur neither in the code nor in the chart."""
     return [
-        Finding(page.name, line, f"nothing in the code or the chart is called {name}")
+        Finding(page.name, line, f"neither the code nor the chart contains {name}")
         for page in pages
         for name, line in _named(page)
         if not _known(name, page.root)
@@ -49,19 +50,19 @@ def _known(name: str, root: Path) -> bool:
     sources = _sources(root)
     if name in sources or (root / "charts" / name).exists():
         return True
-    # A counter has _total, a histogram _bucket, _sum and _count behind the name that the code gives it; some of the
-    # code puts a common prefix before many names.
+    # Prometheus appends _total to the name of a counter, and _bucket, _sum and _count to that of a histogram; some code
+    # adds a common prefix to several names.
     name = re.sub(r"_(total|bucket|sum|count|info|created|ratio|seconds|bytes)$", "", name)
     return name in sources or any(_written(part, sources) for part in _without_prefixes(name))
 
 
 def _written(part: str, sources: str) -> bool:
-    """Return whether the code has this as the end of a name whose beginning is put before it."""
+    """Return whether the code has this as the end of a name to which it adds a prefix."""
     return f'}}_{part}"' in sources or ("_" in part and f'"{part}"' in sources)
 
 
 def _without_prefixes(name: str) -> Iterator[str]:
-    """Yield a metric's name without `orion`, and without one and two words more."""
+    """Yield a metric's name without its first one to three words."""
     words = name.split("_")
     for start in range(1, min(len(words), 4)):
         yield "_".join(words[start:])
@@ -69,5 +70,5 @@ def _without_prefixes(name: str) -> Iterator[str]:
 
 @cache
 def _sources(root: Path = ROOT) -> str:
-    files = (path for room in PACKAGES for path in (root / room).rglob("*") if path.suffix in _SUFFIXES)
+    files = (path for package in PACKAGES for path in (root / package).rglob("*") if path.suffix in _SUFFIXES)
     return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in files)

@@ -1,6 +1,6 @@
-"""A page taken apart: headings, links, code; and which pages there are.
+"""Parses a page into headings, links and code, and lists the pages.
 
-A YAML file of examples is a page too: one block, whose comments may name commands.
+A YAML file of examples is a page too: one block, whose comments may contain commands.
 """
 
 import re
@@ -24,7 +24,7 @@ class Block:
     """A block of code.
 
     Args:
-        info: the words after the fence, such as ("console", "run"); empty: indented, or a bare fence.
+        info: the words after the fence, such as ("console", "run"); empty for indented blocks and bare fences.
         text: its content.
         line: of its first line of content, from 1.
     """
@@ -36,7 +36,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Span:
-    """Something on a line: the target of a link, or a piece of code within a sentence."""
+    """Text with its line: the target of a link, or code within a sentence."""
 
     text: str
     line: int
@@ -58,7 +58,7 @@ class Page:
 
     @property
     def name(self) -> str:
-        """The path as it is printed."""
+        """The path for messages."""
         return self.path.as_posix()
 
     @cached_property
@@ -75,7 +75,7 @@ class Page:
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """Its code, fenced and indented; an example's file as a whole."""
+        """Its blocks of code, fenced and indented; a file of examples is one block."""
         if self.path.suffix != ".md":
             return [Block(("yaml",), self.text, 1)]
         found = []
@@ -87,14 +87,14 @@ class Page:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """Code within sentences, spaces as single ones."""
+        """Code within sentences, with single spaces."""
         return [
             Span(" ".join(token.content.split()), line) for token, line in self._inline() if token.type == "code_inline"
         ]
 
     @cached_property
     def links(self) -> list[Span]:
-        """Targets of links and pictures."""
+        """Targets of links and images."""
         found = []
         for token, line in self._inline():
             target = token.attrGet("href") if token.type == "link_open" else token.attrGet("src")
@@ -104,12 +104,12 @@ class Page:
 
     @cached_property
     def tables(self) -> list[tuple[int, int]]:
-        """The first and the last line of each table, from 1."""
+        """The first and the last line of each table, counted from 1."""
         return [(token.map[0] + 1, token.map[1]) for token in self._tokens if token.type == "table_open" and token.map]
 
     @cached_property
     def anchors(self) -> set[str]:
-        """What a link may name behind `#`: headings as GitHub names them, and explicit anchors."""
+        """Valid link targets after `#`: headings as GitHub names them, and explicit anchors."""
         found: set[str] = set(_EXPLICIT_ANCHOR.findall(self.text))
         headings = [
             self._tokens[number + 1] for number, token in enumerate(self._tokens) if token.type == "heading_open"
@@ -130,9 +130,9 @@ def read(path: Path, root: Path = ROOT) -> Page:
 
 
 def all_pages(root: Path = ROOT) -> list[Page]:
-    """Return every page of a checkout, and the YAML files of its examples, in order."""
+    """Return every page of a checkout, and the YAML files of its examples, sorted."""
     folders = [each for each in root.iterdir() if each.is_dir() and not each.is_symlink()]
     packages = [each for each in folders if not each.name.startswith(".") and each.name not in _OUTSIDE]
-    found = [*root.glob("*.md"), *(path for room in packages for path in room.rglob("*.md"))]
+    found = [*root.glob("*.md"), *(path for package in packages for path in package.rglob("*.md"))]
     found += (root / "examples").rglob("*.yaml")
     return [read(path, root) for path in sorted(found) if not _OUTSIDE & set(path.relative_to(root).parts)]

@@ -1,8 +1,7 @@
-"""Blocks that a test on a cluster runs: fenced ```console run, each `$ ` line a command, and under it what it printed.
+"""Blocks that a test on a cluster runs: fenced ```console run, with `$ ` before each command, and its output below it.
 
-Only the form of the output is compared: ages, numbers, hashes and UUIDs are of the day on which it was written. A line
-of three dots stands for any number of lines; lines that a run prints beyond those of the page are allowed, for a table
-grows with the cluster.
+Only the form of the output is compared: ages, numbers, hashes and UUIDs differ in every run. A line of three dots
+stands for any number of lines. A run may print more lines than the page shows, because a table grows with the cluster.
 """
 
 import re
@@ -26,12 +25,12 @@ _VARYING = (
 
 @dataclass(frozen=True)
 class Step:
-    """A command that a page shows as run.
+    """A command that a page shows with its output.
 
     Args:
         command: for a shell, in the root of the checkout.
-        output: what the page says it prints; empty: nothing is said.
-        line: of the command, from 1.
+        output: the output on the page; empty if the page shows none.
+        line: of the command, counted from 1.
     """
 
     command: str
@@ -40,26 +39,26 @@ class Step:
 
 
 def steps(page: Page) -> list[Step]:
-    """Return the commands of a page that are to be run, in the page's order."""
+    """Return the commands of a page that tests run, in the page's order."""
     return [step for block in page.blocks if RUN in block.info for step in _steps(block)]
 
 
 def _steps(block: Block) -> list[Step]:
-    said = block.text.splitlines()
+    shown = block.text.splitlines()
     starts = [number - block.line for _, number in shell.lines(block)]
     commands = [text for text, _ in shell.lines(block)]
-    ends = [*starts[1:], len(said)]
+    ends = [*starts[1:], len(shown)]
     found = []
     for command, start, end in zip(commands, starts, ends, strict=True):
         first = start + 1
-        while said[first - 1].endswith("\\"):
+        while shown[first - 1].endswith("\\"):
             first += 1
-        found.append(Step(command, "\n".join(said[first:end]).strip("\n"), block.line + start))
+        found.append(Step(command, "\n".join(shown[first:end]).strip("\n"), block.line + start))
     return found
 
 
 def differs(expected: str, got: str) -> str:
-    """Return which line of a page a run did not print, as a sentence; empty where all are there, in order."""
+    """Return which line of a page a run did not print, as a sentence; empty if all are printed in order."""
     printed = [_form(line) for line in got.splitlines()]
     for line in expected.splitlines():
         wanted = _form(line)
@@ -72,7 +71,7 @@ def differs(expected: str, got: str) -> str:
 
 
 def _form(line: str) -> str:
-    """Return what of a line is the same on every day."""
+    """Return the part of a line that is the same in every run."""
     for pattern, name in _VARYING:
         line = pattern.sub(name, line)
     return line.strip()

@@ -1,7 +1,7 @@
-"""From a block of text to the commands in it, word by word, as far as pages use a shell.
+"""Extracts the commands from a block of text, for as much of the shell's syntax as pages use.
 
-In a block whose lines begin with `$ ` those are the commands and the rest is what they printed; in any other, a line is
-a command if its first word is the name of a program that pages speak of.
+In a block with lines that begin with `$ `, these lines are commands and the others are output. In any other block, a
+line is a command if its first word is the name of a known program.
 """
 
 import re
@@ -20,7 +20,7 @@ _COMMENT = re.compile(r"(?:^|\s)#(?:\s.*)?$")
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its words, from the program's name on, and its line; `whole` unless a sentence only mentions it."""
+    """A command: its words from the program's name on, and its line; `whole` is False for a mention in a sentence."""
 
     words: tuple[str, ...]
     line: int
@@ -34,7 +34,7 @@ def commands(block: Block) -> Iterator[Command]:
 
 
 def lines(block: Block) -> Iterator[tuple[str, int]]:
-    """Yield the lines of a block that are commands, continued ones as one."""
+    """Yield the lines of a block that are commands; a continued line counts as one."""
     found = block.text.splitlines()
     prompted = any(line.startswith("$ ") for line in found)
     number = 0
@@ -56,16 +56,16 @@ def lines(block: Block) -> Iterator[tuple[str, int]]:
 
 
 def starts_with_program(text: str) -> bool:
-    """Return whether the first word, after assignments to variables, is a program that pages speak of."""
+    """Return whether the first word, after assignments to variables, is a known program."""
     rest = [word for word in text.split() if not _ASSIGNMENT.match(word) and word not in _BEFORE]
     return bool(rest) and rest[0] in PROGRAMS
 
 
 def split(text: str, line: int, whole: bool = True) -> Iterator[Command]:
-    """Yield the commands of one line: those around `|`, `&&`, `;`, `$( )`, and what follows ` -- ` as one of its own.
+    """Yield the commands of one line: split at `|`, `&&`, `;`, `$( )` and ` -- `, which a command may follow.
 
     Raises:
-        ValueError: its quotes are not closed.
+        ValueError: a quote is not closed.
     """
     lexer = shlex.shlex(_COMMENT.sub("", text), posix=True, punctuation_chars="".join(_SIGNS))
     lexer.commenters, lexer.whitespace_split = "", True
@@ -86,7 +86,7 @@ def split(text: str, line: int, whole: bool = True) -> Iterator[Command]:
 def _plain(words: list[str], line: int, whole: bool) -> Iterator[Command]:
     while words and (words[0] in _BEFORE or _ASSIGNMENT.match(words[0])):
         words = words[1:]
-    words = [word.strip("[]") for word in words if word not in ("...", "$")]  # [OPTIONAL], and what is substituted
+    words = [word.strip("[]") for word in words if word not in ("...", "$")]  # drop marks of optional and omitted parts
     if not words or words[0] not in PROGRAMS:
         return
     yield Command(tuple(words), line, whole)

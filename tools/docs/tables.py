@@ -1,4 +1,4 @@
-"""Rows of tables have as many cells as the head: what a `|` too many cuts off is dropped without a word."""
+"""Checks that rows of tables have as many cells as the head: renderers drop surplus cells silently."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ _BAR = re.compile(r"(?<!\\)\|")
 
 
 def check(pages: Sequence[Page]) -> list[Finding]:
-    """Return rows that do not fit their table."""
+    """Return the rows that do not match their table's head."""
     return [Finding(page.name, line, sentence) for page in pages for line, sentence in _faults(page)]
 
 
@@ -20,7 +20,7 @@ def _faults(page: Page) -> Iterator[tuple[int, str]]:
         head = _cells(lines[first - 1])
         for number in range(first + 2, end + 1):
             if (cells := _cells(lines[number - 1])) != head:
-                yield number, f"this row has {cells} cells, and the table's head {head}; a sign is written \\|"
+                yield number, f"this row has {cells} cells, and the table's head {head}; write a literal bar as \\|"
 
 
 def _cells(row: str) -> int:

@@ -1,7 +1,7 @@
-"""Keys of the chart's values: a page that names one that is not there, or of another type, is refused.
+"""Checks keys of the chart's values on pages: each must exist in the schema and have the right type.
 
-The schema is the chart's `values.schema.json`, as far as its words are about keys and types; Helm itself judges whole
-files, in the tests of the chart.
+The schema is the chart's `values.schema.json`. Only its keywords for keys and types are checked here. Helm itself
+checks complete files, in the tests of the chart.
 """
 
 import json
@@ -21,7 +21,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def setting_faults(text: str, root: Path) -> list[str]:
-    """Return what is wrong with what follows `--set`, such as ``a.b=1,c[0]=x``."""
+    """Return the faults in the argument of `--set`, such as ``a.b=1,c[0]=x``."""
     found = []
     for part in re.split(r"(?<!\\),(?=[\w.\\/-]+(?:\[\d+\])?[\w.]*=)", text):
         path, equals, value = part.partition("=")
@@ -37,7 +37,7 @@ def setting_faults(text: str, root: Path) -> list[str]:
 
 
 def faults(said: Any, root: Path) -> list[str]:
-    """Return which keys of a (part of a) values file the chart does not have, or has with another type."""
+    """Return which keys of a values file, or of a part of one, the chart lacks or has with another type."""
     schema = _schema(root)
     return [] if schema is None else list(_faults(said, schema, schema, ""))
 
@@ -73,7 +73,7 @@ def _faults(said: Any, schema: Mapping[str, Any], whole: Mapping[str, Any], path
 
 
 def _member(schema: Mapping[str, Any], key: str) -> Any:
-    """Return the schema of a key; True: anything; False: there is no such key."""
+    """Return the schema of a key; True: any value; False: the key does not exist."""
     if key in schema.get("properties", {}):
         return schema["properties"][key]
     for pattern, part in schema.get("patternProperties", {}).items():

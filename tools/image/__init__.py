@@ -1,6 +1,6 @@
-"""Orion's container image, built on this machine without docker: by buildah, on bases made of Debian's packages.
+"""Builds Orion's container image on this machine without docker: with buildah, on bases made of Debian's packages.
 
-`build` gives an archive that a container runtime imports; it is made again only if what it is made of has changed.
+`build` returns an archive that a container runtime can import. It rebuilds the image only if its inputs have changed.
 """
 
 from tools.image.editions import NEWER, OLDER, THIS, Edition

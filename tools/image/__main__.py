@@ -1,16 +1,16 @@
-"""The command line of the image for people: build it, check it, list what is in it, renew the locks."""
+"""The command line of the image for people: build it, list its software, renew or check the locks."""
 
 import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from testbed.binaries import Unavailable
+from testbed.errors import Failed, Missing
 from tools.image import bases, debian, inventory, locks, registry
 from tools.image.archive import Archive
 from tools.image.editions import NEWER, OLDER, THIS
 from tools.image.making import build
-from tools.image.programs import Failed, Programs
+from tools.image.programs import Programs
 
 DOCKERFILE = locks.ROOT / "Dockerfile"
 EDITIONS = {edition.tag: edition for edition in (THIS, OLDER, NEWER)}
@@ -41,7 +41,7 @@ def _lock(options: argparse.Namespace) -> int:
 
 
 def _renew() -> list[str]:
-    """Renew every pin that can be renewed from here; return why the others stayed as they were."""
+    """Renew every pin that can be renewed from here; return why the others are unchanged."""
     locks.make()
     renewing: dict[Path, Callable[[], str]] = {
         debian.LOCK: lambda: bases.lock(Programs.bring(_say), _say),
@@ -51,37 +51,37 @@ def _renew() -> list[str]:
     for path, renewed in renewing.items():
         try:
             path.write_text(renewed())
-        except (Unavailable, Failed, registry.Unreachable) as reason:
-            stayed.append(f"{path.name} stays as it was: {reason}")
+        except (Missing, Failed) as reason:
+            stayed.append(f"{path.name} is unchanged: {reason}")
     return stayed
 
 
 def main() -> int:
-    """Do what the command line asks for."""
+    """Parse the command line and run it."""
     parser = argparse.ArgumentParser(prog="python -m tools.image", description=__doc__)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     action = actions.add_parser("build", help="build the image if its sources changed, and print the archive's path")
     action.add_argument(
-        "--edition", choices=sorted(EDITIONS), default="dev", help="this checkout, or one to upgrade from or to"
+        "--edition", choices=sorted(EDITIONS), default="dev", help="this checkout, or an edition to upgrade from or to"
     )
-    action.add_argument("--name", default="", help="with a tag, in full (localhost/orion:dev)")
+    action.add_argument("--name", default="", help="in full, with a tag (default: localhost/orion:dev)")
     action.add_argument("--revision", default="", help="of the sources, for the image's label")
     action.add_argument(
-        "--allow-drift", action="store_true", help="with Debian's packages of today if those of debian.lock are gone"
+        "--allow-drift", action="store_true", help="use Debian's current packages if those of debian.lock are gone"
     )
     action.set_defaults(do=_build)
-    action = actions.add_parser("inventory", help="list what is in the image, and under which licences")
-    action.add_argument("--folder", type=Path, default=Path("build/image"), help="for both lists (build/image)")
+    action = actions.add_parser("inventory", help="list the software in the image and its licences")
+    action.add_argument("--folder", type=Path, default=Path("build/image"), help="of both lists (default: build/image)")
     action.set_defaults(do=_inventory)
     action = actions.add_parser(
         "lock", help="renew every pin: Python's packages, Debian's, and the base image's digest"
     )
-    action.add_argument("--check", action="store_true", help="only see whether the locks fit pyproject.toml")
+    action.add_argument("--check", action="store_true", help="only check that the locks match pyproject.toml")
     action.set_defaults(do=_lock)
     options = parser.parse_args()
     try:
         return int(options.do(options))
-    except (Unavailable, Failed) as reason:
+    except (Missing, Failed) as reason:
         print(reason, file=sys.stderr)
         return 1
 

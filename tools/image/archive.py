@@ -1,7 +1,7 @@
-"""Image archives (OCI): read, and written so that equal images are equal files.
+"""Reads and writes image archives (OCI), so that equal images are equal files.
 
-buildah's own archives hold the time of day and recompress every layer. Here a compressed layer is kept by the digest
-of what is in it, so that a change of Orion's code compresses Orion's layer alone.
+buildah's own archives contain the time of day and recompress every layer. Here, compressed layers are cached by the
+digest of their content, so a change of Orion's code recompresses Orion's layer alone.
 """
 
 import gzip
@@ -22,12 +22,12 @@ _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of an image, as it lies in the archive.
+    """One layer of an image in the archive.
 
     Args:
         size: compressed, in bytes.
-        uncompressed: in bytes; what a node's disk holds is about that.
-        files: the headers of what it holds, by path.
+        uncompressed: in bytes; about the space on a node's disk.
+        files: the headers of its files, by path.
     """
 
     digest: str
@@ -47,12 +47,12 @@ class Archive:
 
     @property
     def digest(self) -> str:
-        """The digest of the manifest, by which a registry knows the image."""
+        """The digest of the manifest, by which a registry identifies the image."""
         return str(self._entry["digest"])
 
     @property
     def name(self) -> str:
-        """The name that a container runtime gives it."""
+        """The name under which a container runtime imports the image."""
         return str(self._entry["annotations"]["io.containerd.image.name"])
 
     @property
@@ -61,7 +61,7 @@ class Archive:
         return sum(int(each["size"]) for each in self._manifest["layers"])
 
     def layers(self) -> list[Layer]:
-        """Return the layers, the lowest first."""
+        """Return the layers from bottom to top."""
         found = []
         for each in self._manifest["layers"]:
             content = gzip.decompress(self._blob(each))
@@ -71,7 +71,7 @@ class Archive:
         return found
 
     def contents(self, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-        """Return the files with wanted paths, as a container sees them; of a symbolic link, what it leads to."""
+        """Return the files with wanted paths, as a container sees them; for a symbolic link, its target."""
         found: dict[str, bytes] = {}
         for each in self._manifest["layers"]:
             with tarfile.open(fileobj=io.BytesIO(self._blob(each)), mode="r:gz") as tar:
@@ -91,10 +91,10 @@ class Archive:
         return found
 
     def unpack(self, folder: Path) -> Path:
-        """Write the files of all layers, as a container sees them, below a folder; return it. Owners are kept by root.
+        """Write the files of all layers, as a container sees them, below a folder; return it. Root preserves owners.
 
         Raises:
-            FileExistsError: the folder is there.
+            FileExistsError: the folder exists already.
         """
         folder.mkdir(parents=True)
         for each in self._manifest["layers"]:
@@ -125,13 +125,13 @@ def _remove(path: Path) -> None:
 
 
 def write(folder: Path, name: str, archive: Path, compressed: Path) -> None:
-    """Write an archive of an image that buildah has pushed to a folder (`dir:`), its layers not compressed.
+    """Write an archive of an image that buildah has pushed to a folder (`dir:`) with uncompressed layers.
 
     Args:
-        folder: manifest.json, and the blobs by their digests.
-        name: that a container runtime gives the image, in full.
+        folder: contains manifest.json, and the blobs by their digests.
+        name: full name under which a container runtime imports the image.
         archive: the file to write.
-        compressed: the folder of layers that have been compressed before.
+        compressed: the folder of cached compressed layers.
     """
 
     def blob(described: Mapping[str, Any]) -> Path:

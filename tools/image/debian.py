@@ -1,12 +1,12 @@
-"""The exact versions and hashes of Debian's packages in the base of `make image`: asked of apt, compared with a base.
+"""The exact versions and hashes of Debian's packages in the base of `make image`: apt resolves them.
 
-Debian's mirrors have the newest version of a package and no other: each security update takes away one that is locked.
-So a lock says when it was made as well, and a base that can no longer be made of today's packages is made of what the
-archive of Debian's past had then. Where that cannot be reached, a build that insists on the lock fails, and every other
-one takes today's packages and says so, in the image's labels too: no update of Debian's breaks a test.
+Debian's mirrors keep only the newest version of a package, so each security update removes a locked version. The lock
+therefore contains a date, too. If the current packages no longer match the lock, the base is made from the snapshot
+archive of that date. If the archive is unreachable, a strict build fails. Any other build uses the current packages and
+says so in the image's labels. So no update of Debian breaks a test.
 
-Refused: packages kept in the repository or in a registry of ours (somebody would have to update them, and nobody sees
-that they are old); a mirror of a fixed day for every build (it is slow, and it is one machine in the world).
+Rejected: keeping packages in the repository or in our own registry (someone would have to update them, and nobody
+notices that they are old); using the snapshot archive for every build (it is slow, and a single point of failure).
 """
 
 import re
@@ -24,7 +24,7 @@ ARCHITECTURES = ("amd64", "arm64")
 LOCK = Path(__file__).with_name("debian.lock")
 _PACKAGE = re.compile(r"(\w+) (\S+) (\S+) sha256:([0-9a-f]{64})")
 _PAST = "http://snapshot.debian.org/archive"
-# An archive of the past is some hours behind, and somebody who locks does so because of an update that just came out.
+# The snapshot archive lags by some hours, and a lock is usually renewed because of an update that has just appeared.
 _LATE = timedelta(hours=12)
 _HEADER = (
     "# Made by `python -m tools.image lock`: the packages in the base of `make image`, and the moment at which the\n"
@@ -46,10 +46,10 @@ Pins = Mapping[str, Pin]
 
 @dataclass(frozen=True)
 class Lock:
-    """What a base is made of.
+    """The packages of a base.
 
     Args:
-        moment: at which the archive of Debian's past has these versions, such as `20260131T120000Z`.
+        moment: time at which the snapshot archive has these versions, such as `20260131T120000Z`.
         pins: by architecture and name.
     """
 
@@ -61,7 +61,7 @@ class Lock:
         """Read a lock.
 
         Raises:
-            ValueError: a line is none of a lock.
+            ValueError: a line is not part of a lock.
         """
         moment, pins = "", {architecture: dict[str, Pin]() for architecture in ARCHITECTURES}
         for line in text.splitlines():
@@ -71,9 +71,9 @@ class Lock:
                 pins[found[1]][found[2]] = Pin(found[3], found[4])
             elif not line.startswith("#"):
                 known = " or ".join(ARCHITECTURES)
-                raise ValueError(f"{LOCK.name} says {line!r}, which is neither a moment nor a package for {known}")
+                raise ValueError(f"{LOCK.name} has {line!r}, which is neither a moment nor a package for {known}")
         if not moment:
-            raise ValueError(f"{LOCK.name} says no moment")
+            raise ValueError(f"{LOCK.name} has no moment")
         return cls(moment, pins)
 
     def __str__(self) -> str:
@@ -85,14 +85,14 @@ class Lock:
         return "\n".join((_HEADER, f"moment {self.moment}", *packages, ""))
 
     def mirrors(self) -> list[str]:
-        """Return the lines of a sources.list that has Debian as it was."""
+        """Return the lines of a sources.list for Debian at the moment of the lock."""
         parts = (("debian", SUITE), ("debian", f"{SUITE}-updates"), ("debian-security", f"{SUITE}-security"))
-        # What an archive of the past says of itself is not valid any more; apt still checks the signatures.
-        return [f"deb [check-valid-until=no] {_PAST}/{place}/{self.moment} {suite} main" for place, suite in parts]
+        # The metadata of a snapshot has expired; apt still checks its signatures.
+        return [f"deb [check-valid-until=no] {_PAST}/{part}/{self.moment} {suite} main" for part, suite in parts]
 
 
 def differences(locked: Pins, installed: Pins) -> list[str]:
-    """Return what is not in a base as it is locked, a few words each."""
+    """Return how a base differs from its lock, each difference in a few words."""
     found = [f"{name} {installed[name].version} is not locked" for name in installed.keys() - locked.keys()]
     found += [f"{name} is missing" for name in locked.keys() - installed.keys()]
     for name in locked.keys() & installed.keys():
@@ -105,29 +105,29 @@ def differences(locked: Pins, installed: Pins) -> list[str]:
 
 
 def installed(status: str, lists: Iterable[Path]) -> dict[str, Pin]:
-    """Return what dpkg has installed, with the hashes that apt knew it by and has compared.
+    """Return what dpkg has installed, with the hashes from apt's lists, which apt has verified.
 
     Args:
         status: dpkg's records.
-        lists: apt's, of all packages that there were.
+        lists: apt's package lists.
     """
     return _with_hashes({each["Package"]: each["Version"] for each in records(status)}, lists)
 
 
 def records(status: str) -> list[dict[str, str]]:
-    """Return name and version of what dpkg's records say is installed, as its fields are called."""
+    """Return package name and version of each installed package, as fields of dpkg's records."""
     return [_fields(paragraph) for paragraph in status.split("\n\n") if "\nStatus: install ok installed" in paragraph]
 
 
 def make(programs: Programs, base: Pins) -> Lock:
-    """Return a lock of today's versions of what is in a base that has just been made, for every architecture.
+    """Return a lock of today's versions of the packages in a base that has just been made, for every architecture.
 
     Args:
-        programs: mmdebstrap among them.
-        base: what the base has, on this machine's architecture.
+        programs: to run mmdebstrap.
+        base: the packages of the base, for this machine's architecture.
 
     Raises:
-        Failed: there is no way to Debian's packages.
+        Failed: Debian's packages cannot be reached.
     """
     moment = (datetime.now(UTC) + _LATE).strftime("%Y%m%dT%H%M%SZ")
     names = sorted(base)
@@ -136,15 +136,15 @@ def make(programs: Programs, base: Pins) -> Lock:
 
 
 def _chosen(programs: Programs, architecture: str, names: Iterable[str]) -> dict[str, Pin]:
-    """Return what mmdebstrap would install for an architecture, which need not be this machine's, and more with it."""
+    """Return the packages that mmdebstrap would install for an architecture, which may differ from this machine's."""
     tree = folder() / "temporary" / f"simulated-{architecture}"
     shutil.rmtree(tree, ignore_errors=True)
-    said = programs.mmdebstrap(
+    output = programs.mmdebstrap(
         "--simulate", "--verbose", f"--architectures={architecture}", "--skip=check/qemu,cleanup/apt",
         "--variant=essential", f"--include={','.join(names)}", SUITE, tree,
     )  # fmt: skip
-    # Both runs of apt: for the essential packages, and for those that were asked for.
-    versions = dict(re.findall(r"(?m)^Inst (\S+) \((\S+) ", said))
+    # apt runs twice: for the essential packages, and for those of --include.
+    versions = dict(re.findall(r"(?m)^Inst (\S+) \((\S+) ", output))
     found = _with_hashes(versions, (tree / "var/lib/apt/lists").glob("*_Packages"))
     shutil.rmtree(tree)
     return found
@@ -154,7 +154,7 @@ def _with_hashes(versions: Mapping[str, str], lists: Iterable[Path]) -> dict[str
     found = {}
     for paragraph in (each for path in lists for each in path.read_text().split("\n\n")):
         name = paragraph.partition("\n")[0].removeprefix("Package: ")
-        if name in versions:  # of tens of thousands
+        if name in versions:  # the lists have tens of thousands of packages
             fields = _fields(paragraph)
             if fields["Version"] == versions[name]:
                 found[name] = Pin(fields["Version"], fields["SHA256"])
@@ -168,5 +168,5 @@ def _fields(paragraph: str) -> dict[str, str]:
 
 
 def architecture() -> str:
-    """Return what Debian calls this machine's architecture."""
+    """Return Debian's name of this machine's architecture."""
     return subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()

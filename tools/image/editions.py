@@ -1,8 +1,8 @@
-"""The image of this checkout, and of Orions that are not: an older one and a newer one, to upgrade from and to.
+"""The image of this checkout, and modified versions of it: an older and a newer one, for tests of upgrades.
 
-Made by changing what the sources say of themselves before they are built, so that tests of an upgrade use the chart,
-the hook and the protocol as they are. An image of a real earlier release was refused: it would have to be kept
-somewhere, and would not be about this change.
+An edition changes the version numbers in the sources before they are built. So tests of an upgrade use the chart, the
+hook and the protocol as they are now. The image of a real earlier release was rejected: someone would have to store it,
+and it would not test the current change.
 """
 
 import re
@@ -14,12 +14,12 @@ Sources = Mapping[str, bytes]
 
 @dataclass(frozen=True)
 class Edition:
-    """What differs from this checkout: nothing unless told.
+    """How an image differs from this checkout; by default not at all.
 
     Args:
         tag: of the image.
         version: of the distribution, and so of the hook's folder on a node.
-        layout: of the pages that agent and hook share.
+        layout: version of the pages that agent and hook share.
     """
 
     tag: str = "dev"
@@ -27,10 +27,10 @@ class Edition:
     layout: int = 0
 
     def of(self, sources: Sources) -> dict[str, bytes]:
-        """Return sources as this edition has them.
+        """Return the sources of this edition.
 
         Raises:
-            ValueError: a place that says a version is not where it was.
+            ValueError: a source has no version where one is expected.
         """
         changed = dict(sources)
         if self.version:
@@ -43,20 +43,20 @@ class Edition:
 
 THIS = Edition()
 OLDER = Edition("older", version="0.0.9")
-# The layout after this one: whoever speaks it is to get on with hooks of this checkout.
+# The next layout: an agent that uses it must support hooks of this checkout.
 NEWER = Edition("newer", version="0.2.0", layout=3)
 
 
 def version(sources: Sources) -> str:
-    """Return the version that a wheel of these sources has."""
+    """Return the version of a wheel that is built from these sources."""
     found = re.search(r'(?m)^version = "([^"]+)"$', sources["pyproject.toml"].decode())
     if not found:
-        raise ValueError("pyproject.toml says no version")
+        raise ValueError("pyproject.toml has no version")
     return found[1]
 
 
 def _replace(sources: dict[str, bytes], path: str, what: str, by: str) -> None:
     text, count = re.subn(what, by, sources[path].decode(), count=1)
     if not count:
-        raise ValueError(f"{path} says nothing that looks like {what}")
+        raise ValueError(f"{path} has nothing that matches {what}")
     sources[path] = text.encode()

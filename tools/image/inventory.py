@@ -1,8 +1,8 @@
-"""What software is in the image, and under which licences: read from the image itself, not from what was asked for.
+"""Lists the software in the image and its licences, as read from the image itself, not from the requirements.
 
-Python distributions tell it in their METADATA, Debian packages in dpkg's records and their copyright files; both are
-in the image, and stay there. The result is a list for people and a bill of materials (CycloneDX 1.6, JSON) for
-scanners. A scanner as a dependency was refused: it would read the same three kinds of files.
+Python distributions declare their licence in METADATA; Debian packages declare it in dpkg's records and their copyright
+files. All of these files are in the image. The result is a list for people and a bill of materials (CycloneDX 1.6,
+JSON) for scanners. A scanner as a dependency was rejected: it would read the same three kinds of files.
 """
 
 import json
@@ -23,7 +23,7 @@ _DOCUMENTS = re.compile(r"/usr/share/doc/([^/]+)")
 _COPYRIGHT = re.compile(r"/usr/share/doc/([^/]+)/copyright")
 _DPKG = "/var/lib/dpkg/status"
 
-# What distributions without a licence expression call theirs, as SPDX names it.
+# Licence names of distributions without a licence expression, and their SPDX names.
 _SPDX = {
     "apache 2.0": "Apache-2.0",
     "apache-2.0": "Apache-2.0",
@@ -33,7 +33,7 @@ _SPDX = {
     "psf-2.0": "PSF-2.0",
     "isc license": "ISC",
 }
-# Those whose own words are ambiguous, read in what they ship: name -> licence.
+# Distributions with ambiguous licence names; the licence was read from the texts that they ship: name -> licence.
 _READ = {"nvidia-ml-py": "BSD-3-Clause"}
 
 
@@ -42,9 +42,9 @@ class Software:
     """One piece of software in the image.
 
     Args:
-        kind: "pypi" or "deb", as package URLs have it.
-        licences: SPDX expressions or, of Debian packages, the short names of their copyright files.
-        texts: whether the text of its licence is in the image.
+        kind: "pypi" or "deb", as in package URLs.
+        licences: SPDX expressions; for Debian packages, the short names in their copyright files.
+        texts: whether the image contains the text of the licence.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Software:
 
     @property
     def url(self) -> str:
-        """The package URL (purl), by which scanners know it."""
+        """The package URL (purl), which scanners use as the identity."""
         version = quote(self.version, safe="")
         if self.kind == "deb":
             return f"pkg:deb/debian/{self.name}@{version}?arch={self.architecture}"
@@ -64,7 +64,7 @@ class Software:
 
 
 def read(archive: Archive) -> list[Software]:
-    """Return all software of which the image has a record, sorted."""
+    """Return all software that the image records, sorted."""
 
     def of_interest(path: str) -> bool:
         kinds = (_METADATA, _LICENCE_TEXT, _DOCUMENTS, _COPYRIGHT)
@@ -77,7 +77,7 @@ def read(archive: Archive) -> list[Software]:
         for path, content in files.items() if _METADATA.fullmatch(path)
     ]  # fmt: skip
     copyrights = {found[1]: files[path] for path in files if (found := _COPYRIGHT.fullmatch(path))}
-    # A package may have the folder of another one of the same source, by a link.
+    # A package's folder may be a link to that of another package of the same source.
     links = {found[1]: files[path].decode() for path in files if (found := _DOCUMENTS.fullmatch(path))}
     copyrights |= {name: copyrights[other] for name, other in links.items() if other in copyrights}
     return sorted(python + _packages(files.get(_DPKG, b""), copyrights), key=lambda each: (each.kind, each.name))
@@ -89,7 +89,7 @@ def _distribution(metadata: Message, texts: bool) -> Software:
 
 
 def _licence(name: str, metadata: Message) -> str:
-    """Return a distribution's licence as SPDX has it, or its own words for it, or an empty text."""
+    """Return a distribution's licence by its SPDX name, else in the distribution's words, else an empty text."""
     if name in _READ:
         return _READ[name]
     if metadata["License-Expression"]:
@@ -115,7 +115,7 @@ def _packages(status: bytes, copyrights: Mapping[str, bytes]) -> list[Software]:
 
 
 def _short_names(text: str) -> tuple[str, ...]:
-    """Return the names of licences that a copyright file gives; free text is known by those that it points at."""
+    """Return the licence names of a copyright file; for free text, the common licences to which it refers."""
     names = set(re.findall(r"/usr/share/common-licenses/([A-Za-z][A-Za-z0-9.-]*[A-Za-z0-9])", text))
     if text.startswith("Format:"):
         names |= {name.strip() for name in re.findall(r"(?m)^License: *(\S.*)$", text)}
@@ -125,7 +125,7 @@ def _short_names(text: str) -> tuple[str, ...]:
 
 
 def bill(archive: Archive, software: Sequence[Software]) -> dict[str, object]:
-    """Return the bill of materials of an image, which is the same whenever it is made."""
+    """Return the bill of materials of an image. It contains no time, so equal images have equal bills."""
     labels = archive.configuration["config"]["Labels"]
     version = labels["org.opencontainers.image.version"]
     return {
@@ -151,13 +151,13 @@ def _component(software: Software) -> dict[str, object]:
     }  # fmt: skip
     if software.kind == "pypi":
         entry["licenses"] = [{"expression": each} for each in software.licences]
-    else:  # Debian's short names are not SPDX's
+    else:  # Debian's short names differ from SPDX
         entry["licenses"] = [{"license": {"name": each}} for each in software.licences]
     return entry
 
 
 def table(software: Sequence[Software]) -> str:
-    """Return the list for people, in Markdown."""
+    """Return the list for people, as Markdown."""
     lines = ["| software | version | from | licences |", "| --- | --- | --- | --- |"]
     origins = {"pypi": "PyPI", "deb": "Debian"}
     for each in software:
@@ -166,7 +166,7 @@ def table(software: Sequence[Software]) -> str:
 
 
 def write(archive: Archive, folder: Path) -> list[Software]:
-    """Write the bill of materials and the list of licences into a folder; return what is in them."""
+    """Write the bill of materials and the list of licences into a folder; return the software."""
     software = read(archive)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sbom.cdx.json").write_text(json.dumps(bill(archive, software), indent=2) + "\n")

@@ -1,7 +1,7 @@
-"""The exact versions and hashes of what the image downloads from PyPI: made by uv, checked against pyproject.toml.
+"""The exact versions and hashes of the image's downloads from PyPI: made by uv, checked against pyproject.toml.
 
-`python -m tools.image lock` makes them again (and is how versions rise), `make check` finds one that does not fit.
-Every platform's hashes are in them, so that one file serves x86-64 and arm64, Python 3.11 and later.
+`python -m tools.image lock` makes them again and so raises versions; `make check` finds a lock that does not match.
+Each lock has the hashes of every platform, so one file serves x86-64 and arm64, and Python 3.11 and later.
 """
 
 import re
@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = Path(__file__).with_name("requirements.lock")
 BUILD = Path(__file__).with_name("build-requirements.lock")
-# Beside what the build requires: what builds without a toolchain of the base.
+# Needed in addition to the build requirements: the base of the build has no compiler.
 TOOLS = ("cmake", "ninja", "pip", "ziglang")
 OLDEST_PYTHON = "3.11"
 _HEADER = "# Made by `python -m tools.image lock`.\n"
@@ -33,13 +33,13 @@ class Pin:
 
     @property
     def version(self) -> str:
-        """The one version that it allows, or an empty text."""
+        """The exact version, or an empty text if the requirement allows several."""
         exact = [each.version for each in self.requirement.specifier if each.operator == "=="]
         return exact[0] if len(exact) == 1 else ""
 
     @property
     def applies(self) -> bool:
-        """Whether it is installed on a system such as this one."""
+        """Whether this requirement applies to this system."""
         return self.requirement.marker is None or self.requirement.marker.evaluate()
 
 
@@ -54,7 +54,7 @@ def pins(text: str) -> dict[str, Pin]:
 
 
 def only(name: str, text: str) -> str:
-    """Return the part of a lock that is about one distribution."""
+    """Return the block of a lock that pins one distribution."""
     return next(block for block in _blocks(text) if re.match(rf"{re.escape(name)}\b", block)) + "\n"
 
 
@@ -66,7 +66,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def wanted() -> dict[Path, list[str]]:
-    """Return the requirements that each lock is made of, as pyproject.toml has them."""
+    """Return the requirements from which each lock is made, according to pyproject.toml."""
     document = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = document["project"]
     development = {Requirement(each).name: each for each in document["dependency-groups"]["dev"]}
@@ -77,7 +77,7 @@ def wanted() -> dict[Path, list[str]]:
 
 
 def complaints(wanted: Iterable[str], text: str) -> list[str]:
-    """Return what is wrong with a lock that is to hold these requirements, a sentence each."""
+    """Return the faults of a lock for these requirements, each as a sentence."""
     held = pins(text)
     found = [f"{name} is not pinned to one version" for name, pin in held.items() if not pin.version]
     found += [f"{name} has no hash" for name, pin in held.items() if not pin.hashes]
@@ -87,7 +87,7 @@ def complaints(wanted: Iterable[str], text: str) -> list[str]:
         if not pin:
             found.append(f"{each.name} is missing")
         elif not each.specifier.contains(pin.version, prereleases=True):
-            found.append(f"{each.name} {pin.version} is not what pyproject.toml asks for ({each.specifier})")
+            found.append(f"{each.name} {pin.version} is not what pyproject.toml requires ({each.specifier})")
     return found
 
 
@@ -99,7 +99,7 @@ def make() -> None:
     """Make both locks again, with the newest versions that pyproject.toml allows.
 
     Raises:
-        subprocess.CalledProcessError: uv found none, and said why.
+        subprocess.CalledProcessError: uv found no solution; it has printed why.
     """
     for lock, requirements in wanted().items():
         with tempfile.TemporaryDirectory() as folder:

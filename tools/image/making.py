@@ -1,8 +1,8 @@
-"""Makes the image: has the bases, gives the Dockerfile to buildah, and packs what comes of it into an archive.
+"""Builds the image: makes the bases, runs the Dockerfile with buildah, and packs the result into an archive.
 
-Everything is kept by what it was made of, in the cache that all checkouts share: bases by their lock, layers by
-buildah, archives by the sources and the name. So the image is built in minutes once, in seconds after a change of
-code, and not at all without one.
+Every intermediate result is cached by its inputs, for all checkouts of a user: bases by their lock, layers by buildah,
+archives by the sources and the name. So the first build takes minutes, a build after a change of code takes seconds,
+and without a change nothing is built.
 """
 
 import configparser
@@ -19,58 +19,58 @@ from testbed.binaries import Say, one_at_a_time
 from tools.image import archive, bases, editions, sources
 from tools.image.bases import Base
 from tools.image.editions import THIS, Edition
-from tools.image.programs import Failed, Programs, folder
+from tools.image.programs import Programs, folder
 
 NAME = "localhost/orion"
-FORMAT = "3"  # rises when the same sources are to give another archive
+FORMAT = "3"  # increase it if the same sources must give another archive
 KEPT = 20  # archives, 66 MB each
-# The label of an image whose base is not as debian.lock says: what differs.
+# The image's label that lists how its base differs from debian.lock.
 DRIFT = "gpu.orion.base.drift"
-LARGEST_STORAGE = 6 << 30  # bytes, after which layers are made again
+LARGEST_STORAGE = 6 << 30  # bytes; above it all cached layers are deleted
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 
 
 def build(
     say: Say = lambda line: None, edition: Edition = THIS, name: str = "", revision: str = "", strict: bool = False
 ) -> Path:
-    """Return the archive of the image, built if it is not there yet.
+    """Return the archive of the image; build it if it does not exist yet.
 
     Args:
-        say: hears what goes on.
-        edition: this checkout, or an Orion that is not.
-        name: with a tag, in full; `localhost/orion:` and the edition's tag unless told.
-        revision: of the sources, for the image's label; a digest of them unless told.
-        strict: only on a base that is made as it is locked; else one of Debian's packages of today will do where the
-            locked ones are not to be had, and a label says so.
+        say: called with each line of progress.
+        edition: this checkout, or a modified version of it.
+        name: in full, with a tag; default: `localhost/orion:` and the edition's tag.
+        revision: of the sources, for the image's label; default: a digest of the sources.
+        strict: accept only a base that matches its lock. Else, if the locked packages of Debian are no longer
+            available, use the current packages and say so in a label.
 
     Raises:
-        Unavailable: no image can be built here.
-        Failed: buildah could not, the sources do not build, or there is no such base.
+        Missing: no image can be built here.
+        Failed: buildah failed, the sources do not build, or the base cannot be made.
     """
     files = edition.of(sources.read())
     dockerfile = (sources.ROOT / "Dockerfile").read_text()
     revision = revision or _state(files, dockerfile)
     own = f"{NAME}:{edition.tag}"
 
-    def place(base: Base) -> Path:
+    def path_of(base: Base) -> Path:
         key = sources.digest(files, dockerfile, FORMAT, base.state, base.drift, own, revision)
         return folder() / "archives" / f"orion-{key[:16]}.tar"
 
     base = bases.there(strict)
-    if base is None or not place(base).exists():
+    if base is None or not path_of(base).exists():
         programs = Programs.bring(say)
         with one_at_a_time(folder() / "archives", say, "building the image"):
             base = bases.have(programs, strict, say)
-            if not place(base).exists():
+            if not path_of(base).exists():
                 labels = {"version": editions.version(files), "revision": revision}
-                _build(programs, files, dockerfile, own, labels, base, place(base), say)
+                _build(programs, files, dockerfile, own, labels, base, path_of(base), say)
         _forget_old()
-    place(base).touch()
-    return _called(name, place(base)) if name and name != own else place(base)
+    path_of(base).touch()
+    return _called(name, path_of(base)) if name and name != own else path_of(base)
 
 
 def state(edition: Edition = THIS) -> str:
-    """Return the revision that the image's label tells of the sources as they are now."""
+    """Return the revision that the image's label has for the current sources."""
     return _state(edition.of(sources.read()), (sources.ROOT / "Dockerfile").read_text())
 
 
@@ -92,29 +92,29 @@ def _build(
     made: Path, say: Say,
 ) -> None:  # fmt: skip
     if _size(folder() / "storage") > LARGEST_STORAGE:
-        say("the layers of earlier builds are dropped")
+        say("deleting the cached layers of earlier builds")
         shutil.rmtree(folder() / "storage")
     labels = {f"org.opencontainers.image.{key}": value for key, value in labels.items()}
     labels |= {DRIFT: base.drift} if base.drift else {}
     with tempfile.TemporaryDirectory(prefix="build-", dir=folder() / "temporary") as temporary:
-        place = Path(temporary)
-        sources.write(files, place / "context")
-        (place / "Dockerfile").write_text(dockerfile)
+        scratch = Path(temporary)
+        sources.write(files, scratch / "context")
+        (scratch / "Dockerfile").write_text(dockerfile)
         say(f"building {name}")
         programs.buildah(
-            "bud", "--layers", "--network", "host", "--timestamp", "0", *_secrets(place),
+            "bud", "--layers", "--network", "host", "--timestamp", "0", *_secrets(scratch),
             f"--build-arg=BUILDER={bases.builder(programs, base, say)}",
             f"--build-arg=RUNTIME={bases.runtime(programs, base)}",
-            # Not as build arguments: this buildah takes labels made of arguments from its cache, with old values.
+            # Not as build arguments: for labels with arguments, this buildah reuses cached layers with old values.
             *(f"--label={key}={value}" for key, value in labels.items()),
-            "--file", place / "Dockerfile", "--tag", name, place / "context", say=say,
+            "--file", scratch / "Dockerfile", "--tag", name, scratch / "context", say=say,
         )  # fmt: skip
-        programs.buildah("push", "--disable-compression", "--format", "oci", name, f"dir:{place / 'pushed'}")
-        archive.write(place / "pushed", name, made, folder() / "layers")
+        programs.buildah("push", "--disable-compression", "--format", "oci", name, f"dir:{scratch / 'pushed'}")
+        archive.write(scratch / "pushed", name, made, folder() / "layers")
 
 
-def _secrets(place: Path) -> Sequence[str]:
-    """Return options that show the build, and not the image, how this machine gets at Python packages."""
+def _secrets(scratch: Path) -> Sequence[str]:
+    """Return options that give this machine's access to Python packages to the build, but not to the image."""
     reported = configparser.ConfigParser(interpolation=None)
     reported["global"] = {"timeout": "180"}
     done = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True)
@@ -130,13 +130,13 @@ def _secrets(place: Path) -> Sequence[str]:
     if certificates:
         reported["global"]["cert"] = "/run/certificates.pem"
         options += ["--secret", f"id=certificates,src={certificates}"]
-    with (place / "pip.conf").open("w") as file:
+    with (scratch / "pip.conf").open("w") as file:
         reported.write(file)
-    return [*options, "--secret", f"id=pip,src={place / 'pip.conf'}"]
+    return [*options, "--secret", f"id=pip,src={scratch / 'pip.conf'}"]
 
 
 def _size(path: Path) -> int:
-    """Return what a folder takes on disk, in bytes; 0 if it is not there."""
+    """Return the disk usage of a folder in bytes; 0 if it does not exist."""
     done = subprocess.run(["du", "--summarize", "--block-size=1", path], capture_output=True, text=True)
     return int(done.stdout.split()[0]) if done.stdout else 0
 
@@ -147,4 +147,4 @@ def _forget_old() -> None:
             old.unlink(missing_ok=True)
 
 
-__all__ = ["NAME", "Failed", "build"]
+__all__ = ["NAME", "build"]

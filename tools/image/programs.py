@@ -1,7 +1,8 @@
-"""The programs that make the image: buildah and mmdebstrap of the distribution, unpacked and run from the cache.
+"""Runs the programs that make the image: buildah and mmdebstrap of the distribution, unpacked into the cache.
 
-buildah starts itself again with an empty environment, so LD_LIBRARY_PATH cannot tell it where the libraries are that
-came with it. It runs in a mount namespace of its own in which the loader's cache lists them, after the machine's own.
+buildah restarts itself with an empty environment, so LD_LIBRARY_PATH cannot point to the libraries that were unpacked
+with it. Instead, it runs in its own mount namespace, in which the loader's cache lists them after the machine's
+libraries.
 """
 
 import contextlib
@@ -14,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from testbed import binaries, debian_packages
-from testbed.binaries import Say, Unavailable
+from testbed.binaries import Say
+from testbed.errors import Failed, Missing
 
 PACKAGES = (
     "buildah", "mmdebstrap",
@@ -24,17 +26,13 @@ PACKAGES = (
 OF_THE_MACHINE = ("unshare", "mount", "ldconfig", "perl", "apt-get", "dpkg", "tar")
 
 
-class Failed(Exception):
-    """A program could not do its part; the text is what it said last."""
-
-
 def folder() -> Path:
-    """Where the image's programs, bases, layers and archives are, shared by every checkout."""
+    """Return the folder of the image's programs, bases, layers and archives; every checkout shares it."""
     return binaries.cache().with_name("image")
 
 
 def why_not() -> str:
-    """Return why no image can be built here whatever is downloaded, or an empty text."""
+    """Return why no image can be built here, even after downloads, or an empty text."""
     if os.geteuid() != 0:
         return "building the image needs root (mounts); `docker build .` builds the same Dockerfile"
     missing = [name for name in OF_THE_MACHINE if not shutil.which(name, path=_path())]
@@ -44,7 +42,7 @@ def why_not() -> str:
 
 
 class Programs:
-    """The programs, once they are here."""
+    """The unpacked programs."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -53,28 +51,28 @@ class Programs:
 
     @classmethod
     def bring(cls, say: Say) -> "Programs":
-        """Download and unpack them unless they are here.
+        """Download and unpack them unless that was done before.
 
         Raises:
-            Unavailable: no image can be built here, or there is no way to the packages.
+            Missing: no image can be built here, or the packages cannot be downloaded.
         """
         reason = why_not()
         if reason:
-            raise Unavailable(reason)
+            raise Missing(reason)
         programs = cls(debian_packages.unpack(PACKAGES, folder() / "programs", say, "the programs that make images"))
-        with (folder() / "programs.lock").open("w") as lock:  # two that prepare at once would take each other's files
+        with (folder() / "programs.lock").open("w") as lock:  # or concurrent preparations overwrite each other's files
             fcntl.flock(lock, fcntl.LOCK_EX)
             programs._prepare()
         return programs
 
     def _prepare(self) -> None:
-        """Write what buildah is told by files, so that what the machine says of containers does not matter."""
+        """Write buildah's configuration files, so that it ignores this machine's configuration for containers."""
         self._temporary.mkdir(parents=True, exist_ok=True)
         self._setting("policy.json").write_text(json.dumps({"default": [{"type": "insecureAcceptAnything"}]}))
         for empty in ("registries.conf", "containers.conf"):
             self._setting(empty).write_text("")
-        places = f'driver = "overlay"\ngraphroot = "{self._storage}"\nrunroot = "{folder() / "running"}"\n'
-        self._setting("storage.conf").write_text(f"[storage]\n{places}")
+        paths = f'driver = "overlay"\ngraphroot = "{self._storage}"\nrunroot = "{folder() / "running"}"\n'
+        self._setting("storage.conf").write_text(f"[storage]\n{paths}")
         libraries = "".join(f"{each}\n" for each in sorted((self.root / "usr/lib").glob("*-linux-gnu")))
         self._setting("libraries.conf").write_text(f"include /etc/ld.so.conf\n{libraries}")
         self.run(["ldconfig", "-X", "-f", self._setting("libraries.conf"), "-C", self._setting("libraries.cache")])
@@ -83,10 +81,10 @@ class Programs:
         return self.root / name
 
     def buildah(self, *arguments: str | Path, say: Say | None = None) -> str:
-        """Run buildah on the storage of our own; return what it printed.
+        """Run buildah on our own storage; return its output.
 
         Raises:
-            Failed: it did.
+            Failed: buildah failed.
         """
         own_libraries = 'mount --bind "$0" /etc/ld.so.cache && exec "$@"'
         command: list[str | Path] = ["unshare", "--mount", "sh", "-c", own_libraries, self._setting("libraries.cache")]
@@ -103,30 +101,30 @@ class Programs:
         return self.run([*command, *arguments[1:]], environment, say)
 
     def has(self, image: str) -> bool:
-        """Tell whether an image is in the storage."""
+        """Return whether an image is in the storage."""
         return image in self.buildah("images", "--format", "{{.Name}}:{{.Tag}}").splitlines()
 
     def mmdebstrap(self, *arguments: str | Path) -> str:
-        """Run mmdebstrap; return what it printed.
+        """Run mmdebstrap; return its output.
 
         Raises:
-            Failed: it did.
+            Failed: mmdebstrap failed.
         """
-        # The same packages give the same archive: nothing in it is younger than this.
+        # The same packages give the same archive: no file in it has a later time than this.
         environment = {"SOURCE_DATE_EPOCH": "0", "TMPDIR": str(self._temporary)}
         return self.run([self.root / "usr/bin/mmdebstrap", "--quiet", "--mode=root", *arguments], environment)
 
     def hooks(self, name: str) -> Path:
-        """Return the folder of one of mmdebstrap's own sets of hooks."""
+        """Return the folder of one of mmdebstrap's sets of hooks."""
         return self.root / "usr/share/mmdebstrap/hooks" / name
 
     def run(
         self, command: Sequence[str | Path], environment: dict[str, str] | None = None, say: Say | None = None
     ) -> str:
-        """Run a program; return its output, of which `say` hears every line.
+        """Run a program; return its output, and call `say` with each line.
 
         Raises:
-            Failed: it did.
+            Failed: the program failed.
         """
         everything = {**os.environ, "PATH": f"{_path()}:{self.root / 'usr/bin'}", **(environment or {})}
         lines: list[str] = []
@@ -145,7 +143,7 @@ class Programs:
 
     @contextlib.contextmanager
     def container(self, image: str) -> Iterator[str]:
-        """Have a container of an image: its name, for as long as it is wanted."""
+        """Make a container of an image for this context; yield its name."""
         name = self.buildah("from", "--pull-never", image).splitlines()[-1]
         try:
             yield name

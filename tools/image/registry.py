@@ -1,7 +1,7 @@
-"""The digest that a registry gives a tag of a base image today: the base that the Dockerfile names by both.
+"""Asks a registry for the current digest of a base image's tag; the Dockerfile names its bases by tag and digest.
 
-Asked as every client of registries asks (the distribution specification: a HEAD of the manifest, with a token for
-anybody where one is wanted), so that pins can be renewed where there is neither docker nor skopeo.
+It follows the distribution specification, as every registry client does: a HEAD of the manifest, with an anonymous
+token if the registry requires one. So pins can be renewed on machines without docker and skopeo.
 """
 
 import json
@@ -12,23 +12,21 @@ import urllib.request
 from collections.abc import Callable
 from email.message import Message
 
+from testbed.errors import Failed
+
 REGISTRY = "https://registry-1.docker.io"
-# Of all platforms first: the image is built for more than one.
+# Multi-platform indexes, because the image is built for more than one platform.
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 _PINNED = re.compile(r"(?m)^(ARG (?:BUILDER|RUNTIME)=)([a-z0-9./_-]+):([\w.-]+)@(sha256:[0-9a-f]{64})$")
 SECONDS = 20
 
 
-class Unreachable(Exception):
-    """A registry does not tell; the text says why."""
-
-
 def renew(dockerfile: str, ask: Callable[[str, str], str]) -> str:
-    """Return a Dockerfile whose bases have the digests that `ask` gives for repository and tag.
+    """Return a Dockerfile whose bases have the digests that `ask` returns for repository and tag.
 
     Raises:
-        ValueError: it does not name both bases by tag and digest.
-        Unreachable: see `digest`.
+        ValueError: the Dockerfile does not name both bases by tag and digest.
+        Failed: see `digest`.
     """
     bases = _PINNED.findall(dockerfile)
     if len(bases) != 2:
@@ -38,7 +36,7 @@ def renew(dockerfile: str, ask: Callable[[str, str], str]) -> str:
 
 
 def digest(repository: str, tag: str, registry: str = REGISTRY) -> str:
-    """Return the digest of what a tag names, for all platforms.
+    """Return the digest of a tag's image, for all platforms.
 
     Args:
         repository: such as `python`.
@@ -46,16 +44,16 @@ def digest(repository: str, tag: str, registry: str = REGISTRY) -> str:
         registry: the address of its API.
 
     Raises:
-        Unreachable: the registry cannot be reached, or does not know the tag, or only for one platform.
+        Failed: the registry cannot be reached, does not know the tag, or has it for one platform only.
     """
     path = repository if "/" in repository else f"library/{repository}"
     try:
-        said = _head(f"{registry}/v2/{path}/manifests/{tag}")
+        headers = _head(f"{registry}/v2/{path}/manifests/{tag}")
     except (OSError, ValueError) as reason:  # an HTTPError is an OSError
-        raise Unreachable(f"{registry} does not tell the digest of {repository}:{tag} ({reason})") from reason
-    found = said.get("Docker-Content-Digest", "")
-    if said.get_content_type() not in _INDEXES or not re.fullmatch(r"sha256:[0-9a-f]{64}", found):
-        raise Unreachable(f"{registry} gives no digest of {repository}:{tag} for all platforms")
+        raise Failed(f"{registry} gives no digest of {repository}:{tag} ({reason})") from reason
+    found = headers.get("Docker-Content-Digest", "")
+    if headers.get_content_type() not in _INDEXES or not re.fullmatch(r"sha256:[0-9a-f]{64}", found):
+        raise Failed(f"{registry} has no digest of {repository}:{tag} for all platforms")
     return found
 
 
@@ -78,7 +76,7 @@ def _headers(request: urllib.request.Request) -> Message:
 
 
 def _token(challenge: str) -> str:
-    """Return a token for anybody, from where a challenge says that there are some."""
+    """Return an anonymous token, from the address in a challenge."""
     reported = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
     question = urllib.parse.urlencode({name: reported[name] for name in ("service", "scope") if name in reported})
     with urllib.request.urlopen(f"{reported.get('realm')}?{question}", timeout=SECONDS) as answer:

@@ -1,7 +1,7 @@
-"""What the image is made of: the files that .dockerignore lets pass, read once, and a digest of them.
+"""The image's inputs: the files that .dockerignore permits, read once, and a digest of them.
 
-What is digested is what is built: the builder is given a copy, with the modes and times that every checkout would
-have, not a folder in which somebody may be writing.
+The builder gets a copy of the digested contents, with the same modes and times for every checkout. It does not read the
+checkout itself, in which someone may be writing.
 """
 
 import hashlib
@@ -17,26 +17,26 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Rules:
-    """A .dockerignore that begins with `*`: what may pass, and what is left out of that."""
+    """A .dockerignore that begins with `*`: which paths it permits, and what it excludes from these."""
 
     passing: tuple[str, ...]
     left_out: tuple[str, ...]
 
     @classmethod
     def read(cls, text: str) -> "Rules":
-        """Read the rules.
+        """Parse the rules.
 
         Raises:
-            ValueError: they do not begin with `*`, or allow something again after they have left something out.
+            ValueError: they do not begin with `*`, or permit a path after they have excluded one.
         """
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
         first_left_out = next((n for n, line in enumerate(lines[1:], 1) if not line.startswith("!")), len(lines))
         if lines[:1] != ["*"] or any(line.startswith("!") for line in lines[first_left_out:]):
-            raise ValueError(".dockerignore is to be `*`, then what may pass (`!path`), then what is left out of that")
+            raise ValueError(".dockerignore must have `*`, then permitted paths (`!path`), then exclusions from these")
         return cls(tuple(line[1:] for line in lines[1:first_left_out]), tuple(lines[first_left_out:]))
 
     def leave_out(self, path: PurePosixPath) -> bool:
-        """Tell whether a path, or a folder that it is in, is left out."""
+        """Return whether a path, or a folder that contains it, is excluded."""
         for rule in self.left_out:
             anywhere = rule.removeprefix("**/")
             if anywhere != rule and any(fnmatch(part, anywhere) for part in path.parts):
@@ -47,11 +47,11 @@ class Rules:
 
 
 def read(root: Path = ROOT) -> dict[str, bytes]:
-    """Return the contents of the files that the builder is given, by their paths below the root.
+    """Return the contents of the builder's files, by their paths below the root.
 
     Raises:
         ValueError: see `Rules`.
-        FileNotFoundError: something that may pass is not there.
+        FileNotFoundError: a permitted path does not exist.
     """
     rules = Rules.read((root / ".dockerignore").read_text())
     return {str(path): (root / path).read_bytes() for path in _files(root, rules)}
@@ -61,7 +61,7 @@ def _files(root: Path, rules: Rules) -> Iterator[PurePosixPath]:
     for passing in sorted(rules.passing):
         above = root / passing
         if not above.exists():
-            raise FileNotFoundError(f".dockerignore lets {passing} pass, which is not there")
+            raise FileNotFoundError(f".dockerignore permits {passing}, which does not exist")
         found = sorted(above.rglob("*")) if above.is_dir() else [above]
         for path in found:
             relative = PurePosixPath(path.relative_to(root).as_posix())
@@ -70,7 +70,7 @@ def _files(root: Path, rules: Rules) -> Iterator[PurePosixPath]:
 
 
 def digest(files: Mapping[str, bytes], *more: str) -> str:
-    """Return one digest of files, and of whatever else decides what comes of them."""
+    """Return one digest of files and of other inputs of the build."""
     whole = hashlib.sha256("\0".join(more).encode())
     for path in sorted(files):
         whole.update(f"\0{path}\0{len(files[path])}\0".encode())
@@ -79,7 +79,7 @@ def digest(files: Mapping[str, bytes], *more: str) -> str:
 
 
 def write(files: Mapping[str, bytes], folder: Path, root: Path = ROOT) -> None:
-    """Write files below a folder; those that may be executed in the checkout may be there."""
+    """Write files below a folder; files that are executable in the checkout stay executable."""
     for path, content in files.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,1 +1,1 @@
-"""The tiers of tests that `make test` runs: one at a time by run.py, and what became of all of them by told.py."""
+"""The tiers of tests that `make test` runs: run.py runs one tier, summary.py prints the outcomes of all."""

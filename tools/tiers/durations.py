@@ -1,7 +1,7 @@
-"""Lists the slowest tests of the last `make test`, so that whoever makes the suite faster begins at the right place.
+"""Lists the slowest tests of the last `make test`: the first candidates when the suite must get faster.
 
-Each tier writes its results as JUnit XML beside its outcome. A test's duration includes its fixtures' set-up and
-tear-down; a fixture that several tests share counts for the first of them.
+Each tier writes its results as JUnit XML beside its outcome. A test's duration includes the set-up and tear-down of its
+fixtures; a fixture that several tests share counts for the first of them.
 """
 
 import argparse
@@ -12,14 +12,14 @@ from xml.etree import ElementTree
 
 
 def durations(outcomes: Path) -> Iterator[tuple[float, str, str]]:
-    """Yield seconds, tier and name of each test in the results of a folder."""
+    """Yield the duration in seconds, the tier and the name of each test in the results of a folder."""
     for file in sorted(outcomes.glob("*.xml")):
         for case in ElementTree.parse(file).iter("testcase"):
             yield float(case.get("time", "0")), file.stem, f"{case.get('classname')}::{case.get('name')}"
 
 
 def main() -> int:
-    """Print the slowest tests, then how long the tests of each tier took together."""
+    """Print the slowest tests, then the total duration of each tier."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--outcomes", type=Path, required=True, help="folder in which each tier wrote its results")
     parser.add_argument("--most", type=int, default=20, help="how many tests to list (default: %(default)s)")

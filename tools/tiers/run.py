@@ -1,8 +1,8 @@
-"""Runs one tier of tests for `make test`, and leaves one line that says what became of it.
+"""Runs one tier of tests for `make test`, and writes one line with its outcome.
 
-Tests about time come first, then the others that need no cluster, and then the tiers that have clusters, side by side:
-a control plane beside them would take CPU time from tests about time. Where there can be no control plane (no binaries,
-no Go, no network) or no node (no root, no packages) the tier is named as not run, with the reason; in CI that is a
+Tests about time run first, then the others that need no cluster. The tiers with clusters run side by side after these,
+because a control plane would take CPU time from tests about time. If a machine cannot run a control plane (no binaries,
+no Go, no network) or a node (no root, no packages), the tier's outcome is "not run", with the reason; in CI it is a
 failure.
 """
 
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed import cgroups, go_modules, packages
-from testbed.binaries import HELM, Say, Unavailable
+from testbed.binaries import HELM, Say
+from testbed.errors import Failed, Missing
 from tools import image
-from tools.image.programs import Failed
 
 TESTS = Path("tests")
 NO_TEST_SELECTED = 5  # pytest's exit status
@@ -26,26 +26,26 @@ NO_TEST_SELECTED = 5  # pytest's exit status
 
 @dataclass(frozen=True)
 class Tier:
-    """A tier: which tests, how pytest spreads them, how their needs are brought, and what it leaves untested."""
+    """A tier: which tests, how pytest distributes them, how their needs are installed, and what it does not test."""
 
     marks: str
-    """ Of its tests, an expression (pytest -m). """
+    """ Expression that selects its tests (pytest -m). """
     workers: int
     spread: str
-    """ Of pytest-xdist (--dist). """
+    """ Distribution of pytest-xdist (--dist). """
     bring: Callable[[Say], None] = lambda say: None
     untested: Callable[[], str] = lambda: ""
 
 
 def _bring_helm(say: Say) -> None:
-    with contextlib.suppress(Unavailable):  # tests of the chart say so, and others need none
+    with contextlib.suppress(Missing):  # tests of the chart report that Helm is missing; other tests need no Helm
         go_modules.build_missing(say, [HELM])
 
 
 def _bring_node(say: Say) -> None:
-    packages.bring_missing(say)  # first, as it knows within seconds that there can be no node
+    packages.bring_missing(say)  # first, because it detects within seconds that no node can run here
     go_modules.build_missing(say)
-    for edition in (image.THIS, image.NEWER):  # minutes on a new machine: no test's time limit is made for it
+    for edition in (image.THIS, image.NEWER):  # takes minutes on a new machine, more than a test's time limit
         image.build(say, edition)
 
 
@@ -54,22 +54,22 @@ def _other_mode() -> str:
     return f" on cgroup {here} (cgroup {'v2' if here == 'v1' else 'v1'} not tested)"
 
 
-# What needs more than this machine's CPU and root; gpu is never part of `make test`.
+# Tests that need more than this machine's CPU and root; gpu is never part of `make test`.
 _OUTSIDE = "cluster or gpu or node"
 TIERS = {
     "quiet": Tier(f"quiet and not ({_OUTSIDE})", 2, "worksteal"),
     "host": Tier(f"not (quiet or {_OUTSIDE})", 4, "worksteal", _bring_helm),
     "cluster": Tier("cluster", 2, "worksteal", lambda say: go_modules.build_missing(say)),
-    # A cluster for each worker, and there one test after the other: they count what is on its node, and restart what
-    # runs there. Tests of a file stay together (Scenes in tests/conftest.py).
+    # Each worker has its own cluster and runs its tests one by one, because they count what is on the node and restart
+    # programs there. Tests of a file stay together (Scenes in tests/conftest.py).
     "node": Tier("node", 2, "loadscope", _bring_node, _other_mode),
 }
 
 
 def _files(name: str) -> list[str]:
-    """Return the files that have a tier's mark written in them (tests/conftest.py sees to it).
+    """Return the files that contain a tier's mark (tests/conftest.py enforces that the mark is in the file).
 
-    To import all takes each worker ten seconds.
+    Importing all test files takes each worker ten seconds.
     """
     if name == "host":
         return []
@@ -77,13 +77,13 @@ def _files(name: str) -> list[str]:
 
 
 def run(name: str, arguments: list[str], results: Path | None = None, *, thorough: bool = False) -> tuple[int, str]:
-    """Run a tier with arguments for pytest; return an exit status and what became of it.
+    """Run a tier with arguments for pytest; return an exit status and the outcome.
 
-    Where `results` names a file, pytest writes each test's outcome and duration there, as JUnit XML. Tests with the
-    mark `thorough` (further cases of a test that runs anyway; the end of the testbed itself) run only if asked for.
+    If `results` names a file, pytest writes each test's outcome and duration there, as JUnit XML. Tests with the mark
+    `thorough` (further cases of a test that always runs; the end of the testbed itself) run only with `thorough`.
     """
     tier = TIERS[name]
-    if "-m" in arguments and name != "host":  # which has the last word about marks
+    if "-m" in arguments and name != "host":  # only the host tier honours marks from the command line
         return 0, f"not run (left out by {' '.join(arguments)})"
 
     def say(line: str) -> None:
@@ -91,7 +91,7 @@ def run(name: str, arguments: list[str], results: Path | None = None, *, thoroug
 
     try:
         tier.bring(say)
-    except (Unavailable, OSError) as reason:
+    except (Missing, OSError) as reason:
         say(str(reason))
         first = str(reason).splitlines()[0]
         return (1 if os.environ.get("CI") else 0), f"not run ({first})"
@@ -111,15 +111,15 @@ def run(name: str, arguments: list[str], results: Path | None = None, *, thoroug
 
 
 def main() -> int:
-    """Run it, write the line, and fail if a test did."""
+    """Run the tier and write its outcome; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None, allow_abbrev=False)
-    parser.add_argument("tier", choices=sorted(TIERS), help="which one")
-    parser.add_argument("--outcomes", type=Path, help="folder for the line that says what became of it")
-    parser.add_argument("--bring-only", action="store_true", help="bring what its tests need, where it can be had")
-    parser.add_argument("--thorough", action="store_true", help="run the tests with the mark thorough, too")
+    parser.add_argument("tier", choices=sorted(TIERS), help="which tier")
+    parser.add_argument("--outcomes", type=Path, help="folder for the line with the tier's outcome")
+    parser.add_argument("--bring-only", action="store_true", help="only install what its tests need, if possible")
+    parser.add_argument("--thorough", action="store_true", help="also run the tests with the mark thorough")
     options, arguments = parser.parse_known_args()
     if options.bring_only:
-        with contextlib.suppress(Unavailable, OSError, Failed):  # the tier itself says so
+        with contextlib.suppress(Missing, OSError, Failed):  # the tier itself reports the reason
             TIERS[options.tier].bring(print)
         return 0
     results = None

@@ -1,6 +1,6 @@
-"""Says which tiers of tests `make test` ran on this machine, as its last line.
+"""Prints which tiers of tests `make test` ran on this machine, as its last line.
 
-A tier that could not run is named with its reason, so that nothing left out reads as passed.
+The line names each tier that could not run, with its reason, so that nobody counts it as passed.
 """
 
 import argparse
@@ -12,7 +12,7 @@ NAMES = {"quiet": "tests about time", "host": "unit and host", "cluster": "clust
 
 
 def gpu() -> str:
-    """Return what became of the gpu tier: it is never part of `make test`, whether or not there is a GPU."""
+    """Return the outcome of the gpu tier: it is never part of `make test`, whether or not there is a GPU."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -22,7 +22,7 @@ def gpu() -> str:
 
 
 def main() -> int:
-    """Print the line; `make` comes here only when what it says has passed."""
+    """Print the line; `make` calls this only after all tiers that ran have passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--outcomes", type=Path, required=True, help="folder in which each tier wrote its outcome")
     outcomes = parser.parse_args().outcomes

@@ -1,4 +1,4 @@
-"""The networks of the workloads, written here so that no model library and no download has to be there.
+"""The networks of the workloads, implemented here to need no model library and no download.
 
-`convolutional` holds ResNet-50 and MobileNetV2, `transformer` the encoder and the decoder.
+`convolutional` has ResNet-50 and MobileNetV2, `transformer` has the encoder and the decoder.
 """

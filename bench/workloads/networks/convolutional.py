@@ -1,6 +1,6 @@
 """ResNet-50 and MobileNetV2.
 
-Operations are not done in place: torch's backward hooks, which the demo's picture is made with, forbid it.
+No operation is in place: the demo's picture uses torch's backward hooks, which forbid in-place operations.
 """
 
 # mypy: disable-error-code="import-not-found, misc"
@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 
 class Bottleneck(nn.Module):
-    """Narrow, convolve, widen; added to its input."""
+    """1x1 convolution to fewer channels, 3x3 convolution, 1x1 convolution to more; plus the input."""
 
     WIDEN = 4
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
-        """Args: channels come in, 4 * width go out."""
+        """Args: channels of the input; the output has 4 * width channels."""
         super().__init__()
         out = width * self.WIDEN
         self.body = nn.Sequential(
@@ -34,7 +34,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet50(nn.Module):
-    """The network of He et al. (2015), stride in the 3x3 convolution."""
+    """The network of He et al. (2015), with the stride in the 3x3 convolution."""
 
     STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
     """ Width, blocks, stride of the first block. """
@@ -56,7 +56,7 @@ class ResNet50(nn.Module):
 
 
 class InvertedResidual(nn.Module):
-    """Widen, convolve each channel by itself, narrow; added to its input where the shapes allow."""
+    """1x1 convolution to more channels, depthwise 3x3, 1x1 to fewer; plus the input if the shapes are equal."""
 
     def __init__(self, channels: int, out: int, stride: int, widen: int) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNetV2(nn.Module):
-    """The network of Sandler et al. (2018), width multiplier 1: many small kernels that leave SMs unused."""
+    """The network of Sandler et al. (2018), width multiplier 1: many small kernels that do not fill the GPU."""
 
     STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
     """ Widening, channels, blocks, stride of the first block. """

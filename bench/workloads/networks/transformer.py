@@ -1,9 +1,9 @@
-"""The encoder (BERT) and the decoder (GPT), from one layer.
+"""The encoder (BERT) and the decoder (GPT), built from the same layer.
 
-A decoder's keys and values live in caches of fixed size, and where a token stands is a tensor on the GPU: what one
-step of generation does never depends on a number that the CPU knows, so a CUDA graph of one step serves all of them.
-That step is as lean as torch's own kernels allow, nine a layer: one write of keys and values together, one attention
-over the cache with a mask that all layers share, and products that add to the residual themselves.
+A decoder's key-value caches have a fixed size, and the position of a token is a tensor on the GPU. So a step of
+generation does not depend on values on the CPU, and one CUDA graph serves all steps. A step uses few kernels, nine per
+layer: one write of keys and values together, one attention over the cache with a mask that all layers share, and
+products that add to the residual themselves.
 """
 
 # mypy: disable-error-code="import-not-found, misc, no-untyped-call"
@@ -15,7 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 
 class KeyValueCache(nn.Module):
-    """Keys and values of one layer side by side, for as many tokens as there is room; starts with random ones."""
+    """Keys and values of one layer, for `length` tokens; the initial content is random."""
 
     both: Tensor
     """(batch, length, 2 * width): keys, then values."""
@@ -29,17 +29,17 @@ class KeyValueCache(nn.Module):
         self.both[:, : both.shape[1]] = both
 
     def put(self, both: Tensor, position: Tensor) -> None:
-        """Write one token's keys and values, (batch, 1, 2 * width), at position, (1,)."""
+        """Write one token's keys and values, (batch, 1, 2 * width), at `position`, (1,)."""
         self.both.index_copy_(1, position, both)
 
     def by_head(self, heads: int) -> Tensor:
-        """Return keys and values as (2, batch, heads, length, width of a head); nothing is copied."""
+        """Return keys and values as (2, batch, heads, length, width of a head), without a copy."""
         batch, length, _ = self.both.shape
         return self.both.view(batch, length, 2, heads, -1).permute(2, 0, 3, 1, 4)
 
 
 class SelfAttention(nn.Module):
-    """Each token looks at all of them, or in a causal one at those before it."""
+    """Each token attends to all tokens; if causal, to itself and earlier tokens."""
 
     def __init__(self, width: int, heads: int, causal: bool) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class SelfAttention(nn.Module):
         self.merge = nn.Linear(width, width, bias=not causal)
 
     def forward(self, words: Tensor, cache: KeyValueCache | None = None) -> Tensor:
-        """Transform (batch, n, width) to the same shape; keys and values go to the cache too, where there is one."""
+        """Transform (batch, n, width) to the same shape; keys and values also go to the cache, if one is given."""
         batch, length, width = words.shape
         mixed = self.queries_keys_values(words)
         if cache is not None:
@@ -59,12 +59,12 @@ class SelfAttention(nn.Module):
         return merged
 
     def look(self, word: Tensor, cache: KeyValueCache, position: Tensor, visible: Tensor) -> Tensor:
-        """Let one token, (batch, width), see the cache; what it sees is not merged yet.
+        """Return the attention of one token, (batch, width), over the cache, before the output projection.
 
         Args:
-            word: What comes in.
-            cache: Of this layer; the token's keys and values are put there.
-            position: (1,), where it stands.
+            word: The token's vector, (batch, width).
+            cache: Cache of this layer; the token's keys and values are written to it.
+            position: (1,), position of the token.
             visible: (1, 1, 1, length of the cache), added to the scores: 0 or minus infinity.
         """
         batch, width = word.shape
@@ -77,9 +77,9 @@ class SelfAttention(nn.Module):
 
 
 class Layer(nn.Module):
-    """Self-attention and a feed-forward part, each normalised before and added to its input.
+    """Self-attention and a feed-forward part, each with a layer norm before it and a residual connection.
 
-    The two products that end these parts have no bias in a decoder: `step` lets them add to their input.
+    In a decoder, the last product of each part has no bias, so `step` can add the product to the residual in place.
     """
 
     def __init__(self, width: int, heads: int, causal: bool) -> None:
@@ -104,7 +104,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A BERT-like encoder: word numbers to vectors."""
+    """A BERT-like encoder: token ids to vectors."""
 
     VOCABULARY = 30522
 
@@ -115,13 +115,13 @@ class Encoder(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Encode (batch, length) as (batch, length, width)."""
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        answer: Tensor = self.layers(self.words(tokens) + self.positions(places))
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        answer: Tensor = self.layers(self.words(tokens) + self.positions(positions))
         return answer
 
 
 class SequenceClassifier(nn.Module):
-    """BERT as it is served most: one class for a whole sequence."""
+    """BERT as a classifier: one class for a whole sequence."""
 
     CLASSES = 2
 
@@ -137,7 +137,7 @@ class SequenceClassifier(nn.Module):
 
 
 class MaskedLanguageModel(nn.Module):
-    """BERT as it is trained: it predicts the words at some places."""
+    """BERT as it is trained: it predicts the words at some positions."""
 
     VOCABULARY = Encoder.VOCABULARY
 
@@ -146,18 +146,18 @@ class MaskedLanguageModel(nn.Module):
         self.encoder = Encoder(layers, width, heads, length)
         self.predict = nn.Linear(width, self.VOCABULARY)
 
-    def forward(self, tokens: Tensor, places: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Predict words.
 
         Args:
-            tokens: (batch, length) word numbers.
-            places: (batch, n) positions to predict.
+            tokens: (batch, length) token ids.
+            positions: (batch, n) positions to predict.
 
         Returns:
             Scores, (batch, n, VOCABULARY).
         """
         seen = self.encoder(tokens)
-        chosen = seen.gather(1, places[:, :, None].expand(-1, -1, seen.shape[2]))
+        chosen = seen.gather(1, positions[:, :, None].expand(-1, -1, seen.shape[2]))
         scores: Tensor = self.predict(chosen)
         return scores
 
@@ -176,13 +176,13 @@ class Decoder(nn.Module):
         self.predict = nn.Linear(width, self.VOCABULARY, bias=False)
 
     def caches(self, batch: int, length: int) -> nn.ModuleList:
-        """Make room for length tokens of batch sequences in each layer."""
+        """Return a cache for each layer, with room for `length` tokens of `batch` sequences."""
         return nn.ModuleList(KeyValueCache(batch, length, self.width) for _ in self.layers)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Predict each next token, as training does: (batch, n) to scores (batch, n, VOCABULARY)."""
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        words = self.words(tokens) + self.positions(places)
+        """Predict each next token, for training: (batch, n) to scores (batch, n, VOCABULARY)."""
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        words = self.words(tokens) + self.positions(positions)
         for layer in self.layers:
             words = layer(words)
         scores: Tensor = self.predict(self.normalise(words))
@@ -190,15 +190,15 @@ class Decoder(nn.Module):
 
     def prefill(self, tokens: Tensor, caches: nn.ModuleList) -> Tensor:
         """Read a prompt, (batch, n), into the caches; return the next token's scores, (batch, VOCABULARY)."""
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        words = self.words(tokens) + self.positions(places)
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        words = self.words(tokens) + self.positions(positions)
         for layer, cache in zip(self.layers, caches, strict=True):
             words = layer(words, cache)
         scores: Tensor = self.predict(self.normalise(words[:, -1]))
         return scores
 
     def decode(self, token: Tensor, position: Tensor, visible: Tensor, caches: nn.ModuleList) -> Tensor:
-        """Read one token, (batch,), that stands at position, (1,); return the next one's scores, (batch, ...)."""
+        """Read one token, (batch,), at `position`, (1,); return the next token's scores, (batch, VOCABULARY)."""
         word = self.words(token) + self.positions(position)
         for layer, cache in zip(self.layers, caches, strict=True):
             layer.step(word, cache, position, visible)
@@ -207,49 +207,49 @@ class Decoder(nn.Module):
 
 
 class Prefill(nn.Module):
-    """A prompt in, its first token out."""
+    """Reads a prompt and returns the first token after it."""
 
     def __init__(self, decoder: Decoder, batch: int, length: int) -> None:
         super().__init__()
         self.decoder, self.caches = decoder, decoder.caches(batch, length)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the token after (batch, length): (batch, 1)."""
+        """Return the token after the prompt (batch, length), as (batch, 1)."""
         sampled: Tensor = self.decoder.prefill(tokens, self.caches).argmax(-1, keepdim=True)
         return sampled
 
 
 class OneToken(nn.Module):
-    """One step of generation. All that it reads and changes stays in its buffers, so a step takes no argument."""
+    """One step of generation. Its state is in buffers, so a step takes no argument."""
 
     token: Tensor
     position: Tensor
     visible: Tensor
 
-    def __init__(self, decoder: Decoder, batch: int, prompt: int, room: int) -> None:
+    def __init__(self, decoder: Decoder, batch: int, prompt: int, capacity: int) -> None:
         """Prepare for generation.
 
         Args:
             decoder: The network.
             batch: Sequences generated together.
-            prompt: Tokens that are in the caches already.
-            room: Tokens that fit into them, the prompt included; `rewind` has to be called before there are more.
+            prompt: Tokens in the caches before the first generated one.
+            capacity: Tokens that fit into the caches, including the prompt; call `rewind` before there are more.
         """
         super().__init__()
         self.decoder, self.prompt = decoder, prompt
-        self.caches = decoder.caches(batch, room)
+        self.caches = decoder.caches(batch, capacity)
         self.register_buffer("token", torch.zeros(batch, 1, dtype=torch.long))
         self.register_buffer("position", torch.full((1,), prompt, dtype=torch.long))
-        self.register_buffer("visible", torch.zeros(1, 1, 1, room))
+        self.register_buffer("visible", torch.zeros(1, 1, 1, capacity))
         self.rewind()
 
     def rewind(self) -> None:
-        """Begin again after the prompt."""
+        """Restart directly after the prompt."""
         self.position.fill_(self.prompt)
         self.visible[..., self.prompt :].fill_(-math.inf)
 
     def forward(self) -> Tensor:
-        """Generate one token a sequence: (batch, 1), the same tensor each time."""
+        """Generate one token per sequence, (batch, 1); returns the same tensor each time."""
         self.visible.index_fill_(3, self.position, 0.0)
         scores = self.decoder.decode(self.token[:, 0], self.position, self.visible, self.caches)
         self.token.copy_(scores.argmax(-1, keepdim=True))

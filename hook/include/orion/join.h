@@ -1,22 +1,23 @@
-/* The messages of joining: SEQPACKET, one struct a message, little-endian, at most ORION_MESSAGE_MAX bytes.
+/* The messages of joining: SEQPACKET, one structure for each message, little-endian, at most ORION_MESSAGE_MAX bytes.
  *
  *   client                                  agent
- *   HELLO (fresh)                    ->
+ *   HELLO (a new client)             ->
  *                                    <-     WELCOME + fds policy, grant, busy, record     or REFUSED, then close
- *   (maps all four) READY            ->     seals busy and record against new writers
- *                                    <-     NEIGHBOURS (be only; sent at once, even if empty, then with news)
- *                                    <-     GONE (be only: places whose hp client has left)
- *                                    <-     KNOWLEDGE + fd of a table, if the slot has any: behind READY, and with news
- *   LEARNT                           ->     what it learnt about kernels; only to an agent whose WELCOME offers to listen
- *   REPORT                           ->     a condition that people should see
+ *   (maps all four) READY            ->     the agent seals busy and record against new writers
+ *                                    <-     NEIGHBOURS (be only): hp clients; the first comes at once, even if empty
+ *                                    <-     GONE (be only): hp clients that have ended
+ *                                    <-     KNOWLEDGE + fd of a table, if there is one: after READY and changes
+ *   LEARNT                           ->     what the client learnt about kernels; only if WELCOME offered to take it
+ *   REPORT                           ->     a condition that users should see
  *
- * After an agent's restart the client says HELLO with ORION_HELLO_RETURNS and its fds busy, record; the agent accepts
- * only inodes recorded for the slot, keeps place and generation, and answers WELCOME + fds policy, grant, which the
- * client maps over the old ones. SUSPECT travels alone on a connection of its own, opened by a gated thread that sees an
- * hp client whose heartbeat is stale: the agent looks whether that process is stopped.
+ * After an agent's restart the client sends HELLO with ORION_HELLO_RETURNS and its fds busy and record. The agent
+ * accepts only inodes that it has recorded for the slot. The client keeps its index and generation. The agent answers
+ * WELCOME + fds policy and grant, and the client maps these over the old pages. SUSPECT has its own connection. A
+ * waiting be thread opens it when the heartbeat of an hp client is stale; the agent then checks whether that client's
+ * process is stopped.
  *
- * A client is managed from WELCOME on (hp) or from the first NEIGHBOURS on (be). Unknown message types are ignored by
- * the client and end the connection at the agent. */
+ * An hp client is managed from WELCOME on; a be client from its first NEIGHBOURS on. The client ignores messages of
+ * unknown type. The agent closes the connection when it gets one. */
 #ifndef ORION_JOIN_H
 #define ORION_JOIN_H
 
@@ -59,10 +60,10 @@ struct orion_message {
 
 struct orion_hello {
     struct orion_message head;
-    uint32_t layout_oldest, layout_newest; /* layout versions that the client speaks, inclusive */
+    uint32_t layout_oldest, layout_newest; /* layout versions that the client understands, inclusive */
     uint32_t flags;
-    uint32_t process_id;               /* in the client's namespace; for people */
-    uint32_t client_index, generation; /* of a returning client, else 0 */
+    uint32_t process_id;               /* in the client's PID namespace; for users only */
+    uint32_t client_index, generation; /* those of a returning client, else 0 */
     char command[16];
     char hook_version[16];
 };
@@ -91,7 +92,7 @@ struct orion_neighbours {
     struct orion_message head;
     uint32_t count, reserved;
     struct orion_client_index places[ORION_FDS_MAX];
-}; /* fd i: busy page of places[i] */
+}; /* fd i is the busy page of the client places[i] */
 struct orion_gone {
     struct orion_message head;
     uint32_t count, reserved;
@@ -105,7 +106,7 @@ struct orion_learnt {
 struct orion_knowledge {
     struct orion_message head;
     uint32_t count, reserved;
-}; /* fd: the table */
+}; /* the fd is the table */
 
 _Static_assert(sizeof(struct orion_hello) == 64, "hello");
 _Static_assert(sizeof(struct orion_welcome) == 32, "welcome");

@@ -1,16 +1,17 @@
-/* Knowledge: what clients of a slot learnt about kernels, as it travels between them and the agent.
+/* Knowledge: what a slot's clients learnt about kernels. Clients and the agent exchange it, so that a restarted process
+ * and other processes of the slot need not learn the same again.
  *
- *   client -> agent   LEARNT (join.h), a few entries a message, now and then, for what is new or has changed
- *   agent -> client   KNOWLEDGE with a descriptor of a table, read-only and sealed: before a be client's first
- *                     NEIGHBOURS, and again when administrators changed the slot's profile
+ *   client -> agent   LEARNT (join.h): some entries in each message, now and then, for what is new or has changed
+ *   agent -> client   KNOWLEDGE with a descriptor of a read-only, sealed table: before a be client's first NEIGHBOURS,
+ *                     and again when administrators have changed the slot's profile
  *
- * So a process that is started again begins warm, and so do its siblings. Nobody has to believe it: the agent takes what
- * is plausible, and a client measures what it was told at the first launches. Identities are those of hook/src/learning/identity.h
- * and hook/identity.py, never ones that are made of handles.
+ * Neither side trusts the other. The agent accepts only plausible entries. A client uses a received entry as an
+ * estimate and measures the kernel's first launches. Identities are those of hook/src/learning/identity.h and
+ * hook/identity.py, except local identities, which are made from handles.
  *
- * A table is a header and `count` entries; all little-endian. Refused: a table in memory that a client writes and the
- * agent reads (one more page that has to be sealed, adopted after a restart and read as hostile, for what a message
- * says as well). */
+ * A table is a header and `count` entries, all little-endian. Rejected: a table in memory that a client writes and the
+ * agent reads. It would be one more page that the agent must seal, adopt after a restart and read as hostile, and a
+ * message can carry the same data. */
 #ifndef ORION_KNOWLEDGE_H
 #define ORION_KNOWLEDGE_H
 
@@ -21,9 +22,9 @@
 #define ORION_KNOWLEDGE_ENTRIES 8192u /* of a table, at most */
 #define ORION_LEARNT_ENTRIES 250u     /* of a message */
 
-enum orion_known { /* flags of an entry */
-                   ORION_KNOWN_PROFILE =
-                       1u, /* an administrators' row: the identity is the plain one, the class counts for more than what is learnt */
+/* Flags of an entry. */
+enum orion_known {
+    ORION_KNOWN_PROFILE = 1u, /* a profile's row: its identity is plain; its class overrides a learnt one */
 };
 
 struct orion_knowledge_entry {

@@ -1,4 +1,4 @@
-/* Written by generate.py: do not edit. What the simulation lacks returns CUDA_ERROR_NOT_SUPPORTED. */
+/* Written by generate.py: do not edit. A function that is not simulated returns CUDA_ERROR_NOT_SUPPORTED. */
 #include "stub.h"
 
 SIM_STUB(cuArray3DCreate)

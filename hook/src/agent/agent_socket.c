@@ -16,8 +16,8 @@
 #define ROOT "/run/orion"
 #define PATH_LONGEST 4096
 
-/* A path too long for an address is reached through its opened directory; thread-self, since the calling thread may
- * have a descriptor table of its own. */
+/* If a path is too long for sun_path, this opens its directory and connects through /proc. The path names thread-self,
+ * because the calling thread may have its own descriptor table. */
 static int connect_through_directory(int socket_fd, const char *directory)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

@@ -1,8 +1,8 @@
-/* The slot's socket: $ORION_ROOT/slots/<GPU uuid>/agent.sock. */
+/* Connects to the slot's socket: $ORION_ROOT/slots/<GPU uuid>/agent.sock. */
 #ifndef ORION_AGENT_SOCKET_H
 #define ORION_AGENT_SOCKET_H
 
-/* A non-blocking SEQPACKET connection, or -1 with errno. The path may be longer than a socket address holds. */
+/* Returns a non-blocking SEQPACKET connection, or -1 with errno. The path may be longer than sun_path. */
 int orion_agent_connect(const char *gpu);
 
 #endif

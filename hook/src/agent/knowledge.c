@@ -8,12 +8,12 @@
 #include "system/system.h"
 
 #define ENTRIES_AT_ONCE 256u
-#define TELL_FIRST_NS (250 * ORION_MILLISECOND)
-#define TELL_LATER_NS (2 * ORION_SECOND)
+#define REPORT_FIRST_NS (250 * ORION_MILLISECOND)
+#define REPORT_LATER_NS (2 * ORION_SECOND)
 
-_Static_assert(ORION_DURATIONS <= UINT16_MAX + 1u, "news name entries in 16 bits");
+_Static_assert(ORION_DURATIONS <= UINT16_MAX + 1u, "a batch names entries by 16-bit indexes");
 
-/* -- Taking ---------------------------------------------------------------------------------------------------------- */
+/* -- Receiving from the agent ---------------------------------------------------------------------------------------- */
 
 static bool take_entry(struct orion_durations *durations, const struct orion_knowledge_entry *reported)
 {
@@ -34,14 +34,14 @@ static bool take_entry(struct orion_durations *durations, const struct orion_kno
     if (is_row)
         orion_facts_set_flags(entry,
                               ORION_FACTS_PROFILE | (reported->kernel_class != ORION_CLASS_UNKNOWN ? ORION_FACTS_CLASS_GIVEN : 0));
-    /* The agent knows it. */
+    /* The agent already knows this value, so it is not reported back. */
     atomic_store_explicit(&entry->reported_100ns, reported->expected_100ns, memory_order_relaxed);
     atomic_store_explicit(&entry->reported_facts, atomic_load_explicit(&entry->facts, memory_order_relaxed) & 0xffffff,
                           memory_order_relaxed);
     return true;
 }
 
-/* A table's rows are all that count: those of an earlier profile end, with the classes that they gave. */
+/* A new table replaces all profile rows. This removes the rows of an earlier profile and the classes that they set. */
 static bool withdraw_rows(struct orion_durations *durations)
 {
     bool any = false;
@@ -56,7 +56,8 @@ static bool withdraw_rows(struct orion_durations *durations)
     return any;
 }
 
-/* Rows are looked for when a kernel is noted: those that were noted before the rows came are to be once more. */
+/* A kernel's profile row is searched when the kernel is noted. Kernels that were noted before the rows arrived must be
+ * noted again. */
 static void note_all_again(struct orion_durations *durations)
 {
     for (uint32_t i = 0; i < ORION_DURATIONS; i++)
@@ -64,7 +65,7 @@ static void note_all_again(struct orion_durations *durations)
             orion_facts_clear_flags(&durations->entry[i], ORION_FACTS_NOTED);
 }
 
-uint32_t orion_knowledge_take(struct orion_durations *durations, int table)
+uint32_t orion_knowledge_receive(struct orion_durations *durations, int table)
 {
     struct orion_knowledge_header header;
     struct orion_knowledge_entry part[ENTRIES_AT_ONCE];
@@ -87,58 +88,58 @@ uint32_t orion_knowledge_take(struct orion_durations *durations, int table)
     return taken;
 }
 
-/* -- Giving ---------------------------------------------------------------------------------------------------------- */
+/* -- Reporting to the agent ------------------------------------------------------------------------------------------ */
 
-/* What is told of an entry's facts: SMs, and the class unless it is an administrators' own. */
-static uint32_t facts_to_tell(const struct orion_duration *entry)
+/* The facts of an entry that are reported: its SMs, and its class unless an administrator's profile set the class. */
+static uint32_t facts_to_report(const struct orion_duration *entry)
 {
     uint32_t facts = atomic_load_explicit(&entry->facts, memory_order_relaxed);
     return orion_facts_flags(facts) & ORION_FACTS_CLASS_GIVEN ? orion_facts_sms(facts) : facts & 0xffffff;
 }
 
-static bool is_news(const struct orion_duration *entry, uint64_t identity)
+static bool is_unreported(const struct orion_duration *entry, uint64_t identity)
 {
     if (identity == 0 || orion_identity_is_local(identity)) return false;
     if (atomic_load_explicit(&entry->samples, memory_order_relaxed) == 0) return false;
     uint64_t expected = atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed);
     uint64_t reported = atomic_load_explicit(&entry->reported_100ns, memory_order_relaxed);
     if ((expected > reported ? expected - reported : reported - expected) * 8 > reported) return true;
-    return facts_to_tell(entry) != atomic_load_explicit(&entry->reported_facts, memory_order_relaxed);
+    return facts_to_report(entry) != atomic_load_explicit(&entry->reported_facts, memory_order_relaxed);
 }
 
-uint32_t orion_knowledge_news(struct orion_durations *durations, uint32_t *cursor, struct orion_knowledge_news *news)
+uint32_t orion_knowledge_collect(struct orion_durations *durations, uint32_t *cursor, struct orion_knowledge_batch *batch)
 {
     uint32_t count = 0;
     for (uint32_t looked = 0; looked < ORION_DURATIONS && count < ORION_LEARNT_ENTRIES; looked++) {
         uint32_t index = (*cursor)++ & (ORION_DURATIONS - 1);
         struct orion_duration *entry = &durations->entry[index];
         uint64_t identity = atomic_load_explicit(&entry->identity, memory_order_acquire);
-        if (!is_news(entry, identity)) continue;
-        uint32_t facts = facts_to_tell(entry);
-        news->entries[count] = (struct orion_knowledge_entry){
+        if (!is_unreported(entry, identity)) continue;
+        uint32_t facts = facts_to_report(entry);
+        batch->entries[count] = (struct orion_knowledge_entry){
             .identity = identity,
             .expected_100ns = atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed),
             .sms = (uint16_t)orion_facts_sms(facts),
             .kernel_class = (uint8_t)orion_facts_class(facts),
         };
-        news->of[count++] = (uint16_t)index;
+        batch->indexes[count++] = (uint16_t)index;
     }
     return count;
 }
 
-void orion_knowledge_reported(struct orion_durations *durations, const struct orion_knowledge_news *news, uint32_t count)
+void orion_knowledge_reported(struct orion_durations *durations, const struct orion_knowledge_batch *batch, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        struct orion_duration *entry = &durations->entry[news->of[i]];
-        if (atomic_load_explicit(&entry->identity, memory_order_acquire) != news->entries[i].identity) continue;
-        atomic_store_explicit(&entry->reported_100ns, news->entries[i].expected_100ns, memory_order_relaxed);
-        atomic_store_explicit(&entry->reported_facts, news->entries[i].sms | (uint32_t)news->entries[i].kernel_class << 16,
+        struct orion_duration *entry = &durations->entry[batch->indexes[i]];
+        if (atomic_load_explicit(&entry->identity, memory_order_acquire) != batch->entries[i].identity) continue;
+        atomic_store_explicit(&entry->reported_100ns, batch->entries[i].expected_100ns, memory_order_relaxed);
+        atomic_store_explicit(&entry->reported_facts, batch->entries[i].sms | (uint32_t)batch->entries[i].kernel_class << 16,
                               memory_order_relaxed);
     }
 }
 
-/* Another agent: it has to be told everything. */
-static void untell(struct orion_durations *durations)
+/* A new agent knows nothing, so every entry must be reported again. */
+static void forget_reported(struct orion_durations *durations)
 {
     for (uint32_t i = 0; i < ORION_DURATIONS; i++) {
         if (atomic_load_explicit(&durations->entry[i].identity, memory_order_acquire) == 0) continue;
@@ -147,31 +148,32 @@ static void untell(struct orion_durations *durations)
     }
 }
 
-void orion_telling_begin(struct orion_telling *telling, struct orion_durations *durations, const struct orion_welcome *welcome,
-                         uint64_t now)
+void orion_knowledge_reports_begin(struct orion_knowledge_reports *reports, struct orion_durations *durations,
+                                   const struct orion_welcome *welcome, uint64_t now)
 {
-    bool listens = (welcome->offers & ORION_OFFERS_KNOWLEDGE) != 0;
-    *telling = (struct orion_telling){.at_ns = listens ? now + TELL_FIRST_NS : UINT64_MAX, .pause_ns = TELL_FIRST_NS};
-    if (!listens || !welcome->returned) return;
-    untell(durations);
+    bool accepts = (welcome->offers & ORION_OFFERS_KNOWLEDGE) != 0;
+    *reports = (struct orion_knowledge_reports){.at_ns = accepts ? now + REPORT_FIRST_NS : UINT64_MAX, .pause_ns = REPORT_FIRST_NS};
+    if (!accepts || !welcome->returned) return;
+    forget_reported(durations);
     atomic_fetch_add_explicit(&durations->changes, 1, memory_order_relaxed);
 }
 
-/* At most a message each time: the agent reads ten a second of a client. */
-void orion_telling_attend(struct orion_telling *telling, struct orion_durations *durations, int socket, uint64_t now)
+/* Sends at most one message a call: the agent reads at most ten messages a second from a client. */
+void orion_knowledge_reports_poll(struct orion_knowledge_reports *reports, struct orion_durations *durations, int socket,
+                                  uint64_t now)
 {
-    if (now < telling->at_ns) return;
-    struct orion_knowledge_news news;
+    if (now < reports->at_ns) return;
+    struct orion_knowledge_batch batch;
     struct orion_learnt learnt = {.head = {ORION_MESSAGE_MAGIC, ORION_LEARNT}};
     uint32_t changes = atomic_load_explicit(&durations->changes, memory_order_relaxed);
-    if (changes != telling->changes) {
-        learnt.count = orion_knowledge_news(durations, &telling->cursor, &news);
-        memcpy(learnt.entries, news.entries, learnt.count * sizeof news.entries[0]);
+    if (changes != reports->changes) {
+        learnt.count = orion_knowledge_collect(durations, &reports->cursor, &batch);
+        memcpy(learnt.entries, batch.entries, learnt.count * sizeof batch.entries[0]);
     }
     bool sent = learnt.count == 0 || send(socket, &learnt, sizeof learnt, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof learnt;
-    if (sent) orion_knowledge_reported(durations, &news, learnt.count);
+    if (sent) orion_knowledge_reported(durations, &batch, learnt.count);
     bool all = sent && learnt.count < ORION_LEARNT_ENTRIES;
-    if (all) telling->changes = changes;
-    telling->at_ns = now + telling->pause_ns;
-    if (all && telling->pause_ns < TELL_LATER_NS) telling->pause_ns *= 2;
+    if (all) reports->changes = changes;
+    reports->at_ns = now + reports->pause_ns;
+    if (all && reports->pause_ns < REPORT_LATER_NS) reports->pause_ns *= 2;
 }

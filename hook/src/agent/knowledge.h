@@ -1,5 +1,6 @@
-/* Giving and taking knowledge (orion/knowledge.h): what the hook's thread does with the table of durations, off the launch
- * path. What was taken is an estimate until it is measured, and never drives out what was. */
+/* Exchanges knowledge (orion/knowledge.h) with the agent. The hook's thread does this with the table of durations, off
+ * the launch path. A received duration is an estimate until this process measures it. It never replaces a measured
+ * one. */
 #ifndef ORION_KNOWLEDGE_EXCHANGE_H
 #define ORION_KNOWLEDGE_EXCHANGE_H
 
@@ -8,25 +9,28 @@
 #include "learning/durations.h"
 #include "orion/join.h"
 
-/* Takes a table. Returns how many entries were used; 0 also for what is no such table. `table` stays the caller's. */
-uint32_t orion_knowledge_take(struct orion_durations *durations, int table);
+/* Reads a table into `durations`. Returns how many entries were used, or 0 if `table` is not a valid table. The caller
+ * still owns the descriptor `table`. */
+uint32_t orion_knowledge_receive(struct orion_durations *durations, int table);
 
-/* What the agent has not been told: fills `entries` and says in `of` where each is from. Looks on from *cursor, which
- * wraps; returns how many, fewer than ORION_LEARNT_ENTRIES when the whole table was looked through. */
-struct orion_knowledge_news {
+/* Collects entries that the agent does not know yet: fills `entries`, and sets `indexes` to the index of each in
+ * `durations`. Continues the search at *cursor, which wraps. Returns the number of entries. If it is less than
+ * ORION_LEARNT_ENTRIES, the whole table was searched. */
+struct orion_knowledge_batch {
     struct orion_knowledge_entry entries[ORION_LEARNT_ENTRIES];
-    uint16_t of[ORION_LEARNT_ENTRIES];
+    uint16_t indexes[ORION_LEARNT_ENTRIES];
 };
-uint32_t orion_knowledge_news(struct orion_durations *durations, uint32_t *cursor, struct orion_knowledge_news *news);
-void orion_knowledge_reported(struct orion_durations *durations, const struct orion_knowledge_news *news, uint32_t count);
+uint32_t orion_knowledge_collect(struct orion_durations *durations, uint32_t *cursor, struct orion_knowledge_batch *batch);
+void orion_knowledge_reported(struct orion_durations *durations, const struct orion_knowledge_batch *batch, uint32_t count);
 
-/* Telling it: soon at first, since a short-lived process should leave something, then less often. */
-struct orion_telling {
-    uint64_t at_ns, pause_ns; /* when to look for news, UINT64_MAX: this agent does not listen; and how long until again */
-    uint32_t changes, cursor; /* how much of what has changed was told */
+/* The schedule of reports: frequent at first, so that a short-lived process reports something, then less frequent. */
+struct orion_knowledge_reports {
+    uint64_t at_ns, pause_ns; /* the next report; UINT64_MAX: this agent takes no reports; the pause after it */
+    uint32_t changes, cursor; /* `durations->changes` at the last complete report; where the next search starts */
 };
-void orion_telling_begin(struct orion_telling *telling, struct orion_durations *durations, const struct orion_welcome *welcome,
-                         uint64_t now);
-void orion_telling_attend(struct orion_telling *telling, struct orion_durations *durations, int socket, uint64_t now);
+void orion_knowledge_reports_begin(struct orion_knowledge_reports *reports, struct orion_durations *durations,
+                                   const struct orion_welcome *welcome, uint64_t now);
+void orion_knowledge_reports_poll(struct orion_knowledge_reports *reports, struct orion_durations *durations, int socket,
+                                  uint64_t now);
 
 #endif

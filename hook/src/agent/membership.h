@@ -1,4 +1,4 @@
-/* Membership: how a GPU's thread joins its slot and stays in it (the messages are those of orion/join.h). */
+/* Membership: how a GPU's thread joins its slot and stays connected to it. orion/join.h defines the messages. */
 #ifndef ORION_MEMBERSHIP_H
 #define ORION_MEMBERSHIP_H
 
@@ -10,24 +10,24 @@
 
 struct orion_process;
 
-struct orion_membership { /* the thread's own; descriptors of its own table */
+struct orion_membership { /* used only by the GPU's thread; the descriptors are in that thread's table */
     struct orion_process *process;
     struct orion_gpu *gpu;
     int socket;       /* -1: not connected */
     int busy, record; /* -1: never joined */
     uint32_t client_index, generation;
-    uint64_t try_again_ns;        /* when to connect next */
-    bool welcome;                 /* answered since the last connect */
-    uint64_t answer_by_ns;        /* give the connection up if there is no answer by then */
-    struct orion_telling telling; /* to the agent, what was learnt */
+    uint64_t try_again_ns;                  /* time of the next attempt to connect */
+    bool welcome;                           /* the agent has answered since the last connect */
+    uint64_t answer_by_ns;                  /* disconnect if there is no answer by then */
+    struct orion_knowledge_reports reports; /* reports of learnt durations to the agent */
 };
 
 void orion_membership_begin(struct orion_membership *membership, struct orion_process *process, struct orion_gpu *gpu);
 
-/* Connects if that is due, and takes whatever the agent has sent. Never blocks. */
-void orion_membership_attend(struct orion_membership *membership, uint64_t now);
+/* Connects if an attempt is due, and handles the messages that have arrived. Never blocks. */
+void orion_membership_poll(struct orion_membership *membership, uint64_t now);
 
-/* How long until something is due without news, nanoseconds. */
+/* The time until the next attempt, report or timeout, in nanoseconds. */
 uint64_t orion_membership_due(const struct orion_membership *membership, uint64_t now);
 
 #endif

@@ -8,13 +8,14 @@
 #include "orion/join.h"
 #include "system/system.h"
 
-#define ASK_AGAIN_NS (4 * ORION_MILLISECOND)
+#define REPEAT_AFTER_NS (4 * ORION_MILLISECOND)
 
-void orion_suspect_tell(struct orion_gpu *gpu, uint32_t client_index, uint64_t now)
+void orion_suspect_report(struct orion_gpu *gpu, uint32_t client_index, uint64_t now)
 {
-    if (gpu->client != 0) return; /* one process: it would not run to ask */
+    /* hp is a thread of this process: if the process were stopped, this code would not run. */
+    if (gpu->client != 0) return;
     uint64_t asked = atomic_load(&gpu->suspected_ns[client_index]);
-    if (now < asked + ASK_AGAIN_NS || !atomic_compare_exchange_strong(&gpu->suspected_ns[client_index], &asked, now)) return;
+    if (now < asked + REPEAT_AFTER_NS || !atomic_compare_exchange_strong(&gpu->suspected_ns[client_index], &asked, now)) return;
     int kept = errno;
     int fd = orion_agent_connect(gpu->uuid);
     if (fd >= 0) {

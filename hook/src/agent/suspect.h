@@ -1,4 +1,4 @@
-/* Asking the agent to look at an hp client whose heartbeat is stale: is its process stopped, or just short of CPU? */
+/* Asks the agent to check an hp client whose heartbeat is stale: its process is either stopped or short of CPU. */
 #ifndef ORION_SUSPECT_H
 #define ORION_SUSPECT_H
 
@@ -6,8 +6,9 @@
 
 #include "process/gpu.h"
 
-/* Sent by the gated thread itself on a connection of its own, which it closes at once: the hook's thread has another
- * descriptor table and is not to be woken for this. At most one message a place every 4 ms. Never blocks. */
-void orion_suspect_tell(struct orion_gpu *gpu, uint32_t client_index, uint64_t now);
+/* The gated thread sends the message on a new connection and closes it at once. It cannot use the connection of the
+ * hook's thread, whose descriptor table is separate, and it should not wake that thread. Sends at most one message
+ * every 4 ms for each client index. Never blocks. */
+void orion_suspect_report(struct orion_gpu *gpu, uint32_t client_index, uint64_t now);
 
 #endif

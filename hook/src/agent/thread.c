@@ -18,8 +18,9 @@
 #include "streams/stream_records.h"
 #include "system/system.h"
 
-#define HP_SOCKET_LOOK_NS (250 * ORION_MILLISECOND) /* hp gets no news but an agent's restart */
-#define BE_LOOK_NS (250 * ORION_MILLISECOND)        /* launches are counted so often for whoever watches */
+/* How often hp's thread reads the socket; no message there is urgent for hp. */
+#define HP_SOCKET_POLL_NS (250 * ORION_MILLISECOND)
+#define BE_POLL_NS (250 * ORION_MILLISECOND) /* how often launches are counted for the record page */
 
 #ifndef SYS_close_range
 #define SYS_close_range 436
@@ -36,55 +37,60 @@ static void count_launches(struct orion_process *process, struct orion_gpu *gpu,
         if (orion_stream_records(process)->entry[i].gpu == gpu)
             launches += atomic_load_explicit(&orion_stream_records(process)->entry[i].begun, memory_order_relaxed);
     atomic_store_explicit(&gpu->record->launches, launches, memory_order_relaxed);
-    atomic_store_explicit(&gpu->record->launches_counted_ns, now, memory_order_release); /* a new time means a new count */
+    /* release: a reader that sees this time sees this count. */
+    atomic_store_explicit(&gpu->record->launches_counted_ns, now, memory_order_release);
 }
 
-/* hp: sleeps on the notifier. While this thread is awake nobody rings, so it looks once more at the state after publishing
- * when it will wake: a launch or a proof between the two looks keeps it awake, one after them sees the time and rings if
- * that is too late. */
+/* Sleeps on hp's notifier. While this thread is awake, wake_at_ns is 0 and other threads do not wake it. So the thread
+ * publishes when it will wake, then reads the state again. If a launch or a proof changed the state between the two
+ * reads, this thread does not sleep. A launch or a proof after the second read sees the published time, and wakes this
+ * thread if that time is too late. */
 static void sleep_as_hp(struct orion_process *process, struct orion_gpu *gpu, uint64_t due)
 {
     uint32_t notifier = atomic_load(&gpu->notifier), before = atomic_load(&gpu->busy->state);
     uint64_t now = orion_now();
-    uint64_t next = orion_busy_attend(process, gpu, now);
+    uint64_t next = orion_busy_poll(process, gpu, now);
     if (next > due) next = due;
-    if (next > HP_SOCKET_LOOK_NS) next = HP_SOCKET_LOOK_NS;
+    if (next > HP_SOCKET_POLL_NS) next = HP_SOCKET_POLL_NS;
     atomic_store(&gpu->wake_at_ns, now + next);
     uint32_t after = atomic_load(&gpu->busy->state);
-    bool same = after == before || (before == ORION_LINGER && after == ORION_IDLE); /* the latter is its own doing */
+    /* orion_busy_poll itself changed LINGER to IDLE. */
+    bool same = after == before || (before == ORION_LINGER && after == ORION_IDLE);
     if (same) orion_futex_wait(&gpu->notifier, notifier, next, false);
-    atomic_store(&gpu->wake_at_ns, 0); /* awake: nobody has to ring */
+    atomic_store(&gpu->wake_at_ns, 0); /* awake: others need not wake it */
 }
 
 static void sleep_on_socket(const struct orion_membership *membership, uint64_t due)
 {
     struct pollfd socket = {.fd = membership->socket, .events = POLLIN};
-    uint64_t most = due < BE_LOOK_NS ? due : BE_LOOK_NS;
+    uint64_t most = due < BE_POLL_NS ? due : BE_POLL_NS;
     poll(&socket, 1, (int)(most / ORION_MILLISECOND) + (most % ORION_MILLISECOND != 0));
 }
 
-static void attend(struct orion_membership *membership)
+static void serve_gpu(struct orion_membership *membership)
 {
     struct orion_gpu *gpu = membership->gpu;
-    uint64_t socket_look = 0;
+    uint64_t socket_poll_ns = 0;
     for (;;) {
         uint64_t now = orion_now();
         bool hp = atomic_load(&gpu->role) == ORION_ROLE_HP, threads = orion_process_has_scheduler(membership->process);
-        if (!hp || now >= socket_look || orion_membership_due(membership, now) == 0) {
-            if (!threads) orion_membership_attend(membership, now);
-            socket_look = now + HP_SOCKET_LOOK_NS;
+        if (!hp || now >= socket_poll_ns || orion_membership_due(membership, now) == 0) {
+            if (!threads) orion_membership_poll(membership, now);
+            socket_poll_ns = now + HP_SOCKET_POLL_NS;
             count_launches(membership->process, gpu, now);
-            orion_memory_publish(membership->process); /* allocated before the record was this process's */
+            /* Includes memory that was allocated before the record page was mapped. */
+            orion_memory_publish(membership->process);
             if (!orion_policy_is_known(orion_gpu_policy(gpu)->kind)) orion_say_once(membership->process, ORION_SAY_POLICY);
         }
-        uint64_t due = threads ? BE_LOOK_NS : orion_membership_due(membership, now);
+        uint64_t due = threads ? BE_POLL_NS : orion_membership_due(membership, now);
         if (atomic_load(&gpu->role) == ORION_ROLE_HP) sleep_as_hp(membership->process, gpu, due);
         else sleep_on_socket(membership, due);
     }
 }
 
-/* A client of threads has nobody to join. Without a role it waits for the next scheduler. */
-static void attend_client(struct orion_process *process, struct orion_gpu *gpu)
+/* A client that is a thread of this process joins no agent. While it has no role, it waits for the next scheduler of
+ * threads. */
+static void serve_thread_client(struct orion_process *process, struct orion_gpu *gpu)
 {
     orion_alive_hold(gpu);
     for (;;) {
@@ -94,7 +100,7 @@ static void attend_client(struct orion_process *process, struct orion_gpu *gpu)
             continue;
         }
         atomic_store(&gpu->wake_at_ns, UINT64_MAX);
-        if (atomic_load(&gpu->role) != ORION_ROLE_HP) orion_futex_wait(&gpu->notifier, notifier, BE_LOOK_NS, false);
+        if (atomic_load(&gpu->role) != ORION_ROLE_HP) orion_futex_wait(&gpu->notifier, notifier, BE_POLL_NS, false);
         atomic_store(&gpu->wake_at_ns, 0);
     }
 }
@@ -103,14 +109,15 @@ static void *run(void *argument)
 {
     struct orion_gpu *gpu = argument;
     struct orion_membership membership;
-    /* A descriptor table of its own: emptied while it is unshared, or else only unshared, or else shared. */
+    /* Gives this thread its own descriptor table. The first call also empties that table. If it fails, unshare copies
+     * the table. If that fails too, the table stays shared. */
     if (syscall(SYS_close_range, 0u, ~0u, CLOSE_RANGE_UNSHARE) != 0) syscall(SYS_unshare, 0x400 /* CLONE_FILES */);
     orion_report_from_another_table();
     prctl(PR_SET_NAME, "orion", 0, 0, 0);
     prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
-    if (gpu->client != 0) attend_client(orion_the_process, gpu);
+    if (gpu->client != 0) serve_thread_client(orion_the_process, gpu);
     orion_membership_begin(&membership, orion_the_process, gpu);
-    attend(&membership);
+    serve_gpu(&membership);
     return NULL;
 }
 

@@ -1,10 +1,12 @@
 /* The hook's thread: one small thread for each GPU that the process uses.
  *
- * It joins the slot, holds the client's `alive` word as a robust futex (so the kernel tells everyone of the process's
- * death, by whatever means, before the address space is torn down), ends lingers, keeps the neighbours mapped and comes
- * back after an agent's restart. It is started with the GPU's first context, not at load; all signals are blocked in it;
- * its descriptor table is its own, so a program that closes every descriptor does not cut it off. It makes no driver
- * call: the driver's descriptors are not its own (see drain.h). Others wake it by the notifier. */
+ * It joins the slot and keeps the busy pages of the neighbours mapped. It ends lingers, and it joins again after an
+ * agent's restart. It holds the client's `alive` word as a robust futex: when the process dies for any reason, the
+ * kernel marks the word before it tears down the address space.
+ *
+ * The thread starts with the GPU's first context, not when the library is loaded. It blocks all signals. It has its own
+ * descriptor table, so a program that closes every descriptor does not close the thread's. It makes no driver call,
+ * because the driver's descriptors are not in that table (see drain.h). Other threads wake it through the notifier. */
 #ifndef ORION_THREAD_H
 #define ORION_THREAD_H
 

@@ -14,19 +14,21 @@
 #include "streams/stream_records.h"
 #include "system/system.h"
 
-#define LOOK_NS (20 * ORION_MICROSECOND) /* nobody wakes who waits for hp's next launch: the originals poll all the time */
-#define WITHOUT_LIMIT (UINT64_C(1) << 62)
+/* Nothing wakes a waiter at hp's next launch; the originals poll all the time. */
+#define POLL_NS (20 * ORION_MICROSECOND)
+#define UNLIMITED (UINT64_C(1) << 62)
 
-/* What a process keeps of each GPU for them. */
+/* What a process keeps of each GPU for the baselines. */
 struct orion_baseline {
-    _Atomic uint32_t paired;   /* be, reef: hp's launch that the latest launch beside hp followed */
-    _Atomic uint64_t burst_ns; /* be: issued since the last drain; */
+    _Atomic uint32_t paired;   /* be, reef: hp's launch that be's latest launch beside hp followed */
+    _Atomic uint64_t burst_ns; /* be: expected time and number of launches since the last drain */
     _Atomic uint32_t burst_launches;
-    _Atomic uint64_t iterated;          /* ticktock: work begun on the GPU when its latest iteration ended */
-    _Atomic uint64_t turn_own, turn_hp; /* be, ticktock: iterations ended by it and by hp when its latest one began */
+    _Atomic uint64_t iterated; /* ticktock: work begun on the GPU when this client's latest iteration ended */
+    /* be, ticktock: iterations that be and hp had ended when be's latest one began. */
+    _Atomic uint64_t turn_own, turn_hp;
 };
 static struct orion_baseline baselines[ORION_GPUS];
-static struct orion_baseline *of(const struct orion_gpu *gpu) { return &baselines[gpu - orion_the_process->gpus]; }
+static struct orion_baseline *baseline_of(const struct orion_gpu *gpu) { return &baselines[gpu - orion_the_process->gpus]; }
 
 /* -- The rules ------------------------------------------------------------------------------------------------------- */
 
@@ -61,12 +63,12 @@ uint64_t orion_burst_cost(const struct orion_policy *policy, const struct orion_
 {
     if (!be->is_kernel) return 0;
     if (be->facts.expected_ns != 0) return be->facts.expected_ns;
-    return policy->orion_2024_duration_ns < WITHOUT_LIMIT ? policy->orion_2024_duration_ns + 1 : WITHOUT_LIMIT;
+    return policy->orion_2024_duration_ns < UNLIMITED ? policy->orion_2024_duration_ns + 1 : UNLIMITED;
 }
 
 /* -- What hp does now ------------------------------------------------------------------------------------------------ */
 
-/* By sums over the hp clients, which change when one of theirs does. */
+/* Sums over the hp clients: a sum changes when one client's number does. */
 static uint64_t iterations_of_hp(const struct orion_gpu *gpu)
 {
     uint64_t iterations = 0;
@@ -99,7 +101,7 @@ static bool pairs_with_every_hp(const struct orion_gpu *gpu, const struct orion_
 
 static bool allows_beside_hp(const struct orion_gpu *gpu, const struct orion_candidate *be, uint32_t hp_launches)
 {
-    const struct orion_baseline *baseline = of(gpu);
+    const struct orion_baseline *baseline = baseline_of(gpu);
     switch (orion_gpu_policy(gpu)->kind) {
     case ORION_POLICY_REEF:
         return hp_launches != atomic_load_explicit(&baseline->paired, memory_order_relaxed) && pairs_with_every_hp(gpu, be);
@@ -108,7 +110,7 @@ static bool allows_beside_hp(const struct orion_gpu *gpu, const struct orion_can
                                      atomic_load_explicit(&baseline->turn_hp, memory_order_relaxed),
                                      atomic_load_explicit(&gpu->busy->iterations, memory_order_relaxed), iterations_of_hp(gpu));
     case ORION_POLICY_ORION_2024: return pairs_with_every_hp(gpu, be);
-    default: return true; /* changed while somebody waits */
+    default: return true; /* the policy changed during a wait */
     }
 }
 
@@ -116,9 +118,10 @@ static bool allows_beside_hp(const struct orion_gpu *gpu, const struct orion_can
 
 static void take_turn(struct orion_gpu *gpu)
 {
-    struct orion_baseline *baseline = of(gpu);
+    struct orion_baseline *baseline = baseline_of(gpu);
     uint64_t own = atomic_load_explicit(&gpu->busy->iterations, memory_order_relaxed);
-    if (own == atomic_load_explicit(&baseline->turn_own, memory_order_relaxed)) return; /* its iteration goes on */
+    /* Its iteration is still running. */
+    if (own == atomic_load_explicit(&baseline->turn_own, memory_order_relaxed)) return;
     atomic_store_explicit(&baseline->turn_hp, iterations_of_hp(gpu), memory_order_relaxed);
     atomic_store_explicit(&baseline->turn_own, own, memory_order_relaxed);
 }
@@ -128,8 +131,8 @@ static void wait_for_permission(struct orion_process *process, struct orion_gpu 
     uint64_t began = orion_now(), stall = orion_gpu_policy(gpu)->stall_ns;
     orion_thread_revive(gpu);
     atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
-    while (orion_gate_hp_works(gpu) && !allows_beside_hp(gpu, be, launches_of_hp(gpu))) {
-        orion_gate_sleep(process, gpu, LOOK_NS);
+    while (orion_gate_hp_is_busy(gpu) && !allows_beside_hp(gpu, be, launches_of_hp(gpu))) {
+        orion_gate_sleep(process, gpu, POLL_NS);
         bool turns = orion_gpu_policy(gpu)->kind == ORION_POLICY_TICKTOCK;
         if (turns && stall != 0 && orion_now() - began > stall) take_turn(gpu);
     }
@@ -137,14 +140,14 @@ static void wait_for_permission(struct orion_process *process, struct orion_gpu 
     orion_gate_note(gpu, orion_now() - began);
 }
 
-/* Adds to the burst, which begins again if all earlier work has just been seen complete. */
+/* Adds a launch to the burst. A new burst begins if all earlier work has just been seen complete. */
 static void note_issued(struct orion_gpu *gpu, const struct orion_candidate *be, bool drained)
 {
-    struct orion_baseline *baseline = of(gpu);
+    struct orion_baseline *baseline = baseline_of(gpu);
     uint64_t cost = orion_burst_cost(orion_gpu_policy(gpu), be);
     uint64_t burst_ns = drained ? 0 : atomic_load_explicit(&baseline->burst_ns, memory_order_relaxed);
     uint32_t launches = drained ? 0 : atomic_load_explicit(&baseline->burst_launches, memory_order_relaxed);
-    atomic_store_explicit(&baseline->burst_ns, burst_ns < WITHOUT_LIMIT ? burst_ns + cost : burst_ns, memory_order_relaxed);
+    atomic_store_explicit(&baseline->burst_ns, burst_ns < UNLIMITED ? burst_ns + cost : burst_ns, memory_order_relaxed);
     atomic_store_explicit(&baseline->burst_launches, launches < UINT32_MAX ? launches + 1 : launches, memory_order_relaxed);
 }
 
@@ -152,13 +155,13 @@ bool orion_baseline_enter(struct orion_process *process, struct orion_stream_rec
                           uint64_t expected_ns)
 {
     struct orion_gpu *gpu = stream_record->gpu;
-    struct orion_baseline *baseline = of(gpu);
+    struct orion_baseline *baseline = baseline_of(gpu);
     struct orion_candidate be = {.is_kernel = work->launch.function != NULL || work->launch.graph != NULL};
     orion_kernel_facts(orion_durations(process), work->identity, &be.facts);
     be.facts.expected_ns = expected_ns;
 
     uint32_t hp_launches = launches_of_hp(gpu);
-    bool busy = orion_gate_hp_works(gpu);
+    bool busy = orion_gate_hp_is_busy(gpu);
     if (busy && !allows_beside_hp(gpu, &be, hp_launches)) {
         wait_for_permission(process, gpu, &be);
         return false;
@@ -168,7 +171,7 @@ bool orion_baseline_enter(struct orion_process *process, struct orion_stream_rec
         !alone && orion_burst_is_over(orion_gpu_policy(gpu), atomic_load_explicit(&baseline->burst_ns, memory_order_relaxed),
                                       atomic_load_explicit(&baseline->burst_launches, memory_order_relaxed));
     uint64_t cost = expected_ns != 0 ? expected_ns : ORION_WINDOW_ALONE;
-    if (!orion_window_enter(process, stream_record, cost, drains ? 0 : WITHOUT_LIMIT)) return false;
+    if (!orion_window_enter(process, stream_record, cost, drains ? 0 : UNLIMITED)) return false;
     work->expected_ns = cost;
     note_issued(gpu, &be, drains || alone);
     take_turn(gpu);
@@ -181,7 +184,7 @@ bool orion_baseline_enter(struct orion_process *process, struct orion_stream_rec
 
 /* -- Iterations ------------------------------------------------------------------------------------------------------ */
 
-/* By what was begun, not by what the call itself proved: the drain thread may have proven it a moment earlier. */
+/* Compares what was begun, not what the call itself proved: the drain thread may have proven it a moment earlier. */
 void orion_baseline_synchronised(struct orion_process *process, struct orion_gpu *gpu)
 {
     if (gpu == NULL || atomic_load_explicit(&gpu->role, memory_order_relaxed) == ORION_ROLE_NONE) return;
@@ -192,6 +195,6 @@ void orion_baseline_synchronised(struct orion_process *process, struct orion_gpu
         const struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
         if (stream_record->gpu == gpu) begun += atomic_load_explicit(&stream_record->begun, memory_order_relaxed);
     }
-    if (atomic_exchange_explicit(&of(gpu)->iterated, begun, memory_order_relaxed) != begun)
+    if (atomic_exchange_explicit(&baseline_of(gpu)->iterated, begun, memory_order_relaxed) != begun)
         atomic_fetch_add_explicit(&gpu->busy->iterations, 1, memory_order_relaxed);
 }

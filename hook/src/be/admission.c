@@ -18,13 +18,13 @@
 static inline bool has_room(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                             const struct orion_stop *stop, uint64_t expected, uint64_t limit)
 {
-    bool is_owed = stop->is_owed != NULL && stop->is_owed(process, stream_record->gpu, work);
-    return orion_window_enter(process, stream_record, expected, is_owed ? UINT64_MAX : limit);
+    bool ignores_window = stop->ignores_window != NULL && stop->ignores_window(process, stream_record->gpu, work);
+    return orion_window_enter(process, stream_record, expected, ignores_window ? UINT64_MAX : limit);
 }
 
-/* One try to let a be launch through where contexts take turns: armed where the GPU can wait by itself, else when its stop
- * lets it go and the window holds it (the last look at hp is behind the wait for the window). Sets work->expected_ns if it
- * may go. */
+/* Tries once to let a be launch through where contexts are time-sliced. If the GPU can wait by itself, the launch is
+ * armed. Otherwise it goes when its stop allows it and the window has room; hp's state is read again after the wait for
+ * the window. Sets work->expected_ns if the launch may go. */
 static bool enter_time_sliced(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
                               uint64_t expected)
 {
@@ -33,29 +33,29 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
     uint64_t share = orion_window_share(gpu), past_valve = orion_window_narrowed(gpu);
     bool ahead = orion_valve_ready(process, stream_record) && (stop->ready == NULL || stop->ready(process));
     bool unprotected = atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0;
-    /* An unknown piece of work goes alone; behind the valve, with a wait before it and behind it. */
+    /* Work of unknown duration runs alone. Behind the valve it has a wait before it and one behind it. */
     uint64_t cost = expected != 0 ? expected : ahead ? 2 * share : ORION_WINDOW_ALONE;
     if (!ahead && orion_stop_may_go(stop, process, stream_record, work, expected) == ORION_GO_NOT_NOW)
         stop->wait(process, stream_record, work, expected);
     uint64_t limit = ahead || unprotected ? ORION_RUN_AHEAD * share : past_valve;
     if (!has_room(process, stream_record, work, stop, cost, limit)) {
-        if (ahead && orion_gate_closed(gpu)) orion_gate_sleep(process, gpu, ORION_GATE_LOOK_NS);
+        if (ahead && orion_gate_closed(gpu)) orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
         return false;
     }
     if (ahead && !orion_valve_pass(process, stream_record, work, stop, cost, past_valve)) ahead = false;
     if (!ahead && orion_stop_may_go(stop, process, stream_record, work, expected) == ORION_GO_NOT_NOW) {
         orion_window_leave(gpu, cost);
-        orion_gate_sleep(process, gpu, ORION_GATE_LOOK_NS);
+        orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
         return false;
     }
-    if (!ahead && stop->gone != NULL) stop->gone(process, gpu, work);
+    if (!ahead && stop->went_unarmed != NULL) stop->went_unarmed(process, gpu, work);
     work->expected_ns = cost;
     return true;
 }
 
-/* The same where hp granted a budget and contexts run together. Nothing is armed. */
-static bool enter_beside(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
-                         uint64_t expected)
+/* The same where hp has granted a budget and contexts run together. Nothing is armed. */
+static bool enter_overlapping(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
+                              uint64_t expected)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     const struct orion_stop *stop = work->stop != NULL ? work->stop : &orion_overlap_stop;
@@ -65,15 +65,15 @@ static bool enter_beside(struct orion_process *process, struct orion_stream_reco
         stop->wait(process, stream_record, work, expected);
         return false;
     }
-    uint64_t limit = go == ORION_GO_BESIDE_HP ? share : orion_overlap_reach(gpu, share);
+    uint64_t limit = go == ORION_GO_BESIDE_HP ? share : orion_overlap_limit(gpu, share);
     if (!has_room(process, stream_record, work, stop, cost, limit)) return false;
     if (go == ORION_GO_FREELY)
-        go = orion_stop_may_go(stop, process, stream_record, work, expected); /* hp may have come meanwhile */
+        go = orion_stop_may_go(stop, process, stream_record, work, expected); /* hp may have become busy meanwhile */
     if (go == ORION_GO_NOT_NOW) {
         orion_window_leave(gpu, cost);
         return false;
     }
-    if (stop->gone != NULL) stop->gone(process, gpu, work);
+    if (stop->went_unarmed != NULL) stop->went_unarmed(process, gpu, work);
     work->expected_ns = cost;
     if (go == ORION_GO_FREELY) return true;
     if (work->movable && work->launch.graph == NULL) work->flags |= ORION_ADMITTED_PARTITIONED;
@@ -87,18 +87,19 @@ static bool enter(struct orion_process *process, struct orion_stream_record *str
 {
     if (orion_policy_is_baseline(orion_gpu_policy(stream_record->gpu))) {
         bool entered = orion_baseline_enter(process, stream_record, work, expected);
-        if (entered && work->stop != NULL && work->stop->gone != NULL) work->stop->gone(process, stream_record->gpu, work);
+        if (entered && work->stop != NULL && work->stop->went_unarmed != NULL)
+            work->stop->went_unarmed(process, stream_record->gpu, work);
         return entered;
     }
-    return orion_policy_overlaps(stream_record->gpu) ? enter_beside(process, stream_record, work, expected)
+    return orion_policy_overlaps(stream_record->gpu) ? enter_overlapping(process, stream_record, work, expected)
                                                      : enter_time_sliced(process, stream_record, work, expected);
 }
 
-/* Moves an admitted kernel to fewer SMs, where it was decided so and can be done. */
-static void place(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
-                  uint64_t expected)
+/* Moves an admitted kernel to fewer SMs, if that was decided and is possible. */
+static void choose_sms(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
+                       uint64_t expected)
 {
-    bool fewer = (work->flags & ORION_ADMITTED_PARTITIONED) || orion_overlap_spares(stream_record->gpu, work, expected);
+    bool fewer = (work->flags & ORION_ADMITTED_PARTITIONED) || orion_overlap_leaves_sms(stream_record->gpu, work, expected);
     work->flags &= ~ORION_ADMITTED_PARTITIONED;
     if (!fewer) return;
     work->elsewhere = orion_partition_fork(process, stream_record);
@@ -113,16 +114,16 @@ void orion_admit(struct orion_process *process, struct orion_stream_record *stre
     bool sample, waited = false;
     orion_work_identify(process, work);
     uint64_t expected = orion_duration_expect(orion_durations(process), work->identity, &sample);
-    /* What others measured or a profile says may have been found by the name only now. */
+    /* orion_kernel_note may find, by the kernel's name, what others measured or what a profile says. */
     if (sample && orion_kernel_note(process, work->identity, &work->launch))
         expected = orion_duration_expect(orion_durations(process), work->identity, &sample);
     work->stop = orion_stops_claim(process) ? orion_stop_of(process, gpu, work) : NULL;
     while (!enter(process, stream_record, work, expected)) {
-        if (!orion_policy_admits(orion_gpu_policy(gpu))) return; /* changed while this launch waited */
+        if (!orion_policy_admits(orion_gpu_policy(gpu))) return; /* the policy changed during the wait */
         if (!waited) atomic_fetch_add_explicit(&gpu->record->window_waits, 1, memory_order_relaxed);
         waited = true;
     }
-    place(process, stream_record, work, expected);
+    choose_sms(process, stream_record, work, expected);
     if (!sample || (work->flags & ORION_ADMITTED_PARTITIONED)) return;
     if (orion_window_launching(process, stream_record, work->identity)) work->flags |= ORION_ADMITTED_TIMED;
 }

@@ -1,8 +1,9 @@
-/* Admission: the wait of a be launch until the GPU's policy lets it through, and where and how it runs then.
+/* Admission: a be launch waits here until the GPU's policy lets it through. Admission then decides where the launch
+ * runs and whether it is timed.
  *
- * One launch at a time: enter() tries by the rules of the policy in force until it may go. Everything that it waits for is
- * another file's: the stop that the launch has (stop.h), the window, the baselines of the bench library. Here stands the
- * order in which they are asked. */
+ * enter() tries by the rules of the current policy, until the launch may go. Other files hold the conditions: the
+ * launch's stop (stop.h), the window, and the baselines of the bench library. This file holds the order in which they
+ * are asked. */
 #ifndef ORION_ADMISSION_H
 #define ORION_ADMISSION_H
 
@@ -10,11 +11,11 @@ struct orion_stream_record;
 struct orion_process;
 struct orion_work;
 
-/* Flags of a be launch, in orion_work.flags; an hp launch holds an enum orion_busy_change there. */
+/* Flags of a be launch, in orion_work.flags. For an hp launch that field holds an enum orion_busy_change. */
 enum { ORION_ADMITTED_TIMED = 1u << 8, ORION_ADMITTED_PARTITIONED = 1u << 9 };
 
-/* Returns when the launch may be handed to the driver, with work->expected_ns, flags and elsewhere set; at once, and with
- * nothing set, if the policy is changed meanwhile to one that admits everybody. */
+/* Returns when the launch may be passed to the driver, with work->expected_ns, flags and elsewhere set. If the policy
+ * changes meanwhile to one that admits every launch, it returns at once and sets nothing. */
 void orion_admit(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work);
 
 #endif

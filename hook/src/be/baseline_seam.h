@@ -1,5 +1,5 @@
-/* Where the baselines (baselines/) come in, which only the library of `orion bench` has: in the released one these calls are
- * nothing. */
+/* The calls into the baselines (baselines/), which only the library of `orion bench` contains. In the released library
+ * these calls do nothing. */
 #ifndef ORION_BASELINE_SEAM_H
 #define ORION_BASELINE_SEAM_H
 
@@ -13,11 +13,11 @@ struct orion_work;
 
 #ifdef ORION_BASELINES
 
-/* One try to let a be launch through; sets work->expected_ns if it may go. False: some time was spent waiting. */
+/* Tries once to let a be launch through. Sets work->expected_ns if it may go. False: this has waited for some time. */
 bool orion_baseline_enter(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
                           uint64_t expected_ns);
 
-/* Any client: a synchronising call has returned, which ends an iteration if there was work in it. */
+/* Called for any client when a synchronising call has returned. The call ends an iteration if there was work in it. */
 void orion_baseline_synchronised(struct orion_process *process, struct orion_gpu *gpu);
 
 #else

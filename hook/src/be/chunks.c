@@ -14,11 +14,11 @@
 #include "system/system.h"
 
 #define LEDGER_SPINS 4000u
-#define BELIEVED_TIME_SLICED 8u /* samples of which one was hardly cut by a slice */
+#define SAMPLES_TO_TRUST 8u /* of so many samples, at least one is hardly lengthened by time slices */
 
 /* -- The ledger ------------------------------------------------------------------------------------------------------ */
 
-bool orion_ledger_take(struct orion_gpu *gpu)
+bool orion_ledger_try_lock(struct orion_gpu *gpu)
 {
     for (uint32_t i = 0; i < LEDGER_SPINS; i++) {
         if (!atomic_exchange_explicit(&orion_be(gpu)->ledger, 1, memory_order_acquire)) return true;
@@ -27,13 +27,13 @@ bool orion_ledger_take(struct orion_gpu *gpu)
     return false;
 }
 
-void orion_ledger_give(struct orion_gpu *gpu)
+void orion_ledger_unlock(struct orion_gpu *gpu)
 {
     atomic_store_explicit(&gpu->record->in_flight_ns, atomic_load(&orion_be(gpu)->in_flight_ns), memory_order_relaxed);
     atomic_store_explicit(&orion_be(gpu)->ledger, 0, memory_order_release);
 }
 
-void orion_ledger_take_off(struct orion_gpu *gpu, uint64_t cost_ns)
+void orion_ledger_subtract(struct orion_gpu *gpu, uint64_t cost_ns)
 {
     uint64_t held = atomic_load(&orion_be(gpu)->in_flight_ns);
     while (!atomic_compare_exchange_weak(&orion_be(gpu)->in_flight_ns, &held, held > cost_ns ? held - cost_ns : 0)) {}
@@ -73,26 +73,27 @@ void orion_chunks_close(struct orion_process *process, struct orion_stream_recor
     orion_capture_unrelax(&relaxed);
 }
 
-/* What a kernel surely takes at least: time-sliced a single sample may hold other contexts' slices, several have one without. */
-static uint64_t surely_ns(struct orion_process *process, uint64_t identity, uint64_t measured_ns, bool time_sliced)
+/* A lower bound of a kernel's duration, 0 if unknown. With time-slicing, one sample may include other contexts' slices,
+ * but of several samples one includes none. */
+static uint64_t lower_bound_ns(struct orion_process *process, uint64_t identity, uint64_t measured_ns, bool time_sliced)
 {
     struct orion_kernel_facts facts;
     if (!time_sliced) return measured_ns;
     orion_kernel_facts(orion_durations(process), identity, &facts);
-    return facts.samples < BELIEVED_TIME_SLICED ? 0 : facts.expected_ns;
+    return facts.samples < SAMPLES_TO_TRUST ? 0 : facts.expected_ns;
 }
 
 static void learn(struct orion_process *process, struct orion_gpu *gpu, struct orion_chunk *chunk)
 {
     float milliseconds = 0;
-    if (chunk->identity == 0 || orion_gate_touched_since(gpu, chunk->begun_ns)) return;
+    if (chunk->identity == 0 || orion_gate_hp_was_busy_since(gpu, chunk->begun_ns)) return;
     if (orion_driver.cuEventElapsedTime(&milliseconds, chunk->timed_start, chunk->timed_end) != CUDA_SUCCESS) return;
     if (!(milliseconds >= 0 && milliseconds < 1e6f)) return;
     uint64_t measured_ns = (uint64_t)((double)milliseconds * 1e6);
     bool time_sliced = !orion_runs_together(gpu) && atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) > 1;
     orion_duration_learn(orion_durations(process), chunk->identity, measured_ns,
                          time_sliced ? ORION_SAMPLE_TIME_SLICED : ORION_SAMPLE_CLEAN);
-    orion_account_long_kernel(process, gpu, chunk->identity, surely_ns(process, chunk->identity, measured_ns, time_sliced));
+    orion_account_long_kernel(process, gpu, chunk->identity, lower_bound_ns(process, chunk->identity, measured_ns, time_sliced));
     atomic_fetch_add_explicit(&gpu->record->samples, 1, memory_order_relaxed);
     atomic_store_explicit(&gpu->record->kernels_known, atomic_load(&orion_durations(process)->known), memory_order_relaxed);
 }
@@ -101,7 +102,7 @@ static void retire(struct orion_process *process, struct orion_stream_record *st
 {
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     struct orion_chunk *chunk = &chunks->ring[chunks->first];
-    /* When the next one began to run, as far as can be told: behind this one, and not in the future. */
+    /* The estimate of when the next chunk began to run: at the expected end of this one, but not in the future. */
     uint64_t now = orion_now(), began = chunk->begun_ns > orion_be(stream_record->gpu)->head_ns
                                             ? chunk->begun_ns
                                             : orion_be(stream_record->gpu)->head_ns;
@@ -109,12 +110,11 @@ static void retire(struct orion_process *process, struct orion_stream_record *st
         chunk->cost_ns < ORION_SECOND && began + chunk->cost_ns < now ? began + chunk->cost_ns : now;
     learn(process, stream_record->gpu, chunk);
     orion_account_gpu_time(stream_record->gpu, chunk->cost_ns, now - chunk->begun_ns);
-    orion_ledger_take_off(stream_record->gpu, chunk->cost_ns);
+    orion_ledger_subtract(stream_record->gpu, chunk->cost_ns);
     chunks->first = (chunks->first + 1) % ORION_CHUNKS;
     chunks->count--;
 }
 
-/* Retires what has completed. Returns how many chunks. */
 unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     unsigned retired = 0;
@@ -135,9 +135,9 @@ void orion_chunks_drop(struct orion_stream_record *stream_record)
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     uint64_t cost = chunks->open_ns;
     for (uint32_t i = 0; i < chunks->count; i++) cost += chunks->ring[(chunks->first + i) % ORION_CHUNKS].cost_ns;
-    chunks->first = (chunks->first + chunks->count) % ORION_CHUNKS; /* the slot behind stays: a sample may be in it */
+    chunks->first = (chunks->first + chunks->count) % ORION_CHUNKS; /* the entry behind stays: a sample may use it */
     chunks->open_ns = chunks->count = 0;
-    orion_ledger_take_off(stream_record->gpu, cost);
+    orion_ledger_subtract(stream_record->gpu, cost);
 }
 
 /* -- Samples --------------------------------------------------------------------------------------------------------- */

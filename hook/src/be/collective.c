@@ -11,10 +11,11 @@
 #include "streams/stream_records.h"
 #include "system/system.h"
 
-#define FAR_AHEAD (1u << 30) /* of all that were launched; half of what a cyclic comparison tells apart */
-#define IN_STEP 8u           /* GPUs that have begun numbers so close run the same groups */
-#define FRESH 64u            /* a GPU that comes later than that to the others joins at their number */
-#define WORDS_APART 16u      /* a cache line for each GPU's word */
+/* How far the word is ahead of the last launched number; half of what a cyclic comparison can tell apart. */
+#define FAR_AHEAD (1u << 30)
+#define IN_STEP 8u      /* GPUs whose begun numbers differ by no more than this run the same groups */
+#define FRESH 64u       /* if the others are past this number, a GPU's first collective gets their number */
+#define WORDS_APART 16u /* each GPU's word has a cache line of its own */
 
 /* -- Words and numbers ----------------------------------------------------------------------------------------------- */
 
@@ -27,14 +28,14 @@ static uint32_t index_of(const struct orion_process *process, const struct orion
     return (uint32_t)(gpu - process->gpus);
 }
 
-/* The tied GPUs, by index; 0: none are. */
+/* The tied GPUs, one bit for each index. 0: none are tied. */
 static uint32_t tied(const struct orion_process *process)
 {
     uint32_t gpus = atomic_load_explicit(&orion_collectives(process)->gpus, memory_order_acquire);
     return gpus & (gpus - 1) ? gpus : 0;
 }
 
-/* Where nobody is to be spared, nothing is held: a collective spins there at its own cost. */
+/* On a GPU without hp nothing is held: a collective that spins there costs only its own process. */
 static bool has_hp(const struct orion_gpu *gpu) { return atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0; }
 
 static struct orion_gpu *closed_gpu(struct orion_process *process)
@@ -56,8 +57,7 @@ static uint32_t last_launched(struct orion_process *process)
     return last;
 }
 
-/* The number up to which collectives have begun somewhere; where the GPUs are out of step, up to which they have
- * everywhere. */
+/* The last number that some GPU has begun. If the GPUs are out of step: the last number that all of them have begun. */
 static uint32_t last_begun(struct orion_process *process)
 {
     uint32_t least = 0, most = 0;
@@ -75,14 +75,14 @@ static uint32_t last_begun(struct orion_process *process)
 
 /* -- Launches -------------------------------------------------------------------------------------------------------- */
 
-static bool take_lock(struct orion_collectives *all) { return !atomic_exchange_explicit(&all->lock, 1, memory_order_acquire); }
-static void give_lock(struct orion_collectives *all) { atomic_store_explicit(&all->lock, 0, memory_order_release); }
+static bool try_lock(struct orion_collectives *all) { return !atomic_exchange_explicit(&all->lock, 1, memory_order_acquire); }
+static void unlock(struct orion_collectives *all) { atomic_store_explicit(&all->lock, 0, memory_order_release); }
 
-/* The GPU's first: its words are there before it is tied. */
+/* Called at the GPU's first collective. The GPU's words are set before the GPU is tied. */
 static bool tie(struct orion_process *process, uint32_t index)
 {
     struct orion_collectives *all = orion_collectives(process);
-    if (!take_lock(all)) return false;
+    if (!try_lock(all)) return false;
     bool made = orion_pinned_page_make(&all->page);
     uint32_t others = atomic_load(&all->gpus), last = 0;
     for (uint32_t left = others; left != 0; left &= left - 1) {
@@ -95,7 +95,7 @@ static bool tie(struct orion_process *process, uint32_t index)
     }
     if (made && others == 0) atomic_store(allowed(all), FAR_AHEAD);
     if (made) atomic_fetch_or(&all->gpus, 1u << index);
-    give_lock(all);
+    unlock(all);
     return made;
 }
 
@@ -103,7 +103,7 @@ uint32_t orion_collective_begin(struct orion_process *process, struct orion_gpu 
 {
     struct orion_collectives *all = orion_collectives(process);
     uint32_t index = index_of(process, gpu);
-    if (gpu->client != 0) return 0; /* threads that share a GPU */
+    if (gpu->client != 0) return 0; /* clients are threads that share the GPU */
     if (!(atomic_load(&all->gpus) >> index & 1) && !tie(process, index)) return 0;
     uint32_t number = atomic_fetch_add(&all->launched[index], 1) + 1;
     if (tied(process) && number != 0) return number;
@@ -111,14 +111,14 @@ uint32_t orion_collective_begin(struct orion_process *process, struct orion_gpu 
     return 0;
 }
 
-bool orion_collective_follows(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number)
+bool orion_collective_peer_launched(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number)
 {
     for (uint32_t left = tied(process) & ~(1u << index_of(process, gpu)); left != 0; left &= left - 1)
         if (!is_behind(atomic_load(&orion_collectives(process)->launched[__builtin_ctz(left)]), number)) return true;
     return false;
 }
 
-/* -- Behind a wait --------------------------------------------------------------------------------------------------- */
+/* -- Waits in the stream --------------------------------------------------------------------------------------------- */
 
 bool orion_collective_ready(struct orion_process *process)
 {
@@ -126,12 +126,12 @@ bool orion_collective_ready(struct orion_process *process)
     if (atomic_load_explicit(&all->refused, memory_order_relaxed) || orion_driver.cuStreamWriteValue32_v2 == NULL) return false;
     uint32_t epoch = atomic_load(&process->context_epoch) + 1;
     if (__builtin_expect(atomic_load_explicit(&all->pinned_epoch, memory_order_acquire) == epoch, 1)) return true;
-    /* Pinning is no business of a time when some stream is being captured. */
-    if (atomic_load(&process->captures) > 0 || !take_lock(all)) return false;
+    /* Memory must not be pinned while some stream is being captured. */
+    if (atomic_load(&process->captures) > 0 || !try_lock(all)) return false;
     bool ready = orion_pinned_page_pin(process, &all->page);
     if (ready) atomic_store_explicit(&all->pinned_epoch, all->page.context_epoch, memory_order_release);
     else atomic_store(&all->refused, 1);
-    give_lock(all);
+    unlock(all);
     return ready;
 }
 
@@ -140,7 +140,7 @@ bool orion_collective_pass(struct orion_process *process, struct orion_stream_re
     struct orion_collectives *all = orion_collectives(process);
     CUstream stream = orion_stream_record_handle(stream_record);
     CUdeviceptr begun = all->page.address + sizeof(uint32_t) * begun_word(index_of(process, stream_record->gpu));
-    orion_collective_attend(process);
+    orion_collective_update(process);
     struct orion_relaxed relaxed = orion_capture_relax();
     CUresult result = orion_driver.cuStreamWaitValue32_v2(stream, all->page.address, number, CU_STREAM_WAIT_VALUE_GEQ);
     if (result == CUDA_SUCCESS)
@@ -150,7 +150,7 @@ bool orion_collective_pass(struct orion_process *process, struct orion_stream_re
     return result == CUDA_SUCCESS;
 }
 
-/* -- On the CPU ------------------------------------------------------------------------------------------------------ */
+/* -- Waits on the CPU ------------------------------------------------------------------------------------------------ */
 
 bool orion_collective_held(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number)
 {
@@ -166,43 +166,43 @@ void orion_collective_wait(struct orion_process *process, struct orion_gpu *gpu,
     atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
     while (orion_collective_held(process, gpu, number)) {
         struct orion_gpu *closed = has_hp(gpu) ? closed_gpu(process) : gpu;
-        if (closed != NULL) orion_gate_sleep(process, closed, ORION_GATE_LOOK_NS);
+        if (closed != NULL) orion_gate_sleep(process, closed, ORION_GATE_POLL_NS);
     }
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
     orion_gate_note(gpu, orion_now() - began);
 }
 
-void orion_collective_go(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number)
+void orion_collective_note_unarmed(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number)
 {
     atomic_store(&orion_collectives(process)->page.words[begun_word(index_of(process, gpu))], number);
 }
 
-/* -- The word -------------------------------------------------------------------------------------------------------- */
+/* -- The word that allows collectives -------------------------------------------------------------------------------- */
 
 void orion_collective_open(struct orion_process *process)
 {
     if (tied(process)) atomic_store(allowed(orion_collectives(process)), last_launched(process) + FAR_AHEAD);
 }
 
-bool orion_collective_attend(struct orion_process *process)
+bool orion_collective_update(struct orion_process *process)
 {
     if (__builtin_expect(!tied(process), 1)) return false;
     _Atomic uint32_t *word = allowed(orion_collectives(process));
     uint32_t seen = atomic_load(word), launched = last_launched(process);
     if (closed_gpu(process) == NULL) {
-        /* Unless somebody has found hp busy since this look began. */
+        /* Opens it, unless another thread has found hp busy since this check began. */
         if (is_behind(seen, launched + FAR_AHEAD / 2)) atomic_compare_exchange_strong(word, &seen, launched + FAR_AHEAD);
         return false;
     }
     uint32_t begun = last_begun(process);
-    /* Not while a context ends: its streams must come to their end. */
+    /* Does not close while a context ends, because the context's streams must finish. */
     if (seen == begun || atomic_load(&process->untouchable) > 0) return false;
     atomic_store(word, begun);
     if (atomic_load(&process->untouchable) > 0) orion_collective_open(process);
     return true;
 }
 
-struct orion_gpu *orion_collective_stands(struct orion_process *process, const struct orion_gpu *gpu)
+struct orion_gpu *orion_collective_blocked_by(struct orion_process *process, const struct orion_gpu *gpu)
 {
     uint32_t index = index_of(process, gpu);
     if (__builtin_expect(!(tied(process) >> index & 1), 1) || !has_hp(gpu)) return NULL;
@@ -211,7 +211,7 @@ struct orion_gpu *orion_collective_stands(struct orion_process *process, const s
     return is_behind(begun, launched) ? closed_gpu(process) : NULL;
 }
 
-/* -- As a stop ------------------------------------------------------------------------------------------------------- */
+/* -- Collectives as a stop ------------------------------------------------------------------------------------------- */
 
 static bool is_collective(struct orion_process *process, const struct orion_launch *launch)
 {
@@ -230,7 +230,7 @@ static bool claims(struct orion_process *process, struct orion_gpu *gpu, struct 
 static enum orion_go may_go(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                             uint64_t expected_ns)
 {
-    (void)expected_ns; /* it runs beside no hp */
+    (void)expected_ns; /* a collective runs beside no hp */
     return orion_collective_held(process, stream_record->gpu, work->collective) ? ORION_GO_NOT_NOW : ORION_GO_FREELY;
 }
 
@@ -241,32 +241,32 @@ static void wait(struct orion_process *process, struct orion_stream_record *stre
     orion_collective_wait(process, stream_record->gpu, work->collective);
 }
 
-/* The peer of a collective that another GPU has been given already goes without waiting for room. */
-static bool is_owed(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
+/* If another GPU has already launched this collective, its peer goes without waiting for room. */
+static bool ignores_window(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
 {
-    return orion_collective_follows(process, gpu, work->collective);
+    return orion_collective_peer_launched(process, gpu, work->collective);
 }
 
 static bool arm(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, bool due)
 {
-    (void)due; /* always: its wait is not the valve's */
+    (void)due; /* a collective has its own wait, always */
     return orion_collective_pass(process, stream_record, work->collective);
 }
 
-static void gone(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
+static void went_unarmed(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
 {
-    orion_collective_go(process, gpu, work->collective);
+    orion_collective_note_unarmed(process, gpu, work->collective);
 }
 
 const struct orion_stop orion_collective_stop = {
     .claims = claims,
     .may_go = may_go,
     .wait = wait,
-    .is_owed = is_owed,
+    .ignores_window = ignores_window,
     .ready = orion_collective_ready,
     .arm = arm,
-    .gone = gone,
-    .attend = orion_collective_attend,
+    .went_unarmed = went_unarmed,
+    .update = orion_collective_update,
     .open = orion_collective_open,
-    .blocks = orion_collective_stands,
+    .blocks = orion_collective_blocked_by,
 };

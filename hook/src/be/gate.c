@@ -9,14 +9,14 @@
 #include "process/report.h"
 #include "system/system.h"
 
-#define LOOK_AT_SUSPECT_NS ORION_MILLISECOND
+#define SUSPECT_POLL_NS ORION_MILLISECOND
 #define FLOOR_CYCLE_NS (200 * ORION_MILLISECOND)
-#define HELD_LOOK_NS ORION_MILLISECOND
-#define HEARTBEAT_STALE_NS (3 * ORION_MILLISECOND) /* a thread that attends heartbeats every 2 ms while busy */
+#define HELD_POLL_NS ORION_MILLISECOND
+#define HEARTBEAT_STALE_NS (3 * ORION_MILLISECOND) /* an hp thread refreshes its heartbeat every 2 ms while busy */
 
 static const struct orion_busy_page *neighbour(const struct orion_gpu *gpu, uint32_t i, uint32_t *client_index)
 {
-    *client_index = orion_gpu_neighbour_place(gpu, i);
+    *client_index = orion_gpu_neighbour_index(gpu, i);
     return &gpu->neighbours[*client_index];
 }
 
@@ -44,9 +44,9 @@ static bool is_stopped(const struct orion_gpu *gpu, const struct orion_busy_page
     return heartbeat_is_stale(page, now);
 }
 
-/* Whether this hp client alone would be reason enough to wait. */
-static bool counts(const struct orion_gpu *gpu, const struct orion_policy *policy, const struct orion_busy_page *page,
-                   uint32_t client_index)
+/* Whether be must wait for this hp client. */
+static bool must_wait_for(const struct orion_gpu *gpu, const struct orion_policy *policy, const struct orion_busy_page *page,
+                          uint32_t client_index)
 {
     uint32_t state = atomic_load(&page->state);
     if (state == ORION_IDLE || (state == ORION_LINGER && orion_policy_is_baseline(policy))) return false;
@@ -54,16 +54,17 @@ static bool counts(const struct orion_gpu *gpu, const struct orion_policy *polic
     return !is_stopped(gpu, page, client_index, orion_now());
 }
 
-/* Of each cycle, how long be has no floor; without one at all: the whole cycle. */
+/* The part of each cycle in which be has no floor. Without a minimum share that is the whole cycle. */
 static uint64_t floorless_ns(const struct orion_policy *policy)
 {
     uint64_t share = policy->minimum_share_milli < 1000 ? policy->minimum_share_milli : 1000;
     return orion_policy_gates(policy) ? FLOOR_CYCLE_NS / 1000 * (1000 - share) : FLOOR_CYCLE_NS;
 }
 
-/* The floor for be: however long hp stays busy, be runs at the end of each cycle. Cycles are the clock's own, which is one
- * for all processes and GPUs: counted from each hp client's busy period, floors beside several would not fall together.
- * Some hp client has to have been busy for the rest of a cycle, so hp that pauses by itself pays nothing. */
+/* The floor of be: be runs at the end of each cycle, however long hp stays busy. Cycles are sections of
+ * CLOCK_MONOTONIC, so they are the same for all processes and GPUs. If a cycle began with each hp client's busy period,
+ * the floors beside several hp clients would not coincide. The floor opens only if some hp client has been busy for the
+ * whole rest of a cycle, so an hp that pauses by itself loses nothing. */
 static bool floor_is_open(const struct orion_gpu *gpu, const struct orion_policy *policy)
 {
     uint64_t floorless = floorless_ns(policy);
@@ -74,29 +75,30 @@ static bool floor_is_open(const struct orion_gpu *gpu, const struct orion_policy
         uint32_t client_index;
         const struct orion_busy_page *page = neighbour(gpu, i, &client_index);
         uint64_t since = atomic_load_explicit(&page->busy_since_ns, memory_order_relaxed);
-        if (since != 0 && now > since && now - since >= floorless && counts(gpu, policy, page, client_index)) return true;
+        if (since != 0 && now > since && now - since >= floorless && must_wait_for(gpu, policy, page, client_index)) return true;
     }
     return false;
 }
 
-/* Nobody wakes a waiter then. */
+/* The time until the floor opens. Nothing wakes a waiter then, so the waiter must wake itself. */
 static uint64_t floor_opens_in(const struct orion_policy *policy, uint64_t now)
 {
     uint64_t floorless = floorless_ns(policy), phase = now % FLOOR_CYCLE_NS;
     return floorless < FLOOR_CYCLE_NS && phase < floorless ? floorless - phase : UINT64_MAX;
 }
 
-/* The state that has to be waited through, or ORION_IDLE. */
+/* The state whose end a launch must wait for, or ORION_IDLE. */
 static uint32_t state_to_wait_for(const struct orion_gpu *gpu, const struct orion_busy_page *page, uint32_t client_index)
 {
     uint32_t state = atomic_load(&page->state);
     if (__builtin_expect(state == ORION_IDLE, 1)) return ORION_IDLE;
     const struct orion_policy *policy = orion_gpu_policy(gpu);
-    if (!orion_policy_admits(policy) || floor_is_open(gpu, policy)) return ORION_IDLE; /* changed while somebody waits */
-    return counts(gpu, policy, page, client_index) ? state : ORION_IDLE;
+    /* The policy may change during a wait. */
+    if (!orion_policy_admits(policy) || floor_is_open(gpu, policy)) return ORION_IDLE;
+    return must_wait_for(gpu, policy, page, client_index) ? state : ORION_IDLE;
 }
 
-/* A hold ends by itself, should the agent die meanwhile. */
+/* `held` is the end of the hold, so the hold ends even if the agent dies meanwhile. */
 bool orion_gate_held(const struct orion_gpu *gpu)
 {
     uint32_t until_ms = orion_gpu_grant(gpu)->held;
@@ -104,7 +106,7 @@ bool orion_gate_held(const struct orion_gpu *gpu)
     return (int32_t)(until_ms - (uint32_t)(orion_now() / ORION_MILLISECOND)) > 0;
 }
 
-bool orion_gate_hp_works(const struct orion_gpu *gpu)
+bool orion_gate_hp_is_busy(const struct orion_gpu *gpu)
 {
     uint32_t count = orion_gpu_neighbours(gpu);
     for (uint32_t i = 0; i < count; i++) {
@@ -117,10 +119,10 @@ bool orion_gate_hp_works(const struct orion_gpu *gpu)
 
 bool orion_gate_closed(const struct orion_gpu *gpu)
 {
-    return orion_gate_held(gpu) || (orion_gate_hp_works(gpu) && orion_policy_gates(orion_gpu_policy(gpu)));
+    return orion_gate_held(gpu) || (orion_gate_hp_is_busy(gpu) && orion_policy_gates(orion_gpu_policy(gpu)));
 }
 
-bool orion_gate_touched_since(const struct orion_gpu *gpu, uint64_t since_ns)
+bool orion_gate_hp_was_busy_since(const struct orion_gpu *gpu, uint64_t since_ns)
 {
     uint32_t count = orion_gpu_neighbours(gpu);
     for (uint32_t i = 0; i < count; i++) {
@@ -132,18 +134,19 @@ bool orion_gate_touched_since(const struct orion_gpu *gpu, uint64_t since_ns)
     return false;
 }
 
-/* Notes how far a waited-for hp client has come; whether it has stood still for longer than the policy allows. */
-static bool stands_still(struct orion_gpu *gpu, const struct orion_busy_page *page, uint32_t client_index, uint64_t now,
-                         uint64_t *judged)
+/* Records the progress of an hp client that a launch waits for, and returns it in *seen. Returns whether the client
+ * has made no progress for longer than the policy allows. */
+static bool is_stalled(struct orion_gpu *gpu, const struct orion_busy_page *page, uint32_t client_index, uint64_t now,
+                       uint64_t *seen)
 {
     uint64_t stall = orion_gpu_policy(gpu)->stall_ns;
     uint64_t progress = atomic_load_explicit(&page->progress, memory_order_relaxed) + 1;
-    /* The time first: a second waiter that sees the progress sees its time, too. */
+    /* The time is written first: a second waiter that sees the progress must also see its time. */
     if (atomic_load_explicit(&gpu->seen_progress[client_index], memory_order_acquire) != progress) {
         atomic_store_explicit(&gpu->progressed_ns[client_index], now, memory_order_relaxed);
         atomic_store_explicit(&gpu->seen_progress[client_index], progress, memory_order_release);
     }
-    *judged = progress;
+    *seen = progress;
     uint64_t since = atomic_load_explicit(&gpu->progressed_ns[client_index], memory_order_relaxed);
     return stall != 0 && now > since && now - since > stall;
 }
@@ -163,23 +166,23 @@ void orion_gate_sleep(struct orion_process *process, struct orion_gpu *gpu, uint
         const struct orion_busy_page *page = neighbour(gpu, i, &client_index);
         uint32_t state = state_to_wait_for(gpu, page, client_index);
         if (state == ORION_IDLE) continue;
-        uint64_t now = orion_now(), judged;
-        if (stands_still(gpu, page, client_index, now, &judged)) {
-            give_up_on(process, gpu, client_index, judged);
+        uint64_t now = orion_now(), seen;
+        if (is_stalled(gpu, page, client_index, now, &seen)) {
+            give_up_on(process, gpu, client_index, seen);
             continue;
         }
         bool stale = heartbeat_is_stale(page, now);
-        if (stale) orion_suspect_tell(gpu, client_index, now);
+        if (stale) orion_suspect_report(gpu, client_index, now);
         uint64_t opens = floor_opens_in(orion_gpu_policy(gpu), now);
         if (most_ns > opens) most_ns = opens;
-        if (stale && most_ns > LOOK_AT_SUSPECT_NS) most_ns = LOOK_AT_SUSPECT_NS;
+        if (stale && most_ns > SUSPECT_POLL_NS) most_ns = SUSPECT_POLL_NS;
         orion_futex_wait(&page->state, state, most_ns, true);
-        /* Idle: standing still is counted from the next busy period on. */
+        /* Idle: the stall time starts again with the next busy period. */
         if (atomic_load(&page->state) == ORION_IDLE)
             atomic_store_explicit(&gpu->seen_progress[client_index], 0, memory_order_relaxed);
         return;
     }
-    if (orion_gate_held(gpu)) orion_sleep_precisely(HELD_LOOK_NS);
+    if (orion_gate_held(gpu)) orion_sleep_precisely(HELD_POLL_NS);
 }
 
 void orion_gate_note(struct orion_gpu *gpu, uint64_t waited_ns)
@@ -198,7 +201,7 @@ void orion_gate_wait(struct orion_process *process, struct orion_gpu *gpu)
     uint64_t began = orion_now();
     orion_thread_revive(gpu);
     atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
-    while (orion_gate_closed(gpu) && !orion_policy_overlaps(gpu)) orion_gate_sleep(process, gpu, ORION_GATE_LOOK_NS);
+    while (orion_gate_closed(gpu) && !orion_policy_overlaps(gpu)) orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
     orion_gate_note(gpu, orion_now() - began);
 }

@@ -1,12 +1,13 @@
-/* The be gate: the wait before a be launch while an hp client of the GPU is busy.
+/* The be gate: a be launch waits here while an hp client of the GPU is busy.
  *
- * Only living hp clients' pages are touched, one cache line each. Waiting is a futex on the hp client's own read-only
- * page, woken by that client's thread when its linger is over, and looked at again every few milliseconds, so nothing
- * that a neighbour does or fails to do can hold a launch for ever:
- *   - a dead hp client: the kernel has marked its `alive` word before its address space is torn down;
- *   - a stopped one (its heartbeat is stale and the agent has seen the process stopped) is not waited for;
- *   - one that is busy without completing anything for the policy's stall time is given up on until it completes
- *     something. */
+ * It reads only the pages of living hp clients, one cache line each. A waiter sleeps on a futex in the hp client's
+ * read-only page. That client's thread wakes it when the linger is over, and the waiter looks again every few
+ * milliseconds anyway. So no neighbour can hold a launch for ever:
+ *   - a dead hp client: the kernel marks its `alive` word before it tears down the address space;
+ *   - a stopped hp client: be does not wait for it once its heartbeat is stale and the agent has seen its process
+ *     stopped;
+ *   - a stalled hp client, which is busy for the policy's stall time without completing anything: be stops waiting
+ *     for it until it completes something. */
 #ifndef ORION_GATE_H
 #define ORION_GATE_H
 
@@ -17,18 +18,21 @@
 
 struct orion_process;
 
-bool orion_gate_closed(const struct orion_gpu *gpu);   /* whether some hp client has to be waited for now */
-bool orion_gate_hp_works(const struct orion_gpu *gpu); /* whether one does; the baselines' rules say what then */
-bool orion_gate_held(const struct orion_gpu *gpu);     /* ahead of its peers: as if hp were busy */
-/* Until it has not, or a budget is granted meanwhile: then there are other rules. */
+bool orion_gate_closed(const struct orion_gpu *gpu); /* whether be must wait for some hp client now */
+/* Whether some hp client counts as busy; a baseline's rules decide what follows from that. */
+bool orion_gate_hp_is_busy(const struct orion_gpu *gpu);
+/* Whether be must wait, as if hp were busy, because it is ahead of its peers. */
+bool orion_gate_held(const struct orion_gpu *gpu);
+/* Waits until the gate is open, or until a budget is granted: then other rules apply. */
 void orion_gate_wait(struct orion_process *process, struct orion_gpu *gpu);
 
-/* One step of waiting, most_ns at most; and, for whoever makes the steps, the wait's entry in the record. */
-#define ORION_GATE_LOOK_NS (5 * ORION_MILLISECOND) /* a waiter that nobody wakes looks again so often */
+/* For callers that wait in steps: one step of at most most_ns, and the record of the whole wait. */
+#define ORION_GATE_POLL_NS (5 * ORION_MILLISECOND) /* a waiter looks again at least this often */
 void orion_gate_sleep(struct orion_process *process, struct orion_gpu *gpu, uint64_t most_ns);
 void orion_gate_note(struct orion_gpu *gpu, uint64_t waited_ns);
 
-/* Whether an hp client was busy at any time since `since_ns`: then what was measured meanwhile says nothing. */
-bool orion_gate_touched_since(const struct orion_gpu *gpu, uint64_t since_ns);
+/* Whether an hp client was busy at any time since `since_ns`. Then durations that were measured meanwhile are
+ * invalid. */
+bool orion_gate_hp_was_busy_since(const struct orion_gpu *gpu, uint64_t since_ns);
 
 #endif

@@ -15,17 +15,17 @@
 #include "streams/stream_records.h"
 #include "system/system.h"
 
-#define REACH_OF_TYPICAL 40u /* Orion's own test: be work in flight under 2.5 % of hp's request time */
-#define REACH_MOST_NS (2 * ORION_MILLISECOND)
+#define LIMIT_OF_TYPICAL 40u /* 2.5 % of hp's typical busy period: the threshold of Orion (EuroSys'24) */
+#define LIMIT_MAX_NS (2 * ORION_MILLISECOND)
 
-/* What both are short of, neither gets more of by running together. Kernels that are short of the SMs' arithmetic run on
- * SMs of their own, and get along. */
+/* If both kernels are short of memory bandwidth, neither gets more by running together. Kernels that are short of
+ * arithmetic run on separate SMs, and do not compete. */
 static bool compete(uint32_t hp_class, uint32_t be_class)
 {
     return hp_class == ORION_CLASS_MEMORY && be_class == ORION_CLASS_MEMORY;
 }
 
-static bool every_hp_gives_permission(const struct orion_gpu *gpu, uint32_t be_class)
+static bool every_hp_permits(const struct orion_gpu *gpu, uint32_t be_class)
 {
     uint64_t now = orion_now();
     for (uint32_t i = 0, count = orion_gpu_neighbours(gpu); i < count; i++) {
@@ -44,17 +44,17 @@ bool orion_overlap_allows(struct orion_process *process, struct orion_stream_rec
     struct orion_gpu *gpu = stream_record->gpu;
     if (expected_ns == 0 || orion_gate_held(gpu)) return false;
     orion_kernel_facts(orion_durations(process), work->identity, &facts);
-    if (!every_hp_gives_permission(gpu, facts.kernel_class)) return false;
+    if (!every_hp_permits(gpu, facts.kernel_class)) return false;
     if (expected_ns <= orion_window_share(gpu)) return true;
-    return work->movable && work->launch.graph == NULL && orion_partition_can(process, stream_record);
+    return work->movable && work->launch.graph == NULL && orion_partition_can_move(process, stream_record);
 }
 
-bool orion_overlap_gives_permission(const struct orion_gpu *gpu)
+bool orion_overlap_is_permitted(const struct orion_gpu *gpu)
 {
-    return orion_policy_overlaps(gpu) && !orion_gate_held(gpu) && every_hp_gives_permission(gpu, ORION_CLASS_UNKNOWN);
+    return orion_policy_overlaps(gpu) && !orion_gate_held(gpu) && every_hp_permits(gpu, ORION_CLASS_UNKNOWN);
 }
 
-void orion_overlap_tell(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work)
+void orion_overlap_publish(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work)
 {
     struct orion_kernel_facts facts;
     orion_work_identify(process, work);
@@ -62,24 +62,24 @@ void orion_overlap_tell(struct orion_process *process, struct orion_gpu *gpu, st
         orion_kernel_note(process, work->identity, &work->launch);
         orion_kernel_facts(orion_durations(process), work->identity, &facts);
     }
-    /* Two threads at once may give one number to two launches: to be, as if it had looked late. */
+    /* Two threads at once may give the same number to two launches. To be, that looks as if it had read late. */
     uint32_t launch = atomic_load_explicit(&orion_be(gpu)->published, memory_order_relaxed) + 1;
     atomic_store_explicit(&orion_be(gpu)->published, launch, memory_order_relaxed);
     atomic_store_explicit(&gpu->busy->current, orion_pack_current(facts.sms, facts.kernel_class, launch, facts.expected_ns),
                           memory_order_relaxed);
 }
 
-uint64_t orion_overlap_reach(const struct orion_gpu *gpu, uint64_t share_ns)
+uint64_t orion_overlap_limit(const struct orion_gpu *gpu, uint64_t share_ns)
 {
-    uint64_t reach = REACH_MOST_NS;
+    uint64_t limit = LIMIT_MAX_NS;
     for (uint32_t i = 0, count = orion_gpu_neighbours(gpu); i < count; i++) {
         uint64_t typical = atomic_load_explicit(&orion_gpu_neighbour(gpu, i)->typical_ns, memory_order_relaxed);
-        if (typical / REACH_OF_TYPICAL < reach) reach = typical / REACH_OF_TYPICAL;
+        if (typical / LIMIT_OF_TYPICAL < limit) limit = typical / LIMIT_OF_TYPICAL;
     }
-    return reach > share_ns ? reach : share_ns;
+    return limit > share_ns ? limit : share_ns;
 }
 
-bool orion_overlap_spares(const struct orion_gpu *gpu, const struct orion_work *work, uint64_t expected_ns)
+bool orion_overlap_leaves_sms(const struct orion_gpu *gpu, const struct orion_work *work, uint64_t expected_ns)
 {
     const struct orion_policy *policy = orion_gpu_policy(gpu);
     if (policy->kind != ORION_POLICY_ORION || policy->long_kernel_ns == 0 || expected_ns <= policy->long_kernel_ns) return false;
@@ -87,7 +87,7 @@ bool orion_overlap_spares(const struct orion_gpu *gpu, const struct orion_work *
     return atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0;
 }
 
-/* -- As a stop ------------------------------------------------------------------------------------------------------- */
+/* -- Overlap as a stop ----------------------------------------------------------------------------------------------- */
 
 static enum orion_go may_go(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                             uint64_t expected_ns)
@@ -96,7 +96,7 @@ static enum orion_go may_go(struct orion_process *process, struct orion_stream_r
     return orion_overlap_allows(process, stream_record, work, expected_ns) ? ORION_GO_BESIDE_HP : ORION_GO_NOT_NOW;
 }
 
-/* Until hp is idle, or a busy period begins in which the launch may run beside it. */
+/* Waits until hp is idle, or until a busy period begins in which the launch may run beside hp. */
 static void wait(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                  uint64_t expected_ns)
 {
@@ -105,7 +105,7 @@ static void wait(struct orion_process *process, struct orion_stream_record *stre
     orion_thread_revive(gpu);
     atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
     while (may_go(process, stream_record, work, expected_ns) == ORION_GO_NOT_NOW)
-        orion_gate_sleep(process, gpu, ORION_GATE_LOOK_NS);
+        orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
     orion_gate_note(gpu, orion_now() - began);
 }

@@ -9,7 +9,7 @@
 #include "streams/stream_records.h"
 #include "system/system.h"
 
-#define REST_TRIES 1000u /* about a second: a launch takes microseconds */
+#define REST_TRIES 1000u /* about a second; a launch takes microseconds */
 
 static bool driver_has_partitions(void)
 {
@@ -22,7 +22,7 @@ static bool is_primary(const struct orion_gpu *gpu, CUcontext context)
 {
     CUcontext primary = NULL;
     unsigned flags;
-    int active = 0; /* to ask for one that is not would make it */
+    int active = 0; /* retaining an inactive primary context would make it */
     if (orion_driver.cuDevicePrimaryCtxGetState(gpu->device, &flags, &active) != CUDA_SUCCESS || !active) return false;
     if (orion_driver.cuDevicePrimaryCtxRetain(&primary, gpu->device) != CUDA_SUCCESS) return false;
     orion_driver.cuDevicePrimaryCtxRelease_v2(gpu->device);
@@ -41,7 +41,7 @@ static bool make(struct orion_partition_size *size, CUdevice device, const CUdev
     CUdevResource part, rest;
     CUdevResourceDesc description;
     unsigned groups = 1;
-    /* Down to what the hardware's grain allows: a larger half would leave hp the smaller one. */
+    /* Rounded down to the hardware's granularity. Rounded up, be's part could be larger than hp's. */
     unsigned grain = wanted >= 16 ? wanted / 8 * 8 : wanted;
     if (orion_driver.cuDevSmResourceSplitByCount(&part, &groups, all, &rest, 0, grain) != CUDA_SUCCESS || groups == 0) return false;
     if (orion_driver.cuDevResourceGenerateDesc(&description, &part, 1) != CUDA_SUCCESS) return false;
@@ -61,9 +61,9 @@ static bool was_made(struct orion_partition *partition, uint32_t setting)
     return false;
 }
 
-/* The GPU's green context, made at first use, and another one when the policy wants another size: stream records find out by the
- * handle. The former ones are kept until the context's end, as work may still be queued in them; after too many sizes the
- * last one stays. */
+/* Makes the GPU's green context at first use, and another one when the policy wants another size. Stream records notice
+ * a change by the handle. Earlier contexts are kept until the primary context ends, because work may still be queued in
+ * them. After ORION_PARTITION_SIZES sizes, the last one stays in use. */
 static bool ready(struct orion_gpu *gpu)
 {
     struct orion_partition *partition = &orion_be(gpu)->partition;
@@ -90,7 +90,7 @@ static bool make_stream_record(struct orion_stream_record *stream_record)
 {
     struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
     CUgreenCtx context = orion_be(stream_record->gpu)->partition.now.context;
-    /* One of another size, unless another thread's launch is on its way to it. */
+    /* Destroys the stream of another size, unless another thread's launch may be using it. */
     if (mine->stream != NULL && atomic_load(&orion_be(stream_record->gpu)->moving) == 1)
         orion_driver.cuStreamDestroy_v2(mine->stream);
     mine->stream = NULL;
@@ -107,20 +107,21 @@ static bool stream_record_ready(struct orion_process *process, struct orion_stre
     struct orion_gpu *gpu = stream_record->gpu;
     const struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
     if (mine->refused || atomic_load(&process->captures) > 0 || orion_stream_record_is_shared(process, stream_record)) return false;
-    if (!orion_ledger_take(gpu)) return false;
+    if (!orion_ledger_try_lock(gpu)) return false;
     bool is_ready = ready(gpu) && (mine->of == orion_be(gpu)->partition.now.context || make_stream_record(stream_record));
-    orion_ledger_give(gpu);
+    orion_ledger_unlock(gpu);
     return is_ready;
 }
 
-/* Counted as moving before the look at what is ending, which looks the other way round. */
+/* This counts in `moving` before it reads `untouchable`. A thread that ends a context sets `untouchable` before it
+ * reads `moving`. */
 static bool begin(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     atomic_fetch_add(&orion_be(stream_record->gpu)->moving, 1);
     return atomic_load(&process->untouchable) == 0 && stream_record_ready(process, stream_record);
 }
 
-bool orion_partition_can(struct orion_process *process, struct orion_stream_record *stream_record)
+bool orion_partition_can_move(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
     bool can = begin(process, stream_record);
@@ -143,7 +144,8 @@ CUstream orion_partition_fork(struct orion_process *process, struct orion_stream
     return stream;
 }
 
-/* The stream that it was launched on, which is another one than the stream record's by now if the policy wants another size. */
+/* `stream` is the one that the launch used. The stream record has another one by now if the policy wants another
+ * size. */
 void orion_partition_join(struct orion_stream_record *stream_record, CUstream stream)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
@@ -154,7 +156,7 @@ void orion_partition_join(struct orion_stream_record *stream_record, CUstream st
     orion_capture_unrelax(&relaxed);
 }
 
-void orion_partition_rest(struct orion_gpu *gpu)
+void orion_partition_wait(struct orion_gpu *gpu)
 {
     for (unsigned tries = 0; atomic_load(&orion_be(gpu)->moving) > 0 && tries < REST_TRIES; tries++)
         orion_sleep_precisely(tries < 100 ? 10 * ORION_MICROSECOND : ORION_MILLISECOND);
@@ -163,7 +165,7 @@ void orion_partition_rest(struct orion_gpu *gpu)
 void orion_partition_forget(struct orion_stream_record *stream_record, bool context_lives)
 {
     struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
-    if (context_lives) { /* a stream with work in it goes on until that is done */
+    if (context_lives) { /* a stream with work in it goes on until the work is complete */
         if (mine->stream != NULL) orion_driver.cuStreamDestroy_v2(mine->stream);
         if (mine->fork != NULL) orion_driver.cuEventDestroy_v2(mine->fork);
         if (mine->join != NULL) orion_driver.cuEventDestroy_v2(mine->join);
@@ -173,10 +175,10 @@ void orion_partition_forget(struct orion_stream_record *stream_record, bool cont
 
 void orion_partition_end(struct orion_gpu *gpu)
 {
-    if (!orion_ledger_take(gpu)) return;
+    if (!orion_ledger_try_lock(gpu)) return;
     struct orion_partition *partition = &orion_be(gpu)->partition;
     for (uint32_t i = 0; i < partition->count && orion_driver.cuGreenCtxDestroy != NULL; i++)
         orion_driver.cuGreenCtxDestroy(partition->made[i].context);
     *partition = (struct orion_partition){0};
-    orion_ledger_give(gpu);
+    orion_ledger_unlock(gpu);
 }

@@ -1,14 +1,16 @@
-/* Partitions: a be kernel on a part of the GPU's SMs, so that the others are left to hp.
+/* Partitions: a be kernel runs on a part of the GPU's SMs, and hp has the others.
  *
- * A green context over some SMs gives each stream record a stream of the hook's own. A kernel is moved there launch by launch: the
- * hook's stream waits for all that the program has put into its stream, the kernel runs on the hook's, and the program's
- * stream waits for it. So the order of streams, events, legacy-stream semantics and synchronises are the program's
- * stream's own, with nothing to keep in step. Cost, measured on an H200 (docs/results/raw/partition.txt): up to 0.8 us
- * of CPU and 1 us of the stream's time a launch; 1-2 ms and 6 MiB once for the green context. Refused: keeping successive
- * kernels on the hook's stream, which saves most of that microsecond and has to chase every call that could tell the
- * difference. Graphs are not moved: their kernels run on all SMs whatever the stream.
+ * A green context over some SMs gives each stream record a stream of the hook's own. Each launch is moved by itself:
+ * the hook's stream waits for all work in the program's stream, the kernel runs on the hook's stream, and the program's
+ * stream waits for the kernel. So order, events, legacy-stream semantics and synchronises stay those of the program's
+ * stream. Cost, measured on an H200 (docs/results/raw/partition.txt): up to 0.8 us of CPU and 1 us of stream time a
+ * launch; 1-2 ms and 6 MiB once for the green context.
  *
- * Only the primary context: a green context shares its modules and memory. */
+ * Graphs are not moved: their kernels run on all SMs whatever the stream. Only the primary context's kernels are moved:
+ * a green context shares its modules and memory.
+ *
+ * Refused: to keep successive kernels on the hook's stream. That saves most of the microsecond, but the hook would have
+ * to handle every call that could see the difference. */
 #ifndef ORION_PARTITION_H
 #define ORION_PARTITION_H
 
@@ -22,12 +24,12 @@ struct orion_process;
 
 enum orion_partition_state { ORION_PARTITION_NONE = 0, ORION_PARTITION_READY = 1, ORION_PARTITION_REFUSED = 2 };
 
-#define ORION_PARTITION_SIZES 8u /* of a GPU: each costs memory on the GPU for as long as the context lives */
+#define ORION_PARTITION_SIZES 8u /* for each GPU; each size uses GPU memory for as long as the context lives */
 
 struct orion_partition_size {
     CUgreenCtx context;
     uint32_t sms, setting;
-}; /* has; the policy's overlap_sms that it was made for */
+}; /* sms: how many SMs the context has; setting: the policy's overlap_sms that it was made for */
 
 struct orion_partition { /* of a GPU; guarded by the ledger */
     uint32_t state;      /* enum orion_partition_state */
@@ -43,20 +45,21 @@ struct orion_partition_stream_record { /* of a stream record; made under the led
     bool refused; /* not a stream of the primary context */
 };
 
-/* Whether the stream record's kernels can be moved now; makes what they need. */
-bool orion_partition_can(struct orion_process *process, struct orion_stream_record *stream_record);
+/* Whether the stream record's kernels can be moved now. Makes what that needs. */
+bool orion_partition_can_move(struct orion_process *process, struct orion_stream_record *stream_record);
 
-/* The stream to launch on, ordered behind all that the stream record's stream holds, and there until the join; NULL: it cannot be
- * had. */
+/* The stream to launch on until the join. It is ordered behind all work in the stream record's stream. NULL: not
+ * available. */
 CUstream orion_partition_fork(struct orion_process *process, struct orion_stream_record *stream_record);
-void orion_partition_join(struct orion_stream_record *stream_record,
-                          CUstream stream); /* after the launch: what follows in the stream record's stream waits for it */
+/* Called after the launch: later work in the stream record's stream waits for it. */
+void orion_partition_join(struct orion_stream_record *stream_record, CUstream stream);
 
-/* After orion_forbid_touch, before the primary context may end: waits, boundedly, for launches between fork and join. */
-void orion_partition_rest(struct orion_gpu *gpu);
+/* Called after orion_forbid_touch, before the primary context may end. Waits for launches between fork and join, about
+ * a second at most. */
+void orion_partition_wait(struct orion_gpu *gpu);
 
-void orion_partition_forget(struct orion_stream_record *stream_record,
-                            bool context_lives); /* the stream record's stream or context ends; under the ledger */
+/* The stream record's stream or context ends. The caller holds the ledger. */
+void orion_partition_forget(struct orion_stream_record *stream_record, bool context_lives);
 void orion_partition_end(struct orion_gpu *gpu); /* before the primary context ends */
 
 #endif

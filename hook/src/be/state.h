@@ -1,4 +1,4 @@
-/* What a be client keeps for each GPU and each stream record, in the bytes that these have for it. */
+/* What a be client keeps for each GPU and each stream record, in the bytes that these structs reserve for it. */
 #ifndef ORION_BE_STATE_H
 #define ORION_BE_STATE_H
 
@@ -14,13 +14,14 @@
 struct orion_be {
     struct orion_valve valve;         /* see valve.c */
     struct orion_partition partition; /* see partition.c */
-    _Atomic uint32_t moving;          /* launches on their way to the partition */
-    _Atomic uint32_t published;       /* hp: launches that the busy page's `current` has shown so far */
+    _Atomic uint32_t moving;          /* launches between the partition's fork and join */
+    _Atomic uint32_t published;       /* hp: number of launches shown in the busy page's `current` so far */
 
     /* See window.c */
     _Atomic uint64_t in_flight_ns;
-    _Atomic uint32_t ledger;         /* taken while stream records' chunks are kept; see orion_ledger_take */
-    uint64_t waited_ns, moved_ns;    /* guarded by the ledger: the last wait for the window; when work last completed */
+    _Atomic uint32_t ledger; /* a lock, held while a thread updates chunks; see orion_ledger_try_lock */
+    /* Guarded by the ledger: time of the last wait for the window; when work last completed. */
+    uint64_t waited_ns, last_progress_ns;
     uint32_t stream_records_at_work; /* guarded by the ledger: stream records with work in flight, at the last look */
     uint64_t head_ns;                /* guarded by the ledger: when the oldest work in flight began to run, estimated */
 };
@@ -32,10 +33,10 @@ struct orion_be_stream_record {
     struct orion_chunks chunks;
     struct orion_partition_stream_record partition;
     /* Guarded by the ledger; see valve.c */
-    uint64_t past_valve_ns; /* launched since the last wait */
-    uint32_t waited_epoch;  /* the valve's epoch when that wait was put into the stream, + 1; 0: none stands there */
+    uint64_t past_valve_ns; /* expected time of the work launched since the last wait */
+    uint32_t waited_epoch;  /* the valve's epoch when that wait was put into the stream, + 1; 0: no wait */
 };
-_Static_assert(sizeof(struct orion_be_stream_record) <= ORION_STREAM_RECORD_BE, "ORION_LANE_BE is too small");
+_Static_assert(sizeof(struct orion_be_stream_record) <= ORION_STREAM_RECORD_BE, "ORION_STREAM_RECORD_BE is too small");
 
 static inline struct orion_be_stream_record *orion_be_stream_record(const struct orion_stream_record *stream_record)
 {

@@ -18,39 +18,43 @@
 #include "system/spawn.h"
 #include "system/system.h"
 
-#define WATCH_NS (50 * ORION_MICROSECOND) /* between two looks at hp while work is in flight */
-#define LATE_NS (2 * ORION_MILLISECOND)   /* a look this late: the process is short of CPU */
-#define TRUSTED_AFTER_NS ORION_SECOND     /* on time for so long: running ahead is on again */
-#define REAP_NS ORION_MILLISECOND         /* between two looks for what has completed */
-#define REST_NS (20 * ORION_MILLISECOND)
-#define EXPECTANT_NS (2 * ORION_MILLISECOND) /* hp is a little later than usual */
+#define WATCH_NS (50 * ORION_MICROSECOND) /* time between two looks at hp while work is in flight */
+#define LATE_NS (2 * ORION_MILLISECOND)   /* a look this late shows that the process is short of CPU */
+#define TRUSTED_AFTER_NS ORION_SECOND     /* after so long on time, running ahead is allowed again */
+#define REAP_NS ORION_MILLISECOND         /* time between two looks for completed work */
+#define REAP_IDLE_NS (20 * ORION_MILLISECOND)
+/* How long after the usual end of a busy period to expect its end at any moment. */
+#define END_EXPECTED_NS (2 * ORION_MILLISECOND)
 #define PARKED_NS (100 * ORION_MILLISECOND)
 
-enum { WATCHED = 1, ON_TIME = 2, STARTING = 3 }; /* 0: no watcher yet */
+enum { WATCHED = 1, ON_TIME = 2, STARTING = 3 }; /* values of `watched`; 0: no watcher yet */
 
-/* -- The word -------------------------------------------------------------------------------------------------------- */
+/* -- The valve's word ------------------------------------------------------------------------------------------------ */
 
 static void set_open(struct orion_valve *valve) { atomic_store(valve->page.words, 0); }
 
-/* Not while a context ends: its streams must come to their end. */
+/* Does not close while a context ends, because the context's streams must finish. */
 static void set_closed(struct orion_process *process, struct orion_valve *valve)
 {
     if (atomic_load(&process->untouchable) > 0) return;
-    uint32_t closed = atomic_fetch_add(&valve->closings, 2) | 1; /* never 0, and not what a watcher may have just read */
+    /* Never 0, and never what a watcher may have just read. */
+    uint32_t closed = atomic_fetch_add(&valve->closings, 2) | 1;
     uint32_t before = atomic_load(valve->page.words);
-    do { /* the epoch first: who finds the valve closed must find that its stream record has not waited since */
+    /* The epoch grows first: a thread that sees the valve closed must see that its stream record needs a new wait. */
+    do {
         if (before == 0) atomic_fetch_add(&valve->epoch, 1);
     } while (!atomic_compare_exchange_weak(valve->page.words, &before, closed));
-    if (atomic_load(&process->untouchable) > 0) set_open(valve); /* a context began to end between the two looks */
+    if (atomic_load(&process->untouchable) > 0) set_open(valve); /* a context began to end between the two checks */
 }
 
-/* Opens it where hp is idle, unless somebody has found hp busy since this look began. False: hp is busy. What was put behind
- * the valve before a budget was granted goes by hp's leave, as all does from then on. */
+/* Opens the valve if hp is idle, unless another thread has found hp busy since this check began. Returns false if hp is
+ * busy. If a budget was granted after work was put behind the valve, hp's permission lets that work go, like all later
+ * work. */
 static bool open_if_idle(struct orion_gpu *gpu)
 {
     _Atomic uint32_t *word = orion_be(gpu)->valve.page.words;
     uint32_t closed = word != NULL ? atomic_load(word) : 0;
-    if (orion_gate_closed(gpu) && !orion_overlap_gives_permission(gpu)) return false;
+    if (orion_gate_closed(gpu) && !orion_overlap_is_permitted(gpu)) return false;
     if (closed != 0) atomic_compare_exchange_strong(word, &closed, 0);
     return true;
 }
@@ -59,7 +63,8 @@ static bool open_if_idle(struct orion_gpu *gpu)
 
 static bool has_work(const struct orion_gpu *gpu) { return atomic_load(&orion_be(gpu)->in_flight_ns) > 0; }
 
-/* Whether hp has to be looked at: there is an hp, and work in flight that the valve can stop, or that another stop holds. */
+/* Whether hp must be watched: there is an hp client, and there is work in flight that the valve can stop, or work that
+ * another stop holds. */
 static bool is_needed(const struct orion_gpu *gpu)
 {
     return (has_work(gpu) || orion_stops_block(orion_the_process, gpu) != NULL) &&
@@ -73,20 +78,21 @@ static void park(struct orion_gpu *gpu)
     atomic_store(&valve->parked, 1);
     if (!has_work(gpu)) {
         atomic_store(&valve->in_use, 0);
-        if (has_work(gpu)) atomic_store(&valve->in_use, 1); /* a launch came between: it may have set it before */
+        /* A launch may have set in_use just before it was cleared. */
+        if (has_work(gpu)) atomic_store(&valve->in_use, 1);
     }
     if (!is_needed(gpu)) orion_futex_wait(&valve->notifier, notifier, PARKED_NS, false);
     atomic_store(&valve->parked, 0);
 }
 
-/* How long to sleep at most while hp is busy. hp's thread wakes sleepers, but a processor that has slept for milliseconds
- * takes up to 0.2 ms to be woken by another one (measured in a virtual machine) and 8 us by its own timer; so from when
- * hp's busy periods usually end, this thread wakes itself. */
-static uint64_t patience(uint64_t closed_for, uint64_t typical)
+/* How long to sleep at most while hp is busy. hp's thread wakes sleepers. But a CPU that has slept for milliseconds
+ * takes up to 0.2 ms to be woken by another CPU (measured in a virtual machine), and 8 us to be woken by its own timer.
+ * So from the time at which hp's busy periods usually end, this thread wakes itself. */
+static uint64_t longest_sleep(uint64_t closed_for, uint64_t typical)
 {
     uint64_t early = typical - typical / 8;
-    if (closed_for < early) return early - closed_for < ORION_GATE_LOOK_NS ? early - closed_for : ORION_GATE_LOOK_NS;
-    return closed_for < typical + EXPECTANT_NS ? WATCH_NS : ORION_GATE_LOOK_NS;
+    if (closed_for < early) return early - closed_for < ORION_GATE_POLL_NS ? early - closed_for : ORION_GATE_POLL_NS;
+    return closed_for < typical + END_EXPECTED_NS ? WATCH_NS : ORION_GATE_POLL_NS;
 }
 
 static uint64_t close_while_hp_is_busy(struct orion_process *process, struct orion_gpu *gpu, uint64_t typical)
@@ -94,9 +100,9 @@ static uint64_t close_while_hp_is_busy(struct orion_process *process, struct ori
     uint64_t began = orion_now(), now = began;
     while (!open_if_idle(gpu)) {
         set_closed(process, &orion_be(gpu)->valve);
-        bool settled = !orion_stops_attend(process);
+        bool settled = !orion_stops_update(process);
         if (has_work(gpu)) atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
-        orion_gate_sleep(process, gpu, settled ? patience(now - began, typical) : WATCH_NS);
+        orion_gate_sleep(process, gpu, settled ? longest_sleep(now - began, typical) : WATCH_NS);
         now = orion_now();
     }
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
@@ -104,8 +110,8 @@ static uint64_t close_while_hp_is_busy(struct orion_process *process, struct ori
     return now - began < typical ? typical - (typical - (now - began)) / 2 : typical + (now - began - typical) / 8;
 }
 
-/* Makes no driver call and never blocks on anything but its own sleep: whatever a call of the program's holds while it waits for the GPU behind the
- * closed valve, this thread opens it. */
+/* Makes no driver call and blocks on nothing but its own sleep. A call of the program may hold the driver's locks while
+ * it waits for the GPU behind the closed valve. This thread can open the valve even then. */
 static void *watch(void *argument)
 {
     struct orion_gpu *gpu = argument;
@@ -113,10 +119,10 @@ static void *watch(void *argument)
     uint64_t on_time_since = 0, typical = 0;
     prctl(PR_SET_NAME, "orion-valve", 0, 0, 0);
     prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
-    atomic_store(&valve->watched, ON_TIME); /* trusted at once: nothing says yet that it would be late */
+    atomic_store(&valve->watched, ON_TIME); /* trusted at first: no look has been late yet */
     for (;;) {
         if (!open_if_idle(gpu)) typical = close_while_hp_is_busy(orion_the_process, gpu, typical);
-        orion_stops_attend(orion_the_process);
+        orion_stops_update(orion_the_process);
         if (!is_needed(gpu)) park(gpu);
         uint64_t before = orion_now();
         orion_sleep_precisely(WATCH_NS);
@@ -131,14 +137,14 @@ static void *watch(void *argument)
     return NULL;
 }
 
-/* Takes off what has completed, for programs that launch without ever waiting; a thread of its own since it calls the
- * driver. It sleeps when there is nothing in flight. */
+/* Retires completed work, for programs that launch without ever waiting. This is a separate thread because it calls the
+ * driver. It looks less often while nothing is in flight. */
 static void *reap(void *argument)
 {
     struct orion_gpu *gpu = argument;
     prctl(PR_SET_NAME, "orion-reap", 0, 0, 0);
     for (;;) {
-        orion_sleep_precisely(has_work(gpu) ? REAP_NS : REST_NS);
+        orion_sleep_precisely(has_work(gpu) ? REAP_NS : REAP_IDLE_NS);
         if (has_work(gpu)) orion_window_reap(orion_the_process, gpu);
     }
     return NULL;
@@ -165,12 +171,12 @@ bool orion_valve_ready(struct orion_process *process, struct orion_stream_record
     if (watched == WATCHED || watched == STARTING || atomic_load(&process->untouchable) > 0) return false;
     if (__builtin_expect(watched == ON_TIME && valve->page.context_epoch == atomic_load(&process->context_epoch) + 1, 1))
         return true;
-    /* Pinning is no business of a time when some stream is being captured. */
-    if (atomic_load(&process->captures) > 0 || !orion_ledger_take(gpu)) return false;
+    /* Memory must not be pinned while some stream is being captured. */
+    if (atomic_load(&process->captures) > 0 || !orion_ledger_try_lock(gpu)) return false;
     bool ready = orion_pinned_page_pin(process, &valve->page);
     if (!ready) atomic_store(&valve->refused, 1);
     else start_threads(gpu);
-    orion_ledger_give(gpu);
+    orion_ledger_unlock(gpu);
     return ready && atomic_load(&valve->watched) == ON_TIME;
 }
 
@@ -202,21 +208,21 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     struct orion_valve *valve = &orion_be(gpu)->valve;
     struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
     if (orion_gate_closed(gpu)) set_closed(process, valve);
-    if (!orion_ledger_take(gpu)) return false;
-    uint64_t stream_records = orion_be(gpu)->stream_records_at_work > 1 ? orion_be(gpu)->stream_records_at_work
-                                                                        : 1; /* the share is the GPU's, not a stream's */
+    if (!orion_ledger_try_lock(gpu)) return false;
+    /* The share is the GPU's, not a stream's. */
+    uint64_t stream_records = orion_be(gpu)->stream_records_at_work > 1 ? orion_be(gpu)->stream_records_at_work : 1;
     bool due =
         mine->past_valve_ns + expected_ns > share_ns / stream_records || mine->waited_epoch != atomic_load(&valve->epoch) + 1;
-    bool stands = stop->arm(process, stream_record, work, due);
-    mine->past_valve_ns += expected_ns; /* a new wait has nothing behind it yet */
-    orion_ledger_give(gpu);
+    bool armed = stop->arm(process, stream_record, work, due);
+    mine->past_valve_ns += expected_ns; /* put_wait sets it to 0 first: nothing is behind a new wait yet */
+    orion_ledger_unlock(gpu);
     atomic_store_explicit(&valve->in_use, 1, memory_order_relaxed);
     if (atomic_load(&valve->parked)) {
         atomic_store(&valve->parked, 0);
         atomic_fetch_add(&valve->notifier, 1);
         orion_futex_wake_all(&valve->notifier, false);
     }
-    return stands;
+    return armed;
 }
 
 bool orion_valve_runs_ahead(const struct orion_gpu *gpu)
@@ -224,7 +230,7 @@ bool orion_valve_runs_ahead(const struct orion_gpu *gpu)
     return atomic_load(&orion_be(gpu)->valve.in_use) && has_work(gpu) && !orion_policy_overlaps(gpu);
 }
 
-/* -- As a stop: on the CPU it is the gate ----------------------------------------------------------------------------- */
+/* -- The valve as a stop: on the CPU it is the gate ------------------------------------------------------------------ */
 
 static void wait(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                  uint64_t expected_ns)

@@ -1,15 +1,16 @@
-/* The valve: a word that the GPU itself waits on, so that a be client can run ahead while hp is busy or may become so.
+/* The valve: a word that the GPU itself waits on, so that a be client can run ahead of the GPU although hp may come.
  *
- * Gating launches on the CPU alone has to choose: a small window leaves the GPU idle whenever the program prepares its
- * next launches more slowly than the GPU runs them, a large one is what an arriving hp waits for. With the valve the program runs many windows ahead, and a
- * wait on the valve's word (cuStreamWaitValue32) stands in the stream before every window of work: closed, the GPU
- * stops at the next one. Measured (docs/results/overhead.md): an open wait costs 2.4 us of a stream's time and 1-2 us of
- * CPU, a blocked one costs the other process nothing, and work behind it is done 7-15 us after the word opens.
+ * Without it, the window has to be small or large. A small window leaves the GPU idle whenever the program prepares its
+ * next launches more slowly than the GPU runs them. An arriving hp must wait for all of a large window. With the valve,
+ * the program runs many windows ahead, and before every window of work its stream waits for the valve's word
+ * (cuStreamWaitValue32). If the valve is closed, the GPU stops at the next wait. Measured (docs/results/overhead.md):
+ * an open wait costs 2.4 us of stream time and 1-2 us of CPU; a blocked wait costs the other process nothing; work
+ * behind it is done 7-15 us after the word opens.
  *
- * The word is this process's own, so nobody else can leave it closed. A watcher, one thread for each GPU, closes it
- * within about 50 us of hp's launch (or a launching thread does, whichever looks first) and opens it when hp is idle; it
- * sleeps while the process has nothing in flight. A watcher that is late, because the process is short of CPU, turns
- * running ahead off for a second: then launches are gated on the CPU, as they are where the device has no such wait. */
+ * The word belongs to this process, so no other process can leave it closed. A watcher, one thread for each GPU, closes
+ * the word within about 50 us of hp's launch. A launching thread may close it earlier. The watcher opens it when hp is
+ * idle, and sleeps while the process has nothing in flight. If the watcher is late, because the process is short of
+ * CPU, running ahead is disabled for a second. Launches are then gated on the CPU, as on devices without such waits. */
 #ifndef ORION_VALVE_H
 #define ORION_VALVE_H
 
@@ -28,28 +29,30 @@ struct orion_work;
 
 struct orion_valve {
     struct orion_pinned_page page; /* guarded by the ledger; its first word: 0: open, else closed */
-    _Atomic uint32_t refused;      /* this device or driver has no such wait */
-    _Atomic uint32_t closings;     /* closed is another odd number each time */
-    _Atomic uint32_t epoch;        /* grows with each closing: a stream record that has not waited since must */
-    _Atomic uint32_t watched;      /* 0: no watcher yet; 1: late; 2: on time; 3: starting */
+    _Atomic uint32_t refused;      /* this device or driver does not support such waits */
+    _Atomic uint32_t closings;     /* each closing writes another odd number */
+    /* Grows with each closing; a stream record whose last wait is older needs a new one. */
+    _Atomic uint32_t epoch;
+    _Atomic uint32_t watched; /* 0: no watcher yet; 1: late; 2: on time; 3: starting */
     _Atomic uint32_t parked, notifier;
-    _Atomic uint32_t in_use; /* some work in flight stands behind the valve */
+    _Atomic uint32_t in_use; /* some work in flight is behind the valve */
 };
 
 /* How far a client may run ahead of the GPU, in shares of the window. */
 #define ORION_RUN_AHEAD 32u
 
-/* Whether the next launch of the stream record can be put behind the valve; sets the valve up at first use. */
+/* Whether the stream record's next launch can be put behind the valve. Sets the valve up at first use. */
 bool orion_valve_ready(struct orion_process *process, struct orion_stream_record *stream_record);
 
-/* Before a launch: arms its stop in the stream, and sees that the watcher watches. The valve's own wait is due once for each
- * share of work. False: it could not, and the launch has to be gated as if there were no valve. */
+/* Called before a launch: arms its stop in the stream, and wakes the watcher if it sleeps. The valve's own wait is due
+ * once for each share of work. Returns false if the launch could not be armed: it must be gated as if there were no
+ * valve. */
 bool orion_valve_pass(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                       const struct orion_stop *stop, uint64_t expected_ns, uint64_t share_ns);
 
-/* Whether work in flight stands behind the valve: a call that waits for it while something is stopped would spin. */
+/* Whether work in flight is behind the valve. A call that waits for stopped work would spin. */
 bool orion_valve_runs_ahead(const struct orion_gpu *gpu);
 
-extern const struct orion_stop orion_valve_stop; /* of a GPU's hp, where contexts take turns */
+extern const struct orion_stop orion_valve_stop; /* the stop of a GPU's hp where contexts are time-sliced */
 
 #endif

@@ -12,46 +12,48 @@
 #include "streams/stream_records.h"
 #include "system/system.h"
 
-#define CHUNKS_A_WINDOW 8u
-#define CHUNK_LEAST_NS (20 * ORION_MICROSECOND)
-#define SHARE_LEAST_NS (20 * ORION_MICROSECOND)
-#define NEW_WAIT_NS (10 * ORION_MILLISECOND)     /* so long without waiting: what is waited for is something new */
-#define OF_HP_TIME 40u                           /* 2.5 % of what hp has to do anyway: Orion's own test */
-#define NARROW_LEAST_NS (75 * ORION_MICROSECOND) /* a wait at the valve costs 2.4 us: 3.2 % of so much work */
+#define CHUNKS_PER_WINDOW 8u
+#define CHUNK_MIN_NS (20 * ORION_MICROSECOND)
+#define SHARE_MIN_NS (20 * ORION_MICROSECOND)
+#define NEW_WAIT_NS (10 * ORION_MILLISECOND) /* after so long without waiting, a wait is a new one */
+/* 2.5 % of hp's typical busy period: the threshold of Orion (EuroSys'24). */
+#define PART_OF_HP_PERIOD 40u
+#define NARROW_MIN_NS (75 * ORION_MICROSECOND) /* a wait at the valve costs 2.4 us: 3.2 % of so much work */
 #define FORGET_TRIES 1000u
-#define STUCK_NS ORION_SECOND /* work that waits for what only the next launch brings */
+#define STUCK_NS ORION_SECOND /* no progress for so long: the work waits for what only the next launch brings */
 #define WAKE_BEFORE_NS (30 * ORION_MICROSECOND)
-#define DRY_NS (100 * ORION_MICROSECOND) /* less queued than this, and a late waker leaves the GPU idle */
-#define SLEEP_LEAST_NS (20 * ORION_MICROSECOND)
-#define SLEEP_MOST_NS ORION_MILLISECOND /* for work that goes alone: hp's state is looked at between sleeps */
-#define SLEEP_MOST_OF_LIMIT 4u          /* else at most so much of the window: expectations may be too long */
+#define IDLE_RISK_NS (100 * ORION_MICROSECOND) /* with less work queued than this, a late wake-up leaves the GPU idle */
+#define SLEEP_MIN_NS (20 * ORION_MICROSECOND)
+#define SLEEP_MAX_NS ORION_MILLISECOND /* for work that runs alone: hp's state is read between sleeps */
+#define SLEEP_MAX_PART_OF_LIMIT 4u     /* else at most this part of the window: expected times may be too long */
 #define LATE_SLEEP_NS (50 * ORION_MICROSECOND)
 
 uint64_t orion_window_share(const struct orion_gpu *gpu)
 {
     uint64_t share = orion_gpu_grant(gpu)->window_share_ns;
-    return share < SHARE_LEAST_NS ? SHARE_LEAST_NS : share;
+    return share < SHARE_MIN_NS ? SHARE_MIN_NS : share;
 }
 
 uint64_t orion_window_narrowed(const struct orion_gpu *gpu)
 {
-    uint64_t share = orion_window_share(gpu), whole = orion_gpu_policy(gpu)->window_ns, bearable = whole;
+    uint64_t share = orion_window_share(gpu), whole = orion_gpu_policy(gpu)->window_ns, tolerable = whole;
     for (uint32_t i = 0, count = orion_gpu_neighbours(gpu); i < count; i++) {
         uint64_t typical = atomic_load_explicit(&orion_gpu_neighbour(gpu, i)->typical_ns, memory_order_relaxed);
-        if (typical != 0 && typical / OF_HP_TIME < bearable) bearable = typical / OF_HP_TIME;
+        if (typical != 0 && typical / PART_OF_HP_PERIOD < tolerable) tolerable = typical / PART_OF_HP_PERIOD;
     }
-    if (bearable < NARROW_LEAST_NS) bearable = NARROW_LEAST_NS;
-    if (bearable >= whole || whole > ORION_SECOND) return share;
-    uint64_t narrowed = share * bearable / whole; /* the window is divided among clients: so is what is left of it */
-    return narrowed < SHARE_LEAST_NS ? SHARE_LEAST_NS : narrowed;
+    if (tolerable < NARROW_MIN_NS) tolerable = NARROW_MIN_NS;
+    if (tolerable >= whole || whole > ORION_SECOND) return share;
+    /* The window is divided among clients, so the narrowed window is, too. */
+    uint64_t narrowed = share * tolerable / whole;
+    return narrowed < SHARE_MIN_NS ? SHARE_MIN_NS : narrowed;
 }
 
-void orion_window_leave(struct orion_gpu *gpu, uint64_t expected_ns) { orion_ledger_take_off(gpu, expected_ns); }
+void orion_window_leave(struct orion_gpu *gpu, uint64_t expected_ns) { orion_ledger_subtract(gpu, expected_ns); }
 
 /* -- Waiting for the window ------------------------------------------------------------------------------------------ */
 
-/* Looks at every stream record of the GPU and retires what is done. Returns how many chunks. */
-static unsigned look(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
+/* Looks at every stream record of the GPU and retires completed chunks. Returns how many. */
+static unsigned retire_all(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
 {
     unsigned retired = 0;
     uint32_t at_work = 0;
@@ -67,9 +69,10 @@ static unsigned look(struct orion_process *process, struct orion_gpu *gpu, uint6
         if (chunks->count > 0) {
             if (chunks->ring[chunks->first].begun_ns < head) head = chunks->ring[chunks->first].begun_ns;
         } else if (chunks->open_ns > 0 && held) {
-            chunks->open_since_ns = now; /* it may stand behind the valve: that time is not its own */
+            chunks->open_since_ns = now; /* it may be behind the valve: the time until now does not count as its own */
         } else if (chunks->open_ns > 0 && now - chunks->open_since_ns > 4 * ORION_RUN_AHEAD * orion_window_share(gpu)) {
-            orion_chunks_drop(stream_record); /* a tail without an event, long over by all that is known */
+            /* No event is behind this work, but by its expected time it is long complete. */
+            orion_chunks_drop(stream_record);
             retired++;
         }
     }
@@ -78,27 +81,28 @@ static unsigned look(struct orion_process *process, struct orion_gpu *gpu, uint6
     return retired;
 }
 
-/* Sleeps until the work in flight should have shrunk enough: to half of the window, so that the GPU is kept busy by the
- * other half while this thread wakes up and refills; to nothing for work that goes alone. Only where the GPU might run
- * dry meanwhile does it wake early and look without sleeping. */
+/* Sleeps until enough of the work in flight should be complete. That is half of the window, so that the other half
+ * keeps the GPU busy while this thread wakes up and launches more. For work that runs alone, all work in flight must be
+ * complete. Only where the GPU might run dry meanwhile, the thread wakes early and polls without sleeping. */
 static void wait_for_room(const struct orion_gpu *gpu, uint64_t expected_ns, uint64_t limit, uint64_t now)
 {
     uint64_t held = atomic_load(&orion_be(gpu)->in_flight_ns);
     uint64_t target = expected_ns > limit ? 0 : limit - expected_ns < limit / 2 ? limit - expected_ns : limit / 2;
-    bool dry = target < DRY_NS;
-    uint64_t needed = held > target && held < ORION_WINDOW_ALONE ? held - target : 0; /* an unknown: it may end at once */
+    bool idle_risk = target < IDLE_RISK_NS;
+    /* Work of unknown duration is in flight: it may end at once. */
+    uint64_t needed = held > target && held < ORION_WINDOW_ALONE ? held - target : 0;
     uint64_t spent = now > orion_be(gpu)->head_ns ? now - orion_be(gpu)->head_ns : 0;
-    uint64_t early = dry ? WAKE_BEFORE_NS : 0;
-    uint64_t most = expected_ns > limit ? SLEEP_MOST_NS : limit / SLEEP_MOST_OF_LIMIT;
-    if (most > SLEEP_MOST_NS) most = SLEEP_MOST_NS;
+    uint64_t early = idle_risk ? WAKE_BEFORE_NS : 0;
+    uint64_t most = expected_ns > limit ? SLEEP_MAX_NS : limit / SLEEP_MAX_PART_OF_LIMIT;
+    if (most > SLEEP_MAX_NS) most = SLEEP_MAX_NS;
     if (needed > spent + early) {
         uint64_t sleep = needed - spent - early < most ? needed - spent - early : most;
-        orion_sleep_precisely(sleep < SLEEP_LEAST_NS ? SLEEP_LEAST_NS : sleep);
-    } else if (dry && (needed > spent || spent - needed < WAKE_BEFORE_NS)) {
+        orion_sleep_precisely(sleep < SLEEP_MIN_NS ? SLEEP_MIN_NS : sleep);
+    } else if (idle_risk && (needed > spent || spent - needed < WAKE_BEFORE_NS)) {
         for (unsigned i = 0; i < 64; i++) orion_pause();
     } else {
         uint64_t late = spent > needed ? (spent - needed) / 4 : 0;
-        orion_sleep_precisely(late < SLEEP_LEAST_NS ? SLEEP_LEAST_NS : late < LATE_SLEEP_NS ? late : LATE_SLEEP_NS);
+        orion_sleep_precisely(late < SLEEP_MIN_NS ? SLEEP_MIN_NS : late < LATE_SLEEP_NS ? late : LATE_SLEEP_NS);
     }
 }
 
@@ -115,20 +119,20 @@ static void wait_once(struct orion_process *process, struct orion_stream_record 
 {
     struct orion_gpu *gpu = stream_record->gpu;
     uint64_t now = orion_now();
-    if (!orion_ledger_take(gpu)) {
-        orion_sleep_precisely(SLEEP_LEAST_NS);
+    if (!orion_ledger_try_lock(gpu)) {
+        orion_sleep_precisely(SLEEP_MIN_NS);
         return;
     }
     struct orion_relaxed relaxed = orion_capture_relax();
-    unsigned retired = look(process, gpu, now);
+    unsigned retired = retire_all(process, gpu, now);
     if (retired == 0 && orion_be_stream_record(stream_record)->chunks.open_ns > 0) orion_chunks_close(process, stream_record);
     if (retired > 0 || now > orion_be(gpu)->waited_ns + NEW_WAIT_NS || orion_gate_closed(gpu) ||
         orion_stops_block(process, gpu) != NULL)
-        orion_be(gpu)->moved_ns = now;
+        orion_be(gpu)->last_progress_ns = now;
     orion_be(gpu)->waited_ns = now;
-    if (now > orion_be(gpu)->moved_ns + STUCK_NS) forget_all(process, gpu), retired = 1;
+    if (now > orion_be(gpu)->last_progress_ns + STUCK_NS) forget_all(process, gpu), retired = 1;
     orion_capture_unrelax(&relaxed);
-    orion_ledger_give(gpu);
+    orion_ledger_unlock(gpu);
     if (retired == 0) wait_for_room(gpu, expected_ns, limit, now);
 }
 
@@ -150,9 +154,9 @@ bool orion_window_enter(struct orion_process *process, struct orion_stream_recor
 
 bool orion_window_launching(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t identity)
 {
-    if (orion_stream_record_is_shared(process, stream_record) || !orion_ledger_take(stream_record->gpu)) return false;
+    if (orion_stream_record_is_shared(process, stream_record) || !orion_ledger_try_lock(stream_record->gpu)) return false;
     bool timed = orion_chunks_sample(stream_record, identity);
-    orion_ledger_give(stream_record->gpu);
+    orion_ledger_unlock(stream_record->gpu);
     return timed;
 }
 
@@ -160,39 +164,40 @@ void orion_window_launched(struct orion_process *process, struct orion_stream_re
                            bool timed)
 {
     struct orion_gpu *gpu = stream_record->gpu;
-    if (!orion_ledger_take(gpu)) {
-        orion_ledger_take_off(gpu, expected_ns);
+    if (!orion_ledger_try_lock(gpu)) {
+        orion_ledger_subtract(gpu, expected_ns);
         return;
     }
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     if (chunks->open_ns == 0) chunks->open_since_ns = orion_now();
     chunks->open_ns += expected_ns;
-    /* While running ahead, a chunk is a whole window; else an eighth of one. */
+    /* While running ahead, a chunk is a whole share of the window; else an eighth of it. */
     uint64_t share = orion_window_share(gpu);
     bool ahead = atomic_load_explicit(&orion_be(gpu)->valve.in_use, memory_order_relaxed) ||
                  atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0;
-    uint64_t enough = ahead ? share : share / CHUNKS_A_WINDOW;
-    if (enough < CHUNK_LEAST_NS) enough = CHUNK_LEAST_NS;
-    if (orion_policy_is_baseline(orion_gpu_policy(gpu))) enough = 0; /* drains wait for every stream record's last launch */
-    bool ended = timed && orion_chunks_sampled(stream_record);       /* its chunk, with it */
+    uint64_t enough = ahead ? share : share / CHUNKS_PER_WINDOW;
+    if (enough < CHUNK_MIN_NS) enough = CHUNK_MIN_NS;
+    /* A drain needs an event behind every stream record's last launch. */
+    if (orion_policy_is_baseline(orion_gpu_policy(gpu))) enough = 0;
+    bool ended = timed && orion_chunks_sampled(stream_record); /* the end of the sample also ends its chunk */
     if (!ended && chunks->open_ns >= enough) orion_chunks_close(process, stream_record);
-    orion_ledger_give(gpu);
+    orion_ledger_unlock(gpu);
 }
 
 /* -- Ends ------------------------------------------------------------------------------------------------------------ */
 
 void orion_window_reap(struct orion_process *process, struct orion_gpu *gpu)
 {
-    if (atomic_load(&process->untouchable) > 0 || !orion_ledger_take(gpu)) return;
+    if (atomic_load(&process->untouchable) > 0 || !orion_ledger_try_lock(gpu)) return;
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (atomic_load(&process->untouchable) == 0) look(process, gpu, orion_now());
+    if (atomic_load(&process->untouchable) == 0) retire_all(process, gpu, orion_now());
     orion_capture_unrelax(&relaxed);
-    orion_ledger_give(gpu);
+    orion_ledger_unlock(gpu);
 }
 
 void orion_window_drained(struct orion_process *process, struct orion_stream_record *stream_record)
 {
-    if (!orion_ledger_take(stream_record->gpu)) return;
+    if (!orion_ledger_try_lock(stream_record->gpu)) return;
     struct orion_relaxed relaxed = orion_capture_relax();
     orion_chunks_reap(process, stream_record);
     orion_capture_unrelax(&relaxed);
@@ -202,15 +207,17 @@ void orion_window_drained(struct orion_process *process, struct orion_stream_rec
         if (chunks->open_ns > 0) orion_account_gpu_time(stream_record->gpu, chunks->open_ns, orion_now() - chunks->open_since_ns);
         orion_chunks_drop(stream_record);
     }
-    orion_ledger_give(stream_record->gpu);
+    orion_ledger_unlock(stream_record->gpu);
 }
 
 void orion_window_forget(struct orion_stream_record *stream_record, bool context_lives)
 {
-    /* Not the launch path, and events that outlive their context must not be met again: wait for the ledger, boundedly. */
+    /* This is not the launch path, and events must not be used after their context has ended. So it waits for the
+     * ledger, about a second at most. */
     unsigned tries = 0;
-    orion_be_stream_record(stream_record)->waited_epoch = 0; /* in the stream record's next stream stands no wait yet */
-    while (!orion_ledger_take(stream_record->gpu)) {
+    /* The next stream of this stream record contains no wait yet. */
+    orion_be_stream_record(stream_record)->waited_epoch = 0;
+    while (!orion_ledger_try_lock(stream_record->gpu)) {
         if (++tries == FORGET_TRIES) return;
         orion_sleep_precisely(ORION_MILLISECOND);
     }
@@ -218,5 +225,5 @@ void orion_window_forget(struct orion_stream_record *stream_record, bool context
     orion_be_stream_record(stream_record)->past_valve_ns = 0;
     orion_chunks_forget(stream_record, context_lives);
     orion_partition_forget(stream_record, context_lives);
-    orion_ledger_give(stream_record->gpu);
+    orion_ledger_unlock(stream_record->gpu);
 }

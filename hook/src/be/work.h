@@ -15,20 +15,20 @@ struct orion_stop;
 struct orion_work {
     struct orion_stream_name stream;
     struct orion_launch launch;
-    bool movable;      /* the wrapper launches on `elsewhere` if the core has set it */
-    uint64_t identity; /* of identity.h: work of one identity takes about the same time; 0: takes no GPU time
-                                 (an event record, a wait, a host function): ordered work that is neither gated nor
-                                 counted in the window */
-    /* The core's own, set by orion_work_begin. */
+    bool movable; /* the wrapper launches on `elsewhere` if the core has set it */
+    /* See identity.h: work of one identity takes about the same time. 0: it takes no GPU time (an event record, a wait,
+     * a host function), so it is ordered work that is neither gated nor counted in the window. */
+    uint64_t identity;
+    /* Set by the core in orion_work_begin. */
     struct orion_stream_record *stream_record; /* NULL: not managed, or being captured */
     uint64_t expected_ns;
     uint32_t flags;
-    uint32_t collective;           /* its number; 0: none. See collective.h */
-    const struct orion_stop *stop; /* that claims it; NULL: its GPU's hp. See stop.h */
-    CUstream elsewhere;            /* a stream of the hook's own, joined with `stream` before and after; see partition.h */
+    uint32_t collective;           /* the collective's number; 0: none. See collective.h */
+    const struct orion_stop *stop; /* the stop that claims the work; NULL: its GPU's hp is the stop. See stop.h */
+    CUstream elsewhere;            /* a stream of the hook's own, ordered behind and before `stream`; see partition.h */
 };
 
-/* Before anybody reads work->identity; see ORION_IDENTITY_UNREAD. */
+/* Must be called before work->identity is read; see ORION_IDENTITY_UNREAD. */
 static inline void orion_work_identify(struct orion_process *process, struct orion_work *work)
 {
     if (work->identity == ORION_IDENTITY_UNREAD) work->identity = orion_launch_identity(process, &work->launch);

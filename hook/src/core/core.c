@@ -1,5 +1,5 @@
-/* What the wrappers call around work, proofs and events, passed on to the packages that know about them (for what ends, see
- * lifetimes.c). */
+/* Work, proofs and events: passes the wrappers' calls on to the packages that handle them. lifetimes.c handles what
+ * ends. */
 #include "core/core.h"
 
 #include "be/admission.h"
@@ -42,7 +42,7 @@ void orion_work_begin(struct orion_work *work)
     if (role != ORION_ROLE_HP) return;
     work->flags = orion_busy_set(gpu);
     if (__builtin_expect(work->flags != ORION_BUSY_SAME, 0)) orion_busy_began(process, gpu, work->flags);
-    if (__builtin_expect(orion_policy_asks(gpu), 0)) orion_overlap_tell(process, gpu, work);
+    if (__builtin_expect(orion_policy_asks(gpu), 0)) orion_overlap_publish(process, gpu, work);
 }
 
 void orion_work_end(struct orion_work *work, CUresult result)
@@ -54,11 +54,11 @@ void orion_work_end(struct orion_work *work, CUresult result)
     atomic_fetch_add(&stream_record->returned, 1);
     if (__builtin_expect(result != CUDA_SUCCESS, 0)) orion_fault_seen(orion_the_process, stream_record, result);
     if (work->expected_ns == 0) {
-        /* A system call, and so behind the launch: the GPU is at work meanwhile. */
+        /* Waking takes a system call, so it is done after the launch, while the GPU works. */
         if (work->flags == ORION_BUSY_OPENED) orion_thread_wake_by(gpu, 0);
         return;
     }
-    /* A failed launch took no time; its sample, if it was one, is closed all the same. */
+    /* A failed launch took no time, but a sample that it opened must still be closed. */
     if (result != CUDA_SUCCESS && !(work->flags & ORION_ADMITTED_TIMED)) orion_window_leave(gpu, work->expected_ns);
     else orion_window_launched(orion_the_process, stream_record, work->expected_ns, work->flags & ORION_ADMITTED_TIMED);
 }
@@ -66,7 +66,7 @@ void orion_work_end(struct orion_work *work, CUresult result)
 /* -- Proofs ---------------------------------------------------------------------------------------------------------- */
 
 #define MARKS 16u
-/* What a context-wide proof that is under way in this thread will prove. More stream records are left to the drain thread. */
+/* What a context-wide proof in this thread will prove. The drain thread proves stream records beyond MARKS. */
 static _Thread_local struct {
     struct orion_stream_record *stream_record;
     uint64_t returned;
@@ -88,7 +88,7 @@ static void mark_context(struct orion_process *process, CUcontext context)
     }
 }
 
-/* Or never will be: an error is the program's to see, and not only when hp is idle. */
+/* Also true if the query fails: the program must see that error at once, not only when hp is idle. */
 static bool is_done(const struct orion_proof *proof, const struct orion_stream_record *stream_record)
 {
     if (proof->scope == ORION_PROOF_EVENT) return orion_driver.cuEventQuery(proof->event) != CUDA_ERROR_NOT_READY;
@@ -96,19 +96,19 @@ static bool is_done(const struct orion_proof *proof, const struct orion_stream_r
     return asks && orion_driver.cuStreamQuery(orion_stream_record_handle(stream_record)) != CUDA_ERROR_NOT_READY;
 }
 
-/* A be call that would block behind a closed valve waits for hp here: the driver would spin. */
+/* If a be call would block behind a closed valve, the driver would spin. This sleeps until hp is idle instead. */
 static void sleep_instead_of_spinning(struct orion_process *process, const struct orion_proof *proof)
 {
     struct orion_stream_record *stream_record =
         proof->scope == ORION_PROOF_CONTEXT ? (mark_count > 0 ? marks[0].stream_record : NULL) : proof->stream_record;
     struct orion_gpu *gpu = stream_record != NULL ? stream_record->gpu : NULL;
     if (gpu == NULL || atomic_load_explicit(&gpu->role, memory_order_relaxed) != ORION_ROLE_BE) return;
-    struct orion_gpu *whose = orion_stops_would_block(process, gpu); /* its hp is waited for */
-    if (whose == NULL) return;
+    struct orion_gpu *blocked_by = orion_stops_would_block(process, gpu); /* the GPU whose hp stops the work */
+    if (blocked_by == NULL) return;
     atomic_store_explicit(&gpu->record->waiting_since_ns, orion_now(), memory_order_relaxed);
-    for (; whose != NULL; whose = orion_stops_would_block(process, gpu)) {
+    for (; blocked_by != NULL; blocked_by = orion_stops_would_block(process, gpu)) {
         if (atomic_load(&process->captures) > 0 || is_done(proof, stream_record)) break;
-        orion_gate_sleep(process, whose, ORION_MILLISECOND);
+        orion_gate_sleep(process, blocked_by, ORION_MILLISECOND);
     }
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
 }
@@ -138,8 +138,7 @@ static void proven(struct orion_process *process, struct orion_stream_record *st
 {
     struct orion_gpu *gpu = stream_record->gpu;
     if (gpu == NULL) return;
-    uint64_t most =
-        atomic_load(&stream_record->returned); /* `of_itself` may count work that this process did not, before it joined */
+    uint64_t most = atomic_load(&stream_record->returned); /* it counts work from before the process joined, too */
     orion_stream_record_prove(stream_record, returned < most ? returned : most);
     uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
     if (role == ORION_ROLE_HP) orion_busy_try_close(process, gpu);
@@ -158,7 +157,7 @@ void orion_proof_end(struct orion_proof *proof, CUresult result)
         if (stream_record != NULL) orion_fault_seen(process, stream_record, result);
         return;
     }
-    /* An event recorded again meanwhile: which recording was waited for cannot be told. */
+    /* If the event was recorded again meanwhile, it is unknown which recording the call waited for. */
     uint32_t index;
     uint64_t returned;
     if (proof->scope == ORION_PROOF_EVENT && proof->stream_record != NULL &&
@@ -173,7 +172,8 @@ void orion_proof_end(struct orion_proof *proof, CUresult result)
     }
     for (uint32_t i = 0; i < mark_count; i++) proven(process, marks[i].stream_record, marks[i].returned);
     mark_count = 0;
-    /* Of all GPUs, since marks may be gone that were proven meanwhile: no more than an iteration too many elsewhere. */
+    /* Applies to all GPUs, because work that another thread proved meanwhile has no mark left. Other GPUs count at most
+     * one iteration too many. */
     for (uint32_t i = 0; proof->blocks && i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
         orion_baseline_synchronised(process, &process->gpus[i]);
 }
@@ -192,7 +192,8 @@ void orion_event_recording(struct orion_recording *recording)
     orion_recordings_forget(orion_recordings(process), recording->event);
 }
 
-/* Forgotten before the driver's call and remembered after it: between the two a wait on the event proves nothing. */
+/* The old recording is forgotten before the driver's call, the new one is set after it. Between the two, a wait on the
+ * event proves nothing. */
 void orion_event_recorded(struct orion_recording *recording, CUresult result)
 {
     struct orion_process *process = orion_process_if_managed();

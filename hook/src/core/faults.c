@@ -28,7 +28,7 @@ bool orion_fault_is_final(CUresult result)
     }
 }
 
-/* All work of the context has come to its end, one way or another. */
+/* Marks all work of a lost context as complete, because no later call can prove it. */
 static void drain(struct orion_process *process, const struct orion_gpu *gpu, CUcontext context)
 {
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
@@ -43,7 +43,7 @@ void orion_fault_seen(struct orion_process *process, struct orion_stream_record 
 {
     if (!orion_fault_is_final(result)) return;
     struct orion_gpu *gpu = atomic_load(&stream_record->gpu);
-    uint64_t none = 0; /* the first one is the cause */
+    uint64_t none = 0; /* record only the first fault, because it caused the later ones */
     atomic_compare_exchange_strong(&gpu->record->fault, &none, (uint64_t)result);
     drain(process, gpu, stream_record->context);
     if (atomic_load_explicit(&gpu->role, memory_order_relaxed) == ORION_ROLE_HP) orion_busy_try_close(process, gpu);

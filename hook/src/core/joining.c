@@ -7,8 +7,8 @@
 #include "process/gpu.h"
 #include "process/process.h"
 
-/* Registered at the first GPU, behind the driver's own handlers: so it runs before them. */
-static void see_the_exit(struct orion_process *process)
+/* Registered at the first GPU, after the driver's own exit handlers. So it runs before them. */
+static void register_exit_handler(struct orion_process *process)
 {
     uint32_t none = 0;
     if (atomic_compare_exchange_strong(&process->sees_exit, &none, 1)) atexit(orion_process_ending);
@@ -20,13 +20,14 @@ struct orion_gpu *orion_gpu_of(CUdevice device)
     if (process == NULL) return NULL;
     struct orion_gpu *gpu = orion_gpu_find(process, device);
     if (gpu != NULL) return gpu;
-    bool made, joins = !orion_process_has_scheduler(process); /* else the threads' clients have GPUs of their own */
+    /* Else clients are threads, which have GPUs of their own. */
+    bool made, joins = !orion_process_has_scheduler(process);
     orion_owner *none = NULL;
     atomic_compare_exchange_strong(&process->owner, &none, orion_owner_by_device);
     gpu = orion_gpu_make(process, device, joins, &made);
     if (!made) return gpu;
     if (joins) orion_thread_start(process, gpu);
-    see_the_exit(process);
+    register_exit_handler(process);
     return gpu;
 }
 

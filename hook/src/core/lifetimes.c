@@ -1,5 +1,6 @@
-/* What ends takes its stream records, events and pinned pages with it: contexts, primary contexts, streams, code. While a context
- * ends, the drain thread touches none and the valve stands open, so that its streams can come to their end. */
+/* The end of contexts, primary contexts, streams and code also ends their stream records, events and pinned pages.
+ * While a context ends, the drain thread touches no context, and all valves stay open so that the context's streams can
+ * finish. */
 #include "core/lifetimes.h"
 
 #include "be/chunks.h"
@@ -22,20 +23,20 @@ void orion_context_creating(CUdevice device)
     if (process != NULL) orion_gpu_of(device);
 }
 
-/* Ends the stream records of a context (NULL: of a whole GPU): their work is over or about to be. */
+/* Ends the stream records of a context (NULL: of a whole GPU). Their work has completed or is about to be cancelled. */
 static void end_stream_records(struct orion_process *process, CUcontext context, const struct orion_gpu *gpu)
 {
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        struct orion_gpu *its = stream_record->gpu;
-        if (its == NULL || (context != NULL ? stream_record->context != context : its != gpu)) continue;
+        struct orion_gpu *owner = stream_record->gpu;
+        if (owner == NULL || (context != NULL ? stream_record->context != context : owner != gpu)) continue;
         orion_window_forget(stream_record, false);
         atomic_store(&stream_record->last, NULL);
         orion_stream_record_prove(stream_record, atomic_load(&stream_record->begun));
         uint32_t ready = ORION_STREAM_RECORD_READY;
         if (i >= ORION_GPUS) atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
-        if (atomic_load(&its->role) == ORION_ROLE_HP) orion_busy_try_close(process, its);
+        if (atomic_load(&owner->role) == ORION_ROLE_HP) orion_busy_try_close(process, owner);
     }
 }
 
@@ -53,7 +54,8 @@ void orion_context_ending(CUcontext context)
 
 static _Thread_local CUdevice ending_primary = -1;
 
-/* A release ends the context only when it is the last: its events are given up before, its stream records ended after. */
+/* Only the last release ends the primary context. Its events are destroyed before the driver's call. Its stream records
+ * end after the call, if the context has ended. */
 void orion_primary_ending(CUdevice device)
 {
     struct orion_process *process = orion_process_started();
@@ -64,7 +66,7 @@ void orion_primary_ending(CUdevice device)
     orion_kernels_forget(orion_kernels(process));
     uint32_t gpus = atomic_load(&process->gpu_count);
     for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++)
-        if (process->gpus[i].device == device) orion_partition_rest(&process->gpus[i]);
+        if (process->gpus[i].device == device) orion_partition_wait(&process->gpus[i]);
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
@@ -90,19 +92,19 @@ void orion_context_ended(void)
         for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
             if (process->gpus[i].device == device) end_stream_records(process, NULL, &process->gpus[i]);
     }
-    /* Once more: what another thread learnt of contexts meanwhile may have been of the one that ended. */
+    /* Raised again: another thread may have cached a context that has since ended. */
     atomic_fetch_add(&process->context_epoch, 1);
     atomic_fetch_add(&process->stream_record_epoch, 1);
     orion_allow_touch(process);
 }
 
-/* hp's work goes on when its stream is destroyed. A client of threads cannot have it proven with the whole context, where
- * others work too: an event stays behind it. */
-static void leave_event(struct orion_stream_record *stream_record)
+/* hp's work continues after its stream is destroyed. A client that is a thread cannot prove it with the whole context,
+ * where other clients work too. So this leaves an event behind the work. */
+static void record_last_event(struct orion_stream_record *stream_record)
 {
     if (stream_record->gpu->client == 0) return;
     struct orion_relaxed relaxed = orion_capture_relax();
-    CUevent event = atomic_exchange(&stream_record->last, NULL); /* of the stream that had the stream record before */
+    CUevent event = atomic_exchange(&stream_record->last, NULL); /* of the stream that used this stream record before */
     if (event != NULL) orion_driver.cuEventDestroy_v2(event);
     if (atomic_load(&stream_record->drained) != atomic_load(&stream_record->begun) &&
         orion_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
@@ -125,10 +127,12 @@ void orion_stream_ending(CUstream stream)
         orion_capture_stream_ending(process, stream_record->stream);
         orion_window_forget(stream_record, true);
         struct orion_gpu *gpu = stream_record->gpu;
-        /* hp's work goes on, unproven. be's need not be: nobody waits for it, and the stream record is free for another stream. */
+        /* hp's work continues, unproven. be's work counts as drained: nothing waits for it, and the stream record
+         * becomes free. */
         if (atomic_load(&gpu->role) == ORION_ROLE_BE) orion_stream_record_prove(stream_record, atomic_load(&stream_record->begun));
-        else leave_event(stream_record);
-        /* The drain thread touches streams of threads' clients by their handles; no longer, from here on. */
+        else record_last_event(stream_record);
+        /* The drain thread uses the stream handles of clients that are threads. From here on it must not use this
+         * one. */
         if (gpu->client != 0) orion_forbid_touch(process);
         atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
         if (gpu->client != 0) orion_allow_touch(process);
@@ -136,20 +140,21 @@ void orion_stream_ending(CUstream stream)
     }
 }
 
-/* A handle of what ends may come to mean another kernel. */
+/* After an unload, the same handle may name another kernel. */
 void orion_code_ending(void)
 {
     struct orion_process *process = orion_process_if_managed();
     if (process != NULL) orion_kernels_forget(orion_kernels(process));
 }
 
-/* From here on the hook's threads call the driver no more, and no stream waits for the valve. */
+/* From here on the hook's threads make no driver call, and no stream waits for a valve. */
 void orion_process_ending(void)
 {
     struct orion_process *process = orion_the_process;
-    if (process == NULL || atomic_load(&process->gpu_count) == 0) return; /* a forked child finds itself wiped */
+    if (process == NULL || atomic_load(&process->gpu_count) == 0) return; /* in a forked child this memory is zero */
     orion_forbid_touch(process);
     orion_stops_open(process);
     for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
-        if (orion_ledger_take(&process->gpus[i])) orion_ledger_give(&process->gpus[i]); /* a look in progress has ended */
+        /* Waits, boundedly, for a thread that holds the ledger. */
+        if (orion_ledger_try_lock(&process->gpus[i])) orion_ledger_unlock(&process->gpus[i]);
 }

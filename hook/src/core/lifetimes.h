@@ -1,4 +1,4 @@
-/* What begins and what ends, for the wrappers: contexts, streams, code, the process. */
+/* The wrappers call these when a context, a stream, code or the process begins or ends. */
 #ifndef ORION_LIFETIMES_H
 #define ORION_LIFETIMES_H
 

@@ -5,19 +5,19 @@
 #include "process/policy.h"
 #include "system/system.h"
 
-#define FADE 16u /* a sum forgets a sixteenth with each period */
+#define FADE 16u /* each new period removes a sixteenth of the sum */
 #define CONTROLS_TO_TRUST 4u
 #define CONTROLS_AT_FIRST 16u
 #define CONTROL_ONE_IN_AT_FIRST 4u
 #define CONTROL_ONE_IN 12u
-#define TRY_ONE_IN 24u /* where the least overlap has been too much */
+#define TRY_ONE_IN 24u /* used where even the least overlap was too much */
 #define SLICE_NS (200 * ORION_MILLISECOND)
-#define ENDLESS_NS (2 * ORION_SECOND) /* a period this long is cut into slices ... */
-#define ENDLESS_OF_TYPICAL 20u        /* ... unless periods usually are long */
-#define OVERLAP_LEAST_NS (50 * ORION_MICROSECOND)
+#define ENDLESS_NS (2 * ORION_SECOND) /* a period that lasts this long is cut into slices ... */
+#define ENDLESS_OF_TYPICAL 20u        /* ... unless periods are usually long */
+#define OVERLAP_MIN_NS (50 * ORION_MICROSECOND)
 
-static bool take(struct orion_budget *budget) { return !atomic_exchange_explicit(&budget->turn, 1, memory_order_acquire); }
-static void give(struct orion_budget *budget) { atomic_store_explicit(&budget->turn, 0, memory_order_release); }
+static bool try_lock(struct orion_budget *budget) { return !atomic_exchange_explicit(&budget->lock, 1, memory_order_acquire); }
+static void unlock(struct orion_budget *budget) { atomic_store_explicit(&budget->lock, 0, memory_order_release); }
 
 static void add(struct orion_budget_sum *sum, uint64_t busy_ns, uint64_t work)
 {
@@ -26,7 +26,7 @@ static void add(struct orion_budget_sum *sum, uint64_t busy_ns, uint64_t work)
     if (sum->periods < UINT32_MAX) sum->periods++;
 }
 
-/* Time for each launch in overlapped periods over that in control periods, in thousandths; 0: not known yet. */
+/* The time per launch in overlapped periods divided by that in control periods, in thousandths. 0: unknown. */
 static uint64_t slowdown(const struct orion_budget *budget)
 {
     const struct orion_budget_sum *control = &budget->control, *overlapped = &budget->overlapped;
@@ -44,10 +44,10 @@ static void adjust(struct orion_gpu *gpu, struct orion_budget *budget)
     if (over > room + room / 2) allowed /= 2;
     else if (over > room) allowed -= allowed / 4;
     else if (over < room - room / 8) allowed += allowed / 8 + budget->longest_ns / 32;
-    /* Beyond the longest period a larger age changes nothing now, and would take long to come down from. */
+    /* A larger age than the longest period has no effect now, and it would take long to shrink again. */
     if (allowed > budget->longest_ns) allowed = budget->longest_ns;
-    budget->overlap_ns = allowed < OVERLAP_LEAST_NS ? OVERLAP_LEAST_NS : allowed;
-    budget->too_dear = over > room && budget->overlap_ns == OVERLAP_LEAST_NS;
+    budget->overlap_ns = allowed < OVERLAP_MIN_NS ? OVERLAP_MIN_NS : allowed;
+    budget->too_costly = over > room && budget->overlap_ns == OVERLAP_MIN_NS;
 }
 
 static void finish_period(struct orion_gpu *gpu, struct orion_budget *budget)
@@ -56,18 +56,18 @@ static void finish_period(struct orion_gpu *gpu, struct orion_budget *budget)
     budget->longest_ns -= budget->longest_ns / 64;
     if (budget->busy_ns > budget->longest_ns) budget->longest_ns = budget->busy_ns;
     add(budget->is_control ? &budget->control : &budget->overlapped, budget->busy_ns, budget->work);
-    bool beside_somebody = atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) > 0;
-    if (!budget->is_control && beside_somebody) adjust(gpu, budget);
+    bool has_be = atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) > 0;
+    if (!budget->is_control && has_be) adjust(gpu, budget);
     if (budget->is_control) atomic_fetch_add_explicit(&gpu->record->control_periods, 1, memory_order_relaxed);
     atomic_store_explicit(&gpu->record->slowdown_milli, slowdown(budget), memory_order_relaxed);
     atomic_store_explicit(&gpu->record->overlap_ns, budget->overlap_ns, memory_order_relaxed);
 }
 
-/* At random, so that no rhythm of hp's or be's meets the control periods' own. */
+/* Control periods are random, so that they do not coincide with a rhythm of hp or be. */
 static bool draw_control(struct orion_budget *budget)
 {
     budget->random = budget->random * 1664525u + 1013904223u;
-    if (budget->too_dear) return (budget->random >> 16) % TRY_ONE_IN != 0;
+    if (budget->too_costly) return (budget->random >> 16) % TRY_ONE_IN != 0;
     uint32_t one_in = budget->control.periods < CONTROLS_AT_FIRST ? CONTROL_ONE_IN_AT_FIRST : CONTROL_ONE_IN;
     return (budget->random >> 16) % one_in == 0;
 }
@@ -91,52 +91,52 @@ static void begin_period(struct orion_gpu *gpu, struct orion_budget *budget, uin
     budget->open = true;
     budget->began_ns = now;
     budget->is_control = draw_control(budget);
-    if (budget->overlap_ns == 0) budget->overlap_ns = OVERLAP_LEAST_NS;
+    if (budget->overlap_ns == 0) budget->overlap_ns = OVERLAP_MIN_NS;
     begin_part(budget, now, work);
-    /* Until when first: who sees the new period's begin sees its own leave. */
+    /* An absolute time, so that relaxed order suffices: a reader that still sees the last period's value obeys that limit. */
     atomic_store_explicit(&gpu->busy->overlap_until_ns, budget->is_control ? 0 : now + budget->overlap_ns, memory_order_relaxed);
 }
 
 void orion_budget_opened(struct orion_gpu *gpu, uint64_t now, uint64_t work)
 {
     struct orion_budget *budget = &orion_hp(gpu)->budget;
-    if (!take(budget)) return;
+    if (!try_lock(budget)) return;
     if (orion_policy_overlaps(gpu)) {
         finish_period(gpu, budget);
         begin_period(gpu, budget, now, work);
-    } else if (budget->open) { /* a changed policy: from again when it changes back */
+    } else if (budget->open) { /* the policy no longer grants a budget: start from zero when it grants one again */
         budget->open = false;
         budget->control = budget->overlapped = (struct orion_budget_sum){0};
         budget->overlap_ns = 0;
-        budget->too_dear = false;
+        budget->too_costly = false;
         atomic_store_explicit(&gpu->busy->overlap_until_ns, 0, memory_order_relaxed);
     }
-    give(budget);
+    unlock(budget);
 }
 
 void orion_budget_resumed(struct orion_gpu *gpu, uint64_t now, uint64_t work)
 {
     struct orion_budget *budget = &orion_hp(gpu)->budget;
-    if (!take(budget)) return;
+    if (!try_lock(budget)) return;
     if (budget->open) begin_part(budget, now, work);
-    give(budget);
+    unlock(budget);
 }
 
 void orion_budget_paused(struct orion_gpu *gpu, uint64_t now, uint64_t work)
 {
     struct orion_budget *budget = &orion_hp(gpu)->budget;
-    if (!take(budget)) return;
+    if (!try_lock(budget)) return;
     if (budget->open) end_part(budget, now, work);
-    give(budget);
+    unlock(budget);
 }
 
-void orion_budget_attend(struct orion_gpu *gpu, uint64_t now, uint64_t work)
+void orion_budget_poll(struct orion_gpu *gpu, uint64_t now, uint64_t work)
 {
     struct orion_budget *budget = &orion_hp(gpu)->budget;
     uint64_t since = atomic_load_explicit(&gpu->busy->busy_since_ns, memory_order_relaxed);
     uint64_t typical = atomic_load_explicit(&orion_hp(gpu)->typical_busy_ns, memory_order_relaxed) * ENDLESS_OF_TYPICAL;
     if (since == 0 || now < since + (typical > ENDLESS_NS ? typical : ENDLESS_NS) || !orion_policy_overlaps(gpu)) return;
-    if (!take(budget)) return;
+    if (!try_lock(budget)) return;
     if (!budget->open || now > budget->began_ns + SLICE_NS) {
         if (budget->open) {
             end_part(budget, now, work);
@@ -144,5 +144,5 @@ void orion_budget_attend(struct orion_gpu *gpu, uint64_t now, uint64_t work)
         }
         begin_period(gpu, budget, now, work);
     }
-    give(budget);
+    unlock(budget);
 }

@@ -8,8 +8,9 @@
 #include "streams/stream_records.h"
 #include "system/system.h"
 
-#define LOOK_AT_LEAST_NS (2 * ORION_MILLISECOND)   /* while busy: keeps the heartbeat fresher than ORION_BEAT_STALE_NS */
-#define PROVE_AT_LEAST_NS (10 * ORION_MILLISECOND) /* work that nobody waits for shows progress this often */
+/* While busy: keeps the heartbeat fresher than be's limit of 3 ms (gate.c). */
+#define POLL_EVERY_NS (2 * ORION_MILLISECOND)
+#define PROVE_EVERY_NS (10 * ORION_MILLISECOND) /* how often unawaited work is proven, so that `progress` grows */
 
 static uint64_t work_begun(struct orion_process *process, const struct orion_gpu *gpu)
 {
@@ -21,15 +22,15 @@ static uint64_t work_begun(struct orion_process *process, const struct orion_gpu
     return begun;
 }
 
-/* What a whole busy period lasts, short gaps included: down fast and up slowly, since queueing makes some of them long
- * and it is the short ones that a wait is a large part of. */
+/* The typical length of a whole busy period, short gaps included. It falls fast and rises slowly: queueing makes some
+ * periods long, and a wait is the largest part of the short ones. */
 static uint64_t blended(uint64_t typical, uint64_t lasted)
 {
     if (typical == 0) return lasted;
     return lasted < typical ? typical - (typical - lasted) / 4 : typical + (lasted - typical) / 8;
 }
 
-/* The period before the one that begins now, which drained then, is over. */
+/* Records the length of the previous period, which ended at `drained`. */
 static void note_period(struct orion_gpu *gpu, uint64_t drained)
 {
     uint64_t since = atomic_load_explicit(&gpu->busy->busy_since_ns, memory_order_relaxed);
@@ -49,7 +50,8 @@ void orion_busy_began(struct orion_process *process, struct orion_gpu *gpu, enum
     atomic_store_explicit(&gpu->record->busy_since_ns, now, memory_order_relaxed);
     atomic_store_explicit(&gpu->busy->heartbeat_ns, now, memory_order_relaxed);
     bool budgeted = orion_hp(gpu)->budget.open || orion_policy_overlaps(gpu);
-    uint64_t begun = budgeted ? work_begun(process, gpu) - 1 : 0; /* the launch that begins it is part of it */
+    /* Excludes this launch, so that the period counts it. */
+    uint64_t begun = budgeted ? work_begun(process, gpu) - 1 : 0;
     if (change == ORION_BUSY_RESUMED) {
         if (budgeted) orion_budget_resumed(gpu, now, begun);
         return;
@@ -85,6 +87,12 @@ static void note_closed(struct orion_process *process, struct orion_gpu *gpu, ui
     atomic_fetch_add_explicit(&gpu->record->busy_periods, 1, memory_order_relaxed);
 }
 
+static uint64_t linger_now(const struct orion_gpu *gpu)
+{
+    const struct orion_policy *policy = orion_gpu_policy(gpu);
+    return orion_linger_now(&orion_hp(gpu)->linger, policy->linger_floor_ns, policy->linger_ceiling_ns);
+}
+
 static void close_once(struct orion_process *process, struct orion_gpu *gpu)
 {
     uint32_t expected = ORION_BUSY;
@@ -94,65 +102,64 @@ static void close_once(struct orion_process *process, struct orion_gpu *gpu)
         atomic_compare_exchange_strong(&gpu->busy->state, &expected, ORION_BUSY);
         return;
     }
-    /* The time of draining stands before the state says so: whoever ends the gap reads it. */
+    /* drained_ns is written before the state, because the launch that ends the gap reads it. */
     uint64_t now = orion_now();
     atomic_store_explicit(&gpu->busy->drained_ns, now, memory_order_relaxed);
     if (!atomic_compare_exchange_strong(&gpu->busy->state, &expected, ORION_LINGER)) return;
     note_closed(process, gpu, now);
-    const struct orion_policy *policy = orion_gpu_policy(gpu);
-    /* With nobody to let in, the thread may find out later. */
+    /* With no be client to wake, hp's thread need not wake early. */
     if (atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) == 0) return;
-    uint64_t linger = orion_linger_now(&orion_hp(gpu)->linger, policy->linger_floor_ns, policy->linger_ceiling_ns);
-    orion_thread_wake_by(gpu, now + linger);
+    orion_thread_wake_by(gpu, now + linger_now(gpu));
 }
 
 void orion_busy_try_close(struct orion_process *process, struct orion_gpu *gpu)
 {
     atomic_store(&orion_hp(gpu)->close_wanted, 1);
     while (atomic_load(&orion_hp(gpu)->close_wanted)) {
-        if (atomic_exchange(&orion_hp(gpu)->closing, 1)) return; /* who closes now looks again when done */
+        /* The thread that closes now checks again when it is done. */
+        if (atomic_exchange(&orion_hp(gpu)->closing, 1)) return;
         atomic_store(&orion_hp(gpu)->close_wanted, 0);
         close_once(process, gpu);
         atomic_store(&orion_hp(gpu)->closing, 0);
     }
 }
 
-/* Work that nobody synchronises on: asked for when launches have paused and no thread is inside a synchronising call
- * (which will prove it), and now and then however long the launches go on. */
-static void attend_to_unproven(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
+/* Requests a proof of work that no call waits for. It does so when launches have paused and no thread is inside a
+ * synchronising call, which would prove the work itself. During continuous launches it does so every
+ * PROVE_EVERY_NS. */
+static void request_proof(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
 {
     uint64_t begun = work_begun(process, gpu);
-    if (orion_policy_overlaps(gpu)) orion_budget_attend(gpu, now, begun);
-    bool quiet = begun == atomic_load_explicit(&orion_hp(gpu)->looked_begun, memory_order_relaxed);
-    atomic_store_explicit(&orion_hp(gpu)->looked_begun, begun, memory_order_relaxed);
+    if (orion_policy_overlaps(gpu)) orion_budget_poll(gpu, now, begun);
+    bool quiet = begun == atomic_load_explicit(&orion_hp(gpu)->seen_begun, memory_order_relaxed);
+    atomic_store_explicit(&orion_hp(gpu)->seen_begun, begun, memory_order_relaxed);
     uint64_t since = atomic_load_explicit(&orion_hp(gpu)->busy_since_ns, memory_order_relaxed);
-    bool overdue = since != 0 && now > since + PROVE_AT_LEAST_NS;
-    if (overdue || (quiet && atomic_load(&process->blocked_proofs) == 0)) orion_drain_want(gpu);
+    bool overdue = since != 0 && now > since + PROVE_EVERY_NS;
+    if (overdue || (quiet && atomic_load(&process->blocked_proofs) == 0)) orion_drain_request(gpu);
 }
 
-static uint64_t attend_busy(struct orion_process *process, struct orion_gpu *gpu, uint64_t now, uint64_t linger)
+static uint64_t poll_busy(struct orion_process *process, struct orion_gpu *gpu, uint64_t now, uint64_t linger)
 {
-    attend_to_unproven(process, gpu, now);
+    request_proof(process, gpu, now);
     uint64_t since = atomic_load_explicit(&orion_hp(gpu)->busy_since_ns, memory_order_relaxed);
     uint64_t lasted = since != 0 && now > since ? now - since : 0;
     uint64_t expected = atomic_load_explicit(&orion_hp(gpu)->typical_busy_ns, memory_order_relaxed) * 3 / 4;
     uint64_t again = lasted < expected ? expected - lasted : linger;
     if (lasted > 20 * ORION_MILLISECOND && again < ORION_MILLISECOND) again = ORION_MILLISECOND;
-    if (atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) == 0) again = LOOK_AT_LEAST_NS;
-    return again > LOOK_AT_LEAST_NS ? LOOK_AT_LEAST_NS : again;
+    if (atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) == 0) again = POLL_EVERY_NS;
+    return again > POLL_EVERY_NS ? POLL_EVERY_NS : again;
 }
 
-uint64_t orion_busy_attend(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
+uint64_t orion_busy_poll(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
 {
-    const struct orion_policy *policy = orion_gpu_policy(gpu);
-    uint64_t linger = orion_linger_now(&orion_hp(gpu)->linger, policy->linger_floor_ns, policy->linger_ceiling_ns);
+    uint64_t linger = linger_now(gpu);
     atomic_store_explicit(&gpu->record->linger_ns, linger, memory_order_relaxed);
     uint32_t state = atomic_load(&gpu->busy->state);
     if (state == ORION_IDLE) return UINT64_MAX;
     atomic_store_explicit(&gpu->busy->heartbeat_ns, now, memory_order_relaxed);
-    if (state != ORION_LINGER) return attend_busy(process, gpu, now, linger);
+    if (state != ORION_LINGER) return poll_busy(process, gpu, now, linger);
     uint64_t over = atomic_load_explicit(&gpu->busy->drained_ns, memory_order_relaxed) + linger;
-    if (now < over) return over - now < LOOK_AT_LEAST_NS ? over - now : LOOK_AT_LEAST_NS;
+    if (now < over) return over - now < POLL_EVERY_NS ? over - now : POLL_EVERY_NS;
     if (!atomic_compare_exchange_strong(&gpu->busy->state, &state, ORION_IDLE)) return 0;
     orion_futex_wake_all(&gpu->busy->state, true);
     return UINT64_MAX;

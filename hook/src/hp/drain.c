@@ -12,9 +12,9 @@
 #include "system/system.h"
 
 #define MARKS 64u
-#define LOOK_LEAST_NS (50 * ORION_MICROSECOND)
-#define LOOK_MOST_NS ORION_MILLISECOND
-#define REST_NS ORION_SECOND
+#define POLL_MIN_NS (50 * ORION_MICROSECOND)
+#define POLL_MAX_NS ORION_MILLISECOND
+#define WAIT_NS ORION_SECOND
 
 struct mark {
     struct orion_stream_record *stream_record;
@@ -22,25 +22,25 @@ struct mark {
 };
 struct marks {
     CUcontext context;
-    bool alone; /* one stream record's stream, else all of the context's */
+    bool one_stream; /* true: one stream record's stream; false: all streams of the context */
     uint32_t count;
     struct mark mark[MARKS];
 };
 
-/* A client of threads shares its context with others, whose work is not its own to wait for: one stream at a time, by an
- * event in it or by the one that was left behind it when it was destroyed. */
-static bool is_proven_alone(struct orion_process *process, const struct orion_gpu *gpu,
-                            const struct orion_stream_record *stream_record)
+/* Clients that are threads share a context, so one must not wait for the whole context. Its streams are proven one at a
+ * time: by an event in the stream, or by the event that was left when the stream was destroyed. */
+static bool is_proven_by_stream(struct orion_process *process, const struct orion_gpu *gpu,
+                                const struct orion_stream_record *stream_record)
 {
     if (gpu->client == 0 || orion_stream_record_is_shared(process, stream_record)) return false;
     return atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY || atomic_load(&stream_record->last) != NULL;
 }
 
-/* The stream records of one context of the GPU that have unproven work. */
+/* Collects the stream records of one context of the GPU that have unproven work. */
 static bool mark_next_context(struct orion_process *process, struct orion_gpu *gpu, struct marks *marks)
 {
     marks->context = NULL;
-    marks->alone = false;
+    marks->one_stream = false;
     marks->count = 0;
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used && marks->count < MARKS; i++) {
@@ -50,39 +50,41 @@ static bool mark_next_context(struct orion_process *process, struct orion_gpu *g
         if (returned == atomic_load(&stream_record->drained)) continue;
         if (marks->context == NULL) marks->context = stream_record->context;
         if (stream_record->context != marks->context) continue;
-        bool alone = is_proven_alone(process, gpu, stream_record);
-        if (alone && marks->count > 0) continue;
+        bool one_stream = is_proven_by_stream(process, gpu, stream_record);
+        if (one_stream && marks->count > 0) continue;
         marks->mark[marks->count++] = (struct mark){stream_record, returned};
-        marks->alone = alone;
-        if (alone) break;
+        marks->one_stream = one_stream;
+        if (one_stream) break;
     }
     return marks->count > 0;
 }
 
-/* Leaves *event NULL unless it was recorded. */
+/* *event stays NULL unless it was recorded. */
 static CUresult record_event(const struct marks *marks, CUevent *event)
 {
-    if (!marks->alone && orion_driver.cuCtxRecordEvent == NULL) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!marks->one_stream && orion_driver.cuCtxRecordEvent == NULL) return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = orion_driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
     if (result != CUDA_SUCCESS) return result;
-    result = marks->alone ? orion_driver.cuEventRecord(*event, orion_stream_record_handle(marks->mark[0].stream_record))
-                          : orion_driver.cuCtxRecordEvent(marks->context, *event);
+    result = marks->one_stream ? orion_driver.cuEventRecord(*event, orion_stream_record_handle(marks->mark[0].stream_record))
+                               : orion_driver.cuCtxRecordEvent(marks->context, *event);
     if (result == CUDA_SUCCESS) return result;
     orion_driver.cuEventDestroy_v2(*event);
     *event = NULL;
     return result;
 }
 
-/* The context's event is made, recorded and looked at with no capture begun and no context ended meanwhile. */
+/* Creates and records the event. No capture begins and no context ends meanwhile (orion_touch). */
 static CUresult record(struct orion_process *process, const struct marks *marks, CUevent *event)
 {
     CUcontext popped;
     if (!orion_touch(process)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     struct orion_stream_record *stream_record = marks->mark[0].stream_record;
     CUresult result;
-    if (marks->alone && atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY) { /* its stream has been destroyed */
+    /* The stream was destroyed and may have left an event (lifetimes.c). */
+    if (marks->one_stream && atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY) {
         *event = atomic_exchange(&stream_record->last, NULL);
-        result = *event != NULL ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED; /* just now: at the next look, then */
+        /* Just destroyed: try at the next request. */
+        result = *event != NULL ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
     } else if ((result = orion_driver.cuCtxPushCurrent_v2(marks->context)) == CUDA_SUCCESS) {
         result = record_event(marks, event);
         if (result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_OUT_OF_MEMORY) result = orion_driver.cuCtxSynchronize();
@@ -92,7 +94,7 @@ static CUresult record(struct orion_process *process, const struct marks *marks,
     return result;
 }
 
-/* The event's state; gives it back when it is of no more use. A context that has ended took its events with it. */
+/* Queries the event, and destroys it once it is complete. If the context has ended, its events ended with it. */
 static CUresult look_at(struct orion_process *process, uint32_t epoch, CUevent event)
 {
     if (!orion_touch(process)) return CUDA_ERROR_NOT_READY;
@@ -108,20 +110,20 @@ static CUresult look_at(struct orion_process *process, uint32_t epoch, CUevent e
 static CUresult await(struct orion_process *process, uint32_t epoch, CUevent event)
 {
     CUresult result;
-    uint64_t pause = LOOK_LEAST_NS;
+    uint64_t pause = POLL_MIN_NS;
     while ((result = look_at(process, epoch, event)) == CUDA_ERROR_NOT_READY) {
         orion_sleep_precisely(pause);
-        if (pause < LOOK_MOST_NS) pause += pause / 4;
+        if (pause < POLL_MAX_NS) pause += pause / 4;
     }
     return result;
 }
 
-/* False: nothing more to do for now. */
+/* Returns false if there is nothing more to do now. */
 static bool drain_once(struct orion_process *process, struct orion_gpu *gpu)
 {
     struct marks marks;
     CUevent event = NULL;
-    /* One context a request: a process with several is asked about the others at the next look. */
+    /* One request handles one context. The next request handles the process's other contexts. */
     if (!mark_next_context(process, gpu, &marks)) {
         orion_busy_try_close(process, gpu);
         return false;
@@ -130,11 +132,11 @@ static bool drain_once(struct orion_process *process, struct orion_gpu *gpu)
     CUresult result = record(process, &marks, &event);
     if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) return false;
     if (result == CUDA_SUCCESS && event != NULL) result = await(process, epoch, event);
-    /* A context whose calls fail for good (a sticky error, a driver shut down) has nothing left to wait for. */
+    /* If the calls fail permanently (a sticky error, a driver that has shut down), no work is left to wait for. */
     if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED) return false;
     for (uint32_t i = 0; i < marks.count; i++) orion_stream_record_prove(marks.mark[i].stream_record, marks.mark[i].returned);
     orion_busy_try_close(process, gpu);
-    return marks.alone;
+    return marks.one_stream;
 }
 
 static void drain(struct orion_process *process, struct orion_gpu *gpu)
@@ -150,19 +152,19 @@ static void *run(void *argument)
     orion_driver.cuThreadExchangeStreamCaptureMode(&mode);
     for (;;) {
         uint32_t notifier = atomic_load(&orion_hp(gpu)->drain_notifier);
-        if (atomic_exchange(&orion_hp(gpu)->drain_wanted, 0)) drain(orion_the_process, gpu);
-        else orion_futex_wait(&orion_hp(gpu)->drain_notifier, notifier, REST_NS, false);
+        if (atomic_exchange(&orion_hp(gpu)->drain_requested, 0)) drain(orion_the_process, gpu);
+        else orion_futex_wait(&orion_hp(gpu)->drain_notifier, notifier, WAIT_NS, false);
     }
     return NULL;
 }
 
-void orion_drain_want(struct orion_gpu *gpu)
+void orion_drain_request(struct orion_gpu *gpu)
 {
     uint32_t none = 0;
-    if (atomic_exchange(&orion_hp(gpu)->drain_wanted, 1)) return;
+    if (atomic_exchange(&orion_hp(gpu)->drain_requested, 1)) return;
     if (atomic_compare_exchange_strong(&orion_hp(gpu)->drain_thread, &none, 1) && orion_thread_spawn(run, gpu) != 0) {
-        atomic_store(&orion_hp(gpu)->drain_thread, 0); /* tried again at the next look */
-        atomic_store(&orion_hp(gpu)->drain_wanted, 0);
+        atomic_store(&orion_hp(gpu)->drain_thread, 0); /* the next request tries again */
+        atomic_store(&orion_hp(gpu)->drain_requested, 0);
     }
     atomic_fetch_add(&orion_hp(gpu)->drain_notifier, 1);
     orion_futex_wake_all(&orion_hp(gpu)->drain_notifier, false);

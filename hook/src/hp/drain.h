@@ -1,16 +1,19 @@
-/* The drain threads, one for each GPU: they prove work complete that nobody synchronises on (training loops, pipelines).
+/* The drain threads, one for each GPU: they prove that work is complete that no call waits for (training loops,
+ * pipelines).
  *
- * One records an event behind all that a context has been given (cuCtxRecordEvent; measured: 0.1-0.4 us, orders nothing,
- * covers non-blocking streams) and looks at it until it is complete: no cost on the launch path, and no stream handle of
- * the user's is touched, which may be destroyed or captured meanwhile. Threads of their own, started only in hp processes
- * that need them, because driver calls need the process's descriptors (see thread.h). Before CUDA 12.5 there is no such
- * call, and it synchronises the context instead. Refused: an event behind each launch (100-150 ns), a word that the GPU
- * writes (650-750 ns); one thread for all GPUs (long work on one would hide the end of work on another). */
+ * A drain thread records an event behind all work of a context (cuCtxRecordEvent) and polls it until it is complete.
+ * The call takes 0.1-0.4 us (measured), orders nothing and covers non-blocking streams. The launch path pays nothing,
+ * and no stream handle of the user is touched, which could be destroyed or captured meanwhile. CUDA before 12.5 has no
+ * such call; there the thread synchronises the context. Driver calls need the process's descriptors (see thread.h), so
+ * these are separate threads, started only in hp processes that need them.
+ *
+ * Refused: an event behind each launch (100-150 ns); a word that the GPU writes (650-750 ns); one thread for all GPUs
+ * (long work on one would hide the end of work on another). */
 #ifndef ORION_DRAIN_H
 #define ORION_DRAIN_H
 
 #include "process/gpu.h"
 
-void orion_drain_want(struct orion_gpu *gpu);
+void orion_drain_request(struct orion_gpu *gpu);
 
 #endif

@@ -1,12 +1,12 @@
 #include "hp/linger.h"
 
 #define MICROSECOND UINT64_C(1000)
-#define CLEARLY 4u /* a longer linger has to cost less than four fifths */
-#define CLEARLY_OF 5u
-#define PAYS 2u          /* times the rate at which waiting pays, because of chance */
-#define GAPS_TO_TRUST 8u /* fewer say nothing yet */
+#define CHEAPER_PARTS 4u /* a longer linger must cost less than four fifths of a shorter one */
+#define CHEAPER_PARTS_OF 5u
+#define PAYING_FACTOR 2u /* required multiple of the rate at which waiting pays, because counts are noisy */
+#define GAPS_TO_TRUST 8u /* fewer gaps are no evidence */
 
-/* Upper edges of the buckets, microseconds: half octaves from 12 us to 8 ms. */
+/* Upper edges of the buckets, in microseconds: half octaves from 12 us to 8 ms. */
 static const uint32_t edge_us[ORION_LINGER_BUCKETS] = {12,  16,  24,  32,   48,   64,   96,   128,  192,  256,
                                                        384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192};
 
@@ -17,8 +17,8 @@ static unsigned bucket_of(uint64_t gap_ns)
     return bucket;
 }
 
-/* What a linger costs for one gap after another: the gaps that it waits through, and for each longer one the linger itself
- * and a return of hp to a GPU in other hands. */
+/* The cost of each linger over all gaps: the gaps that it waits through, and for each longer gap the linger itself plus
+ * the ceiling, the price of hp's return to a GPU that be has used. */
 static void weigh(const struct orion_linger *linger, uint64_t floor_ns, uint64_t ceiling_ns,
                   uint64_t cost[ORION_LINGER_BUCKETS + 1])
 {
@@ -33,9 +33,9 @@ static void weigh(const struct orion_linger *linger, uint64_t floor_ns, uint64_t
     }
 }
 
-/* The shortest linger that no longer one clearly undercuts: memoryless arrivals have gaps of all lengths and cost about the
- * same whatever the linger, so that be would lose a part of every gap to chance. Many of hp's gaps are both, a mode of
- * short ones between queued requests and such a tail: the mode is covered, the tail is not. */
+/* The shortest linger such that no longer one is clearly cheaper. Random (memoryless) arrivals have gaps of all
+ * lengths, and every linger costs about the same; a longer one would take time from be for no reason. Many hp clients
+ * have both a mode of short gaps between queued requests and such a tail. This covers the mode and not the tail. */
 static uint64_t cheapest(const struct orion_linger *linger, uint64_t floor_ns, uint64_t ceiling_ns)
 {
     uint64_t cost[ORION_LINGER_BUCKETS + 1], least = UINT64_MAX;
@@ -43,22 +43,22 @@ static uint64_t cheapest(const struct orion_linger *linger, uint64_t floor_ns, u
     for (unsigned i = 0; i <= ORION_LINGER_BUCKETS; i++)
         if (cost[i] < least) least = cost[i];
     unsigned chosen = 0;
-    while (cost[chosen] / CLEARLY_OF * CLEARLY > least) chosen++;
+    while (cost[chosen] / CHEAPER_PARTS_OF * CHEAPER_PARTS > least) chosen++;
     uint64_t best = chosen == 0 ? 0 : edge_us[chosen - 1] * MICROSECOND;
     return best < floor_ns ? floor_ns : best;
 }
 
-/* To the end of the mode that the linger, or its floor, reaches into. The mode's last gaps are too few to show in the cost
- * of all, but at the margin waiting on pays while gaps that have lasted so long end at more than one per ceiling, which is
- * the price of being interrupted. A bucket without gaps ends the mode: so does having nothing beyond. */
-static uint64_t to_its_end(const struct orion_linger *linger, uint64_t linger_ns, uint64_t ceiling_ns)
+/* Extends the linger to the end of the mode that it, or its floor, reaches into. The mode's last gaps are too few to
+ * change the total cost. At the margin, waiting on pays while gaps of this age end at a rate of more than one per
+ * ceiling, the price of an interrupted gap. A bucket without gaps ends the mode; so does the last gap. */
+static uint64_t extend_to_mode_end(const struct orion_linger *linger, uint64_t linger_ns, uint64_t ceiling_ns)
 {
     uint64_t lasting = linger->weight[ORION_LINGER_BUCKETS], beyond[ORION_LINGER_BUCKETS];
     for (unsigned i = ORION_LINGER_BUCKETS; i-- > 0;) beyond[i] = lasting += linger->weight[i];
     for (unsigned i = 0; i < ORION_LINGER_BUCKETS; i++) {
         uint64_t edge_ns = edge_us[i] * MICROSECOND, wide_ns = edge_ns - (i > 0 ? edge_us[i - 1] * MICROSECOND : 0);
         if (edge_ns <= linger_ns) continue;
-        if (edge_ns > ceiling_ns || linger->weight[i] * ceiling_ns <= PAYS * beyond[i] * wide_ns) break;
+        if (edge_ns > ceiling_ns || linger->weight[i] * ceiling_ns <= PAYING_FACTOR * beyond[i] * wide_ns) break;
         linger_ns = edge_ns;
     }
     return linger_ns;
@@ -66,8 +66,8 @@ static uint64_t to_its_end(const struct orion_linger *linger, uint64_t linger_ns
 
 static uint64_t choose(const struct orion_linger *linger, uint64_t floor_ns, uint64_t ceiling_ns)
 {
-    uint64_t best = to_its_end(linger, cheapest(linger, floor_ns, ceiling_ns), ceiling_ns);
-    /* A quarter more than the gaps that it should cover: the edge of a bucket is not the end of its distribution. */
+    uint64_t best = extend_to_mode_end(linger, cheapest(linger, floor_ns, ceiling_ns), ceiling_ns);
+    /* A quarter more than the gaps that it should cover, because a bucket's edge is not the end of the distribution. */
     if (best > floor_ns) best += best / 4;
     return best > ceiling_ns ? ceiling_ns : best;
 }
@@ -89,6 +89,6 @@ void orion_linger_learn(struct orion_linger *linger, uint64_t gap_ns, uint64_t f
 uint64_t orion_linger_now(const struct orion_linger *linger, uint64_t floor_ns, uint64_t ceiling_ns)
 {
     uint64_t chosen = atomic_load_explicit(&linger->chosen_ns, memory_order_relaxed);
-    if (chosen == 0) chosen = 200 * MICROSECOND; /* a token loop's gap, before anything is known */
+    if (chosen == 0) chosen = 200 * MICROSECOND; /* a token loop's gap, used before anything is learnt */
     return chosen < floor_ns ? floor_ns : chosen > ceiling_ns ? ceiling_ns : chosen;
 }

@@ -1,4 +1,4 @@
-/* What an hp client keeps for each GPU, in the bytes that the GPU has for it. */
+/* What an hp client keeps for each GPU, in the bytes that struct orion_gpu reserves for it. */
 #ifndef ORION_HP_STATE_H
 #define ORION_HP_STATE_H
 
@@ -13,15 +13,15 @@ struct orion_hp {
     /* See busy.c */
     _Atomic uint32_t closing, close_wanted;
     _Atomic uint64_t busy_since_ns;
-    _Atomic uint64_t typical_busy_ns; /* how long busy periods last; written by the one that closes */
+    _Atomic uint64_t typical_busy_ns; /* the typical length of busy periods; written by the thread that closes */
     struct orion_linger linger;
-    struct orion_budget budget;    /* see budget.c */
-    _Atomic uint64_t looked_begun; /* the thread's own: work begun when it last looked */
+    struct orion_budget budget;  /* see budget.c */
+    _Atomic uint64_t seen_begun; /* used only by hp's thread: work begun at its last check */
 
     /* See drain.c */
-    _Atomic uint32_t drain_wanted;   /* the drain thread should prove what nobody synchronises on */
-    _Atomic uint32_t drain_thread;   /* 0: none yet, 1: runs */
-    _Atomic uint32_t drain_notifier; /* a private futex */
+    _Atomic uint32_t drain_requested; /* a request to prove unawaited work */
+    _Atomic uint32_t drain_thread;    /* 0: not started, 1: runs */
+    _Atomic uint32_t drain_notifier;  /* a private futex */
 };
 _Static_assert(sizeof(struct orion_hp) <= ORION_GPU_HP, "ORION_GPU_HP is too small");
 

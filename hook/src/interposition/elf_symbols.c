@@ -16,8 +16,8 @@ struct symbols {
     const ElfW(Half) * versions; /* NULL: unversioned */
 };
 
-/* No function of the C library where it can be helped: a sanitizer's run time looks up what it intercepts by dlsym, and
- * strcmp or dl_iterate_phdr called here would be its own, not ready yet. */
+/* This file avoids functions of the C library. A sanitizer's runtime calls dlsym to find the functions that it
+ * intercepts. A strcmp or dl_iterate_phdr called here would be the runtime's own, which is not ready at that time. */
 static bool begins(const char *text, const char *beginning)
 {
     while (*beginning != '\0' && *text == *beginning) text++, beginning++;
@@ -29,7 +29,7 @@ static bool same(const char *a, const char *b)
     return *a == *b;
 }
 
-/* glibc relocates these entries in place, musl and the kernel's vdso do not. */
+/* glibc relocates these entries in place. musl does not, and neither does the kernel's vdso. */
 static const void *pointer_of(uintptr_t base, ElfW(Addr) value) { return (const void *)(value < base ? base + value : value); }
 
 static bool read_symbols(uintptr_t base, const ElfW(Dyn) * dynamic, struct symbols *symbols)
@@ -81,7 +81,7 @@ static void *find(const struct symbols *symbols, const char *name)
 {
     if (symbols->gnu_hash != NULL) return find_by_gnu_hash(symbols, name);
     if (symbols->sysv_hash == NULL) return NULL;
-    uint32_t count = symbols->sysv_hash[1]; /* so rare by now that a walk will do */
+    uint32_t count = symbols->sysv_hash[1]; /* a linear search: libraries without a GNU hash are rare */
     for (uint32_t index = 1; index < count; index++) {
         void *found = defined(symbols, index, name);
         if (found != NULL) return found;
@@ -89,7 +89,8 @@ static void *find(const struct symbols *symbols, const char *name)
     return NULL;
 }
 
-/* glibc before 2.34 keeps dlsym in libdl. musl is the dynamic linker itself, and upstream gives it no soname. */
+/* glibc before 2.34 has dlsym in libdl. musl's C library is also its dynamic linker, and upstream gives it no
+ * soname. */
 static bool is_c_library(const char *path, const char *soname)
 {
     const char *file = path;
@@ -99,8 +100,9 @@ static bool is_c_library(const char *path, const char *soname)
     return begins(soname, "libc.") || begins(soname, "libdl.") || begins(file, "ld-musl");
 }
 
-/* The list of loaded objects that debuggers read, by the address that the dynamic linker left in the program. NULL: not
- * found, as where musl's linker was started as a program and the kernel's word is of the linker. */
+/* The list of loaded objects that debuggers read. The dynamic linker writes its address into the program's dynamic
+ * section. NULL: not found. For example, if a user starts musl's linker as a program, the kernel's auxiliary vector
+ * describes the linker instead of the program. */
 static const struct link_map *first_object(void)
 {
     const ElfW(Phdr) *header = (const ElfW(Phdr) *)getauxval(AT_PHDR), *self = NULL, *dynamic = NULL;
@@ -119,7 +121,7 @@ static const struct link_map *first_object(void)
 struct search {
     const char *name;
     const void *address;
-    bool passed; /* the object that holds the address */
+    bool passed; /* the search has passed the object that contains the address */
     void *found;
 };
 
@@ -128,7 +130,7 @@ static const ElfW(Dyn) * dynamic_of(const struct dl_phdr_info *info, const void 
     const ElfW(Dyn) *dynamic = NULL;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        uintptr_t offset = (uintptr_t)address - info->dlpi_addr - segment->p_vaddr; /* wraps far away below it */
+        uintptr_t offset = (uintptr_t)address - info->dlpi_addr - segment->p_vaddr; /* an address below wraps to a huge offset */
         if (segment->p_type == PT_LOAD && offset < segment->p_memsz) *holds = true;
         if (segment->p_type == PT_DYNAMIC) dynamic = (const ElfW(Dyn) *)(info->dlpi_addr + segment->p_vaddr);
     }
@@ -163,8 +165,8 @@ static int search_c_library(struct dl_phdr_info *info, size_t size, void *argume
     return search->found != NULL;
 }
 
-/* The list needs no lock: the C library stands in it before everything that could be unloaded. A program may have been
- * linked without a place for its address. */
+/* Reading the list needs no lock: the C library comes before every object that can be unloaded. A program may be linked
+ * without DT_DEBUG, so it has no pointer to the list; then dl_iterate_phdr walks the objects. */
 void *orion_elf_libc_function(const char *name)
 {
     struct search search = {.name = name};

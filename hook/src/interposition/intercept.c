@@ -1,11 +1,12 @@
-/* The functions that a process calls in the place of the driver's, one for each name that the driver exports.
+/* The functions that a process calls instead of the driver's: one for each exported function of the driver, except
+ * those of hook/declarations/pass.txt.
  *
- * They are generated from hook/declarations: each fetches the driver's function, tells the core what is about to
- * happen, calls, and tells the core what came of it. Look-ups by name end in the same functions (lookup.c).
+ * They are generated from hook/declarations. Each gets the address of the driver's function, notifies the core of the
+ * call, makes the call, and notifies the core of the result. Look-ups by name return the same functions (lookup.c).
  *
- * Each is a static function with an exported alias: the table then holds our own addresses even where another preload
- * ahead of us defines a function of the same name. */
-#define __CUDA_API_VERSION_INTERNAL /* cuda.h then declares every ABI variant under the name that the driver exports */
+ * Each is a static function with an exported alias. So the table contains the hook's own addresses, even if a library
+ * that is preloaded before the hook defines a function of the same name. */
+#define __CUDA_API_VERSION_INTERNAL /* makes cuda.h declare every ABI variant under the name that the driver exports */
 #include "interposition/intercept.h"
 
 #include <cuda.h>
@@ -29,7 +30,8 @@
     extern __typeof__(name) name __attribute__((alias("wrapped_" #name), visibility("default"))); \
     static CUresult wrapped_##name parameters
 
-/* The driver's function, as `real`. Without a driver, or with one that is older than the function, the call fails. */
+/* Defines `real`, the driver's function. If there is no driver, or the driver is older than the function, the call
+ * fails. */
 #define REAL(name) \
     void *address_of_real = __atomic_load_n(&orion_real[ROW_##name], __ATOMIC_ACQUIRE); \
     if (__builtin_expect(address_of_real == NULL, 0)) address_of_real = orion_resolve_row(ROW_##name); \
@@ -73,5 +75,5 @@ const struct orion_function orion_functions[] = {
 };
 const size_t orion_function_count = ROWS;
 
-/* Says which hook a process carries, to people with nm and to debuggers. */
+/* Lets users of nm and of debuggers see which version of the hook a process has loaded. */
 __attribute__((visibility("default"))) const char orion_hook_version[] = ORION_VERSION;

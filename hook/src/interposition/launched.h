@@ -1,4 +1,4 @@
-/* The identities of launches, for the wrappers: what stands for the handles that a call names. */
+/* The identities of launches, for the wrappers: they replace the handles in a call. */
 #ifndef ORION_LAUNCHED_H
 #define ORION_LAUNCHED_H
 
@@ -10,7 +10,7 @@
 #include "learning/kernels.h"
 #include "process/process.h"
 
-#define ORION_IDENTITY_UNMANAGED UINT64_C(1) /* of no use: the core leaves at once */
+#define ORION_IDENTITY_UNMANAGED UINT64_C(1) /* a placeholder: in an unmanaged process the core ignores it */
 
 static inline uint64_t orion_identity_kernel(const void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                              unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes)
@@ -21,7 +21,7 @@ static inline uint64_t orion_identity_kernel(const void *function, unsigned grid
     return orion_identity_shape(key.name, key.mark, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes);
 }
 
-/* Whether a launch by attributes could do with fewer SMs: not if all its blocks have to run at a time. */
+/* Whether a launch by attributes can run on fewer SMs. A cooperative launch cannot: its blocks must all run at once. */
 static inline bool orion_may_move(const CUlaunchConfig *config)
 {
     for (unsigned i = 0; config->attrs != NULL && i < config->numAttrs; i++)
@@ -29,12 +29,14 @@ static inline bool orion_may_move(const CUlaunchConfig *config)
     return true;
 }
 
-/* What a node of a graph does by its new parameters; a macro, since the structures of two ABIs have the same members. */
+/* The identity of a graph node with its new parameters. A macro, because the structures of two ABIs have the same
+ * members. */
 #define orion_identity_kernel_node(node, kernel_function) \
     orion_identity_kernel((kernel_function), (node)->gridDimX, (node)->gridDimY, (node)->gridDimZ, (node)->blockDimX, \
                           (node)->blockDimY, (node)->blockDimZ, (node)->sharedMemBytes)
 
-/* Nodes without GPU time worth telling apart: ORION_IDENTITY_NONE. */
+/* The identity of a graph node with its new parameters, for any type of node. ORION_IDENTITY_NONE: the parameters of
+ * this type do not affect GPU time. */
 static inline uint64_t orion_identity_node(const CUgraphNodeParams *node)
 {
     const void *function;

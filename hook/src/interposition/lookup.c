@@ -10,10 +10,10 @@
 #include "interposition/intercept.h"
 #include "interposition/resolve.h"
 
-/* What dlsym and dlvsym do: go on in the C library as if it had been called itself, or answer. Two words, so it comes
- * back in registers. */
+/* What dlsym or dlvsym does next: continue in the C library, as if the caller had called that, or return an answer. The
+ * structure has two words, so it is returned in registers. */
 struct decision {
-    void *forward; /* jump there, everything as the caller left it; NULL: answer */
+    void *forward; /* jump to this address with the caller's registers and stack; NULL: return `answer` */
     void *answer;
 };
 
@@ -23,11 +23,11 @@ struct query {
     const char *version; /* NULL: dlsym */
 };
 
-/* Exported; defined in look_up_trampolines below. */
+/* Exported; TRAMPOLINE below defines them. */
 extern void *orion_exported_dlsym(void *, const char *);
 extern void *orion_exported_dlvsym(void *, const char *, const char *);
 
-/* strcmp's, but nobody else's: a sanitizer's run time looks up what it intercepts before its own strcmp is ready. */
+/* Compares like strcmp. Not strcmp itself: a sanitizer's runtime calls dlsym before its own strcmp is ready. */
 static int order_of(const char *a, const char *b)
 {
     while (*a != '\0' && *a == *b) a++, b++;
@@ -64,13 +64,14 @@ static struct decision forwarded(const struct query *query)
     return (struct decision){query->version == NULL ? (void *)orion_real_dlsym() : (void *)orion_real_dlvsym(), NULL};
 }
 
-/* For a function of the driver. A name that nobody but us defines is not found, as it would not be without us. */
+/* For a function of the driver. If only the hook defines the name, the look-up finds nothing, as it would without the
+ * hook. */
 static struct decision decide_function(const struct query *query, const struct orion_function *function, const void *caller)
 {
     orion_resolve_if_loaded();
     void *found, *next = NULL;
     if (query->handle == RTLD_NEXT) {
-        /* The C library counts from the caller's place, and would now count from ours. */
+        /* For RTLD_NEXT the C library searches behind the object that calls it; that object is now the hook. */
         found = orion_elf_next_function(caller, query->name);
         next = ask(query, RTLD_NEXT);
         if (found == NULL || (next == NULL && found != function->wrapper)) return forwarded(query);
@@ -83,7 +84,8 @@ static struct decision decide_function(const struct query *query, const struct o
     return found == real_of(function) ? answered(function->wrapper) : forwarded(query);
 }
 
-/* For dlsym and dlvsym themselves: whoever looks them up gets ours, so what he finds with them is ours as well. */
+/* For a look-up of dlsym or dlvsym: the answer is the hook's function, so that later look-ups with it come to the
+ * hook. */
 static struct decision decide_look_up(const struct query *query)
 {
     void *found = ask(query, query->handle);
@@ -92,7 +94,7 @@ static struct decision decide_look_up(const struct query *query)
     return forwarded(query);
 }
 
-/* Allocates nothing and takes no lock for names that are not ours. */
+/* For names that the hook does not interpose, this allocates nothing and takes no lock. */
 __attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(void *handle, const char *name, const char *version,
                                                                                 const void *caller)
 {
@@ -105,8 +107,9 @@ __attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(
     return function == NULL || function->wrapper == NULL ? forward : decide_function(&query, function, caller);
 }
 
-/* dlsym and dlvsym: keep the arguments, ask orion_lookup_decide, and leave either by a tail jump, the stack and the
- * return address as they were (RTLD_NEXT and RTLD_DEFAULT depend on who called), or with its answer. */
+/* dlsym and dlvsym. They save the arguments and call orion_lookup_decide. Then they return its answer, or make a tail
+ * jump to the C library's function. The tail jump keeps the stack and the return address, because RTLD_NEXT and
+ * RTLD_DEFAULT depend on the caller. */
 #if defined(__x86_64__)
 #define TRAMPOLINE(name, version) \
     ".globl " name "\n.type " name ", @function\n.p2align 4\n" name ":\n" \
@@ -151,7 +154,7 @@ __attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(
 #endif
 __asm__(".text\n" TRAMPOLINE("dlsym", NO_VERSION) TRAMPOLINE("dlvsym", ""));
 
-/* Whether `name` is `symbol` under one of its ABIs: symbol, symbol_v2, symbol_ptsz, symbol_v2_ptds. */
+/* Whether `name` is `symbol` in one of its ABIs: symbol, symbol_v2, symbol_ptsz, symbol_v2_ptds. */
 static bool is_variant(const char *name, const char *symbol)
 {
     size_t length = strlen(symbol);
@@ -161,9 +164,9 @@ static bool is_variant(const char *name, const char *symbol)
     return *name == '\0' || strcmp(name, "_ptsz") == 0 || strcmp(name, "_ptds") == 0;
 }
 
-/* The driver answers with the addresses of its exported functions, so the address says which variant was meant: no
- * list of versions and flags to keep. Where one address has several names, those of `symbol` come first, and among
- * them the one that fits the flags. */
+/* The driver returns the addresses of its exported functions, so the address identifies the variant, and the hook needs
+ * no list of versions and flags. If an address has several names, this prefers names of `symbol`, and among these the
+ * name that fits the flags. */
 static const struct orion_function *variant_at(const void *found, const char *symbol, bool per_thread)
 {
     const struct orion_function *best = NULL;

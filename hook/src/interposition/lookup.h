@@ -1,21 +1,21 @@
-/* Look-ups by name: dlsym, dlvsym and cuGetProcAddress answer with the hook's function where they would have answered
- * with the driver's. Everything else about them stays the C library's and the driver's own.
+/* Look-ups by name: dlsym, dlvsym and cuGetProcAddress return the hook's function if they would have returned the
+ * driver's. In all other respects they behave like the C library's and the driver's functions.
  *
- * What a preload cannot reach, and what therefore runs unmanaged, otherwise as without us: static programs, libraries
- * opened with RTLD_DEEPBIND or by dlmopen, and functions out of cuGetExportTable. A wrapper of dlsym that was preloaded
- * behind us is not asked by look-ups that come through us: they go to the C library, so that no two wrappers can send
- * each other round in circles. */
+ * A preloaded library cannot reach static programs, libraries opened with RTLD_DEEPBIND or by dlmopen, and functions
+ * from cuGetExportTable. These run unmanaged, as they do without the hook. The hook forwards look-ups to the C library,
+ * so they skip a wrapper of dlsym that is preloaded behind the hook. Otherwise two wrappers could call each other
+ * endlessly. */
 #ifndef ORION_LOOKUP_H
 #define ORION_LOOKUP_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether this process's look-ups come here: the hook was preloaded, or linked ahead of the C library; not if it was only
- * opened by dlopen. Weak, so that a test of the rest needs no interposed dlsym. */
+/* Whether this process's look-ups come to the hook: true if the hook was preloaded or linked before the C library,
+ * false if it was only opened by dlopen. Weak, so that unit tests can run without an interposed dlsym. */
 __attribute__((weak)) bool orion_lookup_interposes(void);
 
-/* What cuGetProcAddress answers for `symbol` where the driver answered `found`. */
+/* The answer of cuGetProcAddress for `symbol` when the driver's answer is `found`. */
 void *orion_lookup_procedure(const char *symbol, void *found, int version, uint64_t flags);
 
 #endif

@@ -12,7 +12,7 @@
 static _Atomic(void *) real_dlsym, real_dlvsym;
 static atomic_bool resolved;
 
-/* Threads that come here together find the same. */
+/* Needs no lock: threads that run this at the same time find the same address. */
 static void *c_library_function(_Atomic(void *) *known, const char *name)
 {
     void *found = atomic_load_explicit(known, memory_order_relaxed);
@@ -35,15 +35,16 @@ void *(*orion_real_dlvsym(void))(void *, const char *, const char *)
 
 static void *find(void *where, const char *name) { return orion_real_dlsym()(where, name); }
 
-/* The driver is kept for ever: its functions stay callable, however often somebody closes it. The core's functions
- * are filled in first: whoever sees a function of orion_real may call the core. */
+/* Never unloads the driver, so its functions remain callable however often the program closes it. Fills the core's
+ * table first: a thread that sees a function in orion_real may call the core. */
 static bool resolve(int mode)
 {
     if (atomic_load_explicit(&resolved, memory_order_acquire)) return true;
     void *driver = orion_real_dlsym() == NULL ? NULL : dlopen(DRIVER, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE | mode);
     if (driver == NULL) return false;
     orion_driver_fill(find, driver);
-    /* Drivers before 12.8 and 11.4 have these under their first names only, with the same arguments. */
+    /* Drivers before 12.8 (the first) and 11.4 (the second) have only the names without _v2, with the same
+     * arguments. */
     if (orion_driver.cuEventElapsedTime_v2 == NULL)
         *(void **)&orion_driver.cuEventElapsedTime_v2 = find(driver, "cuEventElapsedTime");
     if (orion_driver.cuDeviceGetUuid_v2 == NULL) *(void **)&orion_driver.cuDeviceGetUuid_v2 = find(driver, "cuDeviceGetUuid");

@@ -1,19 +1,20 @@
-/* The functions that stand behind the interposed ones: the C library's look-ups and the driver's own functions. */
+/* The functions that the hook's functions replace: the C library's look-ups and the driver's own functions. */
 #ifndef ORION_RESOLVE_H
 #define ORION_RESOLVE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Take part of the signatures of dlsym and dlvsym; NULL: the C library has none (musl: dlvsym). */
+/* Return the C library's dlsym and dlvsym; NULL: the C library has no such function (musl: dlvsym). */
 void *(*orion_real_dlsym(void))(void *, const char *);
 void *(*orion_real_dlvsym(void))(void *, const char *, const char *);
 
-/* Fills orion_real and orion_driver if a driver is loaded. Leaves dlerror's state behind, so a look-up that was asked
- * for comes after it. */
+/* Fills orion_real and orion_driver if a driver is loaded; true: they are filled. This changes dlerror's state, so do
+ * it before the program's own look-up. */
 bool orion_resolve_if_loaded(void);
 
-/* The driver's function of that row of orion_functions; loads the driver if nobody has. NULL: no driver, or too old. */
+/* The driver's function of that row of orion_functions. Loads the driver if it is not loaded. NULL: there is no driver,
+ * or the driver is too old. */
 void *orion_resolve_row(size_t row);
 
 #endif

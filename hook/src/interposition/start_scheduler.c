@@ -1,4 +1,4 @@
-/* The first call of the scheduler of threads: it needs the process's driver calls to come here. */
+/* The start of the scheduler of threads. The scheduler works only if the hook interposes the process's driver calls. */
 #include "interposition/lookup.h"
 #include "orion/inprocess.h"
 #include "system/log.h"

@@ -3,15 +3,15 @@
 #include <stddef.h>
 
 #define NEIGHBOURHOOD 8u
-#define SAMPLED_AT_FIRST 4u       /* launches of a new identity that are all timed */
-#define SAMPLED_LATER 128u        /* then at powers of two, then one in so many: two timed events cost a microsecond */
-#define DISAGREES 4u              /* times: a run of samples that are so long begins again */
-#define SURPRISES 3u              /* samples of such a run */
-#define ESTIMATE_LEAST_100NS 200u /* unmeasured an estimate counts for no less: it may be wrong, and many launches follow */
-#define TURNS_UP 256u             /* by so little of the difference a sample taken time-sliced raises what is expected */
+#define SAMPLED_AT_FIRST 4u       /* the hook times at least this many launches of a new identity */
+#define SAMPLED_LATER 128u        /* then launches 2^n, then one in 128, because two timed events cost a microsecond */
+#define DISAGREES 4u              /* a sample longer than this many times the expected duration is a surprise */
+#define SURPRISES 3u              /* after this many surprises in a row, the last one becomes the expected duration */
+#define ESTIMATE_LEAST_100NS 200u /* least value of an unmeasured estimate, because an estimate may be much too low */
+#define TIME_SLICED_UP 256u       /* a time-sliced sample raises the expected duration by 1/256 of the difference */
 
-/* The lowest bits of an identity say what it is; see identity.h. */
-static struct orion_duration *place(struct orion_durations *durations, uint64_t identity, uint32_t step)
+/* Leaves out the lowest bits of an identity: they are its kind, see identity.h. */
+static struct orion_duration *entry_at(struct orion_durations *durations, uint64_t identity, uint32_t step)
 {
     return &durations->entry[((identity >> 8) + step) & (ORION_DURATIONS - 1)];
 }
@@ -19,7 +19,7 @@ static struct orion_duration *place(struct orion_durations *durations, uint64_t 
 struct orion_duration *orion_duration_find(struct orion_durations *durations, uint64_t identity)
 {
     for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
-        struct orion_duration *entry = place(durations, identity, i);
+        struct orion_duration *entry = entry_at(durations, identity, i);
         uint64_t held = atomic_load_explicit(&entry->identity, memory_order_acquire);
         if (held == identity) return entry;
         if (held == 0) return NULL;
@@ -27,9 +27,9 @@ struct orion_duration *orion_duration_find(struct orion_durations *durations, ui
     return NULL;
 }
 
-/* -- Making room ----------------------------------------------------------------------------------------------------- */
+/* -- Claiming entries ------------------------------------------------------------------------------------------------ */
 
-/* Of two entries, whether the first was used less recently, or as recently and less often. */
+/* Whether the first of two entries was used less recently, or as recently and less often. */
 static bool is_less_used(const struct orion_duration *one, const struct orion_duration *other, uint32_t clock)
 {
     uint32_t age = clock - atomic_load_explicit(&one->used, memory_order_relaxed);
@@ -39,7 +39,7 @@ static bool is_less_used(const struct orion_duration *one, const struct orion_du
            atomic_load_explicit(&other->launches, memory_order_relaxed);
 }
 
-static void begin_anew(struct orion_duration *entry, uint64_t identity, uint32_t clock)
+static void reset_entry(struct orion_duration *entry, uint64_t identity, uint32_t clock)
 {
     atomic_store_explicit(&entry->samples, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->launches, 0, memory_order_relaxed);
@@ -53,13 +53,14 @@ static void begin_anew(struct orion_duration *entry, uint64_t identity, uint32_t
     atomic_store_explicit(&entry->identity, identity, memory_order_release);
 }
 
-/* A thread that still holds the entry for its former identity may write one sample of that: the next ones correct it. */
+/* A thread that still uses the entry for its earlier identity may write one sample of that identity. Later samples
+ * correct the duration. */
 static struct orion_duration *claim(struct orion_durations *durations, uint64_t identity, bool may_forget_measured)
 {
     struct orion_duration *least = NULL;
     uint32_t clock = atomic_load_explicit(&durations->clock, memory_order_relaxed);
     for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
-        struct orion_duration *entry = place(durations, identity, i);
+        struct orion_duration *entry = entry_at(durations, identity, i);
         uint64_t held = 0;
         if (atomic_compare_exchange_strong(&entry->identity, &held, identity)) {
             atomic_store_explicit(&entry->used, atomic_fetch_add(&durations->clock, 1) + 1, memory_order_relaxed);
@@ -70,7 +71,7 @@ static struct orion_duration *claim(struct orion_durations *durations, uint64_t 
         if (!may_forget_measured && atomic_load_explicit(&entry->samples, memory_order_relaxed) != 0) continue;
         if (least == NULL || is_less_used(entry, least, clock)) least = entry;
     }
-    if (least != NULL) begin_anew(least, identity, atomic_fetch_add(&durations->clock, 1) + 1);
+    if (least != NULL) reset_entry(least, identity, atomic_fetch_add(&durations->clock, 1) + 1);
     return least;
 }
 
@@ -127,7 +128,8 @@ uint64_t orion_duration_expect(struct orion_durations *durations, uint64_t ident
     uint32_t clock = atomic_load_explicit(&durations->clock, memory_order_relaxed);
     if (atomic_load_explicit(&entry->used, memory_order_relaxed) != clock)
         atomic_store_explicit(&entry->used, clock, memory_order_relaxed);
-    /* Lost updates between threads only shift which launch is timed. */
+    /* The increment is not atomic. If an update of another thread is lost, only the choice of timed launches
+     * changes. */
     uint32_t launches = atomic_load_explicit(&entry->launches, memory_order_relaxed) + 1;
     atomic_store_explicit(&entry->launches, launches ? launches : SAMPLED_LATER, memory_order_relaxed);
     uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
@@ -145,8 +147,9 @@ static void note_change(struct orion_durations *durations, const struct orion_du
     if (apart * 8 > reported) atomic_fetch_add_explicit(&durations->changes, 1, memory_order_relaxed);
 }
 
-/* Down fast, up slowly: what inflates a sample (another context's time slice, a GPU that had to be woken, a launch gap)
- * is more common than what deflates it. Only a run of long samples is believed at once: other code under one identity. */
+/* The expected duration falls fast and rises slowly, because samples are more often too long than too short: another
+ * context's time slice, a GPU that had to wake up, or a launch gap can lengthen a sample. Only after a run of long
+ * samples does the expected duration rise at once: the identity then stands for other code. */
 static uint64_t blended(struct orion_duration *entry, uint64_t expected, uint64_t measured, enum orion_sample sample)
 {
     uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
@@ -156,7 +159,8 @@ static uint64_t blended(struct orion_duration *entry, uint64_t expected, uint64_
     atomic_store_explicit(&entry->surprises, again ? 0 : surprises, memory_order_relaxed);
     if (again) return measured;
     if (measured < expected) return expected - (expected - measured + 1) / 2;
-    if (sample == ORION_SAMPLE_TIME_SLICED) return expected + (measured - expected) / TURNS_UP; /* nearly the least seen */
+    if (sample == ORION_SAMPLE_TIME_SLICED)
+        return expected + (measured - expected) / TIME_SLICED_UP; /* stays near the least sample */
     return expected + (measured - expected) / (samples < 16 ? 4 : 16);
 }
 
@@ -168,7 +172,8 @@ void orion_duration_learn(struct orion_durations *durations, uint64_t identity, 
     if (measured > UINT32_MAX) measured = UINT32_MAX;
     uint64_t expected = atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed);
     uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
-    /* Hearsay is no start to blend from: with samples taken time-sliced, one of half the time would stay for ever. */
+    /* The first sample replaces an estimate. If time-sliced samples were blended with an estimate that is too low by
+     * half, the expected duration would stay too low. */
     expected = samples == 0 ? measured : blended(entry, expected, measured, sample);
     if (samples == 0) orion_facts_clear_flags(entry, ORION_FACTS_ESTIMATE);
     atomic_store_explicit(&entry->expected_100ns, (uint32_t)expected, memory_order_relaxed);
@@ -176,7 +181,7 @@ void orion_duration_learn(struct orion_durations *durations, uint64_t identity, 
     note_change(durations, entry, expected);
 }
 
-/* The entry stays as an unsampled one: taking it out would break the search of its neighbours. */
+/* The entry stays, without samples. If it were removed, searches would end here and miss entries behind it. */
 void orion_duration_forget(struct orion_durations *durations, uint64_t identity)
 {
     struct orion_duration *entry = orion_duration_find(durations, identity);

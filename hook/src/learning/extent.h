@@ -1,5 +1,6 @@
-/* How many bytes a call is about, where cuda.h does not say it in one parameter: batches, boxes, arrays. For identities
- * and for the accounting of memory, so near is good enough. Pointers may be NULL, unless a macro says otherwise. */
+/* How many bytes a call copies, sets or allocates, if no single parameter states it: batches, boxes, arrays. Identities
+ * and memory accounting use the numbers, so approximations are good enough. Pointers may be NULL except in the
+ * macros. */
 #ifndef ORION_EXTENT_H
 #define ORION_EXTENT_H
 
@@ -15,7 +16,7 @@ static inline uint64_t orion_identity_copy(CUmemorytype from, CUmemorytype to, s
     return orion_identity_bytes(kind, bytes);
 }
 
-/* Macros, since the structures of the older ABIs and of peer copies have the same members and other types. Not NULL. */
+/* Macros, because the structures of older ABIs and of peer copies have the same members but other types. Not NULL. */
 #define orion_copy_2d(copy) \
     orion_identity_copy((copy)->srcMemoryType, (copy)->dstMemoryType, (size_t)(copy)->WidthInBytes *(copy)->Height)
 #define orion_copy_3d(copy) \
@@ -31,7 +32,8 @@ static inline size_t orion_sum(const size_t *sizes, size_t count)
     return sum;
 }
 
-/* In elements: their size stands in the arrays alone, and a batch of one shape has one sum. */
+/* The sum is in elements, because only the arrays know their elements' size. Batches of the same shape have the same
+ * sum, which is enough for identities. */
 static inline size_t orion_bytes_of_boxes(const CUDA_MEMCPY3D_BATCH_OP *boxes, size_t count)
 {
     size_t sum = 0;
@@ -47,10 +49,10 @@ static inline size_t orion_bytes_decompressed(const CUmemDecompressParams *parts
     return sum;
 }
 
-/* The pitch is the driver's choice; 512 bytes is what it has aligned rows to so far. */
+/* The driver chooses the pitch; so far it aligns rows to 512 bytes. */
 static inline uint64_t orion_bytes_of_rows(size_t width, size_t height) { return ((width + 511) & ~(size_t)511) * height; }
 
-/* cuMemCreate also makes host memory, which is not the slot's to pay: -1. */
+/* -1: the memory is not on a device. cuMemCreate can also allocate host memory, which does not count for the slot. */
 static inline CUdevice orion_device_of(const CUmemAllocationProp *properties)
 {
     return properties != NULL && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? properties->location.id : -1;
@@ -79,7 +81,7 @@ static inline uint64_t orion_bytes_of_array_2d(const CUDA_ARRAY_DESCRIPTOR *arra
     return (uint64_t)array->Width * (array->Height ? array->Height : 1) * orion_bytes_of_element(array->Format, array->NumChannels);
 }
 
-/* Each level has a quarter of the bytes of the one before, so all further ones a third of the first. */
+/* Each level has a quarter of the bytes of the level before, so all further levels have a third of the first one's. */
 static inline uint64_t orion_bytes_of_array_3d(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels)
 {
     if (array == NULL) return 0;

@@ -7,7 +7,8 @@
 #include "process/process.h"
 #include "streams/capture.h"
 
-/* The administrators' row for a kernel, which knows its shape and not its code. */
+/* Copies the profile's row for a kernel into its entry. The row states the kernel's shape but not its code, so the row
+ * has the plain identity. True: the entry got an expected duration. */
 static bool apply_profile(struct orion_durations *durations, struct orion_duration *entry, uint64_t plain)
 {
     struct orion_duration *row = orion_duration_find(durations, plain);
@@ -56,7 +57,7 @@ bool orion_kernel_note(struct orion_process *process, uint64_t identity, const s
     if (entry != NULL && (orion_facts_flags(atomic_load_explicit(&entry->facts, memory_order_relaxed)) & ORION_FACTS_NOTED))
         return false;
     if (entry == NULL) entry = orion_duration_claim(durations, identity);
-    orion_facts_set_flags(entry, ORION_FACTS_NOTED); /* first: another thread need not find out as well */
+    orion_facts_set_flags(entry, ORION_FACTS_NOTED); /* before the work, so that no other thread does the same work */
     bool expects = false;
     struct orion_relaxed relaxed = orion_capture_relax();
     if (launch->function != NULL) expects = note_kernel(process, entry, identity, launch);

@@ -1,4 +1,5 @@
-/* What can be found out about work before it is measured: SMs that a kernel fills, what a profile says of it, its name. */
+/* What the hook finds out about work before a measurement: how many SMs a kernel fills, its name, its row in a
+ * profile. */
 #ifndef ORION_FACTS_H
 #define ORION_FACTS_H
 
@@ -9,12 +10,13 @@
 struct orion_launch;
 struct orion_process;
 
-/* Finds out, once an identity, what is not known of it; orion_kernel_facts says true from then on. Asks the driver, so it
- * is for launches that are sampled or whose facts are missing, not for every one. True: there is a duration now that was
- * not there. */
+/* Finds out the facts of an identity; does nothing after the first call for it. From then on orion_kernel_facts returns
+ * true. This calls the driver, so call it only for launches that are timed or whose facts are missing. True: the
+ * identity now has an expected duration, and had none before. */
 bool orion_kernel_note(struct orion_process *process, uint64_t identity, const struct orion_launch *launch);
 
-/* What people call work of that identity: a kernel's name, of a graph its largest kernel's. False: no name is known. */
+/* The name of the work, for users: the kernel's name, or the name of a graph's largest kernel. False: no name is
+ * known. */
 bool orion_kernel_name(struct orion_process *process, uint64_t identity, char *text, size_t size);
 
 #endif

@@ -10,7 +10,7 @@
 
 #define DEPTH_MOST 8u /* of child graphs in child graphs */
 #define NODES_MOST (1u << 20)
-#define OCCUPANCIES 64u /* of one walk, remembered: most graphs have few kernels and many nodes */
+#define OCCUPANCIES 64u /* cached during one walk: most graphs have many nodes but few different kernels */
 
 struct occupancy {
     const void *function;
@@ -68,7 +68,7 @@ static bool add_kernel(struct walker *walker, CUgraphNode node)
 
 static void add_graph(struct walker *walker, CUgraph graph, unsigned depth);
 
-/* Host functions, events and the rest: that they are there. */
+/* Host functions, events and other nodes add only their type. */
 static bool add_node(struct walker *walker, CUgraphNode node, unsigned depth)
 {
     CUgraphNodeType type;

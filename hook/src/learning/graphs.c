@@ -57,7 +57,7 @@ static bool take_lock(struct orion_graphs *graphs)
     return false;
 }
 
-static void give_lock(struct orion_graphs *graphs) { atomic_store_explicit(&graphs->lock, 0, memory_order_release); }
+static void release_lock(struct orion_graphs *graphs) { atomic_store_explicit(&graphs->lock, 0, memory_order_release); }
 
 bool orion_graph_facts(struct orion_graphs *graphs, const void *exec, struct orion_graph_facts *facts)
 {
@@ -65,12 +65,12 @@ bool orion_graph_facts(struct orion_graphs *graphs, const void *exec, struct ori
     struct orion_graph *entry = find(graphs, word_of(exec));
     bool known = entry != NULL && entry->whole;
     if (known) *facts = (struct orion_graph_facts){entry->name, entry->sms, entry->kernel_class};
-    give_lock(graphs);
+    release_lock(graphs);
     return known;
 }
 
-/* The graph's own entry, else a free one, else the one that was made first. */
-static struct orion_graph *room_for(struct orion_graphs *graphs, uint64_t exec)
+/* The graph's own entry; else a free entry; else the oldest entry of the neighbourhood. */
+static struct orion_graph *entry_for(struct orion_graphs *graphs, uint64_t exec)
 {
     struct orion_graph *found = find(graphs, exec);
     uint64_t home = orion_mix(exec) >> 20;
@@ -101,8 +101,8 @@ static void forget_nodes(struct orion_graphs *graphs, uint64_t exec)
 
 static void enter(struct orion_graphs *graphs, uint64_t exec, const struct orion_graph_walk *walk)
 {
-    struct orion_graph *entry = room_for(graphs, exec);
-    atomic_store_explicit(&entry->exec, 0, memory_order_relaxed); /* a reader that sees the new identity sees this */
+    struct orion_graph *entry = entry_for(graphs, exec);
+    atomic_store_explicit(&entry->exec, 0, memory_order_relaxed); /* visible before the new identity */
     entry->sum = walk->sum;
     entry->whole = walk->whole;
     entry->local = walk->local;
@@ -117,7 +117,7 @@ static void enter(struct orion_graphs *graphs, uint64_t exec, const struct orion
     atomic_store_explicit(&entry->exec, exec, memory_order_release);
 }
 
-/* -- What the wrappers tell ------------------------------------------------------------------------------------------ */
+/* -- Calls of the wrappers ------------------------------------------------------------------------------------------- */
 
 static bool device_may_launch(CUgraphExec exec)
 {
@@ -139,7 +139,7 @@ void orion_graph_made(CUgraphExec exec, CUgraph graph)
     if (!take_lock(orion_graphs(process))) return;
     forget_nodes(orion_graphs(process), word_of(exec));
     enter(orion_graphs(process), word_of(exec), &walk);
-    give_lock(orion_graphs(process));
+    release_lock(orion_graphs(process));
 }
 
 void orion_graph_ending(CUgraphExec exec)
@@ -149,12 +149,13 @@ void orion_graph_ending(CUgraphExec exec)
     struct orion_graph *entry = find(orion_graphs(process), word_of(exec));
     forget_nodes(orion_graphs(process), word_of(exec));
     if (entry != NULL) atomic_store_explicit(&entry->exec, 0, memory_order_release);
-    give_lock(orion_graphs(process));
+    release_lock(orion_graphs(process));
     orion_duration_forget(orion_durations(process), identity_by_handle(word_of(exec)));
 }
 
-/* The node's record, made of what it was instantiated from if there is none. A node that loses its record to another
- * counts as unchanged again: the identity is then another one, and learnt again. */
+/* The node's record. If there is none, this makes one with the part of the node from which it was instantiated. A new
+ * record replaces another node's record in the same entry. That node then counts as unchanged again; the graph gets
+ * another identity, and the hook learns its duration again. */
 static struct orion_graph_node *record_of(struct orion_graphs *graphs, uint64_t exec, uint64_t node, uint64_t original)
 {
     struct orion_graph_node *record = &graphs->changed[(orion_mix(exec * 3 + node) >> 20) & (ORION_GRAPH_NODES - 1)];
@@ -163,7 +164,7 @@ static struct orion_graph_node *record_of(struct orion_graphs *graphs, uint64_t 
     return record;
 }
 
-/* `part`: what the node adds from now on, where it was set; else it is enabled or disabled. */
+/* `part`: what the node adds to the sum from now on; NULL: its part stays, and `enabled` changes. */
 static void change_node(struct orion_process *process, CUgraphExec exec, CUgraphNode node, const uint64_t *part, bool enabled,
                         bool local)
 {
@@ -184,7 +185,7 @@ static void change_node(struct orion_process *process, CUgraphExec exec, CUgraph
         entry->whole &= walk.whole;
         renew_identity(entry, word_of(exec));
     }
-    give_lock(graphs);
+    release_lock(graphs);
     orion_duration_forget(orion_durations(process), identity_by_handle(word_of(exec)));
 }
 

@@ -1,16 +1,16 @@
-/* Executable graphs by their handles: an identity made of their nodes, so that a graph that is captured again, in this
- * process or the next, is known again.
+/* Executable graphs by their handles. The identity of a graph is made from its nodes, so the hook recognises a graph
+ * that is captured again, in this process or a later one.
  *
- * The nodes are walked when the graph is instantiated or updated, never at a launch (35 ns a node on an H200, where
- * instantiating takes 4 us a node and updating 0.1 us). The identity is a hash of a sum over the nodes, those of child
- * graphs included, so the order in which the driver lists them does not matter, and a change of one node takes its old
- * part off the sum and adds the new one. What decides how long a node takes goes in (a kernel and its shape, about how
- * many bytes are copied), arguments and addresses do not: programs change those with every token. Where the nodes do not
- * say what will run (conditional nodes, graphs that the device launches or updates), the handle is the identity, and
- * what was learnt of it is forgotten with every change.
+ * The hook walks the nodes when the program instantiates or updates the graph, never at a launch. On an H200 the walk
+ * takes 35 ns a node; instantiating takes 4 us a node and updating 0.1 us. The identity is a hash of a sum over the
+ * nodes, including those of child graphs. So the order in which the driver lists the nodes does not matter. When a node
+ * changes, the hook subtracts its old part from the sum and adds the new part. A node's part contains what determines
+ * its duration: the kernel and its shape, or about how many bytes it copies. It contains no arguments and no addresses,
+ * because programs change those with every token. Conditional nodes, and graphs that the device launches or updates, do
+ * not determine what will run. Then the identity is made from the handle, and each change clears what was learnt of it.
  *
- * Fixed, bounded tables; the least recently made graph of a neighbourhood makes room and goes by its handle from then
- * on. A launch makes one probe. */
+ * The tables have a fixed size. When a neighbourhood is full, a new graph replaces the oldest one. The replaced graph's
+ * identity is then made from its handle. A launch searches one neighbourhood. */
 #ifndef ORION_GRAPHS_H
 #define ORION_GRAPHS_H
 
@@ -23,29 +23,29 @@
 #include "process/process.h"
 
 #define ORION_GRAPHS 2048u      /* executable graphs; a power of two */
-#define ORION_GRAPH_NODES 1024u /* nodes that differ from the graph that they were instantiated from; a power of two */
+#define ORION_GRAPH_NODES 1024u /* nodes that changed after their graph was instantiated; a power of two */
 
 struct orion_graph {
     _Atomic uint64_t exec;     /* 0: free */
-    _Atomic uint64_t identity; /* read on the launch path; the rest by those that hold the lock */
-    uint64_t sum;              /* over the nodes */
-    uint64_t name;             /* of its largest kernel; see orion_kernel_text */
-    uint32_t sms;              /* mean over its kernels of what each fills */
-    uint32_t kernel_class;     /* of most of its kernels */
-    uint32_t made;             /* the clock then */
-    bool local, whole;         /* made of handles; all nodes are known */
-    _Atomic bool collective;   /* some kernel was one when it was made; read on the launch path */
+    _Atomic uint64_t identity; /* read on the launch path; the lock guards the members that are not _Atomic */
+    uint64_t sum;              /* sum of the nodes' parts */
+    uint64_t name;             /* hash of the largest kernel's name; see orion_kernel_text */
+    uint32_t sms;              /* how many SMs a kernel fills: the mean over the kernels */
+    uint32_t kernel_class;     /* the class of most of the kernels */
+    uint32_t made;             /* `clock` when the entry was made */
+    bool local, whole;         /* a node's identity is local; the nodes determine what will run */
+    _Atomic bool collective;   /* the graph contained a collective when it was made; read on the launch path */
 };
 
 struct orion_graph_node {
     uint64_t exec, node, part;
     bool enabled;
-}; /* exec 0: free; what the node adds to the sum now */
+}; /* exec 0: free; part: what the node adds to the sum while it is enabled */
 
 struct orion_graphs {
     _Atomic uint32_t lock; /* changes are rare and short; a launch does not take it */
     uint32_t clock;
-    bool nodes_changed; /* of any graph, ever */
+    bool nodes_changed; /* a node of any graph has ever changed */
     struct orion_graph entry[ORION_GRAPHS];
     struct orion_graph_node changed[ORION_GRAPH_NODES];
 };
@@ -54,19 +54,19 @@ ORION_PART(graphs)
 /* The identity of a launch of the graph. */
 uint64_t orion_graph_identity(struct orion_graphs *graphs, const void *exec);
 
-/* Whether it has a collective, see collective.h. */
+/* Whether the graph contains a collective, see collective.h. */
 bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec);
 
-/* What a graph is made of, for orion_kernel_note. False: it is not known. */
+/* Facts of a graph, for orion_kernel_note. False: they are not known. */
 struct orion_graph_facts {
     uint64_t name;
     uint32_t sms, kernel_class;
 };
 bool orion_graph_facts(struct orion_graphs *graphs, const void *exec, struct orion_graph_facts *facts);
 
-/* What they are made of; after the driver's call, but for the last. */
-void orion_graph_made(CUgraphExec exec, CUgraph graph);                           /* instantiated from it, or updated by it */
-void orion_graph_node_set(CUgraphExec exec, CUgraphNode node, uint64_t identity); /* NONE: nothing that matters */
+/* The wrappers report changes of graphs, after the driver's call; orion_graph_ending comes before it. */
+void orion_graph_made(CUgraphExec exec, CUgraph graph);                           /* from `graph`, or updated by it */
+void orion_graph_node_set(CUgraphExec exec, CUgraphNode node, uint64_t identity); /* NONE: no effect on GPU time */
 void orion_graph_child_set(CUgraphExec exec, CUgraphNode node, CUgraph child);
 void orion_graph_node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);
 void orion_graph_ending(CUgraphExec exec);

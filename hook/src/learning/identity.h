@@ -1,17 +1,17 @@
-/* Identities: keys under which the time of a piece of work is learnt.
+/* Identities: the keys under which the hook learns how long work takes.
  *
- * Work of one identity takes about the same time: a kernel of one name at one grid, block and shared-memory size; an
- * executable graph of the same nodes; a copy of about one size. An identity is a 64-bit hash, never 0; two pieces of
- * work that collide share an estimate, which costs a little accuracy and nothing else. Never by position in a sequence:
- * dynamic shapes and data-dependent control flow change the sequence.
+ * Work with the same identity takes about the same time: a kernel with one name, grid, block and shared-memory size; an
+ * executable graph with the same nodes; a copy of about the same size. An identity is a 64-bit hash and never 0. If two
+ * pieces of work collide, they share one expected duration; that only costs accuracy. Rejected: the position in a
+ * sequence of launches, because dynamic shapes and data-dependent control flow change the sequence.
  *
- * Identities are the same in every process and in Python (`hook/identity.py`), so what one process learnt serves the
- * next. Where a kernel's name or a graph's nodes cannot be had, the handle stands in for them: such an identity says so
- * (ORION_IDENTITY_LOCAL) and is told to nobody.
+ * Identities are equal in all processes and in Python (`hook/identity.py`), so a later process can use what an earlier
+ * one learnt. If a kernel has no name, or a graph's nodes do not determine what runs, the identity is made from the
+ * handle. Such an identity is marked as local (ORION_IDENTITY_LOCAL), and no process sends it to another.
  *
- * The code of one name may differ from process to process (compilers that name kernels by what they fuse), so a kernel's
- * identity is its shape's XORed with a mark of the code: registers, memory and parameters. Without the mark it is the
- * plain identity, which is all that a profile's row can know. */
+ * Kernels of one name may have different code in different processes, because some compilers name kernels by what they
+ * fuse. So a kernel's identity is the identity of its name and shape, XORed with a mark of the code: registers, memory
+ * and parameters. Without the mark it is the plain identity. A profile's row contains only the plain identity. */
 #ifndef ORION_IDENTITY_H
 #define ORION_IDENTITY_H
 
@@ -21,24 +21,25 @@
 
 #include "system/mix.h"
 
-enum orion_work_kind { /* the seed of the hash */
-                       ORION_WORK_KERNEL = 1,
-                       ORION_WORK_GRAPH = 2,
-                       ORION_WORK_COPY_IN = 3,
-                       ORION_WORK_COPY_OUT = 4,
-                       ORION_WORK_COPY_DEVICE = 5,
-                       ORION_WORK_MEMSET = 6,
-                       ORION_WORK_PREFETCH = 7,
-                       ORION_WORK_STREAM_OPERATION = 8,
+/* The kind of work; the seed of the hash. */
+enum orion_work_kind {
+    ORION_WORK_KERNEL = 1,
+    ORION_WORK_GRAPH = 2,
+    ORION_WORK_COPY_IN = 3,
+    ORION_WORK_COPY_OUT = 4,
+    ORION_WORK_COPY_DEVICE = 5,
+    ORION_WORK_MEMSET = 6,
+    ORION_WORK_PREFETCH = 7,
+    ORION_WORK_STREAM_OPERATION = 8,
 };
 
 #define ORION_IDENTITY_NONE UINT64_C(0)
-#define ORION_IDENTITY_UNREAD UINT64_C(2) /* of a launch, not computed yet: see launch.h. Identities are odd or 0 */
-#define ORION_IDENTITY_LOCAL UINT64_C(2)  /* of this process alone: made of a handle */
-#define ORION_IDENTITY_BITS UINT64_C(3)   /* bit 0: not NONE; bit 1: local; the hash above them */
-#define ORION_NAME_MAX 4096u              /* bytes of a kernel's name that count */
+#define ORION_IDENTITY_UNREAD UINT64_C(2) /* not computed yet: see launch.h. Computed ones are odd or 0 */
+#define ORION_IDENTITY_LOCAL UINT64_C(2)  /* this bit: made from a handle, so valid in this process only */
+#define ORION_IDENTITY_BITS UINT64_C(3)   /* bit 0: not NONE; bit 1: local; the hash is in the bits above */
+#define ORION_NAME_MAX 4096u              /* bytes of a kernel's name that enter the hash */
 
-/* Makes an identity of a hash. */
+/* Makes an identity from a hash. */
 static inline uint64_t orion_identity_of_hash(uint64_t hash, bool local)
 {
     return (hash & ~ORION_IDENTITY_BITS) | 1 | (local ? ORION_IDENTITY_LOCAL : 0);
@@ -59,8 +60,8 @@ static inline uint64_t orion_hash_handle(const void *handle)
     return orion_mix((uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15));
 }
 
-/* A kernel of that name's hash and mark (0: the plain identity; its lower bits as in an identity, so a local kernel's
- * mark is ORION_IDENTITY_LOCAL). */
+/* The identity of a kernel's launch. `name` is the hash of the kernel's name. `mark` is 0 for the plain identity. The
+ * mark's lowest bits have the same meaning as an identity's, so the mark of a local kernel is ORION_IDENTITY_LOCAL. */
 static inline uint64_t orion_identity_shape(uint64_t name, uint64_t mark, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                             unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes)
 {
@@ -71,7 +72,7 @@ static inline uint64_t orion_identity_shape(uint64_t name, uint64_t mark, unsign
     return orion_identity_of_hash(hash, false) ^ mark;
 }
 
-/* Copies and memsets: sizes within an eighth of a power of two share an identity. */
+/* Copies and memsets. Sizes between two powers of two share eight identities. */
 static inline uint64_t orion_identity_bytes(enum orion_work_kind kind, size_t bytes)
 {
     uint64_t size = bytes | 8;

@@ -6,12 +6,13 @@
 
 #define NEIGHBOURHOOD 8u
 #define WRITING UINT64_C(1)
-#define PARAMETERS_MOST 64u /* of those that a mark looks at */
+#define PARAMETERS_MOST 64u /* further parameters do not enter a mark */
 
-/* -- What the driver knows ------------------------------------------------------------------------------------------- */
+/* -- Queries of the driver ------------------------------------------------------------------------------------------- */
 
-/* A launch's handle may be of either kind; each kind's questions refuse the other kind with CUDA_ERROR_INVALID_HANDLE.
- * *function becomes a CUfunction, or NULL where the kernel has none here. NULL: it has no name to be had. */
+/* The name of a kernel; NULL: it has no name. A launch's handle may be a CUfunction or a CUkernel; the queries for one
+ * kind fail with CUDA_ERROR_INVALID_HANDLE for the other kind. *function becomes the CUfunction; NULL: the kernel has
+ * none in the current context. */
 static const char *name_of(const void *handle, CUfunction *function)
 {
     const char *name = NULL;
@@ -25,8 +26,8 @@ static const char *name_of(const void *handle, CUfunction *function)
     return name;
 }
 
-/* Tells kernels of one name apart that were compiled from other code: registers, memory, parameters. 0 where nothing of
- * that can be had. */
+/* The mark distinguishes kernels that have the same name but different code. It is a hash of registers, memory and
+ * parameters. 0: the driver does not report these. */
 static uint64_t mark_of(CUfunction function)
 {
     static const CUfunction_attribute attributes[] = {
@@ -50,14 +51,14 @@ static uint64_t mark_of(CUfunction function)
 
 bool orion_collective_is_name(const char *kernel)
 {
-    if (kernel[0] == '_' && kernel[1] == 'Z') /* a C++ function outside of namespaces: _Z, its length, its name */
+    if (kernel[0] == '_' && kernel[1] == 'Z') /* a mangled C++ function without namespace: _Z, its length, its name */
         for (kernel += 2; *kernel >= '0' && *kernel <= '9';) kernel++;
     return strncmp(kernel, "nccl", 4) == 0;
 }
 
 /* -- The table ------------------------------------------------------------------------------------------------------- */
 
-/* A free entry or one of an earlier epoch, else the least recently used. */
+/* A free entry, or an entry of an earlier epoch; else the least recently used entry. NULL: all are being written. */
 static struct orion_kernel *victim(struct orion_kernels *kernels, const void *function)
 {
     uint32_t clock = atomic_load_explicit(&kernels->clock, memory_order_relaxed), oldest = 0;
@@ -80,9 +81,10 @@ static void remember(struct orion_kernels *kernels, const void *function, uint64
     struct orion_kernel *entry = victim(kernels, function);
     if (entry == NULL) return;
     uint64_t held = atomic_load_explicit(&entry->word, memory_order_relaxed);
-    /* Who loses the race asks once more at the next launch. */
+    /* The thread that loses this race asks the driver again at the next launch. */
     if (held == WRITING || !atomic_compare_exchange_strong(&entry->word, &held, WRITING)) return;
-    /* Released and acquired: a reader that sees any of the new words finds the old handle, and the old name, gone. */
+    /* These stores have release order and their loads acquire order. So a reader that sees one of the new words also
+     * sees that the old handle and the old name are gone. */
     uint64_t words[ORION_KERNEL_NAME / 8] = {0};
     memcpy(words, text, strnlen(text, ORION_KERNEL_NAME - 1));
     atomic_store_explicit(&entry->name, 0, memory_order_release);
@@ -100,7 +102,7 @@ static void remember(struct orion_kernels *kernels, const void *function, uint64
 struct orion_kernel_key orion_kernel_ask(struct orion_kernels *kernels, const void *function)
 {
     struct orion_kernel_key key;
-    uint64_t word = orion_kernel_word(kernels, function); /* before asking: code that is unloaded meanwhile ends it */
+    uint64_t word = orion_kernel_word(kernels, function); /* read first: unloading code meanwhile ends the epoch */
     for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
         struct orion_kernel *entry = &kernels->entry[(orion_kernel_home(function) + i) & (ORION_KERNELS - 1)];
         if (orion_kernel_read(kernels, entry, word, &key)) return key;
@@ -150,7 +152,7 @@ bool orion_kernel_text(struct orion_kernels *kernels, uint64_t name, char *text,
 
 /* -- SMs ------------------------------------------------------------------------------------------------------------- */
 
-/* Of the current context's device; 0: there is none. */
+/* The number of SMs of the current context's device; 0: there is no current context. */
 static uint32_t multiprocessors(void)
 {
     CUdevice device;
@@ -168,7 +170,7 @@ uint32_t orion_kernel_need(const void *function, uint64_t blocks, uint32_t threa
     if (function == NULL || threads == 0 || threads > 1024 || most == 0 ||
         orion_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor == NULL)
         return 0;
-    /* Takes either kind of handle. */
+    /* This driver function accepts both kinds of handles. */
     CUresult result = orion_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&each, (CUfunction)(uintptr_t)function, (int)threads,
                                                                                shared_bytes);
     if (result != CUDA_SUCCESS || each <= 0) return 0;

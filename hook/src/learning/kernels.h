@@ -1,12 +1,12 @@
-/* Kernels by their handles: what a launch's CUfunction or CUkernel is called, so that what is learnt of it outlives the
- * handle and the process.
+/* Kernels by their handles. The table maps the CUfunction or CUkernel of a launch to the hash of the kernel's name,
+ * because what the hook learns under the name remains valid after the handle and the process end.
  *
- * Asking the driver costs a call or more a launch (on an H200 12 ns for the name, 800 ns for a handle of the other kind)
- * and hashing the name as much again; so the answer is kept: a fixed, lock-free table from the handle to two words, one
- * probe on the launch path. The least recently used of a neighbourhood makes room. A handle may come to mean another
- * kernel once code was unloaded: each entry carries the epoch of its making, and every unloading begins another, so all
- * kernels are asked about once more. Refused: following modules to the kernels that they hold (handles come from four
- * functions, and from libraries that load lazily). */
+ * Asking the driver at each launch is too expensive: on an H200 12 ns for the name, 800 ns for a CUkernel, and about as
+ * much for hashing the name. So this table caches the answers. It has a fixed size, needs no lock, and usually costs a
+ * launch one probe. A new kernel replaces the least recently used entry of its neighbourhood. After code is unloaded, a
+ * handle may belong to another kernel. So each entry contains the epoch in which it was made, and each unloading begins
+ * a new epoch; the hook then asks about every kernel again. Rejected: tracking which module contains which kernel,
+ * because handles come from four functions and from libraries that load lazily. */
 #ifndef ORION_KERNELS_H
 #define ORION_KERNELS_H
 
@@ -18,35 +18,36 @@
 #include "learning/identity.h"
 #include "process/process.h"
 
-#define ORION_KERNELS 4096u    /* remembered at a time; a power of two */
-#define ORION_KERNEL_NAME 120u /* bytes of a name that are kept for people, with the NUL; whole words */
+#define ORION_KERNELS 4096u    /* entries; a power of two */
+#define ORION_KERNEL_NAME 120u /* bytes of a name that the table keeps for users, including the NUL; a multiple of 8 */
 
 struct orion_kernel {
     _Atomic uint64_t word;       /* handle and epoch; 0: free; 1: being written */
     _Atomic uint64_t name, mark; /* see orion_identity_shape */
-    _Atomic uint32_t used;       /* the clock when it was last launched */
-    _Atomic uint32_t collective; /* 1: its name is a collective's */
+    _Atomic uint32_t used;       /* `clock` at the last launch */
+    _Atomic uint32_t collective; /* 1: the name is that of a collective */
 };
 
 struct orion_kernels {
-    _Atomic uint32_t epoch;       /* of the code loaded now */
-    _Atomic uint32_t clock;       /* grows with every kernel that is newly remembered */
-    _Atomic uint32_t collectives; /* 1: a collective has been met; until then no launch asks whether it is one */
+    _Atomic uint32_t epoch;       /* grows when code is unloaded */
+    _Atomic uint32_t clock;       /* grows with every new entry */
+    _Atomic uint32_t collectives; /* 1: the process has a collective; until then no launch checks whether it is one */
     struct orion_kernel entry[ORION_KERNELS];
-    _Atomic uint64_t text[ORION_KERNELS][ORION_KERNEL_NAME / 8]; /* by entry: how the name begins; whole while its hash stays */
+    _Atomic uint64_t text[ORION_KERNELS][ORION_KERNEL_NAME / 8]; /* the name's beginning; valid while `name` stays */
 };
 ORION_PART(kernels)
 
-/* What stands for a kernel in identities. */
+/* What represents a kernel in identities: the hash of its name, and its mark. */
 struct orion_kernel_key { uint64_t name, mark; };
 
-/* The slow way: the rest of the neighbourhood, then the driver. May be called in any thread and in captures. */
+/* The slow path: searches the rest of the neighbourhood, then asks the driver. Any thread may call it, also in a
+ * capture. */
 struct orion_kernel_key orion_kernel_ask(struct orion_kernels *kernels, const void *function);
 
 static inline uint64_t orion_kernel_word(const struct orion_kernels *kernels, const void *function)
 {
     uint64_t epoch = atomic_load_explicit(&kernels->epoch, memory_order_acquire);
-    return (uint64_t)(uintptr_t)function ^ (epoch << 48); /* user space ends below */
+    return (uint64_t)(uintptr_t)function ^ (epoch << 48); /* addresses in user space are below 2^48 */
 }
 
 static inline uint32_t orion_kernel_home(const void *function)
@@ -54,7 +55,8 @@ static inline uint32_t orion_kernel_home(const void *function)
     return (uint32_t)(orion_mix((uint64_t)(uintptr_t)function) >> 20) & (ORION_KERNELS - 1);
 }
 
-/* True: *key is the entry's, if it is of `word`. An entry that passes to another kernel meanwhile shows in the second look. */
+/* True: the entry belongs to `word`, and *key is its key. The second read of entry->word detects that another thread
+ * gave the entry to another kernel meanwhile. */
 static inline bool orion_kernel_read(struct orion_kernels *kernels, struct orion_kernel *entry, uint64_t word,
                                      struct orion_kernel_key *key)
 {
@@ -76,10 +78,11 @@ static inline struct orion_kernel_key orion_kernel_key(struct orion_kernels *ker
     return orion_kernel_ask(kernels, function);
 }
 
-/* By what NCCL and its kin call their kernels, mangled or not. */
+/* Whether the name is that of a collective: NCCL and compatible libraries begin their kernels' names with "nccl". The
+ * name may be mangled. */
 bool orion_collective_is_name(const char *kernel);
 
-/* Whether a kernel is a collective by its name; of one that was just asked about. */
+/* Whether a kernel is a collective, by its name. The kernel must be in the table: the caller has just got its key. */
 bool orion_kernel_is_remembered_collective(struct orion_kernels *kernels, const void *function);
 static inline bool orion_kernel_is_collective(struct orion_kernels *kernels, const void *function)
 {
@@ -87,14 +90,15 @@ static inline bool orion_kernel_is_collective(struct orion_kernels *kernels, con
     return orion_kernel_is_remembered_collective(kernels, function);
 }
 
-/* Before code is unloaded, and before a context ends with the code that it loaded. */
+/* Called before code is unloaded, and before a context ends together with its code. */
 static inline void orion_kernels_forget(struct orion_kernels *kernels) { atomic_fetch_add(&kernels->epoch, 1); }
 
-/* How the name of that hash begins. False: it is not remembered any more. Looks through the whole table. */
+/* Copies the beginning of the name with that hash. False: the name is no longer in the table. Searches the whole
+ * table. */
 bool orion_kernel_text(struct orion_kernels *kernels, uint64_t name, char *text, size_t size);
 
-/* How many SMs a grid fills: its blocks over those that one SM holds at once, at most as many as the current context's
- * device has; 0: cannot be told. */
+/* How many SMs a grid fills: its blocks divided by the blocks that one SM can run at once, limited to the number of SMs
+ * of the current context's device. 0: unknown. */
 uint32_t orion_kernel_need(const void *function, uint64_t blocks, uint32_t threads, uint32_t shared_bytes);
 
 #endif

@@ -1,4 +1,5 @@
-/* What a call launches: a kernel (function, whichever of CUfunction and CUkernel it is) or an executable graph; else empty. */
+/* What a call launches: a kernel (`function`, a CUfunction or a CUkernel) or an executable graph. All members are 0 for
+ * other work. */
 #ifndef ORION_LAUNCH_H
 #define ORION_LAUNCH_H
 
@@ -15,7 +16,7 @@ struct orion_launch {
     uint32_t shared_bytes; /* dynamic */
 };
 
-/* For whoever reads the identity of a launch: hp's launch seldom has a reader, so the wrappers leave it out. */
+/* Computes the identity of a launch. The wrappers do not compute it, because hp's launches rarely need it. */
 static inline uint64_t orion_launch_identity(struct orion_process *process, const struct orion_launch *launch)
 {
     if (launch->graph != NULL) return orion_graph_identity(orion_graphs(process), launch->graph);

@@ -14,7 +14,8 @@ static void lock(struct orion_memory *memory)
 }
 static void unlock(struct orion_memory *memory) { atomic_store_explicit(&memory->lock, 0, memory_order_release); }
 
-/* One process uses its GPUs under one limit: that of the first GPU that it has joined. */
+/* A process has one limit for all its GPUs: that of the first GPU that it has joined. `awaits`: waits until each GPU's
+ * join has succeeded or failed. */
 static struct orion_gpu *first_gpu(struct orion_process *process, bool awaits)
 {
     for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++) {
@@ -25,7 +26,8 @@ static struct orion_gpu *first_gpu(struct orion_process *process, bool awaits)
     return NULL;
 }
 
-/* Until the join is decided the limit is unknown: the caller waits for it, as long as a launch would. */
+/* The limit is unknown until the join has succeeded or failed. So the caller waits for that, as long as a launch
+ * would. */
 static struct orion_gpu *limiting_gpu(struct orion_process *process)
 {
     return first_gpu(process, atomic_load_explicit(&process->joining, memory_order_acquire) != 0);
@@ -43,7 +45,7 @@ static struct orion_allocation *find(struct orion_memory *memory, uint64_t key, 
     return NULL;
 }
 
-/* Stores again what another thread changed meanwhile, so the value stored last is never an old one. */
+/* Repeats the store if another thread changed `used` meanwhile, so that the last stored value is never an old one. */
 void orion_memory_publish(struct orion_process *process)
 {
     struct orion_gpu *gpu = first_gpu(process, false);
@@ -83,7 +85,7 @@ void orion_memory_reserved(uint64_t bytes, uint64_t key, CUresult result)
         if (allocation != NULL) *allocation = (struct orion_allocation){key, bytes};
         unlock(memory);
     }
-    if (allocation == NULL) { /* not allocated, or not remembered and so never given back: count it no longer */
+    if (allocation == NULL) { /* it failed, or the table is full and would not find it at the free: do not count it */
         uint64_t used = atomic_load(&memory->used);
         while (!atomic_compare_exchange_weak(&memory->used, &used, used > bytes ? used - bytes : 0)) {}
     }

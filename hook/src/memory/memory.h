@@ -1,7 +1,9 @@
-/* Device memory that this process has allocated, against the limit of its grant. Not the launch path: a short spin
- * lock guards a table from address (or handle) to size. A full table counts no further allocations, and refuses none
- * for that. The limit is for each process of the slot. A process that has not joined counts too: it may join later, and
- * the limit is then for all that it has. */
+/* Device memory that this process has allocated, and the limit of its grant. The limit applies to each process of the
+ * slot.
+ *
+ * A table maps addresses (or handles) to sizes. A short spin lock guards it; it is not on the launch path. When the
+ * table is full, further allocations do not count, and succeed. A process that has not joined counts its memory, too:
+ * when it joins later, the limit applies to all its memory. */
 #ifndef ORION_MEMORY_H
 #define ORION_MEMORY_H
 
@@ -26,11 +28,14 @@ ORION_PART(memory)
 
 struct orion_process;
 
-void orion_memory_publish(struct orion_process *process); /* into the record; the program's own calls do so, too */
+void orion_memory_publish(struct orion_process *process); /* writes the used bytes into the record page */
 
-bool orion_memory_reserve(uint64_t bytes);                                 /* false: over the limit; answer OUT_OF_MEMORY */
-void orion_memory_reserved(uint64_t bytes, uint64_t key, CUresult result); /* after the driver's; key: address or handle */
-void orion_memory_released(uint64_t key, CUresult result);                 /* after a free; the size is remembered by key */
-void orion_memory_info(size_t *free_bytes, size_t *total_bytes);           /* after a successful cuMemGetInfo: the slot's view */
+/* Around an allocation. False: it would exceed the limit, and the wrapper returns CUDA_ERROR_OUT_OF_MEMORY. `key` is
+ * the address or handle; `result` is the driver's. */
+bool orion_memory_reserve(uint64_t bytes);
+void orion_memory_reserved(uint64_t bytes, uint64_t key, CUresult result);
+
+void orion_memory_released(uint64_t key, CUresult result);       /* after a free; the table has the size */
+void orion_memory_info(size_t *free_bytes, size_t *total_bytes); /* after cuMemGetInfo succeeded: applies the limit */
 
 #endif

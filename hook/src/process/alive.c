@@ -7,8 +7,8 @@
 
 #include "process/gpu.h"
 
-/* The list has one entry, which lies in this thread's memory; the kernel finds the futex by an offset from it, so the
- * shared page holds no pointer. It replaces the C library's list, which this thread has no use for. */
+/* The robust list has one entry, in this thread's memory. The kernel finds the futex at an offset from the entry, so
+ * the shared page contains no pointer. This list replaces the C library's list; this thread does not use that one. */
 static _Thread_local struct {
     struct robust_list_head head;
     struct robust_list entry;

@@ -1,8 +1,9 @@
-/* The `alive` word: a robust futex in the busy page, held by the GPU's thread for as long as the process lives.
+/* The `alive` word: a robust futex in the busy page. The GPU's thread holds the futex while the process lives.
  *
- * The kernel marks it (FUTEX_OWNER_DIED) when the thread ends, by whatever means, before the address space is torn
- * down. Refused: a pthread robust mutex (it puts pointers into the page), a file lock or a socket's end (a process with
- * gigabytes resident takes up to a second to get there, a forked child keeps them, a closed descriptor drops them). */
+ * When the thread ends for any reason, the kernel marks the futex (FUTEX_OWNER_DIED). The kernel does this before it
+ * frees the address space. Rejected: a pthread robust mutex (it puts pointers into the page); a file lock or the end of
+ * a socket (a process with gigabytes of resident memory releases these up to a second later, a forked child keeps them,
+ * and closing a descriptor drops them). */
 #ifndef ORION_ALIVE_H
 #define ORION_ALIVE_H
 
@@ -10,7 +11,7 @@
 
 struct orion_gpu;
 
-void orion_alive_hold(struct orion_gpu *gpu); /* by the GPU's thread, and only by it */
+void orion_alive_hold(struct orion_gpu *gpu); /* only the GPU's thread may call this */
 bool orion_alive_is_held(const struct orion_gpu *gpu);
 
 #endif

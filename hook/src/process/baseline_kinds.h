@@ -1,6 +1,6 @@
-/* Which policies are baselines (baselines/), and what they want; only the library of `orion bench` has them. In the released
- * library every answer is a constant, so the compiler drops the question, and a baseline's number is that of a policy
- * which the library does not know. */
+/* Which policies are baselines (baselines/), and what each of them needs. Only the library of `orion bench` has
+ * baselines. In the released library every function here returns a constant, so the compiler removes the check. That
+ * library treats a baseline's number as an unknown policy. */
 #ifndef ORION_BASELINE_KINDS_H
 #define ORION_BASELINE_KINDS_H
 
@@ -13,7 +13,7 @@
 
 static inline bool orion_baseline_is(uint32_t kind) { return kind >= ORION_POLICY_STREAMS && kind <= ORION_POLICY_ORION_2024; }
 
-/* Whether be launches are held back by it. */
+/* Whether the baseline makes be launches wait. */
 static inline bool orion_baseline_holds(uint32_t kind) { return kind != ORION_POLICY_STREAMS && orion_baseline_is(kind); }
 
 /* Whether hp publishes what each launch is. */

@@ -14,8 +14,8 @@
 #include "process/process.h"
 #include "system/system.h"
 
-#define OWN_PAGES 4u                            /* policy, grant, busy, record; the neighbours come behind */
-#define AWAIT_JOIN_NS (250 * ORION_MILLISECOND) /* from the GPU's first context; creating one takes as long itself */
+#define OWN_PAGES 4u                            /* policy, grant, busy, record; the neighbours' pages follow */
+#define AWAIT_JOIN_NS (250 * ORION_MILLISECOND) /* from the GPU's first context; creating a context takes about as long */
 
 #ifndef F_GET_SEALS
 #define F_GET_SEALS 1034
@@ -26,7 +26,7 @@ static void *page_at(struct orion_gpu *gpu, size_t index) { return (uint8_t *)(u
 
 static int reserve(struct orion_gpu *gpu)
 {
-    size_t bytes = (OWN_PAGES + ORION_PLACES) * (size_t)ORION_PAGE_SIZE;
+    size_t bytes = (OWN_PAGES + ORION_GPU_CLIENTS_MAX) * (size_t)ORION_PAGE_SIZE;
     void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pages == MAP_FAILED) return -1;
     if (madvise(pages, bytes, MADV_DONTFORK) != 0) {
@@ -51,7 +51,8 @@ static int name_device(struct orion_gpu *gpu)
     return 0;
 }
 
-/* Under MPS contexts run together. The driver says so; where it is too old to know, they are taken to run time-sliced. */
+/* Under MPS contexts run together, and the driver reports MPS. If the driver is too old to report it, this function
+ * assumes that contexts are time-sliced. */
 static void find_out_sharing(struct orion_gpu *gpu)
 {
     int mps = 0;
@@ -62,7 +63,7 @@ static void find_out_sharing(struct orion_gpu *gpu)
 
 static bool is_of(const struct orion_gpu *gpu, CUdevice device) { return gpu->client == 0 && gpu->device == device; }
 
-/* The places are filled in order; `made_ns` is set last and says that a place is whole. */
+/* Entries are filled in order. `made_ns` is written last: it is not 0 once the entry is complete. */
 struct orion_gpu *orion_gpu_find(struct orion_process *process, CUdevice device)
 {
     uint32_t count = atomic_load(&process->gpu_count);
@@ -108,7 +109,8 @@ void orion_gpu_await_join(struct orion_gpu *gpu)
 
 static const uint32_t kinds[] = {ORION_PAGE_POLICY, ORION_PAGE_GRANT, ORION_PAGE_BUSY, ORION_PAGE_RECORD};
 
-/* Whether fd is one of this GPU's pages, and one that nobody can shrink under its readers. */
+/* Whether fd is a page of this GPU and of this kind. The page must be sealed against shrinking: if a process shrank it,
+ * its readers would fault. */
 static bool is_page(const struct orion_gpu *gpu, int fd, uint32_t kind)
 {
     struct stat status;
@@ -136,8 +138,8 @@ int orion_gpu_map(struct orion_gpu *gpu, enum orion_gpu_page page, int fd)
     return is_page(gpu, fd, kinds[page]) ? map_over(page_at(gpu, page), fd, own) : -1;
 }
 
-/* The list changes so that a reader at any moment sees every hp client that stays: appended before it is counted, and
- * the last one copied into a hole before the count shrinks. */
+/* At any moment a reader of the list sees every hp client that stays. So this function writes a new client before it
+ * raises the count, and unlist_neighbour copies the last client into the gap before it lowers the count. */
 static void list_neighbour(struct orion_gpu *gpu, uint32_t client_index)
 {
     uint32_t count = atomic_load(&gpu->hp_count);
@@ -160,7 +162,7 @@ static void unlist_neighbour(struct orion_gpu *gpu, uint32_t client_index)
 
 int orion_gpu_map_neighbour(struct orion_gpu *gpu, uint32_t client_index, uint32_t generation, int fd)
 {
-    if (client_index >= ORION_PLACES || generation == 0 || !is_page(gpu, fd, ORION_PAGE_BUSY)) return -1;
+    if (client_index >= ORION_GPU_CLIENTS_MAX || generation == 0 || !is_page(gpu, fd, ORION_PAGE_BUSY)) return -1;
     if (map_over(page_at(gpu, OWN_PAGES + client_index), fd, false) != 0) return -1;
     atomic_store(&gpu->given_up_on[client_index], 0);
     atomic_store(&gpu->seen_progress[client_index], 0);
@@ -171,7 +173,7 @@ int orion_gpu_map_neighbour(struct orion_gpu *gpu, uint32_t client_index, uint32
 
 void orion_gpu_drop_neighbour(struct orion_gpu *gpu, uint32_t client_index, uint32_t generation)
 {
-    if (client_index >= ORION_PLACES || atomic_load(&gpu->hp_generation[client_index]) != generation) return;
+    if (client_index >= ORION_GPU_CLIENTS_MAX || atomic_load(&gpu->hp_generation[client_index]) != generation) return;
     atomic_store(&gpu->hp_generation[client_index], 0);
     unlist_neighbour(gpu, client_index);
     map_over(page_at(gpu, OWN_PAGES + client_index), -1, false);

@@ -10,7 +10,8 @@
 bool orion_pinned_page_make(struct orion_pinned_page *page)
 {
     if (page->words != NULL) return true;
-    /* Shared: a pinned private page would be copied away from the GPU by the first write after a fork. */
+    /* MAP_SHARED: after a fork, the first write to a private page would give this process a copy, and the GPU would
+     * keep the original. */
     void *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return false;
     madvise(memory, BYTES, MADV_DONTFORK);
@@ -18,10 +19,10 @@ bool orion_pinned_page_make(struct orion_pinned_page *page)
     return true;
 }
 
-/* Again after a context has ended: it may have been the one that held the registration. */
+/* Registers the page again after any context has ended, because that context may have held the registration. */
 bool orion_pinned_page_pin(struct orion_process *process, struct orion_pinned_page *page)
 {
-    uint32_t epoch = atomic_load(&process->context_epoch) + 1; /* never 0, which says not yet */
+    uint32_t epoch = atomic_load(&process->context_epoch) + 1; /* so that it is not 0, which means never pinned */
     if (page->context_epoch == epoch) return true;
     if (orion_driver.cuMemHostRegister_v2 == NULL || orion_driver.cuStreamWaitValue32_v2 == NULL || !orion_pinned_page_make(page))
         return false;

@@ -1,4 +1,5 @@
-/* A page of words that GPUs wait on and write: pinned for all contexts of the process, inherited by no child. */
+/* A page of words that GPUs wait on and write. The page is pinned for all contexts of the process; a forked child does
+ * not inherit it. */
 #ifndef ORION_PINNED_PAGE_H
 #define ORION_PINNED_PAGE_H
 
@@ -11,11 +12,11 @@ struct orion_process;
 
 struct orion_pinned_page {
     _Atomic uint32_t *words; /* NULL: not made yet */
-    CUdeviceptr address;     /* of the first word, for the GPUs */
-    uint32_t context_epoch;  /* the process's when the page was pinned, + 1; 0: never */
+    CUdeviceptr address;     /* the first word's address on the GPUs */
+    uint32_t context_epoch;  /* process->context_epoch + 1 when the page was pinned; 0: never pinned */
 };
 
-/* Both under a lock of the caller's; the second makes driver calls, in the current context. */
+/* The caller holds a lock around both. orion_pinned_page_pin makes driver calls in the current context. */
 bool orion_pinned_page_make(struct orion_pinned_page *page);
 bool orion_pinned_page_pin(struct orion_process *process, struct orion_pinned_page *page);
 

@@ -15,7 +15,7 @@ static struct orion_process *mapped(void)
     void *memory =
         mmap(NULL, sizeof(struct orion_mapping), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return NULL;
-    if (madvise(memory, sizeof(struct orion_mapping), MADV_WIPEONFORK) != 0) { /* a kernel before 4.14: do without the hook */
+    if (madvise(memory, sizeof(struct orion_mapping), MADV_WIPEONFORK) != 0) { /* Linux before 4.14: run without the hook */
         munmap(memory, sizeof(struct orion_mapping));
         return NULL;
     }
@@ -32,7 +32,8 @@ struct orion_process *orion_process_started(void)
     if (process == NULL) return NULL;
     uint32_t fresh = 0;
     if (atomic_compare_exchange_strong(&process->started, &fresh, 1)) {
-        /* Threads of a forked child still remember stream records of the parent: another process, another epoch. */
+        /* A forked child's thread still remembers the parent's stream records in thread-local memory. Another epoch for
+         * each process makes these invalid. */
         atomic_store(&process->stream_record_epoch, (uint32_t)getpid() << 8);
         atomic_store(&process->started, 2);
     }

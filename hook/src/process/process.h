@@ -1,7 +1,8 @@
-/* The process: everything that the hook knows, in one mapping that a forked child finds wiped.
+/* The process: all state of the hook, in one mapping that is wiped in a forked child.
  *
- * MADV_WIPEONFORK zeroes the mapping in the child, so the child starts as if the hook had just been loaded, however it
- * was forked (fork, clone, a raw system call): no atfork handler has to run, no stale role or pointer survives. */
+ * MADV_WIPEONFORK zeroes the mapping in the child, so the child starts as if the hook had just been loaded. This works
+ * for every way to fork (fork, clone, a raw system call): no atfork handler is needed, and no stale role or pointer
+ * remains. */
 #ifndef ORION_PROCESS_H
 #define ORION_PROCESS_H
 
@@ -13,26 +14,27 @@
 
 #include "process/gpu.h"
 
-/* Whose work a stream's is: the GPU of its client; NULL: nobody's, or of a GPU without a role. An upper layer says so. */
+/* Returns the GPU of the client that owns the stream; NULL: no client owns it, or the GPU has no role. An upper layer
+ * provides the function. */
 typedef struct orion_gpu *orion_owner(struct orion_process *process, CUstream stream, CUdevice device);
 
 struct orion_process {
-    _Atomic uint32_t started;             /* 0: not, or a forked child; 1: by some thread right now; 2: yes */
-    _Atomic uint32_t managed;             /* GPUs with a role; 0 lets every call pass at once */
-    _Atomic uint32_t joining;             /* GPUs whose first join is not decided */
-    _Atomic uint32_t scheduler;           /* the generation of the scheduler of threads that runs; 0: none runs */
-    orion_owner *_Atomic owner;           /* set before the first GPU has a role */
-    _Atomic uint32_t stream_record_epoch; /* grows when a stream or a context ends: cached stream records are looked up again */
-    _Atomic uint32_t gpu_count, gpu_making;
-    _Atomic uint32_t sees_exit; /* a handler at exit is registered */
+    _Atomic uint32_t started;               /* 0: not started (so in a forked child); 1: being started; 2: started */
+    _Atomic uint32_t managed;               /* number of GPUs with a role; if 0, every call passes at once */
+    _Atomic uint32_t joining;               /* number of GPUs whose first join has not yet succeeded or failed */
+    _Atomic uint32_t scheduler;             /* generation of the running scheduler of threads; 0: none runs */
+    orion_owner *_Atomic owner;             /* set before the first GPU has a role */
+    _Atomic uint32_t stream_record_epoch;   /* grows when a stream or context ends: makes cached stream records invalid */
+    _Atomic uint32_t gpu_count, gpu_making; /* entries in `gpus`; a spin lock around making one */
+    _Atomic uint32_t sees_exit;             /* 1: the handler at exit is registered */
 
-    /* Contexts that the drain threads may not touch, and how many of them do: see capture.c */
+    /* For capture.c: open captures, reasons for drain threads not to use a context, and drain threads that use one. */
     _Atomic int32_t captures, untouchable;
     _Atomic uint32_t touching;
     _Atomic uint32_t context_epoch; /* grows when a context ends */
 
     _Atomic uint32_t blocked_proofs; /* threads inside a synchronising call */
-    _Atomic uint32_t said;           /* one bit a sentence: each is said once */
+    _Atomic uint32_t said;           /* bit i: sentence i of report.h was written */
 
     struct orion_gpu gpus[ORION_GPUS];
 };
@@ -43,9 +45,9 @@ static inline bool orion_process_has_scheduler(struct orion_process *process)
     return atomic_load_explicit(&process->scheduler, memory_order_acquire) != 0;
 }
 
-/* What upper layers keep for the process lies behind it in the same mapping: a forked child finds that wiped as well. This
- * layer knows how many bytes each part may have. The owner of a part names its type by ORION_PART, which makes a function
- * of the part's name; at a constant distance, so that finding it costs nothing. */
+/* State of upper layers lies behind the process in the same mapping, so it is wiped in a forked child, too. This layer
+ * knows only the size of each part. The owner of a part states the part's type with ORION_PART. ORION_PART defines a
+ * function that returns the part; the part has a constant offset, so the function costs nothing. */
 struct orion_mapping {
     struct orion_process process;
     _Alignas(128) unsigned char stream_records[1048704];
@@ -66,12 +68,12 @@ struct orion_mapping {
         return (struct orion_##name *)((uintptr_t)process + offsetof(struct orion_mapping, name)); \
     }
 
-extern struct orion_process *orion_the_process; /* NULL until something was started */
+extern struct orion_process *orion_the_process; /* NULL until orion_process_started() has returned it */
 
-/* The started process, or NULL where it cannot be had (no memory). */
+/* Starts the process's state if necessary and returns it; NULL: no memory, or the kernel is too old. */
 struct orion_process *orion_process_started(void);
 
-/* Whether anything at all is to be done for a call: one load and one compare. */
+/* NULL: the hook has nothing to do for a call. In this common case the check costs one load and one comparison. */
 static inline struct orion_process *orion_process_if_managed(void)
 {
     struct orion_process *process = orion_the_process;

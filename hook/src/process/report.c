@@ -24,17 +24,18 @@
 static const char *const words[ORION_SENTENCES] = {
     [ORION_SAY_NO_AGENT] = "no node agent answers for this GPU; this process runs unmanaged and joins when there is one",
     [ORION_SAY_REFUSED] = "the node agent refused this process, which runs unmanaged",
-    [ORION_SAY_GIVEN_UP] = "a high-priority process is busy without completing anything; it is no longer waited for",
-    [ORION_SAY_UNKNOWN] = "a driver function of a version that this hook does not know is passed through",
+    [ORION_SAY_GIVEN_UP] = "a high-priority process is busy without completing anything; this process no longer waits for it",
+    [ORION_SAY_UNKNOWN] = "this hook passes a driver function through because it does not know the function's version",
     [ORION_SAY_PAGES] = "the node agent's answer is not understood; this process runs unmanaged",
-    [ORION_SAY_POLICY] = "the policy of this GPU is not known to this library, which works as under `gate`: update the library",
+    [ORION_SAY_POLICY] = "this hook does not know the policy of this GPU and applies `gate` instead; update the hook",
 };
 
 static _Thread_local bool another_table;
 void orion_report_from_another_table(void) { another_table = true; }
 
-/* Taken out of the main thread's table for the moment of writing; to keep a copy would keep a pipe open that the program
- * has closed. Opening it again is for kernels and sandboxes without the former; a socket cannot be opened so. */
+/* Copies standard error from the main thread's descriptor table. The caller closes the copy after writing: a copy that
+ * stays open would keep a pipe open that the program has closed. If the kernel or the sandbox does not allow
+ * pidfd_getfd, this function opens the file again; that is impossible for a socket. */
 static int borrow_standard_error(void)
 {
     int process = (int)syscall(SYS_pidfd_open, getpid(), 0u);
@@ -43,7 +44,7 @@ static int borrow_standard_error(void)
     return fd >= 0 ? fd : open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
 }
 
-/* Never blocks and never kills: a full pipe, or one that nobody reads, gets nothing. */
+/* Never blocks and never ends the process by SIGPIPE. If the pipe is full or has no reader, this writes nothing. */
 static void write_to(int fd, const struct iovec *parts, int count)
 {
     struct pollfd out = {.fd = fd, .events = POLLOUT};

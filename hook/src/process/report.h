@@ -1,4 +1,4 @@
-/* Sentences for people: each is written to stderr once a process, by whoever meets its reason first. */
+/* Sentences for users. A process writes each sentence to standard error at most once. */
 #ifndef ORION_REPORT_H
 #define ORION_REPORT_H
 
@@ -7,16 +7,17 @@
 struct orion_process;
 
 enum orion_sentence {
-    ORION_SAY_NO_AGENT = 0, /* this process runs unmanaged */
-    ORION_SAY_REFUSED,      /* the agent refused; its own words */
-    ORION_SAY_GIVEN_UP,     /* an hp client is busy without completing anything */
-    ORION_SAY_UNKNOWN,      /* a version of a driver function that this hook does not know */
-    ORION_SAY_PAGES,        /* what the agent handed over is not a GPU's page */
-    ORION_SAY_POLICY,       /* the policy is one that this library does not know */
+    ORION_SAY_NO_AGENT = 0, /* no agent answers, so this process runs unmanaged */
+    ORION_SAY_REFUSED,      /* the agent refused this process; followed by the agent's text */
+    ORION_SAY_GIVEN_UP,     /* an hp client is busy but completes no work */
+    ORION_SAY_UNKNOWN,      /* the hook does not know this version of a driver function */
+    ORION_SAY_PAGES,        /* a descriptor that the agent passed is not a page of this GPU */
+    ORION_SAY_POLICY,       /* this library does not know the policy */
     ORION_SENTENCES,
 };
 
-/* For a thread with a descriptor table of its own, in which 2 is not the process's standard error. */
+/* The calling thread states that it has its own descriptor table, where descriptor 2 is not the process's standard
+ * error. */
 void orion_report_from_another_table(void);
 
 void orion_say_once(struct orion_process *process, enum orion_sentence sentence);

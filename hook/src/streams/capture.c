@@ -6,16 +6,17 @@
 #include "process/process.h"
 #include "system/system.h"
 
-#define TOUCH_SPINS 100000u /* the drain thread holds a context for about a microsecond */
+#define TOUCH_SPINS 100000u /* the drain thread uses a context for about a microsecond */
 
 bool orion_capture_records(struct orion_process *process, struct orion_stream_name stream)
 {
     if (__builtin_expect(atomic_load_explicit(&process->captures, memory_order_acquire) == 0, 1)) return false;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUstream handle = stream.handle != NULL ? stream.handle : stream.per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
-    /* The legacy stream cannot be captured, and asking for it spoils captures of streams that it synchronises with. */
+    /* The legacy stream cannot be captured. A query of the legacy stream invalidates captures of streams that it
+     * synchronises with. */
     if (handle == CU_STREAM_LEGACY) return false;
-    if (orion_driver.cuStreamIsCapturing(handle, &status) != CUDA_SUCCESS) return true; /* leave it alone */
+    if (orion_driver.cuStreamIsCapturing(handle, &status) != CUDA_SUCCESS) return true; /* unknown: do not touch it */
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
@@ -27,7 +28,7 @@ void orion_capture_stream_ending(struct orion_process *process, struct orion_str
 struct orion_relaxed orion_capture_relax(void)
 {
     struct orion_relaxed relaxed = {CU_STREAM_CAPTURE_MODE_RELAXED, false};
-    /* Always: a capture may begin between a look at the count and the call that would spoil it. */
+    /* Unconditional: a capture may begin after a check of the count and before the call that would invalidate it. */
     relaxed.changed = orion_driver.cuThreadExchangeStreamCaptureMode(&relaxed.before) == CUDA_SUCCESS;
     return relaxed;
 }
@@ -58,14 +59,14 @@ void orion_forbid_touch(struct orion_process *process)
 
 void orion_allow_touch(struct orion_process *process) { atomic_fetch_sub(&process->untouchable, 1); }
 
-/* Captures are counted whether or not the process is managed yet: it may join while one lives. */
+/* Counts captures even in an unmanaged process, because the process may join during a capture. */
 void orion_capture_changing(void)
 {
     struct orion_process *process = orion_process_started();
     if (process != NULL) orion_forbid_touch(process);
 }
 
-/* Results of cuStreamEndCapture after which the capture goes on, or there was none. */
+/* Whether this result of cuStreamEndCapture means that the capture continues or that there was none. */
 static bool still_captures(CUresult result)
 {
     return result == CUDA_ERROR_ILLEGAL_STATE || result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED ||

@@ -1,10 +1,11 @@
-/* Stream captures: what the hook must not do to them.
+/* Stream captures, and the calls of the hook that would invalidate them.
  *
- * Work on a stream that is being captured is recorded, not run: it is neither gated, timed nor counted. Whether a stream
- * is captured is asked of the driver (a capture spreads through event waits), but only while the process has a capture
- * at all. The hook's own calls run in relaxed mode: in global mode another thread's event query spoils a capture
- * (seen: 900, and 901 at its end). A context-wide record spoils it in every mode, so the drain thread touches no context
- * while a capture lives or begins, and none that is about to end (orion_touch). */
+ * The driver records work on a captured stream and does not run it. So the hook does not gate, time or count such work.
+ * A capture spreads to other streams through event waits, so only the driver knows whether a stream is captured. The
+ * hook asks the driver only while the process has a capture. The hook makes its own calls in relaxed capture mode: in
+ * global mode an event query of another thread invalidates a capture (seen: error 900, and 901 at the end of the
+ * capture). An event record for a whole context invalidates a capture in every mode. So the drain thread uses no
+ * context while a capture begins or is open, and no context that is about to end (orion_touch). */
 #ifndef ORION_CAPTURE_H
 #define ORION_CAPTURE_H
 
@@ -15,17 +16,19 @@
 
 struct orion_process;
 
-/* Between changing and changed no thread of the hook touches a context (a record would spoil a capture). An EndCapture that
- * fails with a status other than an unbegun capture has ended it too: this file sorts that out. */
+/* Between orion_capture_changing and orion_capture_changed no thread of the hook uses a context. A cuStreamEndCapture
+ * that fails may still have ended the capture; orion_capture_changed derives this from `result`. */
 void orion_capture_changing(void); /* before cuStreamBeginCapture*, cuStreamEndCapture */
 enum orion_capture_change { ORION_CAPTURE_BEGUN, ORION_CAPTURE_ENDED };
 void orion_capture_changed(enum orion_capture_change change, CUresult result);
 
+/* Whether the stream is being captured. */
 bool orion_capture_records(struct orion_process *process, struct orion_stream_name stream);
 
-/* A stream that is destroyed while it captures ends its capture. */
+/* Before a stream is destroyed: destroying a stream ends its capture. */
 void orion_capture_stream_ending(struct orion_process *process, struct orion_stream_name stream);
 
+/* The calling thread's capture mode becomes relaxed until orion_capture_unrelax. */
 struct orion_relaxed {
     CUstreamCaptureMode before;
     bool changed;
@@ -33,11 +36,13 @@ struct orion_relaxed {
 struct orion_relaxed orion_capture_relax(void);
 void orion_capture_unrelax(struct orion_relaxed *relaxed);
 
-/* For the drain thread. True: until orion_touched no capture begins and no context ends. */
+/* The drain thread calls these around its use of a context. True: no capture begins and no context ends before
+ * orion_touched. False: the drain thread must not use a context now. */
 bool orion_touch(struct orion_process *process);
 void orion_touched(struct orion_process *process);
 
-/* Around a change that the drain thread must not fall into: waits, boundedly, until it has let go. */
+/* Around a change during which no drain thread may use a context. orion_forbid_touch waits, for a bounded time, until
+ * no drain thread uses one. */
 void orion_forbid_touch(struct orion_process *process);
 void orion_allow_touch(struct orion_process *process);
 

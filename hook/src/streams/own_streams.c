@@ -20,7 +20,8 @@ void orion_own_streams_end(struct orion_process *process, CUcontext context)
     }
 }
 
-/* All of that GPU's: a client's thread seldom has another context than the primary one, and makes another stream. */
+/* Forgets the streams of all contexts on that GPU. A client rarely has a context besides the primary one; if it has, it
+ * creates another own stream. */
 void orion_own_streams_end_on(struct orion_process *process, CUdevice device)
 {
     for (uint32_t i = 0; i < ORION_OWN_STREAMS; i++) {

@@ -1,7 +1,8 @@
-/* Streams of the hook's own that stand for default streams of clients that are threads (threads/redirect.h): whose each is.
+/* The hook's own streams, each with its owner. For clients that are threads, an own stream replaces the default stream
+ * (threads/redirect.h).
  *
- * One is never destroyed but with its context, and used again by a later scheduler: a thread that has just fetched the
- * handle may use it. */
+ * The hook never destroys an own stream, because a thread that has just read the handle may still use it. The stream
+ * ends with its context. Until then a later scheduler reuses it. */
 #ifndef ORION_OWN_STREAMS_H
 #define ORION_OWN_STREAMS_H
 
@@ -11,7 +12,7 @@
 
 #include "process/process.h"
 
-#define ORION_OWN_STREAMS 64u /* clients times contexts, those of earlier schedulers included */
+#define ORION_OWN_STREAMS 64u /* one for each client in each context; streams of earlier schedulers count */
 
 struct orion_process;
 
@@ -24,10 +25,11 @@ struct orion_own_stream {
 struct orion_own_streams { struct orion_own_stream entry[ORION_OWN_STREAMS]; };
 ORION_PART(own_streams)
 
-/* Whose stream it is: client + 1, or 0. */
+/* The number of the client that owns the stream, + 1; 0: it is not an own stream. */
 uint32_t orion_owner_of(struct orion_process *process, CUstream stream);
 
-/* A context ends, and with it its streams; or the primary context of a GPU, whose handle the call does not name. */
+/* A context ends together with its streams. The second function is for a primary context: the call that ends it names
+ * only the device. */
 void orion_own_streams_end(struct orion_process *process, CUcontext context);
 void orion_own_streams_end_on(struct orion_process *process, CUdevice device);
 

@@ -1,8 +1,9 @@
-/* Priorities of streams, where work of several processes runs together: hp's blocks start before be's whenever an SM has
- * room. The order among a program's own streams is kept: hp's are all lifted by one step, be's all get the lowest. The
- * default stream has no priority of its own; graphs take that of the stream that they were captured on, which is why
- * streams are lifted rather than launches. By turns, in time-slicing, priorities of different processes never meet, and a
- * program's own are left alone. */
+/* Priorities of streams, for GPUs where work of several processes runs together: hp's blocks start before be's blocks
+ * whenever an SM has room. Every stream of hp gets a priority one step higher, so hp's streams keep their order. Every
+ * stream of be gets the lowest priority. The hook changes the priority of streams and not of launches, because a graph
+ * has the priority of the stream that it was captured on. The default stream's priority cannot be changed. When
+ * contexts are time-sliced, priorities of different processes are never compared, so the hook leaves the program's
+ * priorities alone. */
 #include "streams/priorities.h"
 
 #include "generated/driver.h"
@@ -29,5 +30,5 @@ int orion_stream_priority(int priority)
     if (orion_driver.cuCtxGetStreamPriorityRange(&lowest, &highest) != CUDA_SUCCESS) return priority;
     uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
     if (role == ORION_ROLE_BE) return lowest;
-    return role == ORION_ROLE_HP && priority > highest ? priority - 1 : priority; /* numerically lower is higher */
+    return role == ORION_ROLE_HP && priority > highest ? priority - 1 : priority; /* a lower number is higher */
 }

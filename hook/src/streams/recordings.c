@@ -22,8 +22,8 @@ static struct orion_recording_entry *find(struct orion_recordings *recordings, u
     }
     if (!claim || free_entry == NULL) return NULL;
     uint64_t held = atomic_load_explicit(&free_entry->event, memory_order_relaxed);
-    /* Two threads that claim for the same event at once may leave two entries; the first one found counts, and an
-     * entry that is not found proves less, never more. */
+    /* Two threads that claim an entry for the same event at the same time may leave two entries. `find` then returns
+     * the first one. The other entry is never found, so it proves nothing. */
     if (held > GIVEN_UP || !atomic_compare_exchange_strong(&free_entry->event, &held, event)) return NULL;
     return free_entry;
 }

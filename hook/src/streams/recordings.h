@@ -1,8 +1,9 @@
-/* What a later wait on an event proves: event -> the stream record that it was recorded on and how much had returned by then.
+/* What a later wait on an event proves. For each recorded event the table keeps the stream record that it was recorded
+ * on, and that stream record's `returned` count at that time.
  *
- * One 64-bit word holds both (stream record index and the low 48 bits of the count), so a reader never pairs one recording's
- * stream record with another's count. Open-addressed, fixed, lock-free; an event that finds no place proves nothing, and the
- * drain thread proves its work instead. */
+ * One 64-bit word contains both: the index of the stream record and the low 48 bits of the count. So a reader never
+ * combines the stream record of one recording with the count of another. The table is open-addressed, has a fixed size,
+ * and needs no lock. An event that finds no free entry proves nothing; the drain thread then proves its work. */
 #ifndef ORION_RECORDINGS_H
 #define ORION_RECORDINGS_H
 
@@ -16,7 +17,7 @@
 #define ORION_RECORDINGS 8192u /* a power of two */
 
 struct orion_recording_entry {
-    _Atomic uint64_t event; /* 0: never used; 1: given up by a destroyed event */
+    _Atomic uint64_t event; /* 0: never used; 1: free again, because its event was destroyed */
     _Atomic uint64_t word;  /* stream record index + 1 in the top 16 bits, 0: nothing recorded */
 };
 struct orion_recordings { struct orion_recording_entry entry[ORION_RECORDINGS]; };

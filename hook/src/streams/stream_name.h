@@ -5,7 +5,7 @@
 #include <cuda.h>
 #include <stdbool.h>
 
-/* Handle 0 means the legacy or the calling thread's default stream, depending on the variant that was called. */
+/* Handle 0 is the legacy default stream or the calling thread's default stream, depending on the called variant. */
 struct orion_stream_name {
     CUstream handle;
     bool per_thread; /* the call was a _ptsz or _ptds variant */

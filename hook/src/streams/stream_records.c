@@ -10,13 +10,13 @@
 #define NEIGHBOURHOOD 32u
 #define CLAIM_SPINS 10000u
 
-/* The streams that this thread used last, by a hash of the handle: most threads use one or two. */
+/* The streams that this thread used last, by a hash of the handle. Most threads use one or two streams. */
 #define REMEMBERED 8u
 struct remembered {
     CUstream handle;
     CUcontext context;
     uint32_t epoch;
-    bool per_thread, nobodys; /* the stream of no client of threads: there is no stream record */
+    bool per_thread, without_client; /* without_client: no client owns the stream, so it has no record */
     struct orion_stream_record *stream_record;
 };
 static _Thread_local struct remembered remembered_stream_records[REMEMBERED];
@@ -37,7 +37,7 @@ static uint64_t key_of(struct orion_stream_name stream, CUcontext context)
 {
     if (!is_default(stream.handle)) return (uint64_t)(uintptr_t)stream.handle;
     uint64_t thread = is_per_thread(stream) ? (uint64_t)(uintptr_t)remembered_stream_records : 0;
-    return (orion_mix((uint64_t)(uintptr_t)context + thread * 3) << 1) | 1; /* odd: no handle is */
+    return (orion_mix((uint64_t)(uintptr_t)context + thread * 3) << 1) | 1; /* odd, so it differs from every handle */
 }
 
 static bool find_device(CUcontext context, CUdevice *device)
@@ -81,7 +81,8 @@ static bool claimable(struct orion_stream_record *stream_record, uint32_t state)
     return state == ORION_STREAM_RECORD_ENDED && atomic_load(&stream_record->drained) == atomic_load(&stream_record->begun);
 }
 
-/* A stream record being claimed by another thread is waited for, shortly: it may be of the same stream. */
+/* Waits a short time while another thread claims the stream record, because that thread may claim it for the same
+ * stream. */
 static uint32_t settled_state(struct orion_stream_record *stream_record)
 {
     uint32_t state = atomic_load_explicit(&stream_record->state, memory_order_acquire);
@@ -95,8 +96,8 @@ static uint32_t settled_state(struct orion_stream_record *stream_record)
 static struct orion_stream_record *look_up(struct orion_process *process, uint64_t key, struct orion_stream_name stream,
                                            CUcontext context, struct orion_gpu *gpu)
 {
-    /* Stream record i of the first ORION_BOARDS is GPU i's overflow stream record; hashed stream records come after, packed from the front so
-     * that a walk over all stream records is short. */
+    /* The first ORION_GPUS stream records are the GPUs' overflow stream records. The streams' own records follow. A new
+     * one takes the first free entry, so that a walk over all stream records is short. */
     uint32_t overflow = (uint32_t)(gpu - process->gpus);
     for (;;) {
         struct orion_stream_record *open = NULL;
@@ -131,8 +132,8 @@ static struct orion_gpu *owner_of(struct orion_process *process, struct orion_st
     return owner != NULL ? owner(process, stream.handle, device) : NULL;
 }
 
-/* Between clients that are threads of this process: a stream stays its first client's whoever uses it later (a backward
- * pass runs in a thread of its own), and is nobody's until a client uses it. */
+/* For clients that are threads of this process. A stream belongs to no client until a client uses it. Then it belongs
+ * to that client, whichever thread uses it later: for example, a backward pass runs in its own thread. */
 static struct orion_stream_record *stream_record_of_client(struct orion_process *process, struct orion_stream_name stream,
                                                            CUcontext context, CUdevice device)
 {
@@ -142,7 +143,7 @@ static struct orion_stream_record *stream_record_of_client(struct orion_process 
     struct orion_gpu *gpu = owner_of(process, stream, device);
     if (gpu == NULL) return NULL;
     stream_record = look_up(process, key, stream, context, gpu);
-    atomic_fetch_add(&process->stream_record_epoch, 1); /* who remembers it as nobody's looks again */
+    atomic_fetch_add(&process->stream_record_epoch, 1); /* so that threads that cached it as without_client look again */
     orion_log(ORION_LOG_DEBUG, "stream %p is client %u's", (void *)stream.handle, gpu->client - 1);
     return stream_record;
 }
@@ -172,7 +173,7 @@ struct orion_stream_record *orion_stream_record_of(struct orion_process *process
 {
     CUcontext context = NULL;
     const struct remembered *last = remembered_of(stream.handle);
-    bool same = (last->stream_record != NULL || last->nobodys) && last->handle == stream.handle &&
+    bool same = (last->stream_record != NULL || last->without_client) && last->handle == stream.handle &&
                 last->per_thread == stream.per_thread &&
                 last->epoch == atomic_load_explicit(&process->stream_record_epoch, memory_order_acquire);
     if (is_default(stream.handle)) {

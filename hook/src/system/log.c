@@ -25,7 +25,7 @@ void orion_log(enum orion_log_level level, const char *format, ...)
     static const char *const names[] = {"", "error", "warning", "info", "debug"};
     if (!orion_log_wants(level)) return;
     int kept = errno;
-    char line[LINE]; /* one write, so that threads' lines stay whole */
+    char line[LINE]; /* one write for the whole line, so that lines of several threads do not mix */
     int length = snprintf(line, sizeof line, "orion %s: ", names[level]);
     va_list arguments;
     va_start(arguments, format);
@@ -34,6 +34,6 @@ void orion_log(enum orion_log_level level, const char *format, ...)
     length = more < 0 ? length : length + more;
     if (length > LINE - 2) length = LINE - 2;
     line[length] = '\n';
-    if (write(STDERR_FILENO, line, (size_t)length + 1) < 0) {} /* nobody listens */
+    if (write(STDERR_FILENO, line, (size_t)length + 1) < 0) {} /* a failed write is ignored */
     errno = kept;
 }

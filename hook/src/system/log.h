@@ -1,5 +1,5 @@
-/* What the scheduler of threads tells its programmer on standard error, by ORION_LOG_LEVEL: 1 errors, 2 warnings, 3 what
- * happens, 4 every stream and wait. A process that shares its GPU with other processes hears the sentences of report.h. */
+/* The log of the scheduler of threads, for programmers, on standard error. ORION_LOG_LEVEL is 1 (errors), 2 (warnings),
+ * 3 (events) or 4 (every stream and wait). Processes that share a GPU with others do not use it; they use report.h. */
 #ifndef ORION_LOG_H
 #define ORION_LOG_H
 
@@ -7,7 +7,7 @@
 
 enum orion_log_level { ORION_LOG_ERROR = 1, ORION_LOG_WARNING = 2, ORION_LOG_INFO = 3, ORION_LOG_DEBUG = 4 };
 
-/* Read once, when the scheduler starts. */
+/* Reads ORION_LOG_LEVEL. Called when the scheduler starts. */
 void orion_log_begin(void);
 
 bool orion_log_wants(enum orion_log_level level);

@@ -1,4 +1,4 @@
-/* A hash of 64 bits, for tables and identities; no cryptography. `hook/identity.py` computes the same. */
+/* A 64-bit hash for tables and identities, not for cryptography. `hook/identity.py` computes the same hash. */
 #ifndef ORION_MIX_H
 #define ORION_MIX_H
 

@@ -1,8 +1,8 @@
-/* Threads of the hook's own, in somebody else's process. */
+/* Starts the hook's own threads in the program's process. */
 #ifndef ORION_SPAWN_H
 #define ORION_SPAWN_H
 
-/* A detached thread with a small stack and all signals blocked. 0 or -1; errno stays. */
+/* Starts a detached thread with a small stack and all signals blocked. Returns 0, or -1; does not change errno. */
 int orion_thread_spawn(void *(*body)(void *), void *argument);
 
 #endif

@@ -1,4 +1,4 @@
-/* The few things that the hook asks of the kernel: time, futexes, sleeping. Nothing here touches errno. */
+/* What the hook needs from the kernel: time, futexes, sleeping. Nothing here changes errno. */
 #ifndef ORION_SYSTEM_H
 #define ORION_SYSTEM_H
 
@@ -12,12 +12,12 @@
 
 uint64_t orion_now(void); /* CLOCK_MONOTONIC, nanoseconds: one clock for all processes of the machine */
 
-/* Waits while *word == value, at most timeout_ns. `shared`: the word lies in a page of another process (which may be
- * mapped read-only: waiting needs no write access). Spurious returns are allowed. */
+/* Waits while *word == value, at most timeout_ns. `shared`: the word is in a page that processes share. The page may be
+ * mapped read-only, because waiting needs no write access. May return early without a wake. */
 void orion_futex_wait(const _Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns, bool shared);
 void orion_futex_wake_all(const _Atomic uint32_t *word, bool shared);
 
-/* Sleeps to within some microseconds whatever the thread's timer slack is, which it leaves as it was. */
+/* Sleeps with an error of some microseconds, whatever the thread's timer slack is. Leaves the timer slack unchanged. */
 void orion_sleep_precisely(uint64_t nanoseconds);
 
 static inline void orion_pause(void)

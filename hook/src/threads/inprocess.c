@@ -114,7 +114,8 @@ static bool is_managed_by_an_agent(struct orion_process *process)
     return false;
 }
 
-/* The hp client by number: the last one, unless the environment says otherwise. -1: it says something else. */
+/* The number of the hp client: ORION_HP_CLIENT, or the last client if the variable is not set. -1: its value is
+ * invalid. */
 static int choose_hp(int clients)
 {
     const char *text = getenv("ORION_HP_CLIENT");
@@ -124,7 +125,7 @@ static int choose_hp(int clients)
     return *end == '\0' && chosen >= 0 && chosen < clients ? (int)chosen : -1;
 }
 
-static void forget_figures(struct orion_record_page *record)
+static void clear_figures(struct orion_record_page *record)
 {
     char *first = (char *)&record->launches, *end = (char *)&record->shares_context;
     memset(first, 0, (size_t)(end - first));
@@ -141,12 +142,13 @@ static int start(struct orion_process *process, int clients, int hp)
         return orion_inprocess_fail("no memory for %d clients, or too many GPUs in use", clients);
     for (int i = 0; i < clients; i++) {
         scheduler->roles[i] = i == hp ? ORION_ROLE_HP : ORION_ROLE_BE;
-        forget_figures(&scheduler->pages->record[i]);
+        clear_figures(&scheduler->pages->record[i]);
     }
     orion_virtual_gpus_set_policy(process, ORION_POLICY_ORION, 1000);
     atomic_store(&scheduler->clients, (uint32_t)clients);
     orion_virtual_gpus_join(process, scheduler->roles, (uint32_t)clients);
-    /* Never that of a parent's scheduler, whose bindings a forked child's threads remember. */
+    /* The process id makes the generation differ from a parent's: a forked child's thread still has the parent's
+     * binding. */
     uint32_t generation = (uint32_t)getpid() << 8 | (++scheduler->starts & 0xff);
     atomic_fetch_add(&process->stream_record_epoch, 1);
     atomic_store(&process->owner, orion_owner_by_client);
@@ -169,7 +171,7 @@ int orion_inprocess_start(int clients)
     return result;
 }
 
-/* The stream record's work has completed, and nothing of it is kept. */
+/* Forgets the stream record's work, which has completed. */
 static void end_stream_record(struct orion_stream_record *stream_record, bool is_shared)
 {
     uint32_t ready = ORION_STREAM_RECORD_READY;
@@ -202,7 +204,7 @@ EXPORTED int orion_stop_scheduler(void)
 {
     struct orion_process *process = orion_inprocess_locked();
     if (process == NULL) return 0;
-    orion_virtual_gpus_set_policy(process, ORION_POLICY_NONE, 1000); /* who waits, goes */
+    orion_virtual_gpus_set_policy(process, ORION_POLICY_NONE, 1000); /* waiting launches go on */
     drain(process);
     atomic_store(&process->scheduler, 0);
     atomic_store(&process->owner, orion_owner_by_device);
@@ -221,11 +223,11 @@ EXPORTED int orion_stop_scheduler(void)
 static void unbind(struct orion_process *process)
 {
     bool is_current = orion_binding.generation == atomic_load(&process->scheduler);
-    /* Nobody's if its context has ended meanwhile. */
+    /* No client owns the stream any more if its context has ended. */
     if (is_current && orion_owner_of(process, orion_binding.stream) == orion_binding.client)
-        orion_hand_over(orion_binding.stream, ORION_AHEAD_OF_LEGACY);
+        orion_order_with_legacy(orion_binding.stream, ORION_AHEAD_OF_LEGACY);
     orion_binding = (struct orion_binding){0};
-    atomic_fetch_add(&process->stream_record_epoch, 1); /* what this thread remembers of streams it was bound for */
+    atomic_fetch_add(&process->stream_record_epoch, 1); /* this thread's cached stream records depend on the binding */
 }
 
 EXPORTED int orion_set_client_idx(int client)
@@ -238,7 +240,8 @@ EXPORTED int orion_set_client_idx(int client)
     orion_binding = (struct orion_binding){.client = (uint32_t)client + 1, .generation = generation};
     atomic_fetch_add(&process->stream_record_epoch, 1);
     orion_log(ORION_LOG_INFO, "a thread is bound to client %d", client);
-    /* Behind what stands in the legacy stream now; without a context yet, at the first use of one. */
+    /* Creates the own stream now, so that it follows the work that is in the legacy stream at this moment. If the
+     * thread has no context yet, this happens when it first uses one. */
     if (orion_driver.cuCtxGetCurrent != NULL) orion_own_stream(NULL);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* What can be set of a running scheduler, and what its clients have done. */
+/* Settings of a running scheduler, and the figures of its clients. */
 #include <string.h>
 
 #include "be/state.h"
@@ -30,7 +30,8 @@ EXPORTED int orion_set_client_role(int client, int role)
     if (process == NULL) return orion_inprocess_fail("no scheduler runs; orion_start_scheduler() starts it");
     if (!orion_inprocess_has(process, client)) result = orion_inprocess_fail("there is no client %d", client);
     else if (!known) result = orion_inprocess_fail("a role is hp (1) or be (2), not %d", role);
-    else if (has_begun(process, client)) result = orion_inprocess_fail("client %d has begun to work; its role stays", client);
+    else if (has_begun(process, client))
+        result = orion_inprocess_fail("client %d has begun to work, so its role cannot change", client);
     else orion_inprocess(process)->roles[client] = (uint32_t)role;
     if (result == 0)
         orion_virtual_gpus_join(process, orion_inprocess(process)->roles, atomic_load(&orion_inprocess(process)->clients));
@@ -53,7 +54,7 @@ EXPORTED int orion_set_policy(int policy, uint32_t max_slowdown_milli)
 
 static uint64_t launches_of(struct orion_process *process, const struct orion_gpu *gpu)
 {
-    uint64_t launches = atomic_load(&gpu->record->launches); /* on stream records that have passed to other streams */
+    uint64_t launches = atomic_load(&gpu->record->launches); /* those on stream records that now belong to other streams */
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];

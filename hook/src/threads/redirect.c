@@ -24,7 +24,7 @@ static CUstream create(uint32_t role)
     return result == CUDA_SUCCESS ? stream : NULL;
 }
 
-/* Under the lock. */
+/* The caller holds the scheduler's lock. */
 static CUstream find_or_create(struct orion_process *process, uint32_t client, CUcontext context, CUdevice device)
 {
     struct orion_own_stream *open = NULL;
@@ -37,7 +37,7 @@ static CUstream find_or_create(struct orion_process *process, uint32_t client, C
     }
     CUstream stream = open != NULL ? create(role) : NULL;
     if (stream == NULL) {
-        orion_log(ORION_LOG_WARNING, "no stream can be had for client %u; its default stream is the process's", client);
+        orion_log(ORION_LOG_WARNING, "cannot create a stream for client %u; its default stream is the process's", client);
         return NULL;
     }
     open->client = client;
@@ -74,17 +74,17 @@ CUstream orion_own_stream(CUstream instead_of)
         binding->stream = orion_stream_of_client(process, binding->client - 1);
         binding->context = context;
         binding->context_epoch = epoch;
-        if (binding->stream != NULL) orion_hand_over(binding->stream, ORION_BEHIND_LEGACY);
+        if (binding->stream != NULL) orion_order_with_legacy(binding->stream, ORION_BEHIND_LEGACY);
     }
     return binding->stream != NULL ? binding->stream : instead_of;
 }
 
-void orion_hand_over(CUstream own, enum orion_handover direction)
+void orion_order_with_legacy(CUstream own, enum orion_legacy_order order)
 {
     CUevent event;
     struct orion_process *process = orion_the_process;
-    CUstream from = direction == ORION_BEHIND_LEGACY ? CU_STREAM_LEGACY : own;
-    CUstream to = direction == ORION_BEHIND_LEGACY ? own : CU_STREAM_LEGACY;
+    CUstream from = order == ORION_BEHIND_LEGACY ? CU_STREAM_LEGACY : own;
+    CUstream to = order == ORION_BEHIND_LEGACY ? own : CU_STREAM_LEGACY;
     if (process == NULL || atomic_load(&process->captures) > 0) return;
     struct orion_relaxed relaxed = orion_capture_relax();
     if (orion_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
@@ -122,7 +122,7 @@ void orion_after_legacy(void)
     if (orion_redirected(NULL) != NULL) orion_driver.cuStreamSynchronize(CU_STREAM_LEGACY);
 }
 
-/* A stream that the program destroys while it synchronises its context is the program's race, as it is without us. */
+/* If the program destroys a stream during this call, the race is the program's own; it exists without the hook, too. */
 bool orion_synchronised_client(CUcontext context, CUresult *result)
 {
     CUstream own = orion_redirected(NULL);
@@ -138,7 +138,7 @@ bool orion_synchronised_client(CUcontext context, CUresult *result)
             stream_record->context != context)
             continue;
         if (orion_stream_record_is_shared(process, stream_record))
-            return false; /* streams beyond counting: the whole context, then */
+            return false; /* some streams have no record of their own: synchronise the whole context */
         if (orion_stream_record_handle(stream_record) != own)
             *result = synchronise(process, orion_stream_record_handle(stream_record));
     }

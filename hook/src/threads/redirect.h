@@ -1,13 +1,14 @@
-/* Default streams of threads that are bound to a client: each call that names one is made on the client's own stream.
+/* Default streams of threads that are bound to a client. The hook makes each call that names a default stream on the
+ * client's own stream instead.
  *
- * The own stream is a non-blocking one with the client's priority (hp the greatest of the device, be the least). Blocking
- * ones were refused: whatever any thread put on the legacy stream would make every client wait for every other one. What
- * programs rely on of the legacy stream is kept within a client: its calls are in one order, the copies without a stream
- * are made on its own stream and waited for, and binding a thread puts the client's stream behind what is on the legacy
- * stream at that moment, unbinding puts the legacy stream behind the client's.
+ * The own stream is non-blocking and has the client's priority (hp: the greatest of the device; be: the least).
+ * Rejected: blocking own streams, because one call on the legacy stream by any thread would make all clients wait for
+ * each other. Within a client, calls have the same order as on the legacy stream. The hook makes copies without a
+ * stream on the own stream and waits for them. When a thread is bound, the own stream waits for the work that is in the
+ * legacy stream at that moment. When a thread is unbound, the legacy stream waits for the own stream.
  *
- * cuCtxSynchronize becomes a wait for the client's own streams: hp must not wait for be's work, nor be for the next
- * request of hp. */
+ * cuCtxSynchronize becomes a wait for the client's streams only: hp must not wait for be's work, and be must not wait
+ * for hp's next request. */
 #ifndef ORION_REDIRECT_H
 #define ORION_REDIRECT_H
 
@@ -19,32 +20,39 @@
 
 struct orion_process;
 
-CUstream orion_own_stream(CUstream instead_of); /* the calling thread's client's; as it was where there is none */
+/* The own stream of the calling thread's client; `instead_of` if the thread has no client or the client no own
+ * stream. */
+CUstream orion_own_stream(CUstream instead_of);
 
-/* The stream of a client in the current context, made at first use; NULL: no context, another GPU, or it cannot be made. */
+/* The client's own stream in the current context; the first call creates it. NULL: there is no context, the context is
+ * on another GPU, or the stream cannot be created. */
 CUstream orion_stream_of_client(struct orion_process *process, uint32_t client);
 
-/* One thread-local load for a thread that is bound to no client. */
+/* Whether the stream is a default stream that the hook replaces. In an unbound thread this costs one thread-local
+ * load. */
 static inline bool orion_redirects(CUstream stream)
 {
     return __builtin_expect(orion_binding.client != 0, 0) && (uintptr_t)stream <= 2;
 }
 static inline CUstream orion_redirected(CUstream stream) { return orion_redirects(stream) ? orion_own_stream(stream) : stream; }
 
-/* For a call that does on a stream what another one does without: waits for it if it succeeded. */
+/* Ends a blocking call that was replaced by an asynchronous call on the own stream: waits for the stream if that call
+ * succeeded. Returns the result. */
 CUresult orion_finished(CUstream own, CUresult submitted);
 
-/* Around a call that the driver makes on the legacy stream alone: what the client has queued is over before it, and the
- * call when it returns. */
+/* Around a call that the driver can make on the legacy stream only. orion_before_legacy waits until the client's queued
+ * work has completed; orion_after_legacy waits until the call's work has completed. */
 void orion_before_legacy(void);
 void orion_after_legacy(void);
 
-/* For a context-wide synchronise. False: it is not to be replaced. */
+/* Replaces a synchronisation of the whole context by one of the client's streams. False: the caller must synchronise
+ * the whole context. */
 bool orion_synchronised_client(CUcontext context, CUresult *result);
 
-/* Puts one of the two streams behind what the other one holds now. Nothing while the process captures: a capture would
- * be spoilt. */
-enum orion_handover { ORION_BEHIND_LEGACY, ORION_AHEAD_OF_LEGACY };
-void orion_hand_over(CUstream own, enum orion_handover direction);
+/* Makes one of the two streams wait for the work that is in the other one now: the own stream for the legacy stream
+ * (BEHIND), or the legacy stream for the own stream (AHEAD_OF). Does nothing while the process has a capture, because
+ * the event record would invalidate the capture. */
+enum orion_legacy_order { ORION_BEHIND_LEGACY, ORION_AHEAD_OF_LEGACY };
+void orion_order_with_legacy(CUstream own, enum orion_legacy_order order);
 
 #endif

@@ -10,7 +10,7 @@
 #include "system/system.h"
 #include "threads/inprocess.h"
 
-#define NO_DEVICE (-2) /* until a client has used one */
+#define NO_DEVICE (-2) /* until a client has used a device */
 
 static void head(struct orion_page_header *header, enum orion_page_kind kind)
 {
@@ -41,9 +41,9 @@ static bool pages_ready(struct orion_inprocess *scheduler)
 static struct orion_gpu *make(struct orion_process *process, uint32_t client)
 {
     struct orion_client_pages *pages = orion_inprocess(process)->pages;
-    uint32_t client_index = atomic_load(&process->gpu_count);
-    if (client_index >= ORION_GPUS) return NULL;
-    struct orion_gpu *gpu = &process->gpus[client_index];
+    uint32_t index = atomic_load(&process->gpu_count);
+    if (index >= ORION_GPUS) return NULL;
+    struct orion_gpu *gpu = &process->gpus[index];
     gpu->client = client + 1;
     gpu->device = NO_DEVICE;
     gpu->policy = &pages->policy;
@@ -55,7 +55,7 @@ static struct orion_gpu *make(struct orion_process *process, uint32_t client)
     atomic_store(&gpu->sharing, ORION_SHARING_TOGETHER);
     atomic_store(&gpu->join, ORION_JOIN_MANAGED);
     atomic_store(&gpu->made_ns, orion_now());
-    atomic_store(&process->gpu_count, client_index + 1);
+    atomic_store(&process->gpu_count, index + 1);
     return gpu;
 }
 
@@ -73,9 +73,10 @@ int orion_virtual_gpus_make(struct orion_process *process, uint32_t count)
     return made ? 0 : -1;
 }
 
-/* A reader is not waited for, here as with an agent's pages: one that began two changes ago may meet words of both, each
- * whole. Every field is good by itself, and readers take one at a time. The thread sanitizer sees it only here, where writer
- * and readers are threads of one process. */
+/* The writer does not wait for readers; nor does an agent that writes pages. A reader that began two changes ago may
+ * read words of both copies. That is harmless: each word is complete, each field is valid by itself, and readers use
+ * one field at a time. The thread sanitizer reports this race only here, where writer and readers are threads of one
+ * process. */
 typedef uint64_t __attribute__((may_alias)) word;
 
 __attribute__((no_sanitize("thread"))) static void write_words(void *to, const void *from, size_t bytes)
@@ -92,7 +93,7 @@ static void publish_grant(struct orion_grant_page *page, const struct orion_gran
     atomic_store_explicit(&page->current, next, memory_order_release);
 }
 
-/* The list is whole before it is counted; readers of the old count meet places that were hp or are. */
+/* Writes the list before the count. A reader with the old count may see a client that was hp and no longer is. */
 static void list_hp(struct orion_gpu *gpu, const uint32_t *roles, uint32_t count)
 {
     uint32_t listed = 0;
@@ -108,7 +109,7 @@ static void join(struct orion_process *process, struct orion_gpu *gpu, uint32_t 
 {
     if (atomic_exchange(&gpu->role, role) == ORION_ROLE_NONE) atomic_fetch_add(&process->managed, 1);
     if (role != ORION_ROLE_HP) return;
-    orion_thread_start(process, gpu); /* nothing if it runs: */
+    orion_thread_start(process, gpu); /* does nothing if the thread runs; then the next line wakes the thread */
     orion_thread_wake_by(gpu, 0);
 }
 

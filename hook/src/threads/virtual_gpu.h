@@ -1,14 +1,15 @@
-/* Virtual GPUs: a GPU for each client that is threads of this process, in pages that the process makes itself.
+/* Virtual GPUs: one struct orion_gpu for each client that is threads of this process. The process makes its pages
+ * itself.
  *
- * Gate, window, learnt durations, busy word and linger work on GPUs and know nothing of agents, so a client of threads
- * is a GPU whose policy and grant this process writes, and whose neighbours are the other clients' busy pages, which
- * lie in a row, by client. No membership, no descriptors; an hp client's GPU has its thread (thread.c), which ends
- * lingers, and a be client's needs none. Made once and used again by the next scheduler: a thread that still holds a
- * GPU never meets an unmapped page.
+ * Gate, window, learnt durations, busy word and linger use a struct orion_gpu and no agent. So each client of threads
+ * gets one. This process writes its policy and grant. Its neighbours are the other clients' busy pages, in an array
+ * with the client as index. A virtual GPU has no membership and no descriptors. The virtual GPU of an hp client has a
+ * thread (thread.c), which ends lingers; that of a be client needs no thread. The hook never frees virtual GPUs, and
+ * the next scheduler uses them again, so a thread that still has a pointer to one never reads an unmapped page.
  *
- * There is no valve (valve.h) on a virtual GPU: all clients share a context, and a stream that waits on the GPU for hp
- * would hold up every call of hp's that waits for the whole context, such as a free or the first launch of a kernel that
- * is loaded lazily: hp would wait for be, and be for hp. be launches wait on the CPU. */
+ * A virtual GPU has no valve (valve.h), because all clients share a context. Some calls of hp wait for the whole
+ * context, such as a free, or the first launch of a kernel that is loaded lazily. If a be stream waited on the GPU for
+ * hp, such a call would wait for be while be waits for hp. So be launches wait on the CPU. */
 #ifndef ORION_VIRTUAL_GPU_H
 #define ORION_VIRTUAL_GPU_H
 
@@ -20,21 +21,21 @@ struct orion_process;
 struct orion_client_pages {
     struct orion_policy_page policy;
     struct orion_grant_page grant[ORION_CLIENTS_MOST];
-    struct orion_busy_page busy[ORION_CLIENTS_MOST]; /* the neighbours of all: place == client */
+    struct orion_busy_page busy[ORION_CLIENTS_MOST]; /* the neighbours of all clients: client index == client */
     struct orion_record_page record[ORION_CLIENTS_MOST];
 };
 
-/* All of these under the scheduler's lock. */
+/* The caller of any of these holds the scheduler's lock. */
 
-/* GPUs for clients 0..count-1, without roles. -1: no memory, or no room among the process's GPUs. */
+/* Makes virtual GPUs for clients 0..count-1, without roles. -1: no memory, or the process has too many GPUs. */
 int orion_virtual_gpus_make(struct orion_process *process, uint32_t count);
 
-/* Who is hp and who be, by client: into GPUs, counts, lists of neighbours and grants. */
+/* Sets the clients' roles, in GPUs, counts, lists of neighbours and grants. */
 void orion_virtual_gpus_join(struct orion_process *process, const uint32_t *roles, uint32_t count);
 
 void orion_virtual_gpus_set_policy(struct orion_process *process, uint32_t kind, uint32_t max_slowdown_milli);
 
-/* Nobody is managed by them any more. Their stream records have ended. */
+/* Ends the management of all clients. The caller has ended their stream records. */
 void orion_virtual_gpus_leave(struct orion_process *process);
 
 #endif

@@ -1,4 +1,4 @@
-/* Creates and destroys streams and contexts that have work. */
+/* Commands that create, reset and destroy streams and contexts that have work. */
 #include "scripted.h"
 
 #include <pthread.h>
@@ -49,7 +49,8 @@ static void *keep_launching(void *argument)
     return NULL;
 }
 
-/* As libraries do that manage their own reference: never the last reference. */
+/* Imitates a library that has its own reference to the primary context. The program keeps another reference, so no
+ * release destroys the context. */
 double retain(const struct arguments *at)
 {
     pthread_t thread;

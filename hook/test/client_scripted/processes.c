@@ -1,4 +1,4 @@
-/* What a process does besides CUDA: host memory, child processes, exec, descriptors, exit. */
+/* Commands for what a process does besides CUDA calls: host memory, child processes, exec, descriptors, exit. */
 #include "scripted.h"
 
 #include <dlfcn.h>

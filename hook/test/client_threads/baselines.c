@@ -1,4 +1,4 @@
-/* Clients of one process under the baselines: run with the library of `orion bench`. */
+/* Scenarios for the baseline policies, with threads of one process as clients. They need the library of `orion bench`. */
 #define ORION_BASELINES 1
 #include <orion/policy.h>
 
@@ -18,7 +18,7 @@ static void be_learns(void)
     launch(NULL, 10);
     DONE(cuStreamSynchronize(NULL));
 }
-static void be_runs_as_many_blocks(void) /* as many as the GPU holds, like hp */
+static void be_runs_as_many_blocks(void) /* reef requires that be's kernel fills no fewer SMs than hp's */
 {
     launch(NULL, 10);
     DONE(cuStreamSynchronize(NULL));
@@ -28,8 +28,8 @@ static void be_runs_as_many_blocks(void) /* as many as the GPU holds, like hp */
     marks[0] = now();
 }
 
-/* Clients of one process learn together, so what be has measured is known of hp's kernel as well. */
-void reef_pairs_once_with_hps_launch(void)
+/* Clients of one process share what they learn. be_learns launches hp's kernel, too, so reef knows its duration. */
+void reef_pairs_one_launch_with_hps_launch(void)
 {
     CHECK(start(2) == 0);
     all_of(BE, be_learns);
@@ -64,7 +64,7 @@ void orion_2024_lets_be_run_beside_hp(void)
     CHECK(figures(BE).overlapped_launches == 2 && figures(BE).gated_launches == 0);
 }
 
-void streams_hold_nobody_back(void)
+void streams_delay_no_client(void)
 {
     CHECK(start(2) == 0);
     CHECK(set_policy(ORION_POLICY_STREAMS, 1000) == 0);

@@ -1,4 +1,5 @@
-/* The properties of the default stream that programs need, on the streams that replace it: order, events, captures. */
+/* The hook gives each client its own stream in place of the default stream. These scenarios check that this stream
+ * keeps what programs rely on: order, events, captures. */
 #include "scenarios.h"
 #include "threads.h"
 
@@ -24,7 +25,7 @@ static void copies_and_kernels_keep_their_order(void)
     }
     DONE(cuMemFree(memory));
 }
-void a_client_has_one_order(void)
+void a_clients_calls_run_in_order(void)
 {
     CHECK(start(2) == 0);
     pthread_t be = in_thread(BE, copies_and_kernels_keep_their_order);
@@ -43,15 +44,15 @@ static void read_shared_word(void)
     DONE(cuMemsetD32Async(shared_word, 43, 1, NULL));
     CHECK(bind_to(-1) == 0);
 }
-void binding_hands_over(void)
+void binding_keeps_the_order(void)
 {
     uint32_t seen = 0;
     CHECK(start(2) == 0);
     DONE(cuMemAlloc(&shared_word, 4));
-    launch(NULL, 10); /* the thread's legacy stream; from the binding on, the client's stream runs behind it */
+    launch(NULL, 10); /* on the legacy stream; once a thread is bound, its client's stream waits for this work */
     DONE(cuMemsetD32Async(shared_word, 42, 1, NULL));
     all_of(HP, read_shared_word);
-    DONE(cuMemcpyDtoH(&seen, shared_word, 4)); /* and ahead of it after the unbinding */
+    DONE(cuMemcpyDtoH(&seen, shared_word, 4)); /* after the unbinding, the legacy stream waits for the client's stream */
     CHECK(seen == 43);
 }
 
@@ -61,7 +62,7 @@ static void be_synchronises_context(void)
     DONE(cuCtxSynchronize());
     marks[0] = now();
 }
-void a_context_synchronise_is_the_clients_own(void)
+void a_context_synchronise_waits_for_its_own_client(void)
 {
     CHECK(start(2) == 0);
     CHECK(set_policy(ORION_SCHEDULER_NONE, 1000) == 0);
@@ -119,7 +120,7 @@ static void capture_and_replay(void)
     DONE(cuStreamSynchronize(NULL));
     CHECK(now() > began + 9 * MS);
 }
-void captures_are_the_clients_own(void)
+void captures_use_the_clients_stream(void)
 {
     CHECK(start(2) == 0);
     all_of(BE, capture_and_replay);

@@ -18,7 +18,7 @@ void be_waits_for_hp(void)
     CHECK(figures(HP).gated_launches == 0 && figures(HP).busy_periods == 1 && figures(HP).busy_ns > 99 * MS);
 }
 
-void without_a_policy_nobody_waits(void)
+void without_a_policy_no_client_waits(void)
 {
     CHECK(start(2) == 0);
     CHECK(set_policy(ORION_SCHEDULER_NONE, 1000) == 0);

@@ -19,7 +19,7 @@ static void hp_floods(void)
     marks[1] = now();
 }
 static void long_be(void) { launch(NULL, 300); }
-void hp_drains_without_being_waited_for(void)
+void hp_drains_without_a_synchronise(void)
 {
     CHECK(start(3) == 0); /* clients 0 and 1 are be */
     all_of(0, long_be);   /* hp's end must not wait for the whole context */
@@ -97,7 +97,7 @@ void wrong_calls_are_refused(void)
     CHECK(ask_figures(0, (struct orion_client_figures *)few, 4) == 0 && few[0] == ORION_CLIENT_BE && few[4] == 1);
 }
 
-void an_agents_client_is_refused(void)
+void a_client_of_an_agent_is_refused(void)
 {
     DONE(cuCtxSynchronize());
     launch(NULL, 1);
@@ -112,7 +112,7 @@ void the_environment_names_hp(void) /* ORION_HP_CLIENT=0 */
     CHECK(figures(0).role == ORION_CLIENT_HP && figures(1).role == ORION_CLIENT_BE);
 }
 
-void a_child_begins_anew(void)
+void a_forked_child_starts_its_own_scheduler(void)
 {
     CHECK(start(2) == 0);
     all_of(HP, be_runs);

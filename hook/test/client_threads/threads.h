@@ -1,5 +1,5 @@
-/* Threads of one process as clients: what the scenarios share. A scenario is a function that checks itself; the command
- * line names it. main.c lists them. */
+/* What the scenarios share: the hook's entry points, a kernel, and threads that are bound to clients. scenarios.h lists
+ * the scenarios. */
 #ifndef CLIENT_THREADS_H
 #define CLIENT_THREADS_H
 
@@ -17,7 +17,7 @@
 #define HP 1
 #define DONE(call) CHECK((call) == CUDA_SUCCESS)
 
-/* -- The hook's entry points, looked up, since only a preloaded hook has them ------------------------------------------ */
+/* -- The hook's entry points: look_up finds them, because the program is not linked with the hook ---------------------- */
 
 extern __typeof__(&orion_start_scheduler) start;
 extern __typeof__(&orion_stop_scheduler) stop;
@@ -34,9 +34,9 @@ struct orion_client_figures figures(int client);
 /* -- The device --------------------------------------------------------------------------------------------------------- */
 
 extern CUfunction timed;
-void initialise(void); /* the primary context, and `timed` in it; called again after a reset */
+void initialise(void); /* retains the primary context and loads `timed` into it; call it again after a reset */
 
-/* A kernel on fewer than half of the SMs, so that two can run at the same time. */
+/* Launches a kernel on fewer than half of the SMs, so that two such kernels can run at the same time. */
 void launch(CUstream stream, uint64_t milliseconds);
 
 uint64_t now(void); /* nanoseconds */
@@ -45,11 +45,11 @@ uint64_t now(void); /* nanoseconds */
 
 /* Runs a body in a separate thread, bound to a client (-1: to none). */
 pthread_t in_thread(int client, void (*body)(void));
-void all_of(int client, void (*body)(void)); /* waits until the body has ended */
+void all_of(int client, void (*body)(void)); /* the same, and waits until the body has ended */
 
-/* Bodies that several scenarios use, and when the scenario saw them complete: marks[0] be, marks[1] hp. hp's work was
- * not complete before hp_worked_until. On a loaded machine, hp's own mark may come after the mark of a be that hp
- * released. */
+/* Bodies that several scenarios use. be_runs stores the time of its end in marks[0], hp_ends in marks[1] (nanoseconds).
+ * To check that be waited for hp, compare marks[0] with hp_worked_until: hp's work cannot end before that time.
+ * marks[1] can be later than marks[0] even then, because on a loaded machine hp's thread may run after be's. */
 extern uint64_t marks[3], hp_worked_until;
 void hp_begins(void);
 void hp_ends(void);

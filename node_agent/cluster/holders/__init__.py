@@ -1,1 +1,1 @@
-"""Who holds each slot, by the kubelet and the API server, and what their grants bring to the pages."""
+"""Finds out who holds each slot, from the kubelet and the API server, and writes the grants into the slots' pages."""

@@ -1,8 +1,9 @@
-"""What the holders' annotations grant, brought to the pages: each slot's limit and weight, each GPU's policy.
+"""Applies the grants in the holders' annotations to the pages: each slot's limit and weight, and each GPU's policy.
 
-The role is the slot's, whatever an annotation says. A grant that cannot be read changes nothing: the last one of the
-same pod stands, and that is said. Of several hp pods that ask for policies on one GPU the oldest decides, since a pod
-that comes must not change the terms of one that runs; the others are named. Without one the node's default applies.
+The role is always the slot's, not the annotation's. If a grant cannot be read, the last readable one of the same pod
+stays valid, and a problem is reported. If several hp pods request policies for one GPU, the oldest pod decides: a new
+pod must not change the conditions of a running one. The conflict is reported with the other pods' names. If no hp pod
+requests a policy, the node's default applies.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,9 +12,9 @@ from typing import Protocol
 
 from pydantic import BaseModel, ValidationError
 
-from orion.crds.errors import Unreadable
 from orion.crds.grant import ContainerGrant, PodGrant
 from orion.crds.policy import Priority
+from orion.errors import Unreadable
 from orion.hook import layout
 from orion.node_agent.cluster.holders.granted_policy import as_page
 from orion.node_agent.cluster.holders.identity import ResolvedHolder
@@ -30,7 +31,7 @@ _MESSAGE_MAX = 240
 
 
 class RememberedHolder(BaseModel):
-    """A holder as one agent leaves it to the next; the grant is the last that could be read."""
+    """A holder in the state file, for the next agent; the grant is the last readable one."""
 
     namespace: str
     pod: str
@@ -41,7 +42,7 @@ class RememberedHolder(BaseModel):
 
     @classmethod
     def of(cls, resolved: ResolvedHolder, grant: str | None) -> "RememberedHolder":
-        """Return a holder to be kept."""
+        """Return the entry for the state file."""
         holder = resolved.holder
         return cls(
             namespace=holder.namespace,
@@ -53,19 +54,19 @@ class RememberedHolder(BaseModel):
         )
 
     def as_resolved(self) -> ResolvedHolder:
-        """Return it as it was."""
+        """Return the holder that was saved."""
         return ResolvedHolder(Holder(self.namespace, self.pod, self.container, self.uid), self.created, self.grant)
 
 
 def remembered(gpus: Mapping[str, ServedGpu]) -> dict[SlotKey, ResolvedHolder]:
-    """Return who held each slot under the agent before this one."""
+    """Return who held each slot, as the previous agent saved it."""
     found = {}
     for uuid, served in gpus.items():
         for slot in served.shared_gpu.slots.values():
             try:
                 if slot.holder_text:
                     found[uuid, slot.name] = RememberedHolder.model_validate_json(slot.holder_text).as_resolved()
-            except ValidationError:  # a later version's: the kubelet will say it again
+            except ValidationError:  # written by a later version; the kubelet will name the holder again
                 continue
     return found
 
@@ -78,36 +79,36 @@ class _GrantedHolder:
     resolved: ResolvedHolder
     grant: PodGrant | None
     text: str | None
-    """ The grant, as it was last read. """
+    """ The grant's JSON, as last read successfully. """
     row: HolderState
 
 
 class GrantsSlots(Protocol):
-    """What is needed of an agent here."""
+    """What `Grants` needs from an agent."""
 
     @property
     def gpus(self) -> Mapping[str, ServedGpu]:
-        """Those that are served."""
+        """The GPUs that the agent serves."""
 
     def gpu(self, uuid: str) -> ServedGpu:
-        """Return one of them."""
+        """Return one GPU."""
 
     def prepare_slot(self, uuid: str, name: str) -> Slot:
-        """Make a slot ready for another container."""
+        """Reset a slot for another container."""
 
     def set_grant(
         self, uuid: str, name: str, memory_limit_bytes: int | None = None, weight_milli: int | None = None
     ) -> Slot:
-        """Change what a slot may do."""
+        """Change a slot's grant; None leaves a value unchanged."""
 
     def save(self, gpu: ServedGpu) -> None:
-        """Write the state file, as something of a GPU has changed."""
+        """Write the state file after a change of a GPU."""
 
 
 class Grants:
-    """Those of one agent's slots.
+    """The grants of one agent's slots.
 
-    Scrapes read them in a thread of their own: a mapping is replaced and never changed.
+    Scrapes read the mappings in their own thread, so a mapping is replaced and never changed.
     """
 
     def __init__(self, agent: GrantsSlots) -> None:
@@ -120,22 +121,22 @@ class Grants:
         return [each.row for (gpu, _), each in self._granted.items() if gpu == uuid]
 
     def of(self, slot: SlotKey) -> HolderState | None:
-        """Return what a slot's holder was granted, or None."""
+        """Return what was granted to a slot's holder; None: no holder is known."""
         granted = self._granted.get(slot)
         return None if granted is None else granted.row
 
     def policy(self, uuid: str) -> PolicyState:
-        """Return how a GPU is shared, and who decided it."""
+        """Return a GPU's policy and who decided it."""
         state = self._policies.get(uuid, PolicyState(self._agent.gpu(uuid).shared_gpu.policy))
         return replace(state, policy=self._agent.gpu(uuid).shared_gpu.policy)
 
     def apply(self, holders: Mapping[SlotKey, ResolvedHolder], beginning: frozenset[SlotKey], certain: bool) -> bool:
-        """Bring the grants of all holders to the pages; return whether anything is new.
+        """Apply the grants of all holders to the pages; return whether anything changed.
 
         Args:
             holders: who holds each slot.
-            beginning: slots in which a container begins that is not known yet; they were made ready already.
-            certain: whether those who are not among the holders hold nothing.
+            beginning: slots in which a container starts whose pod is not known yet; these were reset already.
+            certain: whether a slot without an entry in `holders` is free for certain.
         """
         before = (self._granted, self._policies)
         for key in self._granted.keys() - holders.keys():
@@ -182,7 +183,7 @@ class Grants:
         self._remember(slot, RememberedHolder.of(resolved, text).model_dump_json())
 
     def _remember(self, slot: Slot, text: str) -> None:
-        """Keep what the next agent shall know of a slot's holder."""
+        """Save a slot's holder for the next agent."""
         if slot.holder_text != text:
             slot.holder_text = text
             self._agent.save(self._agent.gpu(slot.gpu))
@@ -209,7 +210,7 @@ class Grants:
         served.conditions.reported = self._sentences(uuid, deciding, conflicting)
 
     def _sentences(self, uuid: str, deciding: Asking | None, conflicting: tuple[Asking, ...]) -> dict[str, str]:
-        """Return what people should know of a GPU, by its reason."""
+        """Return one sentence for each reason, for the GPU's conditions."""
         found: dict[str, str] = {}
         for slot in self.held(uuid):
             for problem in slot.problems:
@@ -217,18 +218,18 @@ class Grants:
         if deciding is not None and conflicting:
             others = ", ".join(f"{each.holder.name} ({each.share})" for each in conflicting)
             found["PolicyConflict"] = _sentence(
-                f"GPUShare {deciding.share} of {deciding.holder.name}, the oldest hp pod, decides the policy; others "
-                f"ask for another one: {others}"
+                f"GPUShare {deciding.share} of {deciding.holder.name}, the oldest hp pod, decides the policy; these "
+                f"request another one: {others}"
             )
         return found
 
 
 def decide(asking: Iterable[tuple[str, Asking]], default: Policy) -> tuple[Asking | None, tuple[Asking, ...]]:
-    """Return who decides a GPU's policy, and who asks for another one, oldest first.
+    """Return the pod that decides a GPU's policy, and the pods that request another policy, oldest first.
 
     Args:
-        asking: hp pods that ask for policies, each with when it was created.
-        default: what applies where a share says nothing.
+        asking: hp pods that request a policy, each with its creation time.
+        default: applies to options that a share does not set.
     """
     by_age = [each for _, each in sorted(asking, key=lambda pair: (pair[0], pair[1].holder.uid, pair[1].slot))]
     if not by_age:
@@ -240,7 +241,7 @@ def decide(asking: Iterable[tuple[str, Asking]], default: Policy) -> tuple[Askin
 def _read(
     resolved: ResolvedHolder, before: _GrantedHolder | None
 ) -> tuple[PodGrant | None, str | None, tuple[Problem, ...]]:
-    """Return the grant that counts, its text, and what is wrong with the annotation."""
+    """Return the valid grant, its text, and what is wrong with the annotation."""
     if resolved.grant is None:
         return None, None, ()
     try:
@@ -248,7 +249,7 @@ def _read(
     except Unreadable as error:
         same = before is not None and before.resolved.holder.uid == resolved.holder.uid
         grant, text = (before.grant, before.text) if before is not None and same else (None, None)
-        stands = "the last one stands" if grant is not None else "the default applies"
+        stands = "its last one stays valid" if grant is not None else "the default applies"
         message = _sentence(f"{resolved.holder.name} has a grant that cannot be read, so {stands}: {error}")
         return grant, text, (Problem("GrantUnreadable", message),)
 
@@ -289,7 +290,9 @@ def _role_differs(slot: Slot, resolved: ResolvedHolder, grant: PodGrant) -> Prob
     role = slot.role.name.lower()
     return Problem(
         "RoleDiffers",
-        _sentence(f"{resolved.holder.name} is meant to be {grant.priority.value} and has an {role} slot: it is {role}"),
+        _sentence(
+            f"grant of {resolved.holder.name} says {grant.priority.value}, but the slot is {slot.name}: it is {role}"
+        ),
     )
 
 

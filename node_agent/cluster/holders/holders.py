@@ -1,7 +1,7 @@
-"""Who holds which slot and what they were granted: the one place that the rest of the agent asks.
+"""Combines identity (who holds which slot) and grants (what the holders may do) for the rest of the agent.
 
-Brings identity and grants together at every change of either, in one step on the event loop, so that nobody sees a
-slot with one pod's name and another's grant.
+Each change of one of them updates both in one step on the event loop. So no reader sees a slot with one pod's name and
+another pod's grant.
 """
 
 import asyncio
@@ -25,22 +25,22 @@ from orion.node_agent.slots.slot import Slot
 _log = logging.getLogger(__name__)
 
 _PREPARE_SECONDS = 1.0
-""" The kubelet waits for the container's start meanwhile. """
+""" How long `prepared` waits; the kubelet delays the container's start for this time. """
 
 
 class AdvertisesSlots(grants.GrantsSlots, Protocol):
-    """What is needed of an agent here."""
+    """What `ClusterHolders` needs from an agent."""
 
     @property
     def advertising(self) -> Advertising:
-        """Opens slots that are held, and hears of changes."""
+        """Opens held slots, and is notified of changes."""
 
 
 class ClusterHolders:
-    """The holders of one agent's slots: its `Holders`, and the `ClusterState` of those who report.
+    """Implements `Holders` for the agent, and `ClusterState` for reporting.
 
     Args:
-        agent: whose slots.
+        agent: the agent whose slots these are.
         server: the API server.
         node: this node's name.
         resources: the kubelet.
@@ -54,11 +54,11 @@ class ClusterHolders:
         self.identity = Identity(self.pods, resources, grants.remembered(agent.gpus), self._update)
 
     def start(self) -> None:
-        """Take over what the agent before this one knew."""
+        """Apply what the previous agent saved."""
         self._update()
 
     async def run(self) -> None:
-        """Keep both current until cancelled."""
+        """Keep pods and identity current until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.pods.run())
             tasks.create_task(self.identity.run())
@@ -66,9 +66,9 @@ class ClusterHolders:
     # -- Holders -------------------------------------------------------------------------------------------------------
 
     async def prepared(self, slot: Slot) -> Prepared:
-        """Find out whose container begins in a slot that was made ready just now, and give it their grant.
+        """Find out whose container starts in a slot that was just reset, and apply that pod's grant.
 
-        Within a second; after that the default grant stands until it is known.
+        Returns within a second. If the pod is not known by then, the default grant applies until it is.
         """
         key = (slot.gpu, slot.name)
         self.identity.begins(key)
@@ -77,40 +77,39 @@ class ClusterHolders:
             async with asyncio.timeout(_PREPARE_SECONDS):
                 await self.identity.known(key)
         except TimeoutError:
-            _log.warning("slot: %s %s: whose container begins there is not known yet", *key)
+            _log.warning("slot: %s %s: the pod that starts there is not known yet", *key)
         row = self.grants.of(key)
-        if (
-            row is None or row.holder is None or not row.holder.uid
-        ):  # named by the kubelet alone: its grant is not known
+        # Without a uid, only the kubelet has named the pod: its grant is not known.
+        if row is None or row.holder is None or not row.holder.uid:
             return Prepared()
         return Prepared(row.holder.name, row.fail_closed)
 
     async def missed(self) -> None:
-        """Ask the kubelet again who holds which slot; what is held is opened. Within a second."""
+        """Ask the kubelet again who holds which slot, and open the held slots. Returns within a second."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PREPARE_SECONDS):
                 await self.identity.answered()
 
     def holds(self, slot: Slot) -> bool:
-        """Return whether some container holds a slot or begins in it, or a process of this machine owns it."""
+        """Return whether a container holds the slot or starts in it, or a process of this machine owns it."""
         key = (slot.gpu, slot.name)
         return key in self.identity.holders or key in self.identity.beginning or slot.owner is not None
 
     def held(self, gpu: str) -> Mapping[str, layout.Role]:
-        """Return the slots of a GPU that containers hold, by name; there may be some that are not open."""
+        """Return the slots of a GPU that containers hold, by name; some of them may not be open."""
         return {name: role_of(name) for uuid, name in self.identity.holders if uuid == gpu}
 
     def reserved_bytes(self, gpu: str) -> int:
-        """Return what the holders of a GPU's slots ask for of its memory."""
+        """Return how much of a GPU's memory the holders of its slots reserve."""
         return sum(row.memory_request_bytes for row in self.grants.held(gpu))
 
     @property
     def certain(self) -> bool:
-        """Whether a slot that nobody is known to hold is held by nobody."""
+        """Whether a slot without a known holder is free for certain."""
         return self.identity.certain
 
     def waits_for(self) -> str:
-        """Return which of kubelet and API server has not spoken since the agent began."""
+        """Return which of kubelet and API server has not answered yet since this agent began; empty: both have."""
         if not self.identity.answered_once:
             return "the kubelet has not said yet which container has which slot"
         return "" if self.pods.synced else "the API server has not said yet which pods are on this node"
@@ -121,9 +120,9 @@ class ClusterHolders:
         """Return one GPU's state.
 
         Raises:
-            NotFound: there is no such GPU here.
+            NotFound: the agent has no such GPU.
         """
-        there = list(self._agent.gpu(uuid).shared_gpu.slots.values())  # at once: a scrape asks from its own thread
+        there = list(self._agent.gpu(uuid).shared_gpu.slots.values())  # a copy: scrapes call this in their own thread
         slots = [slot for slot in there if slot.permanent]
         rows = self.grants.held(uuid)
         rows += [HolderState(*key, _priority(key), None) for key in self.identity.beginning if key[0] == uuid]
@@ -135,12 +134,12 @@ class ClusterHolders:
         )
 
     def pod(self, uid: str) -> Holder | None:
-        """Return any pod of this node by its uid, its container left empty."""
+        """Return a pod of this node by its uid, with an empty container name."""
         return self.pods.of_uid(uid)
 
-    def on_change(self, tell: Callable[[], None]) -> None:
-        """Call `tell`, on the event loop, after what `of` returns has changed; several changes may lead to one call."""
-        self._listeners.append(tell)
+    def on_change(self, notify: Callable[[], None]) -> None:
+        """Call `notify` on the event loop after a change of what `of` returns. One call may cover several changes."""
+        self._listeners.append(notify)
 
     # -- Changes -------------------------------------------------------------------------------------------------------
 
@@ -148,20 +147,20 @@ class ClusterHolders:
         self.identity.pods_changed()
 
     def _update(self) -> None:
-        """Bring what is known to the pages, and tell those who listen."""
+        """Apply what is known to the pages, and notify the listeners."""
         try:
-            self._agent.advertising.look()  # opens slots that are held and not open
-        except Exception:  # of what is there the grants count all the same
-            _log.exception("cluster: the slots could not be looked at")
+            self._agent.advertising.look()  # opens held slots that are not open
+        except Exception:  # apply the grants of the existing slots anyway
+            _log.exception("cluster: the slots could not be checked")
         try:
             changed = self.grants.apply(self.identity.holders, self.identity.beginning, self.identity.certain)
-        except Exception:  # what is wrong with one must not end the watch for all
+        except Exception:  # an error with one holder must not end the watch for all
             _log.exception("cluster: the holders' grants could not be applied")
             return
         if changed:
             self._agent.advertising.changed()
-            for tell in self._listeners:
-                tell()
+            for notify in self._listeners:
+                notify()
 
 
 def _priority(key: SlotKey) -> Priority:

@@ -1,10 +1,10 @@
-"""Who holds each slot: the kubelet's list of devices by container, joined with the pods of this node.
+"""Finds out who holds each slot: joins the kubelet's list of devices by container with the pods of this node.
 
-The two know different things and neither is always right. The kubelet gives no uid, and just after its own restart it
-lists pods without their devices, or none at all. The API server knows the end of a pod, and may be away. So a slot is
-let go when its pod has ended, or when the kubelet does not list it and the pod is gone or has other slots; a slot that
-the kubelet gives to another container is that one's at once. A slot in which a container begins is nobody's until the
-kubelet has answered a question that was put after that.
+Neither source is always right. The kubelet gives no uids, and just after its own restart it lists pods without their
+devices, or no pods. The API server knows when a pod has ended, but may not answer. So a slot becomes free when its pod
+has ended, or when the kubelet does not list it and the pod is gone or has other slots. If the kubelet lists the slot
+for another container, that container holds it at once. A slot in which a container starts has no holder until the
+kubelet has answered a query that was sent after the start.
 """
 
 import asyncio
@@ -15,40 +15,41 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from orion.errors import Unavailable
 from orion.node_agent.cluster.holders.pods import Pod, PodName, Pods
-from orion.node_agent.cluster.pod_resources import KubeletAway, ListedHolder, PodResources, SlotKey, listed_holders
+from orion.node_agent.cluster.pod_resources import ListedHolder, PodResources, SlotKey, listed_holders
 from orion.node_agent.slots.holders import Holder
 
 _log = logging.getLogger(__name__)
 
 _EVERY_SECONDS = 10.0
 _AGAIN_SECONDS = 1.0
-""" After a question without an answer. """
+""" After a query without an answer. """
 _SPACING_SECONDS = 0.02
-""" Between two questions, while somebody waits: the kubelet answers 100 a second. """
+""" Between two queries, while a caller waits: the kubelet answers 100 a second. """
 _RELAXED_SECONDS = 0.25
-""" While nobody does: the kubelet computes again for each answer who has what. """
+""" Between two queries, while no caller waits: the kubelet computes each answer from the start. """
 _CONTESTED_SECONDS = 15.0
-""" Longer than the greatest age of the kubelet's answer. """
+""" Longer than the maximum age of the kubelet's answer. """
 
 
 @dataclass(frozen=True)
 class ResolvedHolder:
-    """Whose a slot is, and what the pod says."""
+    """Who holds a slot, and what the API server says of that pod."""
 
     holder: Holder
     created: str = ""
-    """ When the pod was, as the API server writes times; empty: not known. """
+    """ The pod's creation time, as the API server writes times; empty: not known. """
 
     grant: str | None = None
-    """ Its annotation. """
+    """ The pod's grant annotation. """
 
     others: tuple[str, ...] = ()
-    """ Living pods to which the kubelet gives the slot too, as NAMESPACE/NAME. """
+    """ Other living pods for which the kubelet lists the slot, as NAMESPACE/NAME. """
 
     @property
     def key(self) -> PodName:
-        """How the kubelet names the pod."""
+        """The pod's name as the kubelet writes it."""
         return self.holder.namespace, self.holder.pod
 
 
@@ -62,11 +63,11 @@ def join(
     """Return who holds each slot.
 
     Args:
-        listing: what the kubelet said last.
-        pods: those of this node, as last heard.
-        synced: whether all of them were heard of once; until then a pod that is not among them may be there.
+        listing: the kubelet's last answer.
+        pods: the pods of this node, as last received.
+        synced: whether all pods were received once; until then, a pod may exist that is not in `pods`.
         before: who held each slot until now.
-        former: who held slots before containers began in them: what was known of a pod that is there again.
+        former: who held a slot before a container started in it; used if the same pod has it again.
     """
     holders: dict[SlotKey, ResolvedHolder] = {}
     for entry in listing:
@@ -76,14 +77,15 @@ def join(
             holders[entry.slot] = resolved
     listed = {(entry.namespace, entry.pod, entry.container) for entry in listing}
     for slot, resolved in before.items():
-        elsewhere = (*resolved.key, resolved.holder.container) in listed  # so this was an earlier pod of that name
+        # If so, the entry in `before` is an earlier pod of that name.
+        elsewhere = (*resolved.key, resolved.holder.container) in listed
         if slot not in holders and not elsewhere and _stands(resolved, pods.get(resolved.key), synced):
             holders[slot] = _renewed(resolved, pods.get(resolved.key))
     return holders
 
 
 def _of_entry(entry: ListedHolder, pods: Mapping[PodName, Pod], before: ResolvedHolder | None) -> ResolvedHolder | None:
-    """Return whose a listed slot is; None: its pod has ended, and the kubelet says so later."""
+    """Return who holds a listed slot; None: its pod has ended, and the kubelet's answer is older."""
     pod = pods.get((entry.namespace, entry.pod))
     holder = Holder(entry.namespace, entry.pod, entry.container)
     if pod is None:
@@ -96,7 +98,7 @@ def _of_entry(entry: ListedHolder, pods: Mapping[PodName, Pod], before: Resolved
 
 
 def _stands(resolved: ResolvedHolder, pod: Pod | None, synced: bool) -> bool:
-    """Return whether somebody whom the kubelet does not list still holds a slot."""
+    """Return whether a holder that the kubelet does not list still holds its slot."""
     if pod is None:
         return not synced
     return not pod.ended and resolved.holder.uid in ("", pod.uid)
@@ -110,10 +112,10 @@ def _renewed(resolved: ResolvedHolder, pod: Pod | None) -> ResolvedHolder:
 
 
 class Contested:
-    """Slots that the kubelet lists for two pods that both live, which it never should.
+    """Slots that the kubelet lists for two living pods, which should never happen.
 
-    For a moment that is in order: the API server hears of a pod's end later than the kubelet gives its device to the
-    next. So it counts once it has been so for a while.
+    A short overlap is normal: the API server learns of a pod's end after the kubelet has given its device to the next
+    pod. So a slot counts as contested only after `_CONTESTED_SECONDS`.
     """
 
     def __init__(self) -> None:
@@ -121,7 +123,7 @@ class Contested:
         self._now: dict[SlotKey, tuple[PodName, ...]] = {}
 
     def take(self, listing: Iterable[ListedHolder], pods: Mapping[PodName, Pod], now: float | None = None) -> None:
-        """Take in an answer of the kubelet, with the pods as they are; `now` in seconds, for tests."""
+        """Process an answer of the kubelet, with the current pods. `now`: in seconds, for tests."""
         now = time.monotonic() if now is None else now
         listed: dict[SlotKey, set[PodName]] = {}
         for entry in listing:
@@ -135,7 +137,7 @@ class Contested:
         }
 
     def others(self, slot: SlotKey, holder: PodName) -> tuple[str, ...]:
-        """Return the pods that the kubelet lists for a slot beside its holder, as NAMESPACE/NAME."""
+        """Return the pods other than its holder for which the kubelet lists a slot, as NAMESPACE/NAME."""
         return tuple("/".join(name) for name in self._now.get(slot, ()) if name != holder)
 
 
@@ -145,7 +147,7 @@ class Identity:
     Args:
         pods: the pods of this node.
         resources: the kubelet.
-        holders: who held each slot under the agent before this one.
+        holders: who held each slot, as the previous agent saved it.
         on_change: called on the event loop when something may have changed.
     """
 
@@ -161,13 +163,13 @@ class Identity:
         self._listing: list[ListedHolder] = []
         self._contested = Contested()
         self._beginning: Mapping[SlotKey, int] = {}
-        """ Slots in which a container begins, and the number of the first question whose answer counts for them.
-        Replaced and never changed, as `holders` is: scrapes read both in a thread of their own. """
+        """ Slots in which a container starts, and the number of the first query whose answer counts for them.
+        This mapping, like `holders`, is replaced and never changed: scrapes read both in their own thread. """
         self._former: dict[SlotKey, ResolvedHolder] = {}
-        """ Who held them until then. """
+        """ Who held the slots in `_beginning` before. """
         self._questions = 0
         self.answered_once = False
-        """ Whether the kubelet has spoken to this agent. """
+        """ Whether the kubelet has answered this agent once. """
         self._asked, self._waited_for = asyncio.Event(), asyncio.Event()
         self._waiting: list[asyncio.Future[bool]] = []
         self._pods_changed = asyncio.Event()
@@ -175,16 +177,16 @@ class Identity:
 
     @property
     def certain(self) -> bool:
-        """Whether a slot that nobody is known to hold is held by nobody."""
+        """Whether a slot without a known holder is free for certain."""
         return self.answered_once and self._pods.synced and not self._beginning
 
     @property
     def beginning(self) -> frozenset[SlotKey]:
-        """Slots in which a container begins whose pod is not known yet."""
+        """Slots in which a container starts whose pod is not known yet."""
         return frozenset(self._beginning)
 
     def begins(self, slot: SlotKey) -> None:
-        """A container begins in a slot; whoever held it until now does so no longer, as far as is known."""
+        """Note that a container starts in a slot. The previous holder, if any, no longer holds it."""
         self._beginning = {**self._beginning, slot: self._questions + 1}
         self._listing = [entry for entry in self._listing if entry.slot != slot]
         if slot in self.holders:
@@ -192,32 +194,33 @@ class Identity:
         self.holders = {each: resolved for each, resolved in self.holders.items() if each != slot}
 
     async def known(self, slot: SlotKey) -> None:
-        """Return when the kubelet has said whose a slot is, and that pod is known; to be bounded by the caller."""
+        """Return when the kubelet has listed the slot's holder and that pod is known. The caller limits the time."""
         await self.answered()
         while (resolved := self.holders.get(slot)) is not None:
             pod = self._pods.known.get(resolved.key)
-            if pod is not None and not pod.leaving:  # one that is leaving starts nothing: it is the one before
+            # A pod with a deletion time starts no container: it is the previous holder.
+            if pod is not None and not pod.leaving:
                 return
             self._pods_changed.clear()
             await self._pods_changed.wait()
 
     async def answered(self) -> None:
-        """Return when the kubelet has answered a question that is put from now on; to be bounded by the caller."""
+        """Return when the kubelet has answered a query that is sent from now on. The caller sets the time limit."""
         while not await self._next_answer():
             await asyncio.sleep(_SPACING_SECONDS)
 
     def ask(self) -> None:
-        """Ask the kubelet soon."""
+        """Query the kubelet soon."""
         self._asked.set()
 
     def pods_changed(self) -> None:
-        """Take in what is new of the pods, and ask the kubelet what it makes of it."""
+        """Use the changed pods, and query the kubelet for its view of them."""
         self._join()
         self._pods_changed.set()
         self.ask()
 
     async def run(self) -> None:
-        """Ask the kubelet again and again, until cancelled."""
+        """Query the kubelet at intervals until cancelled."""
         while True:
             self._asked.clear()
             answered = await self._ask()
@@ -226,7 +229,7 @@ class Identity:
             await _within(_EVERY_SECONDS if answered else _AGAIN_SECONDS, self._asked)
 
     async def _next_answer(self) -> bool:
-        """Return whether the next question was answered."""
+        """Return whether the next query was answered."""
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         self._waited_for.set()
@@ -242,7 +245,7 @@ class Identity:
             self._take(listed_holders(await self._resources.pods()), number)
             answered = True
             self._say("")
-        except KubeletAway as error:
+        except Unavailable as error:
             self._say(str(error))
         finally:
             for each in waiting:
@@ -268,12 +271,12 @@ class Identity:
 
     def _say(self, what: str) -> None:
         if bool(what) != bool(self._away):
-            _log.warning("kubelet: %s", f"does not answer, what it said last stands: {what}" if what else "answers")
+            _log.warning("kubelet: %s", f"does not answer, its last answer stays valid: {what}" if what else "answers")
         self._away = what
 
 
 async def _within(seconds: float, event: asyncio.Event) -> None:
-    """Wait for an event, or so long."""
+    """Wait for an event, at most for `seconds`."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

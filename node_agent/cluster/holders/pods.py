@@ -1,6 +1,6 @@
-"""The pods of this node, kept current by a watch: who they are, whether they have ended, and their grants' text.
+"""The pods of this node, kept current by a watch: their names, whether they have ended, and the text of their grants.
 
-Of each pod a handful of strings is kept, whatever its size; of one that is none of ours not even the annotation.
+Only a few strings are kept of each pod, whatever its size, and no annotation except the grant.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ from orion.crds.annotations import GRANT
 from orion.node_agent.slots.holders import Holder
 
 PodName = tuple[str, str]
-""" Namespace and name. """
+""" Namespace and name of a pod. """
 
 
 @dataclass(frozen=True)
@@ -25,25 +25,25 @@ class Pod:
     name: str
     uid: str
     created: str
-    """ As the API server writes times, which sort as texts. """
+    """ As the API server writes times; these strings sort by time. """
 
     leaving: bool
-    """ Somebody has asked for its end. """
+    """ The pod has a deletion time. """
 
     ended: bool
-    """ None of its containers runs or ever will again. """
+    """ None of its containers runs or will run again. """
 
     grant: str | None
-    """ The annotation. """
+    """ The grant annotation. """
 
     @property
     def key(self) -> PodName:
-        """How the kubelet names it."""
+        """The pod's name as the kubelet writes it."""
         return self.namespace, self.name
 
 
 def read(plain: Mapping[str, Any]) -> Pod:
-    """Return what is kept of a pod as the API server has it."""
+    """Return what is kept of a pod, from the API server's object."""
     metadata = plain["metadata"]
     return Pod(
         namespace=metadata["namespace"],
@@ -57,12 +57,12 @@ def read(plain: Mapping[str, Any]) -> Pod:
 
 
 class Pods:
-    """Those of one node.
+    """The pods of one node.
 
     Args:
-        server: where they are.
+        server: the API server.
         node: the node's name.
-        on_change: called on the event loop when what is kept of some pod has changed.
+        on_change: called on the event loop when what is kept of a pod has changed.
     """
 
     def __init__(self, server: ApiServer, node: str, on_change: Callable[[], None]) -> None:
@@ -77,20 +77,20 @@ class Pods:
             on_change=self._gather,
         )
         self.known: Mapping[PodName, Pod] = {}
-        """ As last heard. """
+        """ As last received. """
 
     @property
     def synced(self) -> bool:
-        """Whether all pods of the node were heard of once."""
+        """Whether all pods of the node were received once."""
         return self._watched.synced.is_set()
 
     def of_uid(self, uid: str) -> Holder | None:
-        """Return a pod by its uid, or None."""
+        """Return a pod by its uid; None: there is none."""
         pod = next((each for each in self.known.values() if each.uid == uid), None)
         return None if pod is None else Holder(pod.namespace, pod.name, "", pod.uid)
 
     async def run(self) -> None:
-        """Keep them current until cancelled."""
+        """Keep the pods current until cancelled."""
         await self._watched.run()
 
     def _gather(self) -> None:

@@ -1,1 +1,1 @@
-"""What the agent reports to the API server: GPUDevices and their conditions, Events, and metrics of all that."""
+"""What the agent reports to the API server: GPUDevices with their conditions, and Events. Also the metrics of this."""

@@ -1,7 +1,7 @@
-"""What part of the time clients were busy or waited, from counters that only grow.
+"""The part of the time in which clients were busy or waited, from counters that only grow.
 
-Over the last ten seconds or so: a status is for people, who want to see the present without its noise. The counters are
-the clients' own word; whatever they hold, a ratio is between 0 and 1.
+The ratios cover the last ten seconds or more: people read the status and want the current state without noise. Clients
+write the counters themselves, so a ratio is limited to 0..1 for any value of a counter.
 """
 
 import time
@@ -16,7 +16,7 @@ _SPAN_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Ratios:
-    """Of one client; None: it has not been here for long enough."""
+    """The ratios of one client; None: too little time has passed since it joined."""
 
     busy: float | None = None
     gated: float | None = None
@@ -31,20 +31,20 @@ class _Sample:
 
 
 class ClientRatios:
-    """Those of one GPU's clients."""
+    """The ratios of one GPU's clients."""
 
     def __init__(self) -> None:
         self._samples: dict[ClientKey, _Sample] = {}
 
     def take(self, view: GpuView, now: float | None = None) -> dict[ClientKey, Ratios]:
-        """Take in the counters as they are now, and return each client's ratios."""
+        """Sample the counters, and return each client's ratios. `now`: in seconds, for tests."""
         now = time.monotonic() if now is None else now
         samples = {}
         for slot in view.slots:
             for client in slot.clients:
                 is_hp = slot.role is layout.Role.HP
                 busy_ns = client.busy_ns if is_hp else client.record.gpu_ns
-                key = (client.place, client.generation)
+                key = (client.client_index, client.generation)
                 new = _Sample(now, busy_ns, client.record.gated_ns)
                 samples[key] = _next(self._samples.get(key), new, is_hp)
         self._samples = samples

@@ -1,13 +1,13 @@
-"""Whether another device plugin offers our GPUs too: then two pods that each count on the GPU would meet on it.
+"""Detects GPUs that another device plugin also advertises: two pods could then use such a GPU without Orion's control.
 
-The kubelet knows what every plugin offers, device by device (PodResources), and NVIDIA's plugin and those made after it
-name devices by the GPU's UUID, some with a suffix for each replica. So the agent knows within
-seconds which GPU a device is on, without the API server.
+The kubelet knows which devices every plugin advertises (PodResources). NVIDIA's plugin, and those derived from it, name
+a device by the GPU's UUID, sometimes with a suffix for each replica. So the agent knows within seconds which GPU a
+device is on, without the API server.
 
-It lists healthy devices only, and a plugin that is being replaced has none for a while: so a claim stands for some time
-after it was seen last, and for as long as a container has one of those devices.
+The kubelet lists healthy devices only, and a plugin that is being replaced has none for a while. So a claim stays valid
+for some time after it was last seen, and as long as a container has one of those devices.
 
-Rejected: the node object's allocatable, which counts devices and names none, and is late by a heartbeat.
+Refused: the node object's allocatable. It counts devices without their names, and is late by a heartbeat.
 """
 
 import asyncio
@@ -18,8 +18,9 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from orion.crds.model import GROUP
+from orion.errors import Unavailable
 from orion.node_agent.advertising.advertising import FINE, Advertising, Verdict
-from orion.node_agent.cluster.pod_resources import KubeletAway, PodResources, devices
+from orion.node_agent.cluster.pod_resources import PodResources, devices
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.sharing.served import ServedGpu
@@ -30,19 +31,19 @@ REASON = "AdvertisedByAnother"
 _LOOK_SECONDS = 2.0
 _NVIDIA = "nvidia.com/"
 _INDEX = re.compile(r"(\d{1,3})(?:::\d+)?")
-""" NVIDIA's plugin can name devices by their number, replicas after two colons. """
+""" NVIDIA's plugin can name devices by their index, and replicas by a number after two colons. """
 
 
 Claim = tuple[str, str]
-""" A GPU's UUID, and the resource of another plugin that it is offered as. """
+""" A GPU's UUID, and the other plugin's resource that contains it. """
 
 
 def claims_of_others(devices: Mapping[str, Iterable[str]], gpus: Iterable[Gpu]) -> set[Claim]:
-    """Return as which resources of others our GPUs are offered.
+    """Return the resources of other plugins that contain our GPUs.
 
     Args:
-        devices: their ids, by resource.
-        gpus: ours.
+        devices: device ids by resource.
+        gpus: our GPUs.
     """
     ours = list(gpus)
     return {
@@ -63,44 +64,44 @@ def _is_about(resource: str, identity: str, gpu: Gpu) -> bool:
 
 
 class AdvertisesGpus(Protocol):
-    """What is needed of an agent here."""
+    """What `Coexistence` needs from an agent."""
 
     @property
     def gpus(self) -> Mapping[str, ServedGpu]:
-        """Those that are served."""
+        """The GPUs that the agent serves."""
 
     @property
     def settings(self) -> AgentSettings:
-        """How it was started."""
+        """The agent's settings."""
 
     @property
     def advertising(self) -> Advertising:
-        """Has the node's configuration, and hears of changes."""
+        """Has the node's configuration, and is notified of changes."""
 
 
 class Coexistence:
-    """A judge of what is offered: GPUs that others offer too are unhealthy, unless the configuration says `coexist`.
+    """A judge of the advertised devices: a GPU of another plugin is unhealthy, unless the configuration says `coexist`.
 
     Args:
-        agent: whose GPUs.
-        kubelet: knows what every plugin offers, and what containers have.
+        agent: the agent whose GPUs are checked.
+        kubelet: knows what every plugin advertises, and which devices containers have.
     """
 
     def __init__(self, agent: AdvertisesGpus, kubelet: PodResources) -> None:
         self._agent, self._kubelet = agent, kubelet
         self._seen: dict[Claim, float] = {}
-        """ When each claim was seen last (seconds, monotonic). """
+        """ When each claim was last seen (in seconds, monotonic). """
         self._others: dict[str, tuple[str, ...]] = {}
         self._away = ""
         self._answered = 0.0
-        """ When the kubelet answered last (seconds, monotonic). """
+        """ When the kubelet last answered (in seconds, monotonic). """
 
     def others(self, uuid: str) -> tuple[str, ...]:
-        """Return the resources of others as which a GPU is offered."""
+        """Return the other plugins' resources that contain a GPU."""
         return self._others.get(uuid, ())
 
     def verdict(self, uuid: str) -> Verdict:
-        """Return whether it stands against the GPU."""
+        """Return whether the GPU is unhealthy because another plugin advertises it."""
         others = self.others(uuid)
         settings = self._agent.advertising.settings
         if not others or (settings is not None and settings.coexist):
@@ -113,24 +114,24 @@ class Coexistence:
         return Verdict(healthy=False, reason=REASON, message=message)
 
     async def run(self) -> None:
-        """Ask again and again until cancelled; while the kubelet does not answer, its last answer counts."""
+        """Query the kubelet at intervals until cancelled. While it does not answer, its last answer stays valid."""
         while True:
             try:
                 advertised, pods = await asyncio.gather(self._kubelet.allocatable(), self._kubelet.pods())
                 self._take(advertised, devices(pods))
                 self._away = ""
-            except KubeletAway as error:
+            except Unavailable as error:
                 if str(error) != self._away:
                     self._away = str(error)
-                    _log.warning("the kubelet does not say what other plugins advertise: %s", error)
+                    _log.warning("the kubelet does not answer which devices other plugins advertise: %s", error)
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _take(
         self, advertised: Mapping[str, Iterable[str]], held: Mapping[str, Iterable[str]], now: float | None = None
     ) -> None:
-        """Take in which devices are offered and which containers have; `now` in seconds, for tests."""
+        """Process the devices that plugins advertise and those that containers have. `now`: in seconds, for tests."""
         now = time.monotonic() if now is None else now
-        if self._away:  # claims do not age by a silence: a kubelet that is just back may not know its plugins yet
+        if self._away:  # the kubelet was away: its plugins may not have registered again yet, so claims do not age
             self._seen = {claim: seen + now - self._answered for claim, seen in self._seen.items()}
         self._answered = now
         gpus = [served.shared_gpu.gpu for served in self._agent.gpus.values()]

@@ -1,9 +1,9 @@
-"""Which GPUs people have closed to further pods, also before the API server has said so to this agent.
+"""The GPUs that people have cordoned. A file keeps their names for an agent that starts without the API server.
 
-An agent that is started again goes by what the one before it heard: so it neither opens what is closed, nor closes for
-a moment what is open. Where nothing is remembered, as after a boot of the node, all GPUs are closed until the first
-list: that comes within a second where there is anybody who could send a pod. They open without it after a while, so
-that an agent that may not list costs nobody the node.
+A restarted agent uses the names that the previous agent saved. So it opens no cordoned GPU, and closes no other GPU
+even for a moment. If none are saved, as after a boot of the node, all GPUs are closed until the first list from the API
+server. The list arrives within a second if an API server runs. Without it, GPUs open after a while: an agent that has
+no permission to list must not block the node.
 """
 
 import logging
@@ -23,37 +23,37 @@ _PATIENCE_SECONDS = 10.0
 
 
 class Remembered(BaseModel):
-    """The file."""
+    """The content of the file."""
 
     boot: str
-    """ Names the boot of the machine in which they were heard of. """
+    """ Identifies the machine's boot during which the names were received. """
     closed: list[str]
 
 
 class Cordons:
-    """Those of one node's GPUs.
+    """The cordons of one node's GPUs.
 
     Args:
-        file: where they are remembered.
+        file: where their names are saved.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._closed = self._remembered()
-        """ Names of GPUDevices; None: nobody has said yet. """
+        """ Names of GPUDevices; None: not received yet. """
         self._since = time.monotonic()
 
-    def hear(self, closed: Iterable[str]) -> None:
-        """Take in the names of all devices that are closed."""
+    def set(self, closed: Iterable[str]) -> None:
+        """Set the names of all cordoned devices."""
         names = frozenset(closed)
         if names != self._closed:
             self._closed = names
             self._remember(names)
 
     def verdict(self, name: str) -> Verdict:
-        """Return whether pods may come to a GPU, by its device's name."""
+        """Return whether a GPU is closed to new pods, by the name of its GPUDevice."""
         if self._closed is not None:
-            message = f"spec.cordon of GPUDevice {name} is set, so no further pods come to it"
+            message = f"spec.cordon of GPUDevice {name} is set, so no new pods get slots of it"
             return Verdict(cordoned=True, reason="Cordoned", message=message) if name in self._closed else FINE
         if time.monotonic() - self._since > _PATIENCE_SECONDS:
             return FINE
@@ -76,4 +76,4 @@ class Cordons:
             new.write_text(Remembered(boot=boot_id(), closed=sorted(names)).model_dump_json())
             os.replace(new, self._file)
         except OSError as error:
-            _log.warning("cordons: an agent that is started again would not know them: %s", error)
+            _log.warning("cordons: they cannot be saved, so a restarted agent would not know them: %s", error)

@@ -1,4 +1,4 @@
-"""The conditions of a GPUDevice: what is so of a GPU, why in a word for programs, why in a sentence for people."""
+"""The conditions of a GPUDevice: each has a status, a reason for programs and a sentence for people."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ _MIB = 1 << 20
 
 
 class Finding(NamedTuple):
-    """What a condition is to say; `so` None: not known."""
+    """The content of a condition; `so` is its status, None: unknown."""
 
     kind: ConditionType
     so: bool | None
@@ -30,9 +30,9 @@ def conditions(
     """Return findings as conditions.
 
     Args:
-        findings: all that there are; conditions of other types end.
-        before: the conditions so far; their times stay where the status does.
-        generation: of the object that was looked at.
+        findings: all findings; conditions of other types are removed.
+        before: the previous conditions; a transition time stays unless the status changes.
+        generation: of the object that was read.
         now: the time, for tests.
     """
     found = list(findings)
@@ -43,10 +43,10 @@ def conditions(
 
 
 def findings(seen: Seen, clients: int) -> Iterator[Finding]:
-    """Yield what is to be said of a GPU.
+    """Yield all findings about a GPU.
 
     Args:
-        seen: what is known of it.
+        seen: what the agent knows of the GPU.
         clients: how many processes have joined it.
     """
     yield _ready(seen.verdict)
@@ -58,7 +58,7 @@ def findings(seen: Seen, clients: int) -> Iterator[Finding]:
 
 def _ready(verdict: Verdict) -> Finding:
     if verdict.healthy and not verdict.cordoned:
-        return Finding(ConditionType.READY, True, "Advertised", "pods may come to it")
+        return Finding(ConditionType.READY, True, "Advertised", "new pods can get slots of the GPU")
     so = None if verdict.reason == GONE.reason else False
     return Finding(ConditionType.READY, so, verdict.reason or "NotAdvertised", verdict.message)
 
@@ -69,10 +69,10 @@ def _hook_injected(seen: Seen, clients: int) -> Finding:
         names = [f"{each.process.process_id} ({each.process.command})" for each in seen.unmanaged[:_NAMED]]
         more = len(seen.unmanaged) - len(names)
         which = ", ".join(names) + (f" and {more} more" if more else "")
-        return Finding(kind, False, "Unmanaged", f"not under the hook, so they take GPU time as they like: {which}")
+        return Finding(kind, False, "Unmanaged", f"processes without the hook, whose GPU time is not limited: {which}")
     if not clients:
-        return Finding(kind, None, "NoClients", "no process is on the GPU")
-    return Finding(kind, True, "Joined", "every process on the GPU is under the hook")
+        return Finding(kind, None, "NoClients", "no process uses the GPU")
+    return Finding(kind, True, "Joined", "every process on the GPU runs with the hook")
 
 
 def _mode_pending(seen: Seen) -> Finding:
@@ -84,19 +84,19 @@ def _mode_pending(seen: Seen) -> Finding:
 def _policy_conflict(state: GpuState) -> Finding:
     deciding, others = state.policy.deciding, state.policy.conflicting
     if not others or deciding is None:
-        return Finding(ConditionType.POLICY_CONFLICT, False, "Agreed", "no hp pods ask for different policies")
+        return Finding(ConditionType.POLICY_CONFLICT, False, "Agreed", "no two hp pods request different policies")
     names = ", ".join(f"{each.holder.name} (GPUShare {each.share})" for each in others[:_NAMED])
     return Finding(
         ConditionType.POLICY_CONFLICT,
         True,
         "OtherShare",
-        f"the GPU runs by GPUShare {deciding.share} of pod {deciding.holder.name}, which came first; other policies "
-        f"are asked for by: {names}; give these pods equal policies, or a GPU each",
+        f"the GPU uses the policy of GPUShare {deciding.share} of {deciding.holder.name}, the oldest hp pod; these "
+        f"request others: {names}; give these pods equal policies, or a GPU each",
     )
 
 
 def _degraded(seen: Seen) -> Finding:
-    found = [*_over_reserved(seen)]  # first: else a condition that is there already would hide it
+    found = [*_over_reserved(seen)]  # first: the condition shows the first finding and the number of the others
     found += [(each.reason, each.message) for each in seen.view.conditions]
     for slot in seen.state.held:
         found += [(each.reason, f"{_who(slot)}: {each.message}") for each in slot.problems]
@@ -109,13 +109,13 @@ def _degraded(seen: Seen) -> Finding:
                 for each in client.conditions
             ]
     if not found:
-        return Finding(ConditionType.DEGRADED, False, "AsPromised", "nothing keeps less than was promised")
+        return Finding(ConditionType.DEGRADED, False, "AsPromised", "every pod gets what its grant says")
     more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
     return Finding(ConditionType.DEGRADED, True, found[0][0], f"{found[0][1]}{more}")
 
 
 def _over_reserved(seen: Seen) -> Iterator[tuple[str, str]]:
-    """Yield that pods ask for more memory than there is: nothing keeps the scheduler from sending them here."""
+    """Yield a finding if pods reserve more memory than the GPU has: the scheduler does not check this."""
     total, reserved = seen.view.gpu.memory_bytes, seen.state.memory_reserved_bytes
     if not 0 < total < reserved:
         return
@@ -132,7 +132,7 @@ def _over_reserved(seen: Seen) -> Iterator[tuple[str, str]]:
 
 
 def mib(amount: int) -> str:
-    """Return an amount of bytes for people, rounded up."""
+    """Return a number of bytes in MiB, rounded up, for messages."""
     return f"{-(-amount // _MIB)} MiB"
 
 

@@ -1,4 +1,4 @@
-"""What people hear of a GPU and its pods by Events: when something becomes so, and of a GPU also when it is over."""
+"""Posts Events about a GPU and its pods: when a problem begins, and for a GPU also when it is over."""
 
 from orion.crds.conditions import Condition, ConditionType
 from orion.crds.device import GPUDeviceStatus
@@ -15,15 +15,15 @@ _BAD = {
     ConditionType.POLICY_CONFLICT: "True",
     ConditionType.DEGRADED: "True",
 }
-""" HookInjected is left out: each process without the hook is named by itself. """
+""" HookInjected is not here: each process without the hook has its own Event. """
 
 _CORDONED = "Cordoned"
 _WISHED = (_CORDONED, "ClientsPresent", "Changing", "ModeChanging")
-""" Nothing is wrong: it is what people asked for, or the way there. """
+""" Reasons that are no warning: people asked for this state or for the change to it. """
 
 
-def say_changes(events: Events, about: Subject, device: Device, status: GPUDeviceStatus) -> None:
-    """Say what changes with a status that is about to be written."""
+def post_changes(events: Events, about: Subject, device: Device, status: GPUDeviceStatus) -> None:
+    """Post Events for the changes in a status that is about to be written."""
     before = {each.type: each for each in device.status.conditions or ()}
     for condition in status.conditions or ():
         old = before.get(condition.type)
@@ -32,12 +32,12 @@ def say_changes(events: Events, about: Subject, device: Device, status: GPUDevic
         key = f"{condition.reason} {old.reason} {old.last_transition_time}" if old else condition.reason
         if condition.status == _BAD.get(ConditionType(condition.type)):
             reason, warning = _reason(condition, status), condition.reason not in _WISHED
-            events.say(about, reason, f"{status.uuid}: {condition.message}", warning=warning, key=key)
+            events.post(about, reason, f"{status.uuid}: {condition.message}", warning=warning, key=key)
         elif condition.type == ConditionType.READY and condition.status == "True" and old and old.status != "True":
-            note = f"{status.uuid}: pods may come to it again (it was: {old.reason})"
-            events.say(about, "GPUReady", note, warning=False, key=key)
+            note = f"{status.uuid}: new pods can get slots of it again (before: {old.reason})"
+            events.post(about, "GPUReady", note, warning=False, key=key)
         elif condition.type == ConditionType.READY and condition.status == "Unknown":
-            events.say(about, "GPUGone", f"{status.uuid}: {condition.message}", key=key)
+            events.post(about, "GPUGone", f"{status.uuid}: {condition.message}", key=key)
 
 
 def _reason(condition: Condition, status: GPUDeviceStatus) -> str:
@@ -52,37 +52,37 @@ def _reason(condition: Condition, status: GPUDeviceStatus) -> str:
     return condition.type if condition.type == ConditionType.POLICY_CONFLICT else condition.reason
 
 
-def say_of_pods(events: Events, view: GpuView, state: GpuState) -> None:
-    """Say what is so of the pods on a GPU."""
+def post_pod_events(events: Events, view: GpuView, state: GpuState) -> None:
+    """Post Events about the problems of the pods on a GPU."""
     uuid = view.gpu.uuid
     holders = {slot.name: slot.holder for slot in state.held if slot.holder is not None}
     for slot in state.held:
         for problem in slot.problems if slot.holder else ():
-            events.say(pod(holders[slot.name]), problem.reason, f"slot {slot.name} of {uuid}: {problem.message}")
-    for place in view.slots:
-        for client in place.clients if place.name in holders else ():
+            events.post(pod(holders[slot.name]), problem.reason, f"slot {slot.name} of {uuid}: {problem.message}")
+    for slot_view in view.slots:
+        for client in slot_view.clients if slot_view.name in holders else ():
             for each in client.conditions:
                 note = f"process {client.process_id} ({client.command}) on {uuid} {each.message}"
                 key = f"{uuid} {client.process_id} {client.generation}"
-                events.say(pod(holders[place.name]), each.reason, note, key=key)
-    _say_conflicts(events, uuid, state.policy)
-    _say_over_reserved(events, view, state)
+                events.post(pod(holders[slot_view.name]), each.reason, note, key=key)
+    _post_conflicts(events, uuid, state.policy)
+    _post_over_reserved(events, view, state)
 
 
-def _say_conflicts(events: Events, uuid: str, policy: PolicyState) -> None:
+def _post_conflicts(events: Events, uuid: str, policy: PolicyState) -> None:
     deciding = policy.deciding
     if deciding is None:
         return
     for asking in policy.conflicting:
         note = (
-            f"{uuid} runs by GPUShare {deciding.share} of pod {deciding.holder.name}, which came first, and not by "
-            f"GPUShare {asking.share}: give hp pods of one GPU equal policies, or a GPU each"
+            f"{uuid} uses the policy of GPUShare {deciding.share} of {deciding.holder.name}, the oldest hp pod, "
+            f"and not that of GPUShare {asking.share}: give hp pods of one GPU equal policies, or a GPU each"
         )
-        events.say(pod(asking.holder), "PolicyConflict", note)
+        events.post(pod(asking.holder), "PolicyConflict", note)
 
 
-def _say_over_reserved(events: Events, view: GpuView, state: GpuState) -> None:
-    """Say it to each pod that reserves some of it, once: all of them may find less than they were granted."""
+def _post_over_reserved(events: Events, view: GpuView, state: GpuState) -> None:
+    """Post one Event for each pod that reserves memory: any of them may get less than was granted."""
     total, reserved = view.gpu.memory_bytes, state.memory_reserved_bytes
     for slot in state.held if 0 < total < reserved else ():
         if slot.holder is not None and slot.memory_request_bytes:
@@ -91,9 +91,9 @@ def _say_over_reserved(events: Events, view: GpuView, state: GpuState) -> None:
                 f"{mib(slot.memory_request_bytes)} in slot {slot.name}: an allocation within its limit may fail; let "
                 "GPUShares ask for less (spec.memory), or delete a pod so that it can start on another GPU"
             )
-            events.say(pod(slot.holder), OVER_RESERVED, note, key=f"{view.gpu.uuid} {slot.name}")
+            events.post(pod(slot.holder), OVER_RESERVED, note, key=f"{view.gpu.uuid} {slot.name}")
 
 
-def say_of_node(events: Events, name: str, uuid: str, verdict: Verdict) -> None:
-    """Say why pods cannot come to a GPU of a node."""
-    events.say(node(name), "GPUNotAdvertised", f"{uuid}: {verdict.message}", key=f"{uuid} {verdict.reason}")
+def post_node_event(events: Events, name: str, uuid: str, verdict: Verdict) -> None:
+    """Post why a node does not advertise a GPU."""
+    events.post(node(name), "GPUNotAdvertised", f"{uuid}: {verdict.message}", key=f"{uuid} {verdict.reason}")

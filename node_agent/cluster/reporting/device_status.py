@@ -1,4 +1,4 @@
-"""The status of a GPUDevice: what is true of a GPU, as the API has it. Made of values, and nothing is asked here."""
+"""Builds the status of a GPUDevice from values that the agent has collected; it makes no calls."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -39,12 +39,12 @@ def status_of(seen: Seen, before: Sequence[Condition], now: datetime | None = No
     """Return a GPU's status.
 
     Args:
-        seen: what it is made of.
-        before: the conditions so far, whose times stay where nothing has changed.
+        seen: what the agent knows of the GPU.
+        before: the previous conditions; a transition time stays unless the status changes.
         now: the time, for tests.
     """
     gpu = seen.view.gpu
-    rows = sorted(_rows(seen), key=_place)
+    rows = sorted(_rows(seen), key=_sort_key)
     return GPUDeviceStatus(
         observed_generation=seen.generation,
         node=seen.node,
@@ -69,7 +69,7 @@ def status_of(seen: Seen, before: Sequence[Condition], now: datetime | None = No
 
 
 def gone_status(before: GPUDeviceStatus, why: str, message: str, generation: int | None) -> GPUDeviceStatus:
-    """Return the status of a GPU that has gone; an agent that finds the GPU may take its GPUDevice over."""
+    """Return the status of a GPU that has gone. Another node's agent may then take its GPUDevice."""
     unknown = [Finding(kind, None, why, message) for kind in (ConditionType.READY, ConditionType.HOOK_INJECTED)]
     return GPUDeviceStatus(
         observed_generation=generation,
@@ -86,7 +86,7 @@ def gone_status(before: GPUDeviceStatus, why: str, message: str, generation: int
     )
 
 
-# -- Figures -----------------------------------------------------------------------------------------------------------
+# -- Parts of a status -------------------------------------------------------------------------------------------------
 
 
 def _health(verdict: Verdict) -> Literal["Healthy", "Unhealthy", "Unknown"]:
@@ -145,7 +145,7 @@ def _rows(seen: Seen) -> Iterator[ClientRow]:
 
 
 def _row(seen: Seen, slot: SlotView, client: ClientView, held: HolderState | None) -> ClientRow:
-    ratios = seen.ratios.get((client.place, client.generation), Ratios())
+    ratios = seen.ratios.get((client.client_index, client.generation), Ratios())
     slowdown = client.record.slowdown_milli
     return ClientRow(
         pod=_reference(held.holder) if held else None,
@@ -162,8 +162,8 @@ def _row(seen: Seen, slot: SlotView, client: ClientView, held: HolderState | Non
     )
 
 
-def _place(row: ClientRow) -> tuple[bool, bool, float, float, str, int]:
-    """Return where a client stands among the others: those that fare worst first."""
+def _sort_key(row: ClientRow) -> tuple[bool, bool, float, float, str, int]:
+    """Return the sort key of a client: clients with problems first."""
     return (
         row.message is None,
         row.state != _STOPPED,
@@ -183,7 +183,7 @@ def _reference(holder: Holder | None) -> PodReference | None:
 
 
 def _bytes(amount: int) -> Memory:
-    """Return bytes, rounded up to whole MiB: less of it is noise."""
+    """Return bytes, rounded up to whole MiB: smaller changes are noise."""
     return Memory.of_bytes(-(-amount // _MEMORY_STEP) * _MEMORY_STEP)
 
 

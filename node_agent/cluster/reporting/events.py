@@ -1,9 +1,9 @@
-"""Kubernetes Events of the agent: what people should hear of pods, GPUs and the node, each thing once.
+"""Posts Kubernetes Events of the agent about pods, GPUs and the node, each once.
 
-Whoever finds something out says it again and again for as long as it is so; here it is posted once. An Event's name is
-made of what it says, so an agent that is started again does not repeat it: the API server has that name already, for
-the hour that it keeps Events. A tenant can bring much about, so there is a bound for each object and one for the node;
-what is over it is not lost while it goes on being so.
+Callers report a problem again and again while it lasts; `Events` posts it once. The name of an Event contains a hash of
+its object, reason and key. So a restarted agent cannot post it again: the API server rejects the name for the hour that
+it keeps Events. A tenant can cause many Events, so their rate is limited for each object and for the node. An Event
+over the limit is posted later if the problem still lasts.
 """
 
 import asyncio
@@ -24,20 +24,20 @@ from orion.node_agent.slots.holders import Holder
 _log = logging.getLogger(__name__)
 
 _QUEUE_MAX = 256
-_SAID_MAX = 8_192
+_NAMES_MAX = 8_192
 _SUBJECTS_MAX = 1_024
 _BURST, _PER_SECOND = 8, 1 / 30
-""" About one object. """
+""" For each object. """
 _NODE_BURST, _NODE_PER_SECOND = 64, 1.0
 _BACKOFF_SECONDS = (0.5, 30.0)
 _NOTE_MAX = 1_024
-""" Bytes. """
+""" In bytes. """
 _CONFLICT, _TOO_MANY = 409, 429
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What an Event is about."""
+    """The object that an Event is about."""
 
     kind: str
     name: str
@@ -47,60 +47,60 @@ class Subject:
 
 
 def pod(holder: Holder) -> Subject:
-    """Return a pod as a subject."""
+    """Return a pod as the object of an Event."""
     return Subject("Pod", holder.pod, holder.uid, namespace=holder.namespace)
 
 
 def node(name: str) -> Subject:
-    """Return a node as a subject; as for the kubelet's own Events its name stands for its uid."""
+    """Return a node as the object of an Event; its name is also its uid, as in the kubelet's own Events."""
     return Subject("Node", name, name)
 
 
 def device(uuid: str, uid: str) -> Subject:
-    """Return a GPUDevice as a subject."""
+    """Return a GPUDevice as the object of an Event."""
     return Subject("GPUDevice", device_name(uuid), uid, API_VERSION)
 
 
 class Events:
-    """Posts Events of one agent.
+    """Posts the Events of one agent.
 
     Args:
-        server: where they go.
-        node_name: of this node.
+        server: the API server.
+        node_name: this node's name.
     """
 
     def __init__(self, server: ApiServer, node_name: str) -> None:
         self._server, self._node = server, node_name
         self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_QUEUE_MAX)
-        self._said: OrderedDict[str, None] = OrderedDict()
+        self._posted_names: OrderedDict[str, None] = OrderedDict()
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
         self._bucket = TokenBucket(_NODE_BURST, _NODE_PER_SECOND)
         self.posted = 0
         self.failed = 0
 
-    def say(self, about: Subject, reason: str, note: str, *, warning: bool = True, key: str | None = None) -> None:
-        """Post an Event, unless it has been said.
+    def post(self, about: Subject, reason: str, note: str, *, warning: bool = True, key: str | None = None) -> None:
+        """Post an Event, unless it was posted already.
 
         Args:
-            about: the object; nothing is said of one whose uid is not known yet.
+            about: the object; without a uid, nothing is posted.
             reason: one CamelCase word.
-            note: what, why and what to do next.
-            warning: whether it is bad.
-            key: what makes it the same as one that was said; None: the note.
+            note: what happens, why, and what to do next.
+            warning: the Event's type; false: Normal.
+            key: Events with the same object, reason and key count as the same; None: the note is the key.
         """
         if not about.uid:
             return
-        said = "\0".join((about.uid, reason, note if key is None else key))
-        name = f"{about.name[:200].rstrip('-.')}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
-        if name in self._said or self._queue.full() or self._over_the_bound(about):
+        content = "\0".join((about.uid, reason, note if key is None else key))
+        name = f"{about.name[:200].rstrip('-.')}.{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+        if name in self._posted_names or self._queue.full() or self._over_the_bound(about):
             return
-        self._said[name] = None
-        if len(self._said) > _SAID_MAX:
-            self._said.popitem(last=False)
+        self._posted_names[name] = None
+        if len(self._posted_names) > _NAMES_MAX:
+            self._posted_names.popitem(last=False)
         self._queue.put_nowait(self._body(about, name, reason, note, warning))
 
     async def run(self) -> None:
-        """Post what is said until cancelled; what the API server cannot take now is posted later, in order."""
+        """Post the queued Events in order until cancelled; try again while the API server does not accept one."""
         while True:
             body = await self._queue.get()
             delay = _BACKOFF_SECONDS[0]
@@ -109,7 +109,7 @@ class Events:
                 delay = min(2 * delay, _BACKOFF_SECONDS[1])
 
     async def _post(self, body: dict[str, Any]) -> bool:
-        """Return whether it is done with, one way or the other."""
+        """Return whether the Event needs no further try: it was posted, or the API server rejected it for good."""
         namespace = body["metadata"]["namespace"]
         try:
             await self._server.post(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", body)
@@ -117,7 +117,7 @@ class Events:
             if error.status in (0, _TOO_MANY) or error.status >= 500:
                 self.failed += 1
                 return False
-            if error.status != _CONFLICT:  # else it was said by the agent before this one
+            if error.status != _CONFLICT:  # on a conflict, the previous agent has posted it
                 self.failed += 1
                 _log.warning("an Event cannot be posted (%s): %s: %s", error, body["reason"], body["note"])
         else:

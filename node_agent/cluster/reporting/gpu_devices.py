@@ -1,12 +1,13 @@
-"""Keeps the GPUDevice of each of this node's GPUs: makes it, writes its status, and carries out its spec.
+"""Keeps the GPUDevice of each of this node's GPUs: creates it, writes its status, and applies its spec.
 
-Level by level, not change by change: again and again the status as it should be is compared with the one that the API
-server has, and what differs is written once it is worth it. So nothing is lost while the API server is away, and what
-is written when it is back is the present, not the past.
+It reconciles levels, not changes: at intervals it compares the status as it should be with the one that the API server
+has, and writes the difference when that is worth a write. So nothing is lost while the API server does not answer, and
+afterwards the current state is written, not the past.
 
-Whose a device is, is said in its own status. An agent writes those that say its node, or no node; one that says another
-node is taken over once the agent there has said that the GPU is gone, or the node itself is. Each write names the
-version that it is for, so two agents never write over each other. An agent watches the devices of its own node only.
+A GPUDevice's own status names its node. An agent writes devices that name its node, or none. It takes over a device of
+another node when the agent there has reported that the GPU is gone, or when that node does not exist any more. Each
+write names the resourceVersion that it replaces, so two agents never overwrite each other. An agent watches the devices
+of its own node only.
 """
 
 import asyncio
@@ -23,8 +24,8 @@ from orion.api_server.paths import DEVICES, NODES
 from orion.api_server.requests import ApiError, ApiServer
 from orion.api_server.watching import Watched
 from orion.crds.device import KIND, GPUDeviceSpec, GPUDeviceStatus, device_name
-from orion.crds.errors import Unreadable
 from orion.crds.model import API_VERSION
+from orion.errors import Unreadable
 from orion.node_agent.advertising.advertising import Verdict
 from orion.node_agent.cluster.reporting.cordons import Cordons
 from orion.node_agent.cluster.reporting.status_urgency import Urgency, urgency
@@ -33,12 +34,12 @@ _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
 _SETTLE_SECONDS = 0.1
-""" What changes together is written together. """
+""" Changes within this time are written together. """
 _BACKOFF_SECONDS = (0.5, 30.0)
 _ECHO_SECONDS = 5.0
-""" The watch tells of a write within so long; else the write is compared with what was known before. """
+""" The watch shows a write within this time; after it, the write is compared with the state known before. """
 _ELSEWHERE_SECONDS = 5.0
-""" A device that says another node is not watched, and is looked at again after so long. """
+""" A device of another node is not watched; it is read again after this time. """
 _CONFLICT, _GONE, _FORBIDDEN = 409, 404, 403
 
 
@@ -52,15 +53,15 @@ class Device:
     generation: int | None
     spec: GPUDeviceSpec
     plain: Mapping[str, Any]
-    """ Its status. """
+    """ Its status, as JSON. """
     status: GPUDeviceStatus
-    """ The same, as far as it can be read. """
+    """ Its status, as far as it can be read. """
 
 
 def read(plain: Mapping[str, Any]) -> Device:
-    """Return what is kept of a GPUDevice; a status that cannot be read counts as none.
+    """Return what is kept of a GPUDevice; a status that cannot be read counts as empty.
 
-    A spec of a later version, of which something cannot be read, still keeps pods away, and changes no mode.
+    If a spec of a later version cannot be read, its cordon still applies, and the mode stays.
     """
     meta, status = plain["metadata"], plain.get("status") or {}
     known = GPUDeviceStatus(node=status.get("node"))
@@ -77,32 +78,32 @@ def read(plain: Mapping[str, Any]) -> Device:
 
 
 Make = Callable[[str, Device], GPUDeviceStatus]
-""" Makes the status of a device; by the GPU's UUID, empty for one that is not here. """
+""" Makes the status of a device, from the GPU's UUID; an empty UUID: the GPU is not on this node. """
 
 
 @dataclass
 class _Track:
-    """What is being done about one device."""
+    """The writes of one device."""
 
     not_before: float = 0.0
     failures: int = 0
     written: float = field(default_factory=lambda: float("-inf"))
     replaced: str = ""
-    """ The version that a write has replaced, until the watch shows another. """
+    """ The resourceVersion that a write has replaced, until the watch shows another one. """
     elsewhere: str = ""
-    """ The node that it says, if that is not this one. """
+    """ The node that its status names, if that is another node. """
 
 
 class GpuDevices:
-    """Those of one node; a judge of the advertised devices, by their `cordon`.
+    """The GPUDevices of one node. `verdict` makes it a judge of the advertised devices, by `spec.cordon`.
 
     Args:
-        server: where they are.
-        node: this node.
+        server: the API server.
+        node: this node's name.
         cordons: receives the names of all cordoned devices.
-        here: looks at the GPUs that are here, and returns their UUIDs.
-        make: makes a device's status of what that look saw.
-        reported: called before a status is written, with the device as it was and the status to come.
+        here: reads the state of this node's GPUs, and returns their UUIDs.
+        make: makes a device's status from that state.
+        reported: called before a status is written, with the old device and the new status.
         spec_changed: called on the event loop when a spec has changed.
     """
 
@@ -125,7 +126,7 @@ class GpuDevices:
             lambda devices: {each.name: each for each in devices},
             by_generation=False,
             query={"fieldSelector": f"status.node={node}"},
-            on_change=self._heard,
+            on_change=self._received,
         )
         self._specs: dict[str, GPUDeviceSpec] | None = None
         self._tracks: dict[str, _Track] = {}
@@ -134,20 +135,20 @@ class GpuDevices:
         self.failures = 0
 
     def wake(self) -> None:
-        """Something may have changed. To be called on the event loop."""
+        """Look at all devices soon, because something may have changed. Call it on the event loop."""
         self._wake.set()
 
     def elsewhere(self, uuid: str) -> str:
-        """Return the node that a GPU's device says though the GPU is here; empty: it says this one."""
+        """Return the other node that the device of a GPU on this node names; empty: it names this node."""
         track = self._tracks.get(device_name(uuid))
         return track.elsewhere if track else ""
 
     def verdict(self, uuid: str) -> Verdict:
-        """Return whether people have closed the GPU to further pods."""
+        """Return whether people have cordoned the GPU."""
         return self._cordons.verdict(device_name(uuid))
 
     async def run(self) -> None:
-        """Keep them until cancelled."""
+        """Keep the devices current until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watched.run())
             tasks.create_task(self._keep())
@@ -164,10 +165,10 @@ class GpuDevices:
                     await self._wake.wait()
             await asyncio.sleep(_SETTLE_SECONDS)
 
-    def _heard(self) -> None:
+    def _received(self) -> None:
         specs = {name: device.spec for name, device in self._watched.of("").items()}
         changed, self._specs = specs != self._specs, specs
-        self._cordons.hear(name for name, spec in specs.items() if spec.cordon)
+        self._cordons.set(name for name, spec in specs.items() if spec.cordon)
         if changed:
             self._spec_changed()
         self._wake.set()
@@ -192,12 +193,12 @@ class GpuDevices:
             track.failures = 0
         except ApiError as error:
             self._failed(name, track, error)
-        except Exception:  # a fault of ours with one device must not keep the others from their due
+        except Exception:  # a bug that affects one device must not stop the writes of the others
             _log.exception("GPUDevice %s: its status cannot be made", name)
             track.not_before = now + _BACKOFF_SECONDS[1]
 
     async def _own(self, name: str, track: _Track) -> Device | None:
-        """Return a device that does not say this node yet, made if it is not there; None: it is another node's."""
+        """Return a device that does not name this node yet, created if needed; None: it belongs to another node."""
         try:
             device = read(await self._server.get(f"{DEVICES}/{name}"))
         except ApiError as error:
@@ -215,7 +216,7 @@ class GpuDevices:
         return None
 
     def _leave_to(self, other: str, name: str, track: _Track) -> None:
-        """Let a device be another node's until it is looked at again."""
+        """Leave a device to another node until it is read again."""
         if track.elsewhere != other:
             _log.warning("GPUDevice %s says node %s, whose agent has not said that the GPU is gone", name, other)
         track.elsewhere = other
@@ -235,7 +236,7 @@ class GpuDevices:
         plain = status.plain()
         soon = urgency(device.plain, plain)
         if soon is None or time.monotonic() < track.written + soon:
-            return  # the next look is within a second
+            return  # the next look comes within a second
         before = device.plain.get("node") or self._node
         if before == self._node:
             self._reported(device, status)
@@ -246,10 +247,10 @@ class GpuDevices:
             if error.status != _FORBIDDEN or before == self._node:
                 raise
             self.failures += 1
-            self._leave_to(before, device.name, track)  # a policy keeps agents to the GPUs of their nodes
+            self._leave_to(before, device.name, track)  # an admission policy limits agents to the GPUs of their nodes
             return
         if before != self._node:
-            self._reported(device, status)  # not earlier: it might not have become ours
+            self._reported(device, status)  # only now, since the write could have failed
             track.elsewhere = ""
         self.writes += 1
         track.written = time.monotonic()
@@ -260,7 +261,7 @@ class GpuDevices:
 
     def _failed(self, name: str, track: _Track, error: ApiError) -> None:
         if error.status == _CONFLICT:
-            return  # somebody wrote meanwhile; the watch tells what
+            return  # another writer was faster; the watch will show its write
         self.failures += 1
         delay = min(_BACKOFF_SECONDS[0] * 2**track.failures, _BACKOFF_SECONDS[1]) * random.uniform(0.5, 1)
         track.failures = min(track.failures + 1, 10)

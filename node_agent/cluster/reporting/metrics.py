@@ -1,6 +1,6 @@
-"""What Prometheus learns of an agent's work in a cluster: who holds which slot, unmanaged processes, writes and Events.
+"""Prometheus metrics of an agent's work in a cluster: slot holders, unmanaged processes, status writes and Events.
 
-Read at the scrape, in its thread, from values that are replaced and never changed.
+The scrape's thread reads them, from values that are replaced and never changed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,15 +17,15 @@ from orion.node_agent.cluster.state import ClusterState
 
 
 class ClusterMetrics(Collector):
-    """The numbers of one agent.
+    """The metrics of one agent.
 
     Args:
-        gpus: the UUIDs of those that are served; others may come.
+        gpus: the UUIDs of the served GPUs; more may come later.
         state: who holds their slots.
         unmanaged: processes on them without the hook.
-        coexistence: other plugins that offer them.
-        devices: counts what is written of them.
-        events: counts what is posted.
+        coexistence: other plugins that advertise them.
+        devices: counts status writes.
+        events: counts posted Events.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class ClusterMetrics(Collector):
         self._devices, self._events = devices, events
 
     def describe(self) -> list[Metric]:
-        """Return nothing: nobody registers a second one."""
+        """Return nothing: the agent registers only one instance."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all of it as it is now."""
+        """Yield all metrics with their current values."""
         yield from self._slots()
         yield from self._gpus()
         yield from self._writes()

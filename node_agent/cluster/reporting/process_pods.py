@@ -1,6 +1,6 @@
-"""Which pod a process of this node belongs to: its cgroup names the pod's uid, and no process can leave its cgroup.
+"""Finds the pod of a process on this node: its cgroup names the pod's uid, and no process can leave its cgroup.
 
-Both ways of the kubelet to name cgroups are read, in both versions of the kernel's interface:
+It reads both formats in which the kubelet names cgroups, in both versions of the kernel's interface:
 
     12:memory:/kubepods/burstable/pod5e4f6a2c-0d1b-4c3a-9f8e-7b6a5d4c3b2a/<container>
     0::/kubepods.slice/kubepods-pod5e4f6a2c_0d1b_4c3a_9f8e_7b6a5d4c3b2a.slice/cri-containerd-<container>.scope
@@ -18,19 +18,19 @@ _COMMAND_MAX = 64
 
 @dataclass(frozen=True)
 class Process:
-    """A process of this machine; its start tells it from another that has its number later."""
+    """A process of this machine; its start time distinguishes it from a later process with the same id."""
 
     process_id: int
     started: int
-    """ Clock ticks since the machine's start. """
+    """ Clock ticks since the machine's boot. """
     command: str
     """ Printable ASCII. """
     pod_uid: str
-    """ Empty: it is in no pod. """
+    """ Empty: the process is in no pod. """
 
 
 def look_up(process_id: int, proc: Path = _PROC) -> Process | None:
-    """Return what the kernel says of a process; None where it has ended, or is not to be seen from here."""
+    """Return what /proc says of a process; None: it has ended, or is not visible here."""
     folder = proc / str(process_id)
     try:
         head, _, tail = (folder / "stat").read_text(errors="replace").rpartition(")")
@@ -44,9 +44,9 @@ def look_up(process_id: int, proc: Path = _PROC) -> Process | None:
 
 
 def pod_uid(groups: str) -> str:
-    """Return the uid of the pod that a /proc/PID/cgroup names; empty: none."""
+    """Return the uid of the pod in the content of a /proc/PID/cgroup; empty: none."""
     for line in groups.splitlines():
-        # The last one counts: a node that is itself a pod shows the outer pod first.
+        # Use the last match: on a node that is itself a pod, the outer pod comes first.
         found = [match.group(1) for match in _POD.finditer(f"{line}/")]
         if found:
             plain = found[-1].replace("_", "-")

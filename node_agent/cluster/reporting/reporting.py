@@ -1,7 +1,7 @@
-"""What an agent tells the API server: GPUDevices, Events on unmanaged processes and faults, and metrics.
+"""What an agent reports to the API server: GPUDevices, Events about unmanaged processes and faults, and metrics.
 
-The parts run side by side and fail side by side: with the API server away, unmanaged processes are still counted and
-other plugins still noticed.
+The parts run and fail independently: without the API server, the agent still counts unmanaged processes and detects
+other device plugins.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from orion.node_agent.cluster.context import Context
 from orion.node_agent.cluster.reporting.client_ratios import ClientRatios
 from orion.node_agent.cluster.reporting.coexistence import REASON, Coexistence
 from orion.node_agent.cluster.reporting.cordons import Cordons
-from orion.node_agent.cluster.reporting.device_events import say_changes, say_of_node, say_of_pods
+from orion.node_agent.cluster.reporting.device_events import post_changes, post_node_event, post_pod_events
 from orion.node_agent.cluster.reporting.device_status import gone_status, status_of
 from orion.node_agent.cluster.reporting.events import Events, device, node
 from orion.node_agent.cluster.reporting.gpu_devices import Device, GpuDevices
@@ -29,15 +29,15 @@ from orion.node_agent.gpus.keeper import GONE
 from orion.node_agent.service import answers
 from orion.node_agent.snapshots import GpuView
 
-_NOT_OURS = ("NotIncluded", GONE.reason)
-""" Such GPUs are not, or no longer, this agent's to report. """
+_NOT_REPORTED = ("NotIncluded", GONE.reason)
+""" Verdict reasons of GPUs that are not, or no longer, this agent's to report. """
 _REPORTED_OF_NODES = ("MIGEnabled", REASON)
-""" Whoever looks at the node sees slots missing. """
+""" Verdict reasons that also become Events of the node: people see there that slots are missing. """
 
 
 @dataclass(frozen=True)
 class _Looked:
-    """What one look saw of a GPU."""
+    """The state of a GPU at the last look."""
 
     view: GpuView
     verdict: Verdict
@@ -84,22 +84,22 @@ class Reporting:
         self.devices.wake()
 
     async def _look(self) -> Iterable[str]:
-        """Look at all GPUs, say what is to be said, and return those that are Orion's."""
+        """Read the state of all GPUs, post Events, and return the UUIDs of the GPUs that Orion manages."""
         view = await snapshots.take(self._agent)
         advertised = self._agent.advertising.look()
-        reported = {each.gpu.uuid: (each.verdict, each.hp_busy_ratio) for each in advertised.gpus}
-        reported |= {
+        verdicts = {each.gpu.uuid: (each.verdict, each.hp_busy_ratio) for each in advertised.gpus}
+        verdicts |= {
             each.uuid: (Verdict(cordoned=True, reason=each.reason, message=each.message), 0.0)
             for each in advertised.not_advertised
         }
         self._looked = {
-            each.gpu.uuid: _Looked(each, *reported[each.gpu.uuid]) for each in view.gpus if each.gpu.uuid in reported
+            each.gpu.uuid: _Looked(each, *verdicts[each.gpu.uuid]) for each in view.gpus if each.gpu.uuid in verdicts
         }
-        self._say()
-        return [uuid for uuid, looked in self._looked.items() if looked.verdict.reason not in _NOT_OURS]
+        self._post_events()
+        return [uuid for uuid, looked in self._looked.items() if looked.verdict.reason not in _NOT_REPORTED]
 
     def _make(self, uuid: str, known: Device) -> GPUDeviceStatus:
-        """Return a device's status as of the last look; no UUID: its GPU is not here."""
+        """Return a device's status as of the last look; empty UUID: its GPU is not on this node."""
         if not uuid:
             return gone_status(known.status, *self._why_gone(known), known.generation)
         looked = self._looked[uuid]
@@ -122,7 +122,7 @@ class Reporting:
         return status_of(seen, known.status.conditions or [])
 
     def _names(self, uuid: str) -> list[str]:
-        """Return who is on a GPU, for people: pods, and processes of slots that no pod holds."""
+        """Return the names of a GPU's users: pods, and processes in slots that no pod holds."""
         held = {slot.name: slot for slot in self._state.of(uuid).held}
         names = [f"pod {slot.holder.name}" if slot.holder else f"slot {slot.name}" for slot in held.values()]
         for client in self._agent.gpus[uuid].shared_gpu.clients.values():
@@ -143,18 +143,18 @@ class Reporting:
 
     def _reported(self, known: Device, status: GPUDeviceStatus) -> None:
         if status.uuid:
-            say_changes(self.events, device(status.uuid, known.uid), known, status)
+            post_changes(self.events, device(status.uuid, known.uid), known, status)
 
-    def _say(self) -> None:
-        """Say what is so now; each thing is posted once."""
+    def _post_events(self) -> None:
+        """Post Events about the current state; each is posted once."""
         for uuid, looked in self._looked.items():
-            say_of_pods(self.events, looked.view, self._state.of(uuid))
+            post_pod_events(self.events, looked.view, self._state.of(uuid))
             if looked.verdict.reason in _REPORTED_OF_NODES:
-                say_of_node(self.events, self._node, uuid, looked.verdict)
+                post_node_event(self.events, self._node, uuid, looked.verdict)
             other = self.devices.elsewhere(uuid)
-            if other and looked.verdict.reason not in _NOT_OURS:
+            if other and looked.verdict.reason not in _NOT_REPORTED:
                 note = (
-                    f"{uuid} is here, but GPUDevice {device_name(uuid)} says node {other}, whose agent has not said "
-                    "that the GPU is gone: if it was moved, delete that GPUDevice, and it is made again"
+                    f"{uuid} is on this node, but GPUDevice {device_name(uuid)} says node {other}, whose agent has not "
+                    "said that the GPU is gone: if you moved it, delete that GPUDevice, and the agent creates a new one"
                 )
-                self.events.say(node(self._node), "GPUElsewhere", note)
+                self.events.post(node(self._node), "GPUElsewhere", note)

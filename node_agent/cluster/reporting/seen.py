@@ -1,4 +1,4 @@
-"""All that is known of one GPU at one moment, from all over the agent: what a GPUDevice's status is made of."""
+"""The state of one GPU at one moment, collected from all parts of the agent; a GPUDevice's status is made from it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from orion.node_agent.snapshots import GpuView
 
 @dataclass(frozen=True)
 class Seen:
-    """All that a status is made of."""
+    """The input of a GPUDevice's status."""
 
     node: str
     spec: GPUDeviceSpec
@@ -24,12 +24,12 @@ class Seen:
     view: GpuView
     state: GpuState
     verdict: Verdict
-    """ Whether pods may come to it, all things considered. """
+    """ Whether new pods can get slots of the GPU, by all judges. """
     hp_busy_ratio: float
     unmanaged: tuple[Found, ...]
     mode: Mode
-    """ Of a process that starts now. """
+    """ The mode of a process that starts now. """
     mode_pending: Pending | None
-    """ Why it is not the mode that is wanted. """
+    """ Why that is not the requested mode. """
     ratios: Mapping[ClientKey, Ratios]
     agent_version: str

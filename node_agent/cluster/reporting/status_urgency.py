@@ -1,7 +1,7 @@
-"""How soon a GPU's new status is worth a write.
+"""Decides how soon a GPU's new status is written.
 
-What people and the operator act upon at once; figures at most every half minute, and only when one has moved: ten
-thousand GPUs that each wrote their memory in use every second would be all that an API server does.
+What people and the operator act upon is written at once. Figures are written at most every 30 seconds, and only if one
+has changed enough: ten thousand GPUs that each report their used memory every second would overload an API server.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from orion.crds.figures import clients_moved, memory_moved, ratio_moved
 
 
 class Urgency(IntEnum):
-    """The value is the least time between two writes of it to one object, in seconds."""
+    """The value is the minimum time in seconds between two such writes to one object."""
 
     CHANGES = 1
     FIGURES = 30
 
 
 def urgency(old: Mapping[str, Any], new: Mapping[str, Any]) -> Urgency | None:
-    """Return how soon `new` is to replace `old`; None: it need not."""
+    """Return how soon `new` must replace `old`; None: no write is needed."""
     if old == new:
         return None
     if _substance(old) != _substance(new):
@@ -30,7 +30,7 @@ def urgency(old: Mapping[str, Any], new: Mapping[str, Any]) -> Urgency | None:
 
 
 def _substance(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is no figure. Rows of clients are figures: the slots' rows tell of each that comes and goes."""
+    """Return all fields except figures. Client rows count as figures, since the slot rows show each join and leave."""
     kept = {key: value for key, value in status.items() if key not in ("hpBusyRatio", "clients", "conditions")}
     kept["memory"] = {key: value for key, value in (status.get("memory") or {}).items() if key != "used"}
     kept["conditions"] = {

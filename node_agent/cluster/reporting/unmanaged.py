@@ -1,11 +1,11 @@
-"""Processes on a GPU that are not under the hook: found by the device's own list, named, and counted.
+"""Finds processes on a GPU that run without the hook, names them in Events, and counts them.
 
-The device lists every process that has a context on it, and the agent knows every process that has joined. Who is on
-the first list and not on the second takes GPU time as it likes. A process is given some time to join, as it has its
-context a moment earlier; and after a restart of the agent its clients come back first.
+The driver lists every process that has a context on the GPU, and the agent knows every process that has joined. A
+process that is only in the driver's list is unmanaged: nothing limits its GPU time. A process gets some time to join,
+because its context exists a moment before it joins. After a restart of the agent, its clients first get time to return.
 
-A client of one GPU is an unmanaged process on another: the hook joins each GPU by itself. A child of a client that has
-a context of its own joins by itself too, so being somebody's child excuses nobody.
+A client of one GPU can be an unmanaged process on another GPU, because the hook joins each GPU separately. A client's
+child process that has its own context joins separately too, so a child of a client can also be unmanaged.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ from orion.node_agent.slots.holders import Holder
 _LOOK_SECONDS = 1.0
 _GRACE_SECONDS = 3.0
 _RETURN_SECONDS = 10.0
-""" After the agent's start; its clients have five to come back, and looks may be late. """
+""" After the agent's start: clients have 5 s to return, and looks may be late. """
 _OF_MPS = ("nvidia-cuda-mps", switching.NAME)
-""" The server, as the kernel cuts its name, and what refreshes the GPU: they are there on the clients' behalf. Anybody
-can bear such a name, so it excuses only beside the GPU's control daemon. """
+""" The MPS server (the kernel shortens its name), and the process that refreshes the GPU. Both belong to the MPS
+daemon. Any process can choose such a name, so it counts only in the pod of the GPU's control daemon. """
 
 
 @dataclass(frozen=True)
@@ -43,34 +43,34 @@ class Found:
 
     process: Process
     holder: Holder | None
-    """ Its pod, if it is in one that is known. """
+    """ The process's pod; None: it is in no pod, or the pod is not known. """
 
 
 class ServesProcesses(Protocol):
-    """What is needed of an agent here."""
+    """What `UnmanagedProcesses` needs from an agent."""
 
     @property
     def gpus(self) -> Mapping[str, ServedGpu]:
-        """Those that are served."""
+        """The GPUs that the agent serves."""
 
     @property
     def source(self) -> GpuSource:
-        """Lists the processes that are on them."""
+        """Lists the processes on these GPUs."""
 
     @property
     def modes(self) -> Modes:
-        """Knows which processes are the MPS daemon's."""
+        """Knows which processes belong to the MPS daemon."""
 
 
 class UnmanagedProcesses:
-    """Those on all GPUs of one agent.
+    """The unmanaged processes on all GPUs of one agent.
 
     Args:
-        agent: whose clients are known.
-        state: which pods there are.
-        events: where they are named.
-        node_name: of this node.
-        changed: called on the event loop when there are others than before.
+        agent: knows the clients.
+        state: knows the node's pods.
+        events: posts an Event about each process.
+        node_name: this node's name.
+        changed: called on the event loop when the found processes have changed.
     """
 
     def __init__(
@@ -80,23 +80,23 @@ class UnmanagedProcesses:
         self._changed = changed
         self._found: dict[str, tuple[Found, ...]] = {}
         self._since: dict[tuple[str, int, int], float] = {}
-        """ When a process without the hook was first seen; by GPU, process and its start. """
+        """ When a process without the hook was first seen; by GPU, process id and start time. """
         self._begun = time.monotonic()
         self._thread = AskingThread("processes")
 
     def of(self, uuid: str) -> tuple[Found, ...]:
-        """Return those on a GPU, by process id."""
+        """Return the unmanaged processes on a GPU, sorted by process id."""
         return self._found.get(uuid, ())
 
     async def run(self) -> None:
-        """Look again and again until cancelled."""
+        """Look at intervals until cancelled."""
         await periodically("unmanaged: a look", _LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Look at every GPU once; a driver that hangs keeps this waiting, and nothing else."""
+        """Look at every GPU once. A driver that hangs blocks only this call."""
         gpus = [served.shared_gpu.gpu for served in self._agent.gpus.values()]
         processes = await asyncio.wrap_future(self._thread.submit(_processes, self._agent.source, gpus))
-        # Whoever joined while the device was asked is known by now.
+        # The agent knows by now which processes joined while the driver was queried.
         found = {uuid: self._unmanaged(uuid, there) for uuid, there in processes.items() if uuid in self._agent.gpus}
         present = {(uuid, each.process_id, each.started) for uuid, there in processes.items() for each in there}
         self._since = {key: since for key, since in self._since.items() if key in present}
@@ -122,7 +122,7 @@ class UnmanagedProcesses:
         return tuple(found)
 
     def _is_of_mps(self, uuid: str, process: Process) -> bool:
-        """Return whether it is the MPS daemon's: named so, and in the control daemon's pod, or in none as that."""
+        """Return whether a process belongs to the MPS daemon: by its name, and by the pod of the control daemon."""
         if not process.command.startswith(_OF_MPS):
             return False
         state = self._agent.modes.folder.state(uuid)
@@ -134,19 +134,19 @@ class UnmanagedProcesses:
         for each in unmanaged:
             who = f"process {each.process.process_id} ({each.process.command or 'unnamed'})"
             note = (
-                f"{who} uses {uuid} ({model}) without Orion's hook, so it takes GPU time and memory as it likes. "
-                "It was started without LD_PRELOAD, is statically linked, or could not load the library: see its "
-                "first lines on stderr, let it keep LD_PRELOAD, or mount /etc/ld.so.preload (preload: file)"
+                f"{who} uses {uuid} ({model}) without Orion's hook, so Orion limits neither its GPU time nor "
+                "its memory. It was started without LD_PRELOAD, is statically linked, or could not load the library: "
+                "see its first lines on stderr, let it keep LD_PRELOAD, or mount /etc/ld.so.preload (preload: file)"
             )
             if each.holder is None and each.process.pod_uid:
-                note = f"{note}; it is in a pod with uid {each.process.pod_uid}, which is not known here"
+                note = f"{note}; it is in a pod with uid {each.process.pod_uid}, which this agent does not know"
             about = pod(each.holder) if each.holder else node(self._node)
             key = f"{uuid} {each.process.process_id} {each.process.started}"
-            self._events.say(about, "ProcessWithoutHook", note, key=key)
+            self._events.post(about, "ProcessWithoutHook", note, key=key)
 
 
 def rows(found: tuple[Found, ...]) -> list[UnmanagedProcess]:
-    """Return the first of them as rows of a status."""
+    """Return the first UNMANAGED_MAX processes as rows of a status."""
     return [
         UnmanagedProcess(process_id=each.process.process_id, command=each.process.command, pod=_reference(each.holder))
         for each in found[:UNMANAGED_MAX]
@@ -158,7 +158,7 @@ def _reference(holder: Holder | None) -> PodReference | None:
 
 
 def _processes(source: GpuSource, gpus: list[Gpu]) -> dict[str, list[Process]]:
-    """Return the processes on each GPU that can be seen from here."""
+    """Return the processes on each GPU that are visible here."""
     return {
         gpu.uuid: [found for each in set(source.process_ids(gpu)) if (found := process_pods.look_up(each)) is not None]
         for gpu in gpus

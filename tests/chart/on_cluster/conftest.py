@@ -1,7 +1,7 @@
-"""What a test of the chart gets: a cluster of its own with a node, the images that releases need.
+"""Fixtures for tests of the chart on a cluster: a cluster with one node, and the images that the releases need.
 
-One cluster is for all tests of this folder, which come one after the other and find what those before them have left:
-to install takes the better part of a minute. It ends with the last of them, before other tests start theirs.
+All tests of this folder share one cluster, because an installation takes most of a minute. They run in order, and each
+finds the state that the previous one left. The cluster ends after the last of them, before other tests start theirs.
 """
 
 import contextlib
@@ -32,19 +32,19 @@ _ending = contextlib.ExitStack()
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """End the cluster behind the last test of this folder."""
+    """End the cluster after the last test of this folder."""
     if nextitem is None or HERE not in nextitem.path.parents:
         _ending.close()
 
 
 def say(line: str) -> None:
-    """Progress of what is built is seen where a test fails."""
+    """Log the progress of builds, so that pytest shows it if a test fails."""
     print(line, flush=True)
 
 
 @pytest.fixture(scope="session")
 def images() -> dict[str, Path]:
-    """Archives by tag: this checkout's image, under the name that the chart asks for, and one of another version."""
+    """Archives by tag: this checkout's image, with the name in the chart's values, and one of another version."""
     return {
         "": image.build(say, name=image_name()),
         NEWER: image.build(say, image.NEWER, name=image_name(NEWER)),
@@ -61,7 +61,7 @@ def cluster(programs: dict[str, Path], images: dict[str, Path]) -> Cluster:
 
 
 def equip(node: Node, images: dict[str, Path]) -> None:
-    """Give a node the images of Orion and of the examples."""
+    """Load the images of Orion and of the examples into a node."""
     for archive in images.values():
         node.import_image(archive)
     with tempfile.TemporaryDirectory() as folder:
@@ -70,13 +70,13 @@ def equip(node: Node, images: dict[str, Path]) -> None:
 
 @pytest.fixture(scope="session")
 def gpus(node: Node, api: client.ApiClient) -> GpuNode:
-    """The node's slots, as agent and API server know them."""
+    """The node's slots, as the agent and the API server report them."""
     return GpuNode(node, api)
 
 
 @pytest.fixture(scope="session")
 def release(control_plane: Access) -> Release:
-    """The release `orion`, installed or not: the tests' order decides."""
+    """The release `orion`; the order of the tests decides whether it is installed."""
     return Release(control_plane)
 
 

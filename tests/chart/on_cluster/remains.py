@@ -1,4 +1,4 @@
-"""What an Orion that has gone may have left in a cluster, definitions and their objects excepted."""
+"""Finds what an uninstalled Orion has left in a cluster, apart from the definitions and their objects."""
 
 import contextlib
 import json
@@ -13,10 +13,10 @@ UNKNOWN = {("Unknown", "Uninstalled")}
 
 
 def left(kubectl: Kubectl, release: Release) -> list[str]:
-    """Return what an installation has made and is still there, definitions excepted.
+    """Return what an installation has created and still exists, apart from the definitions.
 
-    What has its label anywhere, all that is in its namespace (the operator makes things again without labels), and what
-    it wrote on nodes.
+    That is every object with its label, all objects in its namespace (the operator recreates some without labels), and
+    what it wrote on nodes.
     """
 
     def kinds(*of: str) -> str:
@@ -32,7 +32,7 @@ def left(kubectl: Kubectl, release: Release) -> list[str]:
 
 
 def marks_of_nodes(kubectl: Kubectl) -> list[str]:
-    """Return labels, annotations, conditions and taints of Orion's on nodes; the label to opt in by is people's."""
+    """Return Orion's labels, annotations, conditions and taints of nodes, except the opt-in label."""
     found = []
     for node in _items(kubectl, "nodes"):
         meta, name = node["metadata"], node["metadata"]["name"]
@@ -44,14 +44,14 @@ def marks_of_nodes(kubectl: Kubectl) -> list[str]:
 
 
 def nothing_is_left(kubectl: Kubectl, release: Release) -> None:
-    """Return when nothing is left; what is owned by what has gone goes a moment later."""
+    """Return when nothing is left; dependents of deleted objects disappear a moment later."""
     with contextlib.suppress(AssertionError):
         eventually(lambda: not left(kubectl, release))
     assert left(kubectl, release) == []
 
 
 def nothing_is_claimed(kubectl: Kubectl) -> None:
-    """Assert that GPUs and shares which stay say that nobody knows how they are."""
+    """Assert that all conditions of the remaining GPUs and shares are Unknown."""
     for kind in ("gpudevices", "gpushares"):
         for each in _items(kubectl, kind):
             said = {(condition["status"], condition["reason"]) for condition in each["status"]["conditions"]}

@@ -1,6 +1,7 @@
-"""The pages' own commands, on a cluster: what is fenced ```console run is run, and prints what the page shows.
+"""Runs the commands of the docs on a cluster: blocks fenced ```console run must print what the page shows.
 
-From the quick start of the README to the last object gone: each page finds the cluster as the one before it left it.
+The pages run in order, from the README's quick start to the removal of the last object. Each page finds the cluster in
+the state that the previous one left.
 """
 
 import os
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.node
 
 WALK = ("README.md", "docs/installing.md", "docs/troubleshooting.md", "docs/upgrading.md", "docs/uninstalling.md")
 READS = ("kubectl get", "kubectl logs", "kubectl describe")
-""" What these print comes true a moment later; anything else is run once. """
+""" These commands are repeated until they print the expected text; all others run once. """
 CLEARING = (
     "kubectl delete -f examples/ --ignore-not-found",
     "helm uninstall orion -n orion-system --wait --ignore-not-found",
@@ -32,7 +33,7 @@ STEP_SECONDS, READ_SECONDS, POLL = 600.0, 60.0, 0.5
 
 @pytest.fixture
 def environment(control_plane: Access, programs: dict[str, Path], tmp_path: Path) -> dict[str, str]:
-    """A shell's, as that of somebody who has kubectl and Helm and may do everything in the cluster."""
+    """The environment of a shell with kubectl, Helm and administrator rights in the cluster."""
     for name, program in {"kubectl": programs["kubectl"], "helm": helm.program()}.items():
         (tmp_path / name).symlink_to(program)
     return {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "KUBECONFIG": str(control_plane.kubeconfig)}
@@ -40,7 +41,7 @@ def environment(control_plane: Access, programs: dict[str, Path], tmp_path: Path
 
 @pytest.fixture
 def cleared(environment: dict[str, str]) -> Iterator[None]:
-    """Nothing of the walk is left, wherever it stopped."""
+    """Remove everything that the commands created, even if one failed."""
     yield
     for command in CLEARING:
         subprocess.run(
@@ -48,7 +49,7 @@ def cleared(environment: dict[str, str]) -> Iterator[None]:
         )
 
 
-@pytest.mark.thorough  # minutes, and most of what these commands do is what test_chart_lifecycle.py does
+@pytest.mark.thorough  # takes minutes, and test_chart_lifecycle.py covers most of it
 @pytest.mark.timeout(1_800)
 @pytest.mark.usefixtures("cleared")
 def test_the_pages_commands_print_what_the_pages_show(environment: dict[str, str]) -> None:
@@ -60,7 +61,7 @@ def test_the_pages_commands_print_what_the_pages_show(environment: dict[str, str
 
 
 def run(name: str, step: Step, environment: dict[str, str]) -> None:
-    """Run a command until it prints what its page shows, or once."""
+    """Run a command once, or until it prints what its page shows."""
     deadline = time.monotonic() + (READ_SECONDS if step.command.startswith(READS) else 0)
     while (fault := _fault(name, step, environment)) and time.monotonic() < deadline:
         time.sleep(POLL)
@@ -68,7 +69,7 @@ def run(name: str, step: Step, environment: dict[str, str]) -> None:
 
 
 def _fault(name: str, step: Step, environment: dict[str, str]) -> str:
-    """Return what a command printed in place of what its page shows; empty: it is as shown."""
+    """Return what a command printed if that differs from the page; empty: it does not."""
     done = subprocess.run(
         ["bash", "-c", step.command],
         cwd=pages.ROOT,

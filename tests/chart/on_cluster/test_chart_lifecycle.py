@@ -1,6 +1,6 @@
-"""The chart on a real cluster, through a release's life: refused, installed, upgraded, rolled back, removed, back.
+"""The chart on a real cluster through a release's life: rejected, installed, upgraded, rolled back, removed, restored.
 
-The tests come in this order and build on each other: each finds the release as the one before it has left it.
+The tests run in this order and depend on each other: each finds the release in the state that the previous one left.
 """
 
 import json
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
-from testbed import helm
 from testbed.access import Access
 from testbed.cluster import Cluster
+from testbed.errors import Failed
 from testbed.node import Node
 from testbed.release import RESOURCES, Release
 from tests.chart.on_cluster.computing_tenants import REPORT, ComputingTenants
@@ -22,14 +22,14 @@ from tests.cluster.conftest import Kubectl
 from tests.node.another_plugin import RESOURCE as ANOTHER
 from tests.node.another_plugin import AnotherPlugin
 from tests.node.gpu_tenants import EXAMPLES, GpuNode, Tenants, training
-from tests.node.seen_from_below import RunningPod
+from tests.node.running_pod import RunningPod
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 
 SIMULATED = {"simulatedGPUs": 2}
 PATIENT = {"node.agent.recoverySeconds": 1, "node.agent.extraArgs[0]": "--claim-seconds=1"}
-""" So long, and not ten times as long, a GPU must be nobody else's before it is offered. """
+""" Shorter than the defaults (10 s, 60 s), so that Orion soon advertises a GPU that another plugin releases. """
 VALUES = {**SIMULATED, **PATIENT, "mps.enabled": True}
 SLOTS = dict(zip(RESOURCES, (2, 16), strict=True))
 PROFILE = """
@@ -39,22 +39,22 @@ metadata: {name: serve}
 spec: {gpu: {model: NVIDIA H200}, source: {kind: cupti}, kernels: []}
 """
 INSTALL_SECONDS = 600.0
-""" Ten times what it may take. """
+""" Ten times the allowed time. """
 RETURN_SECONDS = 20.0
-""" Ten times what a process takes to say to a new agent that it is there. """
+""" Ten times the time that a process needs to join a new agent. """
 ELSEWHERE = "gpu-00000000-0000-4000-8000-000000000000"
 KINDS = ("gpushares", "gpudevices", "gpuprofiles")
 
 
 @pytest.fixture(scope="module")
 def tenants(api: client.ApiClient, gpus: GpuNode) -> ComputingTenants:
-    """The pods that compute from the first installation to the end."""
+    """The pods that compute from the first installation to the last test."""
     return ComputingTenants(Tenants(api, "tenants"), gpus)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def seconds() -> Iterator[dict[str, float]]:
-    """What took how long; printed at the end."""
+    """The duration of each step; printed at the end."""
     measured: dict[str, float] = {}
     yield measured
     print("\nchart:", ", ".join(f"{what} {taken:.1f} s" for what, taken in measured.items()))
@@ -63,25 +63,27 @@ def seconds() -> Iterator[dict[str, float]]:
 # -- Refusals: nothing of them is left ---------------------------------------------------------------------------------
 
 
-def test_who_has_no_rights_hears_which_one_is_missing(release: Release, control_plane: Access, tmp_path: Path) -> None:
+def test_a_user_without_rights_learns_which_right_is_missing(
+    release: Release, control_plane: Access, tmp_path: Path
+) -> None:
     somebody = control_plane.kubeconfig_for("somebody", [], tmp_path / "kubeconfig")
-    with pytest.raises(helm.Failed, match=r'"somebody" cannot \w+ resource "\w+" in API group'):
+    with pytest.raises(Failed, match=r'"somebody" cannot \w+ resource "\w+" in API group'):
         Release(control_plane, kubeconfig=somebody).install(SIMULATED)
 
 
-def test_who_may_only_fill_a_namespace_hears_what_is_missing(
+def test_a_user_with_rights_in_one_namespace_learns_what_is_missing(
     control_plane: Access, kubectl: Kubectl, tmp_path: Path
 ) -> None:
     kubectl("create", "namespace", "theirs")
     kubectl("create", "rolebinding", "admin", "--clusterrole=admin", "--user=somebody", "--namespace=theirs")
     somebody = control_plane.kubeconfig_for("somebody", [], tmp_path / "kubeconfig")
-    with pytest.raises(helm.Failed, match=r'"somebody" cannot \w+ resource "\w+" in API group'):
+    with pytest.raises(Failed, match=r'"somebody" cannot \w+ resource "\w+" in API group'):
         Release(control_plane, namespace="theirs", kubeconfig=somebody).install(SIMULATED)
     assert kubectl("get", "all", "--namespace=theirs", "--output=name") == ""
 
 
-def test_without_the_api_types_it_says_how_to_get_them(release: Release, kubectl: Kubectl) -> None:
-    with pytest.raises(helm.Failed, match=r"crds\.install=false, but the cluster does not have"):
+def test_without_the_api_types_the_error_names_the_command(release: Release, kubectl: Kubectl) -> None:
+    with pytest.raises(Failed, match=r"crds\.install=false, but the cluster does not have"):
         release.install({**SIMULATED, "crds.install": False})
     assert "orion" not in kubectl("get", "clusterroles,mutatingwebhookconfigurations", "--output=name")
 
@@ -89,7 +91,7 @@ def test_without_the_api_types_it_says_how_to_get_them(release: Release, kubectl
 # -- Installed ---------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_installed_and_all_of_it_gets_ready(release: Release, node: Node, seconds: dict[str, float]) -> None:
+def test_after_the_installation_all_pods_get_ready(release: Release, node: Node, seconds: dict[str, float]) -> None:
     seconds["install"] = release.install(VALUES)
     assert seconds["install"] <= INSTALL_SECONDS
     eventually(lambda: release.allocatable(node.name) == SLOTS)
@@ -105,8 +107,8 @@ def test_its_own_tests_pass(release: Release) -> None:
     ("name", "sentence"),
     [("orion", "cannot re-use a name that is still in use"), ("another", "Orion is already installed here")],
 )
-def test_a_second_one_is_refused_with_a_sentence(control_plane: Access, name: str, sentence: str) -> None:
-    with pytest.raises(helm.Failed, match=sentence):
+def test_a_second_release_is_rejected(control_plane: Access, name: str, sentence: str) -> None:
+    with pytest.raises(Failed, match=sentence):
         Release(control_plane, name=name).install(SIMULATED)
 
 
@@ -115,7 +117,7 @@ def test_the_examples_run_on_it(api: client.ApiClient, gpus: GpuNode, kubectl: K
     examples = Tenants(api, "default")
     for app, priority in (("serve", "hp"), ("train", "be")):
         (pod,) = eventually(lambda app=app: examples.pods(app).values())  # type: ignore[misc]
-        assert RunningPod.of(gpus, pod).seated().slot.startswith(priority)
+        assert RunningPod.of(gpus, pod).joined_client().slot.startswith(priority)
     kubectl("wait", "gpushare/serve", "gpushare/train", "--for=condition=HookInjected", "--timeout=60s")
     kubectl("delete", "--filename", EXAMPLES, "--namespace=default")
 
@@ -137,7 +139,7 @@ def test_tenants_compute(tenants: ComputingTenants) -> None:
 # -- Disturbed ---------------------------------------------------------------------------------------------------------
 
 
-def test_tenants_notice_nothing_of_the_end_of_operators_and_of_a_webhook(
+def test_tenants_are_undisturbed_when_operators_and_a_webhook_end(
     tenants: ComputingTenants, release: Release, kubectl: Kubectl
 ) -> None:
     def named(component: str) -> list[str]:
@@ -151,7 +153,7 @@ def test_tenants_notice_nothing_of_the_end_of_operators_and_of_a_webhook(
     assert (seen.changed, seen.refusals, seen.unanswered) == ([], [], 0)
 
 
-def test_pods_come_to_a_second_node_and_each_agent_speaks_of_its_own_gpus(
+def test_pods_run_on_a_second_node_and_each_agent_reports_its_own_gpus(
     cluster: Cluster, release: Release, api: client.ApiClient, images: dict[str, Path], kubectl: Kubectl
 ) -> None:
     second = cluster.add_node("node-2")
@@ -164,7 +166,7 @@ def test_pods_come_to_a_second_node_and_each_agent_speaks_of_its_own_gpus(
         pods = Tenants(api, "default")
         pod = training("second")
         pods.create({**pod, "spec": {**pod["spec"], "nodeSelector": {"kubernetes.io/hostname": second.name}}})
-        assert RunningPod.of(there, pods.pods()["second"]).seated().gpu in there.devices()
+        assert RunningPod.of(there, pods.pods()["second"]).joined_client().gpu in there.devices()
     finally:
         cluster.remove_node(second.name)
         kubectl("delete", "node", second.name)
@@ -174,12 +176,12 @@ def test_pods_come_to_a_second_node_and_each_agent_speaks_of_its_own_gpus(
             kubectl("delete", "pods", of_node, f"--namespace={namespace}", "--force", "--grace-period=0")
 
 
-def test_a_namespace_goes_with_all_that_is_in_it(kubectl: Kubectl) -> None:
+def test_a_namespace_is_deleted_with_its_contents(kubectl: Kubectl) -> None:
     fill_and_delete_a_namespace(kubectl)
 
 
 def fill_and_delete_a_namespace(kubectl: Kubectl) -> None:
-    """Make shares, their pods and a profile; delete one by one, then the rest with its namespace: nothing hangs."""
+    """Create shares, pods and a profile; delete some one by one and the rest with the namespace. Nothing may hang."""
     kubectl("create", "namespace", "passing")
     kubectl("apply", "--filename", EXAMPLES, "--namespace=passing")
     kubectl("apply", "--filename=-", "--namespace=passing", given=PROFILE)
@@ -192,7 +194,7 @@ def fill_and_delete_a_namespace(kubectl: Kubectl) -> None:
 
 @pytest.fixture(scope="module")
 def forgotten_column(kubectl: Kubectl) -> Callable[[], bool]:
-    """A definition lacks what a newer release brings; tells whether it has it."""
+    """Remove the columns of a definition, as if a newer release added them; return whether they are there."""
     kubectl(
         "patch", "crd", "gpushares.orion.gpu", "--type=json",
         '--patch=[{"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns"}]',
@@ -211,15 +213,15 @@ def test_tenants_stay_managed_and_pods_are_admitted_through_an_upgrade(
     forgotten_column: Callable[[], bool],
     gpus: GpuNode,
 ) -> None:
-    """Upgraded to another version of the hook, and of the layout of what agent and hook share."""
-    before, version, daemons = tenants.seats(), gpus.snapshot().agent_version, uids(release, "mps")
+    """Upgrade to another version of the hook and of the layout of the pages that agent and hook share."""
+    before, version, daemons = tenants.clients(), gpus.snapshot().agent_version, uids(release, "mps")
     assert daemons
     with tenants.watched() as seen:
         seconds["upgrade"] = release.upgrade({**VALUES, "image.tag": NEWER})
         undisturbed(tenants)
     assert (seen.changed, seen.refusals) == ([], [])
     assert seen.returning_seconds <= RETURN_SECONDS
-    assert tenants.seats() == before
+    assert tenants.clients() == before
     assert gpus.snapshot().agent_version != version
     assert uids(release, "mps") == daemons
     assert forgotten_column()
@@ -229,18 +231,18 @@ def test_tenants_stay_managed_and_pods_are_admitted_through_an_upgrade(
 def test_tenants_stay_managed_and_pods_are_admitted_through_a_rollback(
     tenants: ComputingTenants, release: Release, seconds: dict[str, float]
 ) -> None:
-    """Those of the newer layout, too."""
-    before = tenants.seats()
+    """Tenants with the newer layout stay managed, too."""
+    before = tenants.clients()
     with tenants.watched() as seen:
         seconds["rollback"] = release.rollback()
         undisturbed(tenants)
     assert (seen.changed, seen.refusals) == ([], [])
     assert seen.returning_seconds <= RETURN_SECONDS
-    assert tenants.seats() == before
+    assert tenants.clients() == before
 
 
 def uids(release: Release, component: str) -> set[str]:
-    """Return the identities of a component's pods."""
+    """Return the uids of a component's pods."""
     return {
         pod["metadata"]["uid"]
         for pod in release.pods()
@@ -249,8 +251,8 @@ def uids(release: Release, component: str) -> set[str]:
 
 
 def undisturbed(tenants: ComputingTenants) -> None:
-    """Return when all tenants are seated at the agent of now and compute; none has failed."""
-    tenants.seats()
+    """Return when all tenants have joined the present agent and compute; fail if one has failed."""
+    tenants.clients()
     tenants.compute()
     assert (tenants.restarts(), tenants.failures()) == (0, [])
 
@@ -258,7 +260,7 @@ def undisturbed(tenants: ComputingTenants) -> None:
 # -- Removed, and back again -------------------------------------------------------------------------------------------
 
 
-def test_uninstalled_it_leaves_the_api_types_and_their_objects_and_tenants_compute_on(
+def test_an_uninstall_keeps_the_api_types_and_objects_and_tenants_compute_on(
     tenants: ComputingTenants, release: Release, kubectl: Kubectl, node: Node, seconds: dict[str, float]
 ) -> None:
     somewhere_else(kubectl)
@@ -276,7 +278,7 @@ def test_uninstalled_it_leaves_the_api_types_and_their_objects_and_tenants_compu
 
 
 def somewhere_else(kubectl: Kubectl) -> None:
-    """Make a second node that says for Orion what the first one does; no pod comes to it."""
+    """Create a second node with the same labels for Orion as the first; no pod runs on it."""
     kubectl(
         "create",
         "--filename=-",
@@ -291,11 +293,11 @@ def somewhere_else(kubectl: Kubectl) -> None:
     )
 
 
-def test_without_an_operator_a_namespace_goes_too(kubectl: Kubectl) -> None:
+def test_without_an_operator_a_namespace_is_deleted_too(kubectl: Kubectl) -> None:
     fill_and_delete_a_namespace(kubectl)
 
 
-def test_installed_again_it_takes_the_tenants_back(
+def test_after_a_new_installation_the_tenants_are_managed_again(
     tenants: ComputingTenants, release: Release, node: Node, seconds: dict[str, float]
 ) -> None:
     seconds["install again"] = release.install({**VALUES, "crds.keep": False})
@@ -304,7 +306,7 @@ def test_installed_again_it_takes_the_tenants_back(
     tenants.tenants.delete(*tenants.pods)
 
 
-def test_uninstalled_with_its_api_types_it_leaves_nothing(release: Release, kubectl: Kubectl) -> None:
+def test_an_uninstall_with_the_api_types_leaves_nothing(release: Release, kubectl: Kubectl) -> None:
     release.uninstall()
     nothing_is_left(kubectl, release)
     definitions = kubectl("get", "crds", "--output=name")

@@ -1,8 +1,8 @@
-"""Uninstalls that cannot clean up: each ends in time and says why; a person cleans then.
+"""Uninstalls that cannot clean up: each ends in time and reports the reason; a person cleans up afterwards.
 
-Nothing of its own stays, but where its Job is refused.
+The uninstall leaves none of its own objects, except if the API server rejects its Job.
 
-Each test finds a cluster without Orion, and leaves it so.
+Each test starts and ends with a cluster without Orion.
 """
 
 import json
@@ -17,20 +17,20 @@ from typing import Any
 import pytest
 
 from orion.cli.main import main
-from testbed import helm
 from testbed.access import Access
+from testbed.errors import Failed
 from testbed.node import Node
 from testbed.release import Release
 from tests.chart.on_cluster.remains import left, marks_of_nodes, nothing_is_claimed, nothing_is_left
 from tests.cluster.conftest import Kubectl
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]  # what Helm waits for, on a busy machine
+pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]  # the time for which Helm waits on a busy machine
 
 DEADLINE = 12
 SIMULATED: dict[str, Any] = {"simulatedGPUs": 1, "uninstall.deadlineSeconds": DEADLINE}
 MORE_SECONDS = 90.0
-""" What Helm does around the Job takes some 5 s. """
+""" Helm's work before and after the Job takes some 5 s. """
 CLEANUP = "system:serviceaccount:orion-system:orion-cleanup"
 POLICY, QUOTA = "nobody-cleans-nodes", "no-jobs"
 DOCS = Path(__file__).parents[3] / "docs" / "uninstalling.md"
@@ -38,7 +38,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "uninstalling.md"
 
 @pytest.fixture(autouse=True)
 def cleared(release: Release, kubectl: Kubectl) -> Iterator[None]:
-    """Nothing of the test is left, wherever it stopped."""
+    """Remove everything that the test created, even if it failed."""
     yield
     kubectl("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", POLICY, "--ignore-not-found")
     release.uninstall(wanted=False)
@@ -59,20 +59,20 @@ def test_a_job_that_never_runs_ends_in_time_and_the_release_is_gone(
 ) -> None:
     release.begin({**SIMULATED, **value})
     began = time.monotonic()
-    with pytest.raises(helm.Failed, match="job orion-cleanup failed: DeadlineExceeded"):
+    with pytest.raises(Failed, match="job orion-cleanup failed: DeadlineExceeded"):
         release.uninstall()
     assert DEADLINE <= time.monotonic() - began < DEADLINE + MORE_SECONDS
     assert not release.there()
     nothing_is_left(kubectl, release)
 
 
-def test_what_cannot_be_cleaned_is_said_and_all_else_is_clean(
+def test_an_object_that_cannot_be_cleaned_is_reported_and_the_rest_is_clean(
     release: Release, kubectl: Kubectl, node: Node, control_plane: Access
 ) -> None:
     release.install({**SIMULATED, "uninstall.deadlineSeconds": 300})  # three tries, with pauses between them
     eventually(lambda: all(release.allocatable(node.name).values()) and marks_of_nodes(kubectl))
     forbid_cleaning_of_nodes(kubectl)
-    with pytest.raises(helm.Failed, match="job orion-cleanup failed: BackoffLimitExceeded") as failed:
+    with pytest.raises(Failed, match="job orion-cleanup failed: BackoffLimitExceeded") as failed:
         release.uninstall()
     assert "not everything could be cleaned: 403: PATCH /api/v1/nodes/node-1" in str(failed.value)
     nothing_is_claimed(kubectl)
@@ -84,12 +84,10 @@ def test_what_cannot_be_cleaned_is_said_and_all_else_is_clean(
     nothing_is_left(kubectl, release)
 
 
-def test_rights_that_stay_where_the_job_is_refused_go_by_the_command_of_the_docs(
-    release: Release, kubectl: Kubectl
-) -> None:
+def test_if_the_job_is_rejected_the_command_of_the_docs_removes_its_rights(release: Release, kubectl: Kubectl) -> None:
     release.begin({**SIMULATED, "image.tag": "absent"})
     forbid_jobs(kubectl, release.namespace)
-    with pytest.raises(helm.Failed, match="exceeded quota"):
+    with pytest.raises(Failed, match="exceeded quota"):
         release.uninstall()
     assert not release.there()
     assert "clusterrolebinding.rbac.authorization.k8s.io/orion-cleanup" in left(kubectl, release)
@@ -99,13 +97,13 @@ def test_rights_that_stay_where_the_job_is_refused_go_by_the_command_of_the_docs
 
 
 def removal_of_rights() -> list[str]:
-    """Return the arguments of kubectl by which people remove what has stayed."""
+    """Return the kubectl arguments of the docs that remove what is left."""
     (command,) = re.findall(r"^    kubectl (delete clusterrolebinding.*)$", DOCS.read_text(), re.MULTILINE)
     return shlex.split(command)
 
 
 def forbid_jobs(kubectl: Kubectl, namespace: str) -> None:
-    """Let the API server refuse Jobs of a namespace; return when it does."""
+    """Make the API server reject Jobs of a namespace; return when it does."""
     kubectl("create", "quota", QUOTA, "--hard=count/jobs.batch=0", f"--namespace={namespace}")
 
     def forbidden() -> bool:
@@ -119,7 +117,7 @@ def forbid_jobs(kubectl: Kubectl, namespace: str) -> None:
 
 
 def forbid_cleaning_of_nodes(kubectl: Kubectl) -> None:
-    """Let the API server refuse what the Job does to nodes; return when it does."""
+    """Make the API server reject the Job's changes of nodes; return when it does."""
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}
     refusal = {
         "expression": f"request.userInfo.username != '{CLEANUP}'",
@@ -135,7 +133,7 @@ def forbid_cleaning_of_nodes(kubectl: Kubectl) -> None:
 
 
 def _may_clean(kubectl: Kubectl) -> bool:
-    """Return whether the API server would let the Job's account change a node, were it an administrator."""
+    """Return whether admission policies let the Job's account change a node; RBAC allows it everything here."""
     somebody = (f"--as={CLEANUP}", "--as-group=system:masters")
     try:
         kubectl("annotate", "node", "node-1", "tried=x", "--overwrite", "--dry-run=server", *somebody)

@@ -1,4 +1,7 @@
-"""A running pod as its node sees it, API server and kubelet away: its processes, its log, its seat at the agent."""
+"""A running pod as its node sees it: its processes, its log, its clients at the agent.
+
+It needs neither the API server nor the kubelet, so tests can use it while these are away.
+"""
 
 import contextlib
 import json
@@ -13,23 +16,23 @@ from tests.node.gpu_tenants import GpuNode
 from tests.waiting import eventually
 
 REPORTS = 3
-""" So many new ones show that a program computes: the first may be of the time before. """
+""" So many new reports show that a program computes: the first may be of the time before. """
 
 
 @dataclass(frozen=True)
-class Seat:
-    """Where a process has joined: nothing of it changes as long as the process is managed."""
+class JoinedClient:
+    """A process that has joined a slot. None of its fields changes as long as the process is managed."""
 
     gpu: str
     slot: str
-    place: int
+    client_index: int
     generation: int
     process_id: int
 
 
 @dataclass(frozen=True)
 class RunningPod:
-    """A pod of one of the examples' programs, which writes a line of JSON again and again."""
+    """A pod with one of the examples' programs, which writes lines of JSON."""
 
     gpu_node: GpuNode
     namespace: str
@@ -38,7 +41,7 @@ class RunningPod:
 
     @classmethod
     def of(cls, gpu_node: GpuNode, pod: client.V1Pod) -> "RunningPod":
-        """Take a pod from the API server's hands."""
+        """Make one from the API server's pod."""
         return cls(gpu_node, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
     def processes(self) -> list[int]:
@@ -62,7 +65,7 @@ class RunningPod:
         eventually(lambda: not set(processes) & set(self.processes()))
 
     def said(self, event: str) -> list[dict[str, Any]]:
-        """Return the lines about an event that its program has written, in all starts of its containers."""
+        """Return the lines with this event that its program has written, in all starts of its containers."""
         found = []
         for log in sorted(self.gpu_node.path("/var/log/pods").glob(f"*_{self.uid}/*/*.log")):
             for line in log.read_text(errors="replace").splitlines(keepends=True):
@@ -72,21 +75,21 @@ class RunningPod:
         return [each for each in found if each["event"] == event]
 
     def computes(self) -> None:
-        """Return when it has computed for a while from now on."""
-        before = len(self._fruitful())
+        """Wait until it has computed for a while from now on."""
+        before = len(self._reports_of_work())
         eventually(
-            lambda: len(self._fruitful()) >= before + REPORTS,
+            lambda: len(self._reports_of_work()) >= before + REPORTS,
             what=f"{self.name} does not compute: {self.said('report')[-3:]}, {self.said('error')}",
         )
 
-    def seats(self) -> list[Seat]:
-        """Return where its processes have joined."""
-        return [seat for _, seat in self._joined()]
+    def clients(self) -> list[JoinedClient]:
+        """Return its processes that have joined a slot."""
+        return [joined for _, joined in self._joined()]
 
-    def seated(self) -> Seat:
-        """Return the seat of its only process, when it has joined."""
-        (seat,) = eventually(self._seats_now, what=f"{self.name} has not joined")
-        return seat
+    def joined_client(self) -> JoinedClient:
+        """Wait until its only process has joined, and return it as a client."""
+        (joined,) = eventually(self._clients_now, what=f"{self.name} has not joined")
+        return joined
 
     def slot(self) -> agent_pb2.Slot:
         """Return the slot that its only process has joined, as the agent sees it."""
@@ -94,7 +97,7 @@ class RunningPod:
         return found[0]
 
     def is_granted(self, limit: int) -> None:
-        """Return when the slot of its only process allows so many bytes of memory.
+        """Wait until the slot of its only process has this memory limit, in bytes.
 
         A container whose pod the agent does not know within a second begins under the default grant.
         """
@@ -102,22 +105,22 @@ class RunningPod:
         def granted() -> bool:
             return [slot.memory_limit_bytes for slot, _ in self._joined()] == [limit]
 
-        eventually(granted, what=f"{self.name} has not its grant")
+        eventually(granted, what=f"{self.name} does not have its grant")
 
-    def _seats_now(self) -> list[Seat]:
+    def _clients_now(self) -> list[JoinedClient]:
         with contextlib.suppress(NoAgent):
-            return self.seats()
+            return self.clients()
         return []
 
-    def _joined(self) -> list[tuple[agent_pb2.Slot, Seat]]:
+    def _joined(self) -> list[tuple[agent_pb2.Slot, JoinedClient]]:
         processes = set(self.processes())
         return [
-            (slot, Seat(gpu.uuid, slot.name, each.place, each.generation, each.process_id))
+            (slot, JoinedClient(gpu.uuid, slot.name, each.place, each.generation, each.process_id))
             for gpu in self.gpu_node.snapshot().gpus
             for slot in gpu.slots
             for each in slot.clients
             if each.process_id in processes
         ]
 
-    def _fruitful(self) -> list[dict[str, Any]]:
+    def _reports_of_work(self) -> list[dict[str, Any]]:
         return [each for each in self.said("report") if each.get("count", each.get("steps"))]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orion.cli import agents, launching
-from orion.cli.errors import Refused
+from orion.errors import Exhausted, Invalid, NotFound
 from orion.node_agent.api import agent_pb2
 
 
@@ -28,17 +28,17 @@ def choose_gpus(snapshot: agent_pb2.Snapshot, wanted: str, named: str = "--gpu")
     """
     gpus = list(snapshot.gpus)
     if not gpus:
-        raise Refused("the agent has no GPU: run `orion doctor` to see why, or give --simulated")
+        raise NotFound("the agent has no GPU: run `orion doctor` to see why, or give --simulated")
     if wanted == "all":
         return gpus
     chosen = [gpu for gpu in gpus if wanted.lower() in (gpu.uuid.lower(), str(gpu.index))]
     if not chosen:
         known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus)
-        raise Refused(f"there is no GPU {wanted!r}; {named} takes all, or one of: {known}", status=2)
+        raise Invalid(f"there is no GPU {wanted!r}; {named} takes all, or one of: {known}")
     return chosen
 
 
-def take_seats(
+def take_slots(
     root: Path,
     gpus: list[agent_pb2.Gpu],
     priority: str,
@@ -85,7 +85,7 @@ def _one_at_a_time(root: Path) -> Iterator[None]:
 
 
 def _free_slot(root: Path, gpu: agent_pb2.Gpu, role: agent_pb2.Role) -> str:
-    """Return the name of a slot that nobody holds; empty for a new one (be)."""
+    """Return the name of a free slot; empty for a new one (be)."""
     holders = []
     for slot in gpu.slots:
         if slot.role != role:
@@ -97,15 +97,15 @@ def _free_slot(root: Path, gpu: agent_pb2.Gpu, role: agent_pb2.Role) -> str:
     if role == agent_pb2.BE:
         return ""
     if not holders:
-        raise Refused(f"GPU {gpu.index} has no hp slot: start its agent with --hp-slots 1")
-    raise Refused(
+        raise NotFound(f"GPU {gpu.index} has no hp slot: start its agent with --hp-slots 1")
+    raise Exhausted(
         f"the hp slot of GPU {gpu.index} is held by {', '.join(holders)}: "
         "wait until it has ended, end it, or run this program with --priority be"
     )
 
 
 def _holder(root: Path, slot: agent_pb2.Slot) -> str:
-    """Return who holds a slot, for people; empty if nobody does."""
+    """Return the holder of a slot, for people; empty if the slot is free."""
     for client in slot.clients:
         return f"process {client.process_id} ({client.command})"
     for link in (root / "run").glob(f"*/slots/{slot.gpu}"):
