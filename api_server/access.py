@@ -26,11 +26,11 @@ class Access:
     Args:
         url: without a slash at the end.
         tls: the trusted authorities and, if there is one, the client certificate; None: the system's authorities.
-        token: a token that never changes; empty: none.
-        token_file: a file with a token that the kubelet renews; None: none.
+        token: a token that never changes; empty: there is none.
+        token_file: a file with a token that the kubelet renews; None: there is none.
         proxy: the URL of a proxy; None: connect directly.
-        log_in: a credential plugin, which returns a token or a certificate; None: none.
-        namespace: of the pod that this process runs in, or of the kubeconfig's current context.
+        log_in: a credential plugin, which returns a token or a certificate; None: there is none.
+        namespace: the namespace of the pod that this process runs in, or of the kubeconfig's current context.
     """
 
     url: str
@@ -61,7 +61,7 @@ class Access:
     async def _send_with_token(
         self, request: aiohttp.ClientRequest, handle: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Send a request with the present token; retry once if the API server rejects it and there is a newer token."""
+        """Send a request with the token. Retry once if the API server rejects it and the file has a newer token."""
         if self.log_in is not None:
             return await self._send_with_plugin(self.log_in, request, handle)
         before = self._authorize(request)

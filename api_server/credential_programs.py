@@ -1,7 +1,7 @@
 """Runs client-go's credential plugins: programs that log a user in, as kubeconfigs of EKS, GKE and AKS require.
 
-A plugin runs when a credential is first needed, shortly before the last one expires, and when the API server rejected
-it. All requests that wait get the result of the same run, also its failure.
+A plugin runs when a request first needs a credential, shortly before the last credential expires, and when the API
+server has rejected it. All requests that wait get the result of the same run, also its failure.
 
 Why not a library: `kubernetes.config` runs a plugin without a time limit in the caller's thread. It does not end the
 plugin and its children when the request or the loop ends. It does not run the plugin again when the API server rejects
@@ -30,7 +30,7 @@ from orion.api_server.exec_credentials import Credential, LogInFailed, ProgramEn
 RUN_S = 30.0
 """ How long a plugin may run without a terminal. """
 INTERACTIVE_RUN_S = 120.0
-""" How long a plugin may run with a terminal: the user may have to type a code, or find a telephone. """
+""" How long a plugin may run with a terminal: the user may have to type a code that a telephone shows. """
 _LINE_MAX = 300
 """ Characters of the plugin's last line in an error. """
 _OUTPUT_MAX = 1 << 20
@@ -49,8 +49,8 @@ class CredentialProgram:
     Args:
         entry: the plugin's entry in the kubeconfig.
         user: the kubeconfig's user and file, for error messages.
-        folder: of the kubeconfig; a command with a slash in it is relative to it.
-        cluster: the description of the cluster that the plugin gets; None: none.
+        folder: the kubeconfig's folder; a command that contains a slash is relative to this folder.
+        cluster: the description of the cluster that the plugin gets; None: it gets no description.
         terminal: whether standard input is a terminal, so that a user can answer the plugin.
     """
 
@@ -73,7 +73,7 @@ class CredentialProgram:
         """Return a valid credential; run the plugin if the last one is about to expire or was rejected.
 
         Args:
-            refused: the credential that the API server rejected; None: it rejected none.
+            refused: the credential that the API server rejected; None: the API server rejected no credential.
 
         Raises:
             LogInFailed: the plugin returned no credential.
@@ -126,7 +126,7 @@ class CredentialProgram:
                 env=os.environ
                 | {each.name: each.value for each in entry.env or ()}
                 | {"KUBERNETES_EXEC_INFO": json.dumps(info, default=str)},
-                start_new_session=not self._interactive,  # kill() then reaches its children, too
+                start_new_session=not self._interactive,  # then kill() also kills the plugin's children
             )
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -138,12 +138,13 @@ class CredentialProgram:
 class _Running:
     """A running plugin and its output so far.
 
-    This class replaces asyncio's subprocess. If the start of that one is cancelled, as at the end of a loop, it waits
-    for ever for pipes that are never connected (`_wait` in asyncio/base_subprocess.py of Python 3.11).
+    This class replaces asyncio's subprocess. If the start of an asyncio subprocess is cancelled, as at the end of a
+    loop, asyncio waits for ever for pipes that are never connected (`_wait` in asyncio/base_subprocess.py of Python
+    3.11).
 
     Args:
         process: just started; both of its outputs are pipes.
-        echo: whether to copy its stderr to ours at once: it may contain a question to the user at the terminal.
+        echo: whether to copy its stderr to ours at once. Its stderr may contain a question to the user at the terminal.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], echo: bool) -> None:
@@ -163,7 +164,7 @@ class _Running:
             await asyncio.sleep(_POLL_S)
 
     async def kill(self, with_children: bool) -> None:
-        """Kill the plugin unless it has ended, and close its pipes, which its children may still hold."""
+        """Kill the plugin unless it has ended, and close our ends of its pipes. Its children may still hold theirs."""
         if self._pipes or self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL) if with_children else self.process.kill()

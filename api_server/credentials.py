@@ -5,9 +5,9 @@ because Kubernetes itself has removed it.
 
 Why not a library: `kubernetes.config` (37.0.2, tried) fails our tests. Of several files it takes the last current
 context, but kubectl takes the first, so `orion cleanup` would clean another cluster than kubectl shows. If a log-in
-fails, it logs that and sends anonymous requests. Invalid entries cause an AttributeError, a TypeError, or a token that
-is the text of a Python object. It reads a `tokenFile` only once, and leaves private keys in files until the process
-ends. With its dependencies it adds 131 MB to an install.
+fails, the library logs the failure and sends anonymous requests. Invalid entries cause an AttributeError, a TypeError,
+or a token that is the text of a Python object. The library reads a `tokenFile` only once, and leaves private keys in
+files until the process ends. With its dependencies it adds 131 MB to an install.
 """
 
 import base64
@@ -27,7 +27,7 @@ from orion.api_server.kubeconfigs import Entry, Kubeconfigs, NoCluster
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
-""" The name of the cluster's extension for credential plugins. """
+""" The name of the extension in a kubeconfig's cluster entry that holds data for credential plugins. """
 
 
 def find_access(kubeconfig: Path | None = None) -> Access:

@@ -21,9 +21,9 @@ _QUOTED = 60
 
 
 class LogInFailed(Unavailable, aiohttp.ClientConnectionError):
-    """A program did not log us in.
+    """A credential plugin returned no credential.
 
-    A kind of aiohttp's errors, so that whatever asks the API server takes it for a server that was not reached.
+    The class is also an error of aiohttp, so that code that sends requests handles it as a failed connection.
     """
 
 
@@ -32,9 +32,9 @@ class Credential:
     """A plugin's credential: a token, or a certificate and its key as PEM, or both.
 
     Args:
-        token: empty: none.
-        certificate: empty: none.
-        key: of the certificate.
+        token: the token; empty: there is none.
+        certificate: the certificate; empty: there is none.
+        key: the certificate's key.
         renew_at: the time at which to run the plugin again; None: only when the API server rejects the credential.
     """
 
@@ -82,7 +82,7 @@ def read_answer(output: bytes, version: str, program: str) -> Credential:
     """Return the credential that a plugin printed.
 
     Args:
-        output: of the plugin.
+        output: the plugin's standard output.
         version: the API version that the kubeconfig requires.
         program: the plugin's description, for error messages.
 

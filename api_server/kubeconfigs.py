@@ -1,7 +1,7 @@
 """Reads the entries of kubeconfigs that the current context names; errors name the file and the entry.
 
-There is no model of a whole kubeconfig: a kubeconfig has entries of many clusters, and errors in entries that are not
-used must not matter.
+There is no model of a whole kubeconfig. A kubeconfig has entries of many clusters, and an error in an entry that is not
+used must have no effect.
 """
 
 import base64
@@ -27,7 +27,7 @@ class Entry:
         what: its kind: cluster, context or user.
         name: its name.
         file: the kubeconfig that contains it; relative paths are relative to its folder.
-        fields: as parsed from YAML.
+        fields: the entry's fields, as parsed from YAML.
     """
 
     what: str
@@ -90,9 +90,9 @@ class Kubeconfigs:
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
-        there = [file for file in files if file.exists()] or files[:1]
-        self._contents = [(file, _read(file)) for file in there]
-        self._names = " and ".join(map(str, there))
+        existing = [file for file in files if file.exists()] or files[:1]
+        self._contents = [(file, _read(file)) for file in existing]
+        self._names = " and ".join(map(str, existing))
 
     def current(self) -> Entry:
         """Return the current context.

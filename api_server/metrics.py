@@ -7,8 +7,8 @@ class RequestMetrics:
     """Counts the requests of one process.
 
     Args:
-        registry: in which to register the metrics; None: a new one.
-        prefix: of the metrics' names.
+        registry: where the metrics are registered; None: a new registry.
+        prefix: the prefix of the metrics' names.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None, prefix: str = "orion") -> None:

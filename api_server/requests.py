@@ -1,8 +1,8 @@
 """Requests to the API server, and their retries.
 
 A request with status 429 or 5xx is retried after the time in Retry-After; the caller handles all other statuses. A
-semaphore bounds the number of requests under way. It excludes watches, because they last. If the credential plugin has
-never succeeded, each request raises NoCluster: a retry would not help.
+semaphore limits the number of concurrent requests. Watches do not count, because they stay open. If the credential
+plugin has never succeeded, each request raises NoCluster: a retry would not help.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ _CONNECT_S = 10.0
 
 
 class ApiError(OrionError):
-    """The API server refused a request or did not answer.
+    """The API server rejected a request or did not answer.
 
     Args:
-        status: HTTP's; 0 where nothing answered.
-        text: what was asked, and the server's sentence.
-        retry_after_s: how long it wants to be left alone; None: it did not say.
+        status: the HTTP status; 0: the API server did not answer.
+        text: the method and path of the request, and the API server's message.
+        retry_after_s: the time in the answer's Retry-After, in seconds; None: the answer had none.
     """
 
     def __init__(self, status: int, text: str, retry_after_s: float | None = None) -> None:
@@ -51,8 +51,8 @@ class ApiServer:
     Args:
         access: the URL and the credentials.
         program: the user agent, which the API server's audit log shows.
-        metrics: count the requests; None: they are not counted.
-        concurrency: the highest number of requests under way.
+        metrics: counts the requests; None: they are not counted.
+        concurrency: the highest number of concurrent requests.
         attempt_s: the time limit of one attempt, in seconds.
     """
 
@@ -98,7 +98,7 @@ class ApiServer:
             more = {"continue": page["metadata"]["continue"]}
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create an object and return it as created.
+        """Create an object and return the created object.
 
         Raises:
             ApiError: the API server rejected the request or did not answer.
@@ -114,7 +114,7 @@ class ApiServer:
         return await self._request("PUT", path, body, {"Content-Type": JSON}, {})
 
     async def patch(self, path: str, body: Mapping[str, Any], kind: str = MERGE_PATCH) -> dict[str, Any]:
-        """Patch an object and return it as patched.
+        """Patch an object and return the patched object.
 
         Raises:
             ApiError: the API server rejected the request or did not answer.
@@ -125,13 +125,13 @@ class ApiServer:
         """Start the deletion of an object and return the server's answer.
 
         Args:
-            path: of the object.
+            path: the object's path.
             as_seen: the metadata that the caller has read: the object is deleted only if it has not changed since;
-                None: it is deleted in any case.
+                None: the object is deleted in any case.
 
         Raises:
-            ApiError: the API server rejected the request or did not answer; 404: there is no such object; 409: it has
-                changed since.
+            ApiError: the API server rejected the request or did not answer; 404: there is no such object; 409: the
+                object has changed since.
         """
         if as_seen is None:
             return await self._request("DELETE", path, None, {}, {})
@@ -142,7 +142,7 @@ class ApiServer:
         """Yield the events of a watch until the server ends it.
 
         Args:
-            path: of the watched list.
+            path: the path of the watched list.
             silence_s: seconds without data after which the connection counts as dead.
             query: parameters of the watch.
 

@@ -2,12 +2,12 @@
 
 The list comes in pages and replaces all objects at once. Then watches deliver the changes since the list's resource
 version. The next watch continues where the last one ended, also after a broken connection or a restart of the server.
-If the server no longer has that version (410 Gone), the list is read again. Bookmarks keep the version recent while
-there are no changes, and show that the connection works.
+If the server no longer has the version at which a watch ended (410 Gone), the list is read again. Bookmarks keep the
+version recent while there are no changes, and show that the connection works.
 
 Events that change only a status are skipped before they are parsed: with a thousand shares they are the majority. An
-object that cannot be parsed is left out, with a warning in the log. The API server has validated it, so it belongs to a
-newer version of the API.
+object that cannot be parsed is left out, with a warning in the log. The API server has validated the object, so the
+object belongs to a newer version of the API.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 _WATCH_S = 240
 _SILENCE_S = 150.0
-""" Bookmarks come every minute; the connection counts as dead after two missing ones. """
+""" The API server sends a bookmark every minute; the connection counts as dead after two missing bookmarks. """
 _BACKOFF_S = (0.1, 30.0)
 
 
@@ -36,7 +36,7 @@ class Watched(Generic[T, G]):
 
     Args:
         server: the API server.
-        path: of the list, such as /apis/orion.gpu/v1alpha1/gpushares.
+        path: the path of the list, such as /apis/orion.gpu/v1alpha1/gpushares.
         read: converts parsed JSON into the object to keep; may raise Unreadable.
         gather: combines the objects of a namespace into the result of `of`; called on demand, once after each change.
         by_generation: whether to skip events that do not change metadata.generation, such as those of a status.
@@ -74,7 +74,7 @@ class Watched(Generic[T, G]):
         self.errors = 0
 
     def of(self, namespace: str) -> G:
-        """Return `gather` of a namespace's objects; the namespace of a cluster-scoped kind is the empty text."""
+        """Return what `gather` makes of a namespace's objects. Cluster-scoped objects have an empty namespace."""
         if namespace not in self._objects:
             return self._gather(())  # not cached: callers may ask for any number of namespaces
         if namespace not in self._gathered:
@@ -99,7 +99,7 @@ class Watched(Generic[T, G]):
         """Keep the objects current until cancelled; after an error, retry with exponential backoff."""
         delay = _BACKOFF_S[0]
         while True:
-            heard = (self.lists, self.events)
+            received = (self.lists, self.events)
             try:
                 if not self._version:
                     await self._list()
@@ -109,7 +109,7 @@ class Watched(Generic[T, G]):
                 self.errors += 1
                 wanted = max(delay * random.uniform(0.5, 1), self._after(error))
                 delay = min(delay * 2, _BACKOFF_S[1])
-            if heard != (self.lists, self.events):
+            if received != (self.lists, self.events):
                 delay = _BACKOFF_S[0]
             await asyncio.sleep(wanted)
 
@@ -170,18 +170,18 @@ class Watched(Generic[T, G]):
                 return
             seen[namespace, name] = mark
         self._gathered.pop(namespace, None)
-        there = objects.setdefault(namespace, {})
+        kept = objects.setdefault(namespace, {})
         try:
-            there[name] = self._read(plain)
+            kept[name] = self._read(plain)
         except Unreadable as error:
-            there.pop(name, None)
+            kept.pop(name, None)
             _log.warning("%s %s/%s is left out: %s", self._path, namespace, name, error)
 
     def _drop(self, plain: Mapping[str, Any]) -> None:
         namespace, name = plain["metadata"].get("namespace", ""), plain["metadata"]["name"]
         self._seen.pop((namespace, name), None)
         self._gathered.pop(namespace, None)
-        there = self._objects.get(namespace, {})
-        there.pop(name, None)
-        if not there:
+        kept = self._objects.get(namespace, {})
+        kept.pop(name, None)
+        if not kept:
             self._objects.pop(namespace, None)

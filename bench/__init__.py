@@ -15,6 +15,9 @@ Shared parts:
     workers                 processes that run workloads on command, and the parent that commands them
     managed                 a private agent with slots, and the environment that preloads the hook into a process
     job_file, job_run       `orion launch`: clients that are threads of one process
-    arrivals, estimates     Poisson arrivals; percentiles, paired ratios and their bootstrap intervals
-    raw_data                the files that the measurements write
+    arrivals                Poisson arrivals
+    samples, estimates      figures of one run; ratios of two systems, with bootstrap intervals
+    paired_turns            medians and quartiles of systems that are measured alternately
+    late_heads              the queueing model that busy_periods uses
+    raw_data, commandline   the files that the measurements write; parsers of the command lines
 """

@@ -1,8 +1,8 @@
 """Arrival times of requests: a Poisson process, drawn once and replayed under every system that is compared.
 
-The load is an open loop: each request has a scheduled arrival, even if the previous request is still being served.
-Latency counts from the scheduled arrival. A closed loop (the next request starts after the last answer) was rejected:
-a stall then delays one request only, and the percentiles hide it.
+The load is an open loop: each request arrives at its scheduled time, even if the previous request is still being
+served. Latency counts from the scheduled arrival. A closed loop, in which the next request starts after the last
+answer, was rejected: a stall would delay only one request, and the percentiles would hide the stall.
 """
 
 import random
@@ -48,7 +48,7 @@ def arrivals_with_lead(rate: float, requests: int, lead: float, seed: int) -> tu
     return drawn[:last], drawn[last - 1]
 
 
-def busiest_window(arrivals: list[float], length: float, after: float = 0.0) -> tuple[float, float]:
+def picture_window(arrivals: list[float], length: float, after: float = 0.0) -> tuple[float, float]:
     """Choose a window for a picture: one with slightly more arrivals than the mean.
 
     Args:

@@ -1,13 +1,17 @@
-"""Explains hp's latency beside be, from raw data: `python -m orion.bench.busy_periods FOLDER`, FOLDER of a colocation.
+"""Explains hp's latency beside be, from the raw data of a colocation: `python -m orion.bench.busy_periods FOLDER`.
 
-It prints six Markdown tables for docs/results/colocation.md. The "head" is the first request of a busy period.
-Time-sliced runs: (1) stalls, which are requests that took longer than any be kernel runs; the host causes them, since
-runs of hp alone have them too; (2) hp's tail with and without stalls, and the tail that queueing alone predicts from
-late heads; (3) the extra service time of heads and of queued requests; (4) the time that be loses for each busy period.
-Runs in which contexts run together: (5) the tail that queueing predicts from slower requests.
-Both: (6) the slowdown by position in the busy period. A slowdown long after be's last kernel is not caused by be.
+It prints six Markdown tables for docs/results/colocation.md. The "head" is the first request of a busy period. The
+queueing model (late_heads.py) predicts hp's p99 from the run of hp alone, if some requests take longer.
 
-Rejected: to add these tables to `orion bench report`. The report says whether targets hold; these tables say why.
+1. Time-sliced runs: stalls, which are requests that took longer than be's kernels can explain. Runs of hp alone have
+   stalls, too, so the host causes them.
+2. Time-sliced runs: hp's p99 with and without stalls, and the predicted p99 if only the heads take longer.
+3. Time-sliced runs: the extra service time of heads and of queued requests.
+4. Time-sliced runs: the GPU time that is lost in each busy period.
+5. Runs in which contexts run together: hp's p99, and the predicted p99 if all requests take longer, or only the heads.
+6. All runs: the slowdown by position in the busy period. A slowdown long after be's last kernel has another cause.
+
+`orion bench report` does not print these tables: the report says whether targets hold; these tables say why.
 """
 
 import statistics
@@ -40,7 +44,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Round:
-    """One system in one round, with its references."""
+    """hp beside be under policy orion in one round, and the references of the round."""
 
     number: int
     run: Run
@@ -52,12 +56,12 @@ class Round:
 
     @property
     def quiet(self) -> Mask:
-        """Return which measured requests were in a busy period without a stall, both beside be and alone."""
+        """Return which measured requests had no stall in their busy period, neither beside be nor alone."""
         return ~(_in_stalled_period(self.run) | _in_stalled_period(self.alone))
 
 
-def found(folder: RunFolder) -> Iterator[tuple[str, list[Round]]]:
-    """Yield each pair's name and rounds: policy orion, time-sliced, be kernels of at most `LONGEST_KERNEL`."""
+def rounds_by_pair(folder: RunFolder) -> Iterator[tuple[str, list[Round]]]:
+    """Yield each pair's name and its time-sliced rounds under policy orion, with be kernels up to `LONGEST_KERNEL`."""
     for hp in folder.hp_ids():
         solos = rates.be_solos(folder, hp)
         for be in folder.be_ids(hp):
@@ -91,9 +95,10 @@ def _in_stalled_period(run: Run) -> Mask:
 
 
 def _excess(run: Run) -> Samples:
-    """Return the time of each measured request above the median, from when hp could begin the request; seconds.
+    """Return by how many seconds each measured request took longer than the median service time.
 
-    The time includes a late wake-up of the server, but not the wait behind earlier requests.
+    A request's time starts when it has arrived and the request before it has ended. So the time includes a late wake-up
+    of the server, but not the wait behind earlier requests.
     """
     ends = np.asarray(run.ends)
     free = np.maximum(run.arrivals, np.concatenate(([0.0], ends[:-1])))
@@ -101,10 +106,10 @@ def _excess(run: Run) -> Samples:
 
 
 def stalls(folder: RunFolder) -> list[str]:
-    """List time-sliced open-loop runs, and the runs of hp alone, that had stalled requests."""
+    """List the runs that had stalled requests: time-sliced runs of hp beside be, and runs of hp alone."""
     lines = ["| run | requests | longest, ms above the median | seconds into the run |", "|---|---|---|---|"]
     seen: dict[str, Run] = {}
-    for name, rounds in found(folder):
+    for name, rounds in rounds_by_pair(folder):
         hp, _, be = name.partition(" beside ")
         for each in rounds:
             seen[f"{hp} alone, round {each.number + 1}"] = each.alone
@@ -118,7 +123,7 @@ def stalls(folder: RunFolder) -> list[str]:
 
 
 def tails(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
-    """Compare hp's p99 with alone: as measured, without stalls, and as queueing predicts from late heads."""
+    """Divide hp's p99 beside be by hp's p99 alone: measured, without stalls, and predicted for late heads."""
     lines = [
         f"| pair | as measured | without busy periods of a stall > {1e3 * STALL:g} ms | "
         f"alone, if its heads were {1e3 * SWITCH:g} ms late | alone, if its heads were as late as measured |",
@@ -154,7 +159,7 @@ def _of_kept(each: Round, figure: Callable[[Samples, Samples], float], quiet: bo
 
 
 def _late(each: Round) -> float:
-    """Return the mean extra time of heads beside be, over heads alone; seconds."""
+    """Return by how many seconds a head takes longer beside be than alone, on average."""
     own, alone = (_of(run, each.quiet, head=True) for run in (each.run, each.alone))
     return float(own.mean() - alone.mean()) if len(own) and len(alone) else float("nan")
 
@@ -167,7 +172,7 @@ def _cell(rounds: Iterable[float]) -> str:
 
 
 def waits(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
-    """Compare service times beside be with alone, by percentile: heads of busy periods, and queued requests."""
+    """Subtract percentiles of hp's service time alone from those beside be, for heads and for queued requests."""
     titles = [f"{kind} p{rank}" for kind in ("head", "queued") for rank in RANKS]
     lines = [f"| pair, ms more than alone | {' | '.join(titles)} |", f"|{'---|' * (len(titles) + 1)}"]
     for name, rounds in pairs:
@@ -187,7 +192,7 @@ def _of(run: Run, quiet: Mask, head: bool) -> Samples:
 def losses(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
     """Show the GPU time that neither side used, per busy period of hp; medians over rounds."""
     lines = [
-        "| pair | hp share | be / alone | busy periods/s | unused, ms a busy period | of it hp took longer | rest |",
+        "| pair | hp share | be / alone | busy periods/s | unused, ms a busy period | hp took longer, ms | rest, ms |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, rounds in pairs:
@@ -198,7 +203,7 @@ def losses(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
 
 
 def _loss(each: Round) -> tuple[float, ...]:
-    """Return hp's share, be's share, busy periods a second, the loss per busy period and its two parts, ms."""
+    """Return hp's share, be's share, busy periods a second, and the lost ms per busy period: sum and two parts."""
     rate = len(each.alone.latencies) / each.alone.seconds
     share, periods = rate / each.capacity, busy_periods_per_second(each.alone)
     lost = 1e3 * (1 - share - each.be) / periods
@@ -208,7 +213,10 @@ def _loss(each: Round) -> tuple[float, ...]:
 
 
 def queueing(folder: RunFolder) -> list[str]:
-    """Compare hp's p99 where contexts run together with two predictions from alone: all requests slower, heads late."""
+    """Compare hp's p99 with two predictions, if contexts run together.
+
+    In one prediction all requests take longer; in the other only the heads do.
+    """
     titles = ["hp, round", "system", "hp GPU time / alone", "p99 / alone", "by queueing", "if only heads were late"]
     lines = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
     for title, alone, systems in _overlaps(folder):
@@ -242,7 +250,10 @@ def _together(folder: RunFolder, path: Path) -> Run | None:
 
 
 def ages(folder: RunFolder, pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
-    """Show medians of service time above alone's median, by position in the busy period, and be's steps a request."""
+    """Show by how much the median service time exceeds hp's alone, for each position in the busy period.
+
+    The last column is the mean number of be steps that end during a request, without the heads.
+    """
     lines = [f"| ms above alone | {' | '.join(POSITIONS)} | be steps a request from the 2nd |"]
     lines.append(f"|{'---|' * (len(POSITIONS) + 2)}")
     rows = [(name, [(each.run, each.alone) for each in rounds]) for name, rounds in pairs]
@@ -277,11 +288,11 @@ def main(arguments: list[str] | None = None) -> int:
         prog="orion.bench.busy_periods", description="Explains hp's latency by its busy periods."
     )
     parser.add_argument(
-        "folder", type=Path, help="folder of a colocation; `orion bench report FILE.tgz --output` unpacks one"
+        "folder", type=Path, help="folder of a colocation; `orion bench report FILE.tgz --output FOLDER` unpacks one"
     )
     root = parser.parse_args(arguments).folder
     folder = RunFolder(root)
-    if not (pairs := list(found(folder))):
+    if not (pairs := list(rounds_by_pair(folder))):
         print(
             f"{parser.prog}: {root} has no time-sliced runs of policy orion together with runs of hp alone; "
             "give a colocation's folder that has both",

@@ -1,4 +1,4 @@
-"""What the benchmarks' command lines share: errors of one sentence, parsers of numbers, progress lines with a time."""
+"""Helpers for the command lines of benchmarks: errors of one sentence, numbers as options, lines of progress."""
 
 import argparse
 import sys

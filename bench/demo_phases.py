@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orion.bench.arrivals import busiest_window, poisson_arrivals
+from orion.bench.arrivals import picture_window, poisson_arrivals
 from orion.bench.managed import ManagedGPU, machine
 from orion.bench.samples import completed_between, latencies_ms
 from orion.bench.workers.crew import Crew, Worker
@@ -14,7 +14,7 @@ from orion.bench.workload import Span
 from orion.bench.workloads import Load
 
 LEAD_SECONDS = 1.0  # warm-up of each phase, not measured: caches, clocks and learnt durations settle
-PICTURE_SECONDS = 0.1
+PICTURE_SECONDS = 0.1  # length of the window that the picture shows
 LOAD = 0.34  # hp's share of the GPU if no rate is given
 
 
@@ -56,7 +56,7 @@ class Outcome:
 
 
 Progress = Callable[[str, float], None]
-"""Called often with the phase's name and the completed part of the phase, 0 to 1."""
+"""A function that gets the phase's name and the completed part of the phase, 0 to 1, many times a second."""
 
 
 class _Run:
@@ -95,7 +95,7 @@ class _Run:
             self._prepare("orion", hp, be)
             managed.wait_for_clients(2)
             phases.append(self._measure(hp, be))
-            self._crew.end([hp, be])  # before their agent
+            self._crew.end([hp, be])  # the workers end before the agent, which ends with the stack
         return Outcome(self._gpu, experiment.simulated, self._rate, self._counted(), self._window, phases)
 
     def _start(self, role: str, load: Load, environment: dict[str, str]) -> Worker:
@@ -113,7 +113,7 @@ class _Run:
         self._rate = experiment.rate or round(1e3 * LOAD / request_ms, 1)
         self._gpu = hp.about["gpu"]
         self._arrivals = poisson_arrivals(self._rate, LEAD_SECONDS + experiment.seconds, experiment.seed)
-        self._window = busiest_window(self._arrivals, PICTURE_SECONDS, LEAD_SECONDS)
+        self._window = picture_window(self._arrivals, PICTURE_SECONDS, LEAD_SECONDS)
 
     def _counted(self) -> list[float]:
         return [arrival for arrival in self._arrivals if arrival >= LEAD_SECONDS]

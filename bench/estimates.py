@@ -59,7 +59,7 @@ def unpaired_percentile_ratios(
 
 
 def paired_mean_ratio(pairs: Sequence[Pair], resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
-    """Compare means over the same requests, and so also totals, such as GPU time."""
+    """Compare means of the same requests. Their ratio is also the ratio of totals, such as GPU time."""
 
     def mean(samples: Samples) -> Samples:
         return np.asarray(samples.mean(axis=-1))[None]
@@ -71,8 +71,8 @@ def paired_rate_ratio(pairs: Sequence[Pair], resamples: int = RESAMPLES, seed: i
     """Compare the throughput of two systems.
 
     Args:
-        pairs: One (system, reference) for each round: the rate in each of a window's equal bins. The two may differ
-            in length.
+        pairs: One (system, reference) for each round: the rate in each of a window's equal bins. The two windows may
+            have different numbers of bins.
         resamples: Bootstrap repetitions.
         seed: Seed of the bootstrap.
     """

@@ -1,8 +1,8 @@
 """Reads job files in the format of the published Orion system: a JSON list of clients, of which the last one is hp.
 
-Names of networks select our workloads. Fields about profiles (`kernel_file`, `num_kernels` and their `additional_`
-forms) are accepted and ignored: the hook learns durations by kernel while the job runs. A profile by position in a
-sequence of kernels, as the published system uses it, is wrong as soon as a batch size changes.
+Names of networks select our workloads. The reader accepts and ignores fields about profiles (`kernel_file`,
+`num_kernels` and their `additional_` forms): the hook learns durations by kernel while the job runs. The published
+system's profile lists kernels by their position in a sequence, which is wrong as soon as a batch size changes.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from orion.bench.workloads import KINDS, check
 from orion.errors import Invalid, Unreadable
 
 DROPPED = 10
-"""First iterations of each client that are not measured, as in the published system."""
+"""How many first iterations of each client are not measured; the published system uses the same number."""
 
 _LEAST_RPS = 1e-6
 """One request in eleven days. The gap of a much smaller rate would overflow `time.sleep`."""

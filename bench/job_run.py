@@ -75,16 +75,20 @@ class _Thread(threading.Thread):
                 self.ends.append(clock() - begin)
         workload.finish()
 
-    def figures(self, did: Figures) -> dict[str, Any]:
-        """Return the client's row of results; its first iterations are left out."""
+    def figures(self, counts: Figures) -> dict[str, Any]:
+        """Return the client's row of results, without its first iterations.
+
+        Args:
+            counts: The scheduler's counts for this client.
+        """
         latencies = [1e3 * (end - start) for start, end in list(zip(self.starts, self.ends, strict=True))[DROPPED:]]
         span = self.ends[-1] - self.ends[DROPPED - 1] if len(self.ends) > DROPPED else 0.0
         row: dict[str, Any] = {"name": self.job.name, "role": self.job.role, "workload": self.job.kind}
         row |= {"iterations": len(latencies), "throughput": len(latencies) / span if span > 0 else None}
         for rank in (50, 95, 99):
             row[f"p{rank}_ms"] = percentile(latencies, rank) if latencies else None
-        row |= {"launches": did.launches, "gated_launches": did.gated_launches}
-        return row | {"overlapped_launches": did.overlapped_launches, "gated_seconds": did.gated_seconds}
+        row |= {"launches": counts.launches, "gated_launches": counts.gated_launches}
+        return row | {"overlapped_launches": counts.overlapped_launches, "gated_seconds": counts.gated_seconds}
 
 
 class _Crew:
@@ -108,8 +112,8 @@ def run_jobs(jobs: list[Job], policy: str, max_slowdown: float, simulated: bool)
     """Run all clients until they end.
 
     Returns:
-        One row per client: name, role, workload, measured iterations, throughput (a second), p50_ms, p95_ms, p99_ms
-        (None without iterations), and the scheduler's counts.
+        One row per client: name, role, workload, measured iterations, throughput (iterations a second), p50_ms, p95_ms,
+        p99_ms (None without iterations), and the scheduler's counts.
 
     Raises:
         SchedulerError: The hook is not loaded, or rejects the settings.
@@ -129,7 +133,7 @@ def run_jobs(jobs: list[Job], policy: str, max_slowdown: float, simulated: bool)
         for index, thread in enumerate(threads):
             if thread.error is not None:
                 raise ClientFailed(_failure(index, thread.job, thread.error)) from thread.error
-        return [thread.figures(did) for thread, did in zip(threads, scheduler.snapshot(), strict=True)]
+        return [thread.figures(counts) for thread, counts in zip(threads, scheduler.snapshot(), strict=True)]
 
 
 def _failure(index: int, job: Job, error: BaseException) -> str:

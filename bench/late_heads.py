@@ -1,8 +1,9 @@
-"""Predicts how hp's p99 grows, by queueing alone, if requests take longer than they do alone.
+"""A queueing model of hp's p99: it predicts how p99 grows if some requests take longer than in the run of hp alone.
 
-The model is one first-come-first-served server with the arrivals and service times of hp alone.
-`orion.bench.busy_periods` uses it to find the part of a tail that queueing explains. The model of a perfect scheduling
-policy is `orion.bench.colocation.ceiling`.
+A head is the first request of a busy period; it is late if it has to wait until the GPU has switched from be to hp. The
+model is one first-come-first-served server with the arrivals and service times of the run of hp alone.
+`orion.bench.busy_periods` uses the model to find the part of a tail that queueing explains. The model of a perfect
+scheduling policy is `orion.bench.colocation.ceiling`.
 """
 
 import numpy as np
@@ -17,8 +18,8 @@ def queued_p99(alone: Run, slowdown: float = 1.0, late: float = 0.0) -> float:
     Args:
         alone: Arrivals and service times.
         slowdown: Factor on each request's service time.
-        late: Seconds added to each request that finds the server idle, even if the idle time was short: be starts to
-            run after 0.05 ms.
+        late: Seconds added to each request that finds the server idle. A short idle time counts, too, because be
+            starts to run 0.05 ms after hp becomes idle.
     """
     return _p99(alone, slowdown, late) / _p99(alone, 1.0, 0.0)
 

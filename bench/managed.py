@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 import grpc
@@ -100,7 +99,7 @@ class ManagedGPU:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def client_environment(self, role: str, weight: float = 0.0) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""Compares systems that are measured one after another, in many turns: medians, quartiles, and costs over a reference.
+"""Computes medians, quartiles, and costs relative to a reference system. A turn measures each system once.
 
 Clocks, temperature and other load drift from second to second, but are about the same for all systems of one turn. So
-a system's cost is computed in each turn, and reported as the median and quartiles over turns. If the quartiles
+a system's cost is computed in each turn, and reported as the median and quartiles of all turns. If the quartiles
 enclose "no cost", the measurement shows no cost.
 """
 
@@ -41,13 +41,13 @@ def by_system(turns: Sequence[Turn]) -> dict[str, Spread]:
 
 
 def over(turns: Sequence[Turn], name: str, reference: str, compare: Callable[[float, float], float]) -> Spread:
-    """Return the cost of a system over a reference: the spread over the turns that have both.
+    """Return the cost of a system relative to a reference: the spread of the costs in all turns that have both.
 
     Args:
         turns: Samples by turn.
         name: Name of the system.
         reference: Name of the reference system.
-        compare: Computes a turn's cost from two medians: of the system, and of the reference.
+        compare: Returns a turn's cost, from the median of the system and the median of the reference.
     """
     return spread([
         compare(statistics.median(turn[name]), statistics.median(turn[reference]))

@@ -24,7 +24,7 @@ def header(experiment: str) -> dict[str, Any]:
 
 
 def write(path: Path, raw: dict[str, Any]) -> None:
-    """Write a file atomically; compressed if its name ends with .gz."""
+    """Write a file atomically; compress it if its name ends with .gz."""
     data = json.dumps(raw).encode() + b"\n"
     fresh = path.with_name(path.name + ".new")
     fresh.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
@@ -39,7 +39,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def rounded(seconds: list[float]) -> list[float]:
-    """Round to a microsecond: Python reads clocks no more exactly, and the file becomes half as large."""
+    """Round to a microsecond: Python's times are not more exact, and the file becomes half as large."""
     return [round(second, 6) for second in seconds]
 
 

@@ -26,7 +26,7 @@ def latencies_ms(arrivals: Sequence[float], ends: Sequence[float]) -> list[float
 
 
 def completed_between(ends: Sequence[float], begin: float, end: float) -> float:
-    """Count the steps of a closed loop in a window; of a step that crosses an edge, count the fraction in the window.
+    """Count the steps of a closed loop in a window. A step that crosses an edge counts by its fraction in the window.
 
     Args:
         ends: Ascending completion times of consecutive steps, seconds.

@@ -2,7 +2,7 @@
 
 It measures two things on a GPU:
 - The time of one launch call (an element times a scalar; the driver's queue is never full), on a plain torch stream and
-  as a client. Most of the time is Python's and torch's own; the difference shows Orion's part.
+  as a client. Python and torch take most of the time; Orion's part is the difference.
 - The time in which two threads each launch 100 matrix products of size 2048 and wait for them, on plain streams and as
   clients under several policies. The time counts from the first thread's start until both threads have finished.
 
@@ -140,7 +140,7 @@ def measure(rounds: int, dtypes: Sequence[str]) -> dict[str, Any]:
 
 
 def figures(launches: Sequence[Samples], products: Sequence[Samples]) -> dict[str, dict[str, Any]]:
-    """Return medians with quartiles, of samples and of costs over plain streams, as JSON types."""
+    """Return medians with quartiles, of samples and of costs relative to plain streams, as JSON types."""
     launch, product = paired_turns.by_system(launches), paired_turns.by_system(products)
     costs = {name: paired_turns.over(launches, name, "plain", operator.sub) for name in launch if name != "plain"}
     slower = {
@@ -153,10 +153,10 @@ def figures(launches: Sequence[Samples], products: Sequence[Samples]) -> dict[st
 
 def table(found: dict[str, dict[str, dict[str, float]]]) -> str:
     """Format the figures as a text table: medians, with quartiles in brackets."""
-    lines = [f"{'one launch':32}{'ns':>26}{'over plain streams':>30}"]
+    lines = [f"{'one launch':32}{'ns':>26}{'more than plain streams':>30}"]
     for name, took in found["launch_ns"].items():
         lines.append(f"{name:32}{_cell(took, '.0f'):>26}{_cell(found['launch_over_plain_ns'].get(name), '+.0f'):>30}")
-    lines += ["", f"{'two clients of 100 products':32}{'ms':>26}{'over plain streams':>30}"]
+    lines += ["", f"{'two clients of 100 products':32}{'ms':>26}{'/ plain streams':>30}"]
     for name, took in found["products_ms"].items():
         lines.append(f"{name:32}{_cell(took, '.2f'):>26}{_cell(found['products_over_plain'].get(name), '.3f'):>30}")
     return "\n".join([*lines, "", "Medians; in brackets the quartiles, of all samples (times) and over turns (costs)."])

@@ -8,7 +8,7 @@ import typer
 
 from orion.cli import policy_options as options
 from orion.cli import roots
-from orion.cli.errors import wrong_value
+from orion.cli.errors import validated
 
 
 class Gpus(StrEnum):
@@ -93,13 +93,7 @@ def agent(
 
 
 def _run(values: dict[str, Any]) -> None:
-    from pydantic import ValidationError
-
     from orion.node_agent.serving import run
     from orion.node_agent.settings import AgentSettings
 
-    try:
-        settings = AgentSettings.model_validate(values)
-    except ValidationError as error:
-        raise wrong_value(error) from error
-    run(settings)
+    run(validated(AgentSettings, values))

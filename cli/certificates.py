@@ -1,6 +1,7 @@
 """`orion certificates`: shows the webhook's certificates, rotates them at once, or manages them in this process."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -9,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orion.cli.errors import wrong_value
-from orion.errors import Invalid
+from orion.cli.errors import existing_kubeconfig, validated
 
 if TYPE_CHECKING:
     from orion.operator.certificates.api import Api
@@ -52,29 +52,19 @@ Names = Annotated[
         "--name", help="Another host name or address for the certificate, besides the Service's; may be repeated."
     ),
 ]
+_seconds = functools.partial(typer.Option, min=0, metavar="SECONDS")
 Spread = Annotated[
     float | None,
-    typer.Option(
-        min=0,
-        metavar="SECONDS",
-        help="How long every caBundle contains a new authority before that authority signs.",
-        show_default="60",
-    ),
+    _seconds(help="How long every caBundle contains a new authority before that authority signs.", show_default="60"),
 ]
 Settle = Annotated[
     float | None,
-    typer.Option(
-        min=0,
-        metavar="SECONDS",
-        help="How long every replica serves a new certificate before the old authority is removed.",
-        show_default="60",
+    _seconds(
+        help="How long every replica serves a new certificate before the old authority is removed.", show_default="60"
     ),
 ]
 LookEvery = Annotated[
-    float | None,
-    typer.Option(
-        min=0, metavar="SECONDS", help="Seconds between two checks; during a rotation at most 2.", show_default="10"
-    ),
+    float | None, _seconds(help="Seconds between two checks; during a rotation at most 2.", show_default="10")
 ]
 
 
@@ -170,23 +160,15 @@ def _duration(seconds: float | None) -> timedelta | None:
 
 
 def _settings(**options: Any) -> "CertificateSettings":
-    from pydantic import ValidationError
-
     from orion.operator.certificates.settings import CertificateSettings
 
-    try:
-        return CertificateSettings.model_validate(
-            {name: value for name, value in options.items() if value not in (None, [])}
-        )
-    except ValidationError as error:
-        raise wrong_value(error) from error
+    return validated(CertificateSettings, {name: each for name, each in options.items() if each not in (None, [])})
 
 
 def _run(kubeconfig: Path | None, work: "Callable[[Api], Awaitable[None]]") -> None:
     from orion.operator.certificates.connecting import connected
 
-    if kubeconfig is not None and not kubeconfig.is_file():
-        raise Invalid(f"--kubeconfig: there is no file {kubeconfig}; give the path of a kubeconfig")
+    existing_kubeconfig(kubeconfig)
 
     async def main() -> None:
         async with connected(kubeconfig) as api:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orion.cli.errors import wrong_value
+from orion.cli.errors import validated
 
 
 def device_plugin(
@@ -69,13 +69,7 @@ def device_plugin(
 
 
 def _run(options: dict[str, Any]) -> None:
-    from pydantic import ValidationError
-
     from orion.device_plugin.serving import run
     from orion.device_plugin.settings import PluginSettings
 
-    try:
-        settings = PluginSettings.model_validate(options)
-    except ValidationError as error:
-        raise wrong_value(error) from error
-    run(settings)
+    run(validated(PluginSettings, options))

@@ -1,14 +1,18 @@
 """The errors of the command line: `main` prints each as one sentence, and exits with the status of its class.
 
-Typer reports a wrong option or value itself, with status 2. `wrong_value` is for values that only the settings check.
+Typer reports a wrong option or value itself, with status 2. `validated` is for values that only the settings check.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from orion.errors import Invalid, OrionError
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
+
+Settings = TypeVar("Settings", bound="BaseModel")
 
 
 class ProgramFailed(OrionError):
@@ -24,13 +28,36 @@ class ProgramFailed(OrionError):
         self.exit_status = exit_status
 
 
-def wrong_value(error: "ValidationError", flags: str = "--") -> Invalid:
-    """Return the refusal of a flag's value that the settings reject.
+def existing_kubeconfig(path: Path | None) -> None:
+    """Refuse a `--kubeconfig` that names no file.
+
+    Raises:
+        Invalid: there is no such file.
+    """
+    if path is not None and not path.is_file():
+        raise Invalid(f"--kubeconfig: there is no file {path}; give the path of a kubeconfig")
+
+
+def validated(settings: type[Settings], values: Mapping[str, object], flags: str = "--") -> Settings:
+    """Return settings with the values of flags.
 
     Args:
-        error: from the settings, whose fields have the flags' names; a flag that may be repeated has an s more.
+        settings: their fields have the flags' names; a flag that may be repeated has an s more.
+        values: by field.
         flags: the prefix of the flags.
+
+    Raises:
+        Invalid: the settings reject a value.
     """
+    from pydantic import ValidationError
+
+    try:
+        return settings.model_validate(values)
+    except ValidationError as error:
+        raise _wrong_value(error, flags) from error
+
+
+def _wrong_value(error: "ValidationError", flags: str) -> Invalid:
     first = error.errors()[0]
     field = next((str(part) for part in reversed(first["loc"]) if isinstance(part, str)), "the settings")
     repeated = len(first["loc"]) > 1 and isinstance(first["loc"][-1], int)

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from orion.cli.errors import wrong_value
-from orion.errors import Invalid
+from orion.cli.errors import existing_kubeconfig, validated
 
 
 def operator(
@@ -73,8 +72,7 @@ def operator(
     Several operators may run. The one that holds the Lease writes; the others watch all objects and stand by. The
     options --webhook-... need --certificates.
     """
-    if kubeconfig is not None and not kubeconfig.is_file():
-        raise Invalid(f"--kubeconfig: there is no file {kubeconfig}; give the path of a kubeconfig")
+    existing_kubeconfig(kubeconfig)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kopf").setLevel(logging.DEBUG if verbose else logging.WARNING)
     options: dict[str, object] = {
@@ -101,25 +99,17 @@ def operator(
 
 
 def _run(options: dict[str, object], webhook: dict[str, object] | None, daemon_set: str | None) -> None:
-    from pydantic import ValidationError
-
     from orion.operator.certificates import rotating
     from orion.operator.certificates.settings import CertificateSettings
     from orion.operator.reconciler import mps_daemons
     from orion.operator.reconciler.serving import Part, run
     from orion.operator.reconciler.settings import ReconcilerSettings
 
-    try:
-        settings = ReconcilerSettings.model_validate(options)
-    except ValidationError as error:
-        raise wrong_value(error) from error
+    settings = validated(ReconcilerSettings, options)
     beside: list[Part] = []
     if daemon_set is not None:
         beside.append(mps_daemons.part(settings.lease_namespace, daemon_set))
     if webhook is not None:
         own = {"namespace": settings.lease_namespace} | webhook
-        try:
-            beside.append(rotating.part(CertificateSettings.model_validate(own)))
-        except ValidationError as error:
-            raise wrong_value(error, "--webhook-") from error
+        beside.append(rotating.part(validated(CertificateSettings, own, "--webhook-")))
     run(settings, beside)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orion.cli.errors import wrong_value
+from orion.cli.errors import validated
 from orion.errors import Invalid
 
 if TYPE_CHECKING:
@@ -67,14 +67,9 @@ def installation(**options: object) -> "Defaults":
     Raises:
         Invalid: one of them is invalid.
     """
-    from pydantic import ValidationError
-
     from orion.operator.webhook.defaults import Defaults
 
-    try:
-        return Defaults.model_validate(options)
-    except ValidationError as error:
-        raise wrong_value(error) from error
+    return validated(Defaults, options)
 
 
 def _run(

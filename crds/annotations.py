@@ -28,8 +28,8 @@ SHARE = "orion/share"
 """ On a pod, written by its owner: the name of the GPUShare that governs the pod, in the pod's namespace. """
 
 CONTAINERS = "orion/containers"
-""" On a pod, written by its owner: the containers that get slots, separated by commas; absent: all that request a GPU.
-"""
+""" On a pod, written by its owner: the containers that get slots, separated by commas; absent: all containers that
+request a GPU. """
 
 OF_PEOPLE = (PRIORITY, SHARE, CONTAINERS)
 """ All annotations that people may write. """
@@ -60,10 +60,10 @@ class PodMarks(Model):
     """ None: the annotation is absent. """
 
     share: Annotated[ObjectName | None, Field(alias=SHARE)] = None
-    """ None: the share whose selector matches. """
+    """ None: the share whose selector matches governs the pod. """
 
     containers: Annotated[tuple[str, ...] | None, Field(alias=CONTAINERS)] = None
-    """ None: all that request a GPU. """
+    """ None: all containers that request a GPU get slots. """
 
 
 def read_marks(annotations: Mapping[str, str]) -> PodMarks:

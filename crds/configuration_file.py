@@ -28,7 +28,7 @@ class ConfigurationFile:
     """The settings of this node in the file.
 
     Args:
-        path: of the file; it need not exist yet.
+        path: the file's path; the file need not exist yet.
         node: the node's name; empty: only the settings for all nodes apply.
     """
 
@@ -38,7 +38,7 @@ class ConfigurationFile:
         self.settings: NodeSettings | None = None
         """ The last valid settings; None: the file was never valid. """
         self.problem = ""
-        """ Why the present file cannot be read; empty: it can. """
+        """ Why the file cannot be read now; empty: it could be read. """
         self.look()
 
     def look(self) -> Change | None:

@@ -27,7 +27,7 @@ class Number(float):
         """Return a value from JSON as a number.
 
         Raises:
-            ValueError: the value is not a finite number; a number as text is an error, too.
+            ValueError: the value is not a finite number, or is a number in quotes.
         """
         if isinstance(value, str):
             raise ValueError(f"must be a number without quotes, such as 1.3; not {value[:32]!r}")
@@ -37,7 +37,7 @@ class Number(float):
 
     @classmethod
     def of_milli(cls, thousandths: int) -> Self:
-        """Return the number that has so many thousandths."""
+        """Return a number, given in thousandths."""
         return cls(thousandths / 1000)
 
     @property

@@ -25,12 +25,12 @@ def sentence(error: ValidationError, what: str = "") -> str:
     message = first["msg"].removeprefix("Value error, ").replace(FIELD, _path(first["loc"]))
     if first["type"] not in ("missing", "value_error", "model_type", BROKEN_RULE, UNKNOWN_FIELD):
         message += f", not {first['input']!r}"[:_SHOWN]
-    said = first["type"] == BROKEN_RULE  # rules name their fields in full
-    return ": ".join(part for part in (what, "" if said else path, message) if part)
+    names_path = first["type"] == BROKEN_RULE  # a rule's message contains the path of the field
+    return ": ".join(part for part in (what, "" if names_path else path, message) if part)
 
 
 def location(error: ErrorDetails) -> tuple[str | int, ...]:
-    """Return the path of the value that an error is about, or of the member of it if the error names one."""
+    """Return the path of the value that is wrong. If the error names a member of the value, the path ends there."""
     member = error.get("ctx", {}).get("member")
     return (*error["loc"], member) if member else error["loc"]
 

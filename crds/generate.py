@@ -8,11 +8,14 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from orion.crds import device, profile, share
-from orion.crds.definition import definition
+from orion.crds.kinds import Column, Kind
+from orion.crds.model import GROUP, VERSION
+from orion.crds.schema import structural
 
 KINDS = (share.KIND, device.KIND, profile.KIND)
 """ Every kind of the API; add a new kind here. """
@@ -31,6 +34,49 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+def definition(kind: Kind) -> dict[str, Any]:
+    """Return the CustomResourceDefinition, ready for the API server."""
+    version: dict[str, Any] = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "additionalPrinterColumns": [_column(column) for column in kind.columns],
+    }
+    if kind.selectable:
+        version["selectableFields"] = [{"jsonPath": path} for path in kind.selectable]
+    if kind.status:
+        version["subresources"] = {"status": {}}
+    version["schema"] = {"openAPIV3Schema": structural(kind.model)}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": kind.full_name},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": kind.name,
+                "listKind": f"{kind.name}List",
+                "plural": kind.plural,
+                "singular": kind.singular,
+                "shortNames": list(kind.short),
+                "categories": ["orion"],
+            },
+            "scope": kind.scope,
+            "versions": [version],
+        },
+    }
+
+
+def _column(column: Column) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "name": column.name,
+        "type": column.type,
+        "jsonPath": column.path,
+        "description": column.description,
+    }
+    return plain | ({"priority": 1} if column.wide else {})
+
+
 def files() -> dict[str, str]:
     """Return the text of each file, by file name."""
     return {
@@ -46,8 +92,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is out of date")
     check = parser.parse_args().check
     fresh = files()
-    there = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.yaml")}
-    stale = sorted(name for name in fresh.keys() | there.keys() if fresh.get(name) != there.get(name))
+    present = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.yaml")}
+    stale = sorted(name for name in fresh.keys() | present.keys() if fresh.get(name) != present.get(name))
     if check and stale:
         print(f"out of date: {', '.join(stale)}; run `make crds`", file=sys.stderr)
         return 1

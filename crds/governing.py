@@ -38,7 +38,7 @@ class Shares:
 
         Args:
             name: the share that the pod names in its annotation; None: the pod has no such annotation.
-            labels: the pod's.
+            labels: the pod's labels.
 
         Returns:
             An empty list if the named share does not exist, or if no selector matches the pod.

@@ -100,7 +100,7 @@ def granted(priority: Priority, share: GPUShare | None, slots: Mapping[str, int]
     """Return the grant of a pod.
 
     Args:
-        priority: the pod's.
+        priority: the pod's priority.
         share: the share that governs the pod; None: the defaults apply.
         slots: the number of slots by container name; containers without slots are left out.
     """
@@ -137,6 +137,6 @@ def _milli(number: Number | None) -> int | None:
 
 
 def _policy(spec: GPUShareSpec) -> GrantedPolicy:
-    said = {row.granted: (row, member(spec, row.share)) for row in RELEASE.rows if row.share}
-    amounts = {name: policy_fields.amount(row, value) for name, (row, value) in said.items() if value is not None}
+    fields = {row.granted: (row, member(spec, row.share)) for row in RELEASE.rows if row.share}
+    amounts = {name: policy_fields.amount(row, value) for name, (row, value) in fields.items() if value is not None}
     return GrantedPolicy(policy=spec.policy or PolicyName.ORION, **amounts)

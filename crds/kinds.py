@@ -13,7 +13,7 @@ class Column:
     Args:
         name: the heading.
         path: a JSON path of one value; if it matches several, the API server prints only the first.
-        type: of the value.
+        type: the type of the value.
         description: for the CustomResourceDefinition and the documentation.
         wide: whether `kubectl get` shows the column only with `-o wide`.
     """
@@ -39,12 +39,12 @@ class Kind:
     """One kind of the API.
 
     Args:
-        model: of the whole object, with `spec` and, if the kind has one, `status`.
+        model: the model of the whole object, with `spec` and, if the kind has one, `status`.
         plural: the plural name in lower case, as in URLs.
         singular: the singular name in lower case.
         short: the short names for kubectl.
         scope: whether objects belong to a namespace.
-        columns: of `kubectl get`, without the name.
+        columns: the columns of `kubectl get`, except the name.
         selectable: JSON paths of fields that a list or a watch may filter by (`--field-selector`).
         status: whether `status` is a subresource, with its own RBAC rules.
     """

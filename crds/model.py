@@ -49,7 +49,7 @@ class Model(BaseModel):
 
     @classmethod
     def read_strictly(cls, plain: Any, what: str = "") -> Self:
-        """Return the same for data that is to be written: an unknown field is an error.
+        """Return the model of data that is to be written. Unlike in `read`, an unknown field is an error.
 
         Raises:
             Unreadable: `plain` does not match this model, or has an unknown field.

@@ -39,7 +39,8 @@ class Preload(StrEnum):
     ENVIRONMENT = "environment"
     """ By LD_PRELOAD, which the webhook writes into the pod. """
     FILE = "file"
-    """ By a read-only mount of /etc/ld.so.preload as well, which also covers processes that drop their environment. """
+    """ By LD_PRELOAD and by a read-only mount of /etc/ld.so.preload. The mount also covers processes that drop their
+    environment. """
 
 
 class OnNoAgent(StrEnum):
@@ -81,7 +82,7 @@ class NodeSettings(Model):
     """ The slots of each GPU. """
 
     slots_by_gpu: list[GPUSlots] = Field(default_factory=list, alias="slotsByGPU")
-    """ The slots of GPUs that differ. """
+    """ The slots of GPUs whose numbers of slots differ from `slots`. """
 
     coexist: StrictBool = False
     """ Whether to advertise slots of GPUs that another device plugin advertises, too. """
@@ -113,7 +114,7 @@ class NodeConfiguration(NodeSettings):
     """ The version of the file's format. """
 
     nodes: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """ Settings of single nodes, by node name. A field here replaces the whole field of the same name above. """
+    """ Settings of single nodes, by node name. A field of a node's settings replaces the whole field for all nodes. """
 
     def for_node(self, name: str) -> NodeSettings:
         """Return the settings of a node.

@@ -129,8 +129,7 @@ class Kernel(Model):
     of the SMs are unknown. """
 
     sms_needed_uncapped: Positive | None = None
-    """ The same number without the limit to the SMs of the GPU. If it is higher than smsNeeded, the grid runs in
-    several waves. """
+    """ As smsNeeded, but it can exceed the number of SMs of the GPU. Then the grid runs in several waves. """
 
     kernel_class: Annotated[KernelClass, Field(alias="class")] = KernelClass.UNKNOWN
     """ The resource that limits the kernel: compute, memory or unknown. """
@@ -159,7 +158,7 @@ class Sensitivity(Model):
     """ The amount. For CPU in cores, for memory in bytes. """
 
     throughput: Share
-    """ The throughput as a fraction of that without a limit, 0 to 1. """
+    """ The throughput, divided by the throughput without a limit. 0 to 1. """
 
 
 Sensitivities = Annotated[list[Sensitivity] | None, Field(max_length=64)]
@@ -216,14 +215,14 @@ KIND = Kind(
 class SharedGpuRow:
     """The data of one kernel that the hook uses.
 
-    The writer of the table that clients map hashes the first four fields into the kernel's identity.
+    Clients map a table of these rows. The table's writer hashes the first four fields into the kernel's identity.
 
     Args:
         name: the mangled name, as the driver reports it.
         grid: blocks in each dimension.
         block: threads in each dimension.
         shared_bytes: dynamic shared memory.
-        duration_ns: the median.
+        duration_ns: the median GPU time of one launch.
         sms: the number of SMs that the grid fills; 0: unknown.
         kernel_class: `KernelClass.code`.
     """

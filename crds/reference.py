@@ -3,8 +3,9 @@
     python -m orion.crds.reference [--check]
 
 `make generate` runs it; `make check` runs it with --check. People write each page, and this file writes the text
-between two marks in it. So examples stand beside the fields, and no table is older than its model. The tables come from
-the models and not from their schemas, because a schema contains a bound only as a CEL expression.
+between two marks in the page. So a page has examples beside the fields, and each table matches its model. The tables
+come from the models and not from the schemas, because a schema has the bounds of durations, numbers and quantities only
+in CEL expressions.
 """
 
 import argparse
@@ -44,12 +45,12 @@ _WORDS: dict[Any, str] = {
     Duration: "duration",
 }
 _PATTERNS = {NAME_PATTERN: "name of an object", GPU_UUID_PATTERN: "UUID of a GPU"}
-_SAID = re.compile(r"\b(?:(Unit|Default): (.+?)|(Required)([^.]*))\.(?=\s|$)", re.DOTALL)
+_STATED = re.compile(r"\b(?:(Unit|Default): (.+?)|(Required)([^.]*))\.(?=\s|$)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The type of a field: in words, and the model that has its own table."""
+    """The type of a field in words. If the type is a model, or a list or map of one, also that model."""
 
     words: str
     model: type[Model] | None = None
@@ -57,7 +58,7 @@ class Shape:
 
 @dataclass
 class Reference:
-    """The tables of one kind; a model that occurs twice has one table."""
+    """The tables of one kind. A model that several fields use has one table."""
 
     kind: Kind
     lines: list[str] = field(default_factory=list)
@@ -78,7 +79,7 @@ class Reference:
         return "\n".join(self.lines).strip()
 
     def _table(self, model: type[Model], path: str) -> None:
-        """Write the table of a model, and then those of the models of its fields that have no table yet."""
+        """Write the table of a model, then a table for each model that its fields use and that has none yet."""
         self.headings[model] = path
         self.lines += [f"### {path}", "", _plain(model.__doc__ or ""), ""]
         self.lines += ["| field | value | default | meaning |", "|---|---|---|---|"]
@@ -95,7 +96,7 @@ class Reference:
         if rules:
             self.lines += [
                 "",
-                "The API server also rejects an object with these messages:",
+                "The API server also rejects an object that breaks a rule. The error messages are:",
                 "",
                 *(f"- {rule}" for rule in rules),
             ]
@@ -187,13 +188,13 @@ def _choice(values: Any) -> str:
 def _parts(description: str) -> tuple[str, str, str]:
     """Return the meaning, the unit and the default in a description."""
     unit = default = ""
-    for said, value, required, more in _SAID.findall(description):
-        if said == "Unit":
+    for word, value, required, more in _STATED.findall(description):
+        if word == "Unit":
             unit = re.sub(r" such as \S+(?=,|$)", "", value).replace("'", "")
             unit = unit.removeprefix("none; ") if unit.startswith(("a ", "none; ")) else f"unit: {unit}"
         else:
             default = f"required{more}" if required else value
-    return _plain(_SAID.sub("", description)), _plain(unit), _plain(default)
+    return _plain(_STATED.sub("", description)), _plain(unit), _plain(default)
 
 
 def _plain(text: str) -> str:
@@ -220,7 +221,7 @@ def pages() -> Iterator[tuple[Path, str, str]]:
         head, begin, rest = text.partition(BEGIN)
         _, end, tail = rest.partition(END)
         if not (begin and end):
-            raise SystemExit(f"{path} has no place for the reference of {kind.name} ({BEGIN} ... {END})")
+            raise SystemExit(f"{path} has no place for the reference of {kind.name}; add the lines {BEGIN} and {END}")
         yield path, text, f"{head}{BEGIN}\n\n{Reference(kind).text()}\n\n{END}{tail}"
 
 

@@ -1,8 +1,9 @@
 """Converts a pydantic model into the structural schema that the API server accepts.
 
 Pydantic writes JSON Schema 2020: definitions with references, `anyOf` with null for optional fields, `const`, titles.
-A structural schema has none of these. Each value in it has its type in place, and lists and maps are bounded. An
-optional field is just not required (the API server drops a null unless the field is nullable).
+A structural schema has none of these: each value states its own type, and an optional field is just not in `required`.
+(The API server drops a null unless the field is nullable.) The model must give each list and map a maximum length,
+because the API server computes the cost of CEL rules from it and limits that cost.
 """
 
 import copy
@@ -51,7 +52,7 @@ def _converted(node: Schema, definitions: Schema, path: str) -> Schema:
     Args:
         node: in pydantic's form.
         definitions: the targets of references.
-        path: of the value in an object, such as spec.maxSlowdown; ``[*]`` is a list's items.
+        path: the path of the value in an object, such as spec.maxSlowdown; ``[*]`` means the members of a list or map.
     """
     node = _resolved(copy.deepcopy(node), definitions)
     schema = {key: value for key, value in node.items() if key not in _DROPPED}
@@ -65,7 +66,7 @@ def _converted(node: Schema, definitions: Schema, path: str) -> Schema:
         if word in node:
             schema |= {bound: node[word], word: True}
     if _INT_OR_STRING in node:
-        del schema["anyOf"]  # _INT_OR_STRING implies it; with both, the API server reports an error three times
+        del schema["anyOf"]  # _INT_OR_STRING implies anyOf; with both, the API server reports an error three times
     else:
         _convert_members(node, schema, definitions, path)
     for rule in schema.get(KEY, ()):

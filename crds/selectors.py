@@ -1,4 +1,4 @@
-"""Kubernetes' label selectors, and a function that matches labels."""
+"""Kubernetes' label selectors as API types. Python code matches them, without a request to the API server."""
 
 import re
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class Requirement(Model):
     )
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels meet the condition; a missing label is in no list of values."""
+        """Return whether labels meet the condition. As in Kubernetes, a pod without the label meets NotIn."""
         if self.operator in ("Exists", "DoesNotExist"):
             return (self.key in labels) == (self.operator == "Exists")
         found = self.key in labels and labels[self.key] in (self.values or ())

@@ -4,8 +4,8 @@ Common fields (priority, maxSlowdown, memory) are at the top level, rarely used 
 priority can use has no default in the schema: the API server would add the default to every object, so a rule such as
 "weight is for be" would reject objects that did not set the field. The field's description gives the default instead.
 
-Rejected: a policy on best-effort shares. The share of the hp pod decides how its GPU is shared, and an error is better
-than a setting without an effect.
+Rejected: a field `policy` in best-effort shares. The share of the hp pod decides how its GPU is shared, and an error is
+better than a setting without an effect.
 """
 
 from typing import Annotated, Literal

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def _ordered(what: str, low: str, high: str, kind: type[Duration] | type[Number] | type[Memory], advice: str) -> Rule:
-    """Return the rule that one member is not above another; it applies if both are present and well-formed.
+    """Return the rule that one member is not above another. It applies if both members are present and well-formed.
 
-    A malformed value has its own error. Without the guard the API server would also report that it cannot evaluate this
-    rule.
+    A malformed value has its own error. If the rule also applied to it, the API server would also report that it cannot
+    evaluate the rule.
     """
     formed = (kind.cel_valid(f"self.{low}"), kind.cel_valid(f"self.{high}"))
     both = " && ".join(filter(None, (f"has(self.{low})", f"has(self.{high})", *formed)))
@@ -61,12 +61,12 @@ def _needs_policy(path: str, policies: Sequence[PolicyName], default: bool) -> R
     """Return the rule that a field is allowed only with policies that use it.
 
     Args:
-        path: of the field in the spec, such as "tuning.window".
-        policies: the policies that use it.
+        path: the field's path in the spec, such as "tuning.window".
+        policies: the policies that use the field.
         default: whether the default policy is one of them.
     """
     parts = path.split(".")
-    there = " && ".join(f"has(self.{'.'.join(parts[: end + 1])})" for end in range(len(parts)))
+    is_set = " && ".join(f"has(self.{'.'.join(parts[: end + 1])})" for end in range(len(parts)))
     names = ", ".join(f"'{policy}'" for policy in policies)
     fits = f"(has(self.policy) ? self.policy in [{names}] : {str(default).lower()})"
     words = " or ".join(filter(None, (", ".join(policies[:-1]), policies[-1])))
@@ -76,7 +76,7 @@ def _needs_policy(path: str, policies: Sequence[PolicyName], default: bool) -> R
         return value is None or (default if spec.policy is None else spec.policy in policies)
 
     message = f"spec.{path} needs the policy {words}: set spec.policy to it, or remove spec.{path}"
-    return Rule(f"!({there}) || {fits}", message, path, holds)
+    return Rule(f"!({is_set}) || {fits}", message, path, holds)
 
 
 def member(model: Any, path: str) -> Any:

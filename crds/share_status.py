@@ -17,7 +17,7 @@ NAMES_MAX = 16
 
 
 class PodCounts(Model):
-    """Numbers of pods of the namespace."""
+    """The number of pods of the namespace, by their relation to the share."""
 
     governed: Count = 0
     """ The number of pods that this share governs and that have not ended. """
@@ -37,7 +37,7 @@ class PodCounts(Model):
 
 
 class ClientCounts(Model):
-    """Numbers of processes of the governed pods that use a GPU."""
+    """The number of processes of the governed pods that use a GPU, by state."""
 
     total: Count = 0
     """ The number of processes that the hook has joined to a slot. """
@@ -49,7 +49,7 @@ class ClientCounts(Model):
     """ The number of joined processes about which a node agent reports a problem. """
 
     unmanaged: Count = 0
-    """ The number of processes on a GPU that do not use the hook. """
+    """ The number of processes of these pods that use a GPU without the hook. """
 
 
 class GPUShareStatus(Model):

@@ -11,7 +11,10 @@ HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 
 
 class Notifier:
-    """Wakes all tasks that wait for the next change. Take `next`, then read the state, then wait: none is missed."""
+    """Wakes all tasks that wait for the next change.
+
+    To miss no change, a task takes `next`, then reads the state, and then waits for the event.
+    """
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -32,14 +35,14 @@ class Advertised:
 
     def __init__(self) -> None:
         self.snapshot: Snapshot | None = None
-        self.heard: float = 0.0
-        """ When the agent last sent a snapshot, by time.monotonic(); 0: never to this process. """
+        self.received_at: float = 0.0
+        """ The monotonic time at which the agent last sent a snapshot to this process; 0: it has not sent one. """
         self.changed = Notifier()
 
     def take(self, snapshot: Snapshot, *, from_agent: bool = True) -> bool:
         """Advertise a snapshot; return whether it differs from the one before."""
         if from_agent:
-            self.heard = time.monotonic()
+            self.received_at = time.monotonic()
         if snapshot == self.snapshot:
             return False
         self.snapshot = snapshot

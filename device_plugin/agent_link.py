@@ -1,6 +1,6 @@
 """The connection to the node's agent: receives its snapshots, and asks it to prepare slots.
 
-While the agent is away its last snapshot stays in force, here and in a file for the next plugin.
+While the agent is away, its last snapshot stays in force. A file keeps the snapshot for the next plugin.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from orion.node_agent.api import agent_pb2, agent_pb2_grpc
 from orion.node_agent.api.address import SocketAddress
 
 CHANNEL_OPTIONS = [
-    # By default, channels to one address share their back-off; the back-off of a dead peer would delay the next one.
+    # By default, channels to one address share a back-off: after a peer has died, it would delay the next connection.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
@@ -42,7 +42,7 @@ class AgentLink:
     Args:
         root: the agent's directory.
         advertised: receives the snapshots.
-        file: of the last snapshot.
+        file: the file of the last snapshot.
         connected: called with True or False when the agent connects or disconnects.
         patience: seconds that a container's start waits for an agent that is being replaced.
     """
@@ -65,22 +65,22 @@ class AgentLink:
     def recall(self) -> None:
         """Advertise the last snapshot that a plugin saved on this node; log an error if the file is invalid."""
         try:
-            said = self._file.load()
+            message = self._file.load()
         except Unreadable as error:
             _log.error("agent: %s; nothing is advertised until the agent connects", error)
             return
-        if said is not None:
-            snapshot = from_message(said)
+        if message is not None:
+            snapshot = from_message(message)
             self._advertised.take(snapshot, from_agent=False)
-            _log.info("agent: its last snapshot is used until it connects: %s", _shape(snapshot))
+            _log.info("agent: its last snapshot is used until the agent connects: %s", _shape(snapshot))
 
     async def listen(self) -> None:
         """Keep the advertised devices equal to the agent's snapshot, for ever."""
         while True:
             try:
                 stub = self._stub()
-                async for said in stub.WatchDevices(agent_pb2.WatchDevicesRequest(), wait_for_ready=True):
-                    self._take(said)
+                async for message in stub.WatchDevices(agent_pb2.WatchDevicesRequest(), wait_for_ready=True):
+                    self._take(message)
                 self._lost("it ended the stream")
             except grpc.aio.AioRpcError as error:
                 self._lost(f"{error.code().name}: {error.details()}")
@@ -130,12 +130,12 @@ class AgentLink:
             self._channel = grpc.aio.insecure_channel(self._address.target, options=CHANNEL_OPTIONS)
         return agent_pb2_grpc.AgentStub(self._channel)  # type: ignore[no-untyped-call]
 
-    def _take(self, said: agent_pb2.Devices) -> None:
+    def _take(self, message: agent_pb2.Devices) -> None:
         if not self.connected:
             self.connected = True
             self._report(True)
             _log.info("agent: connected")
-        snapshot = from_message(said)
+        snapshot = from_message(message)
         before = self._advertised.snapshot
         if not self._advertised.take(snapshot):
             return
@@ -146,7 +146,7 @@ class AgentLink:
             if before is None or before.not_advertised.get(uuid) != why:
                 _log.info("agent: %s is not advertised: %s", uuid, why)
         try:
-            self._file.save(said)
+            self._file.save(message)
             self._complaint = ""
         except OSError as error:
             if str(error) != self._complaint:

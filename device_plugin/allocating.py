@@ -1,4 +1,4 @@
-"""Allocate: what a container with slots gets: the slots' directories, the hook, and the GPUs.
+"""Answers Allocate: a container with slots gets the slots' directories, the hook and the GPUs.
 
 Allocate asks neither the agent nor an API server. The kubelet calls it while it admits a pod: an error fails the pod,
 and a delay holds up every other pod. The kubelet stores the answer and uses it at every start of the container, so
@@ -23,12 +23,12 @@ _CONTAINER_PRELOAD = "/etc/ld.so.preload"
 
 
 class Allocator:
-    """Answers for both resources.
+    """Answers Allocate for both resources.
 
     Args:
-        root: the agent's directory, the same path here as on the node.
-        host: where the node's root directory is mounted here.
-        files: of the hook.
+        root: the agent's directory; its path is the same in the plugin's container as on the node.
+        host: where the node's root directory is mounted in the plugin's container.
+        files: the hook's files on the node.
         snapshot: returns the agent's last snapshot.
         settings: returns the settings now in force.
     """
@@ -48,9 +48,9 @@ class Allocator:
         """Return what one container needs for its slots. Equal requests get equal answers.
 
         Raises:
-            Invalid: an ID is not a slot of this node, or two slots are of one GPU.
-            Exhausted: the node's disk or driver prevents it.
-            Unavailable: the plugin has no snapshot yet.
+            Invalid: an ID is not a slot of this node, two slots are of one GPU, or one of several GPUs is in mode mps.
+            Exhausted: the node's disk rejects a file or a folder.
+            Unavailable: the plugin has no snapshot yet, or the driver's files are missing.
         """
         snapshot, settings = self._snapshot(), self._settings()
         if snapshot is None:
@@ -102,6 +102,6 @@ def _slots(resource: Resource, device_ids: Sequence[str], snapshot: Snapshot) ->
         if first.gpu == second.gpu:
             raise Invalid(
                 f"{first} and {second} are two slots of one GPU, and a container can use one: "
-                f"it requests more GPUs than have free slots here"
+                f"the container requests more slots than this node has GPUs with free slots"
             )
     return slots

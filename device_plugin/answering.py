@@ -24,7 +24,7 @@ from orion.device_plugin.starting import Starter
 from orion.errors import Invalid, OrionError
 
 OPTIONS = api_pb2.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
-""" Sent when registering and when the kubelet asks for it; kubelets use the latter answer. """
+""" Sent with the registration and as the answer to GetDevicePluginOptions; kubelets use only the answer. """
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -35,11 +35,11 @@ class DevicePluginService(api_pb2_grpc.DevicePluginServicer):
     """Answers the kubelet.
 
     Args:
-        resource: which this service serves.
+        resource: the resource that this service serves.
         advertised: the current snapshot.
         allocator: builds the answers of Allocate.
         starter: prepares starts of containers.
-        metrics: of the process.
+        metrics: the metrics of the process.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class DevicePluginService(api_pb2_grpc.DevicePluginServicer):
             self.streams_changed.notify()
 
     async def GetPreferredAllocation(self, request: Any, context: Context) -> Any:  # noqa: N802
-        """Return the slots that the plugin prefers among the free ones."""
+        """Return the free slots that the plugin prefers."""
         async with self._answering("GetPreferredAllocation", context):
             gpus = self._advertised.snapshot.gpus if self._advertised.snapshot else {}
             answer = api_pb2.PreferredAllocationResponse()

@@ -9,7 +9,7 @@ import grpc.aio
 
 from orion.device_plugin.answering import DevicePluginService
 from orion.device_plugin.kubelet import api_pb2_grpc
-from orion.device_plugin.kubelet_folder import Identity, KubeletFolder, Look, identity
+from orion.device_plugin.kubelet_folder import FolderState, Identity, KubeletFolder, identity
 from orion.device_plugin.slots import Resource
 
 _log = logging.getLogger(__name__)
@@ -19,9 +19,9 @@ class Endpoint:
     """Serves one resource.
 
     Args:
-        resource: which this endpoint serves.
-        folder: the kubelet's.
-        make_service: makes a service. Each socket gets its own, so that ending a service ends that socket's streams.
+        resource: the resource that this endpoint serves.
+        folder: the kubelet's folder of sockets.
+        make_service: makes a service. Each socket gets a new service, so that ending it ends that socket's streams.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class Endpoint:
     async def serve(self) -> None:
         """Serve on a new socket, with no stream open.
 
-        The old socket is removed once the new one exists, so other plugins always see one. The old socket's streams end
-        before the next registration: kubelets up to 1.34 take the end of any stream of a resource for the end of the
-        newest one.
+        The old socket is removed once the new socket exists, so other plugins always see a socket of this plugin. The
+        old socket's streams end before the next registration: when any stream of a resource ends, kubelets up to 1.34
+        disconnect the newest endpoint of the resource.
 
         Raises:
             OSError: the socket cannot be made.
@@ -58,15 +58,15 @@ class Endpoint:
         await self.stop()
         self._server, self.service, self.path, self._identity = server, service, path, identity(path)
 
-    def is_there(self, look: Look) -> bool:
+    def is_there(self, state: FolderState) -> bool:
         """Return whether this endpoint's own socket existed at that moment."""
-        return look.own is not None and look.own == self._identity
+        return state.own is not None and state.own == self._identity
 
     async def stop(self) -> None:
         """Stop serving.
 
-        The socket is removed before the streams end. Another plugin that registers again when its stream ends then
-        knows that this one is gone.
+        The socket is removed before the streams end. The end of a stream can make another plugin register again, and
+        that plugin must then know that this plugin is gone.
         """
         if self._server is None:
             return

@@ -1,7 +1,7 @@
-"""Which pods must not run without the hook (failClosed), for restarts of their containers while the agent is away.
+"""Remembers which pods must not run without the hook (failClosed).
 
-The agent says which pods these are. A file keeps the list for the next plugin, because agent and plugin are often
-replaced together.
+The agent reports these pods. The plugin needs the list when their containers restart while the agent is away. A file
+keeps the list for the next plugin, because agent and plugin are often replaced together.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ class FailClosedPods:
     """UIDs of the failClosed pods, the latest last.
 
     Args:
-        path: of the file.
+        path: the path of the file.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,10 +1,11 @@
-"""Installs the hook's files on the node, where containers mount them from.
+"""Installs the hook's files on the node, where containers mount them from, and removes unused files.
 
 Each version has its own folder, named after its content: `<version>-<hash>/`. Files appear in it by rename and are
 never overwritten: overwriting a library kills every process that has it mapped. A container that restarts gets the
 mounts of its first start, so a folder stays until the kubelet's checkpoint no longer names it.
 """
 
+import asyncio
 import contextlib
 import hashlib
 import logging
@@ -18,7 +19,8 @@ from importlib import metadata
 from pathlib import Path
 
 from orion import hook
-from orion.errors import Exhausted
+from orion.device_plugin import checkpoint
+from orion.errors import Exhausted, Unreadable
 
 PRELOAD = "ld.so.preload"
 SIMULATED_DRIVER = "simulated-libcuda.so.1"
@@ -27,13 +29,15 @@ SIMULATED_DRIVER = "simulated-libcuda.so.1"
 _OLD_SECONDS = 3600.0
 """ Age at which an unused folder is removed: longer than any rolling update, during which two versions are in use. """
 
+_SWEEP_SECONDS = 600.0
+
 _FOLDER = re.compile(r"[A-Za-z0-9.+_~!-]+-[0-9a-f]{12}")
 
 _log = logging.getLogger(__name__)
 
 
 class HookFolder:
-    """The folder of all versions, such as /var/lib/orion/hook; the same path here as on the node.
+    """The folder of all versions, such as /var/lib/orion/hook; the path is the same in the plugin and on the node.
 
     Raises:
         FileNotFoundError: the package has no hook.
@@ -72,9 +76,9 @@ class HookFolder:
         self._fill(self.current, check_content=False)
 
     def repair(self, sources: Iterable[Path]) -> None:
-        """Restore what a container mounts, of any version; incomplete folders of other versions get this one's files.
+        """Restore the files that a container mounts. Incomplete folders of other versions get this version's files.
 
-        After a reboot a container runtime creates a missing source of a mount as an empty folder.
+        After a reboot, a container runtime creates a missing source of a mount as an empty folder.
 
         Raises:
             Exhausted: the node's disk rejects the files.
@@ -90,9 +94,9 @@ class HookFolder:
             os.utime(self.current)
 
     def sweep(self, named: Iterable[Path]) -> list[Path]:
-        """Remove the folders of other versions that are old and neither in `named` nor a parent of one; return them.
+        """Remove old folders of other versions, and return them. Folders that a path in `named` needs are kept.
 
-        An error of the file system ends this sweep; the next one continues.
+        An error of the file system ends this sweep; the next sweep continues.
         """
         needed = {parent for path in named for parent in (path, *path.parents)}
         gone = []
@@ -168,3 +172,22 @@ def _version() -> str:
         return metadata.version("orion-gpu")
     except metadata.PackageNotFoundError:
         return "0-checkout"
+
+
+async def sweep_for_ever(files: HookFolder, checkpoint_file: Path) -> None:
+    """Sweep periodically, and mark this version as in use so that other plugins keep it."""
+    while True:
+        await asyncio.to_thread(sweep, files, checkpoint_file)
+        await asyncio.sleep(_SWEEP_SECONDS)
+
+
+def sweep(files: HookFolder, checkpoint_file: Path) -> None:
+    """Remove the folders that no allocation mounts. Remove nothing if the kubelet's checkpoint is unreadable."""
+    files.touch()
+    try:
+        allocations = checkpoint.read(checkpoint_file)
+    except Unreadable as error:
+        _log.info("hook: older versions are kept: %s", error)
+        return
+    for folder in files.sweep({source for each in allocations for source in each.sources}):
+        _log.info("hook: removed %s, which no container mounts any more", folder)

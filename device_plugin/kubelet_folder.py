@@ -1,7 +1,8 @@
-"""Watches the kubelet's folder of sockets: a new kubelet, our own socket, and other plugins of ours.
+"""Polls the kubelet's folder of sockets for a new kubelet, for our own socket, and for other instances of this plugin.
 
-The plugin polls five times a second, at the cost of two `stat` calls and a listing. inotify was rejected: it would need
-the same poll for changes between two events, and a poll already notices a new kubelet soon enough.
+The plugin polls five times a second. A poll costs two `stat` calls and a listing. inotify was rejected: the plugin
+would still have to poll, for example because no event reports that a plugin was killed and left its socket. A poll
+alone notices a new kubelet soon enough.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ from pathlib import Path
 from orion.device_plugin.slots import Resource
 
 KUBELET = "kubelet.sock"
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 
 _YOUNG_SECONDS = 5.0
 """ A younger socket may have no listener yet. """
@@ -28,15 +29,15 @@ Identity = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Look:
+class FolderState:
     """The state of the folder at one moment."""
 
     kubelet: Identity | None
     own: Identity | None
     others: frozenset[str]
-    """ Tokens of other plugins of ours that serve the same resource, during a rolling update. """
+    """ Tokens of other instances of this plugin that serve the same resource, during a rolling update. """
     gone: str
-    """ Token of the plugin that registered last, if it is another one and no longer runs; else empty. """
+    """ Token of the instance that registered last, if that was another instance and it no longer runs; else empty. """
 
 
 class KubeletFolder:
@@ -58,20 +59,23 @@ class KubeletFolder:
         self._count += 1
         return self.path / f"orion-{resource.role}-{self._token}-{self._count}.sock"
 
-    def look(self, resource: Resource, own: Path) -> Look:
-        """Look at the folder; remove sockets that killed plugins of ours left behind."""
+    def state(self, resource: Resource, own: Path) -> FolderState:
+        """Return the state of the folder; remove sockets that killed instances of this plugin left behind."""
         latest = self._latest(resource)
         others = frozenset(self._others(resource))
         gone = "" if latest == self._token or latest in others else latest
-        return Look(identity(self.kubelet), identity(own), others, gone)
+        return FolderState(identity(self.kubelet), identity(own), others, gone)
 
-    def say_latest(self, resource: Resource) -> None:
-        """Record for other plugins that this one registers, also for those that never see this one's socket."""
+    def record_as_latest(self, resource: Resource) -> None:
+        """Record in a file that this plugin is the latest to register.
+
+        Other plugins read the file, because they may never see this plugin's socket.
+        """
         fresh = self.path / f".orion-{resource.role}-{self._token}"
         try:
             fresh.write_text(self._token)
             fresh.replace(self._note(resource))
-        except OSError:  # on a full disk other plugins still see this one's socket appear and disappear
+        except OSError:  # the disk may be full; other plugins can then only watch this plugin's socket
             with contextlib.suppress(OSError):
                 fresh.unlink()
 
@@ -111,7 +115,7 @@ class KubeletFolder:
 
 
 def identity(path: Path) -> Identity | None:
-    """Return what distinguishes a socket from earlier ones at the same path; None if there is none."""
+    """Return what distinguishes a socket from earlier sockets at the same path; None if the path is not a socket."""
     try:
         found = path.lstat()
     except OSError:

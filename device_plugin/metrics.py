@@ -70,8 +70,8 @@ class _AdvertisedDevices(Collector):
             for each in (HEALTHY, UNHEALTHY):
                 devices.add_metric([resource, each.lower()], health.count(each))
         yield devices
-        if self._advertised.heard:
-            age = time.monotonic() - self._advertised.heard
+        if self._advertised.received_at:
+            age = time.monotonic() - self._advertised.received_at
             yield GaugeMetricFamily(
                 "orion_device_plugin_snapshot_age_seconds",
                 "Time since the agent's last snapshot.",

@@ -1,15 +1,15 @@
 """Which of the free slots a container should get: a pure function of the agent's snapshot.
 
-The kubelet says which IDs are free and how many it needs. It says nothing of the pod or its memory limit, so the choice
+The kubelet sends the free IDs and the number that it needs. It does not send the pod or its memory limit, so the choice
 uses the state of the GPUs:
 
 * best effort: the GPU where hp leaves most time for each be tenant, then where most memory is unreserved;
 * high priority: a GPU without hp, then the one with the fewest be tenants;
 * several slots: one for each GPU; GPUs joined by NVLink, then GPUs of one NUMA node.
 
-The snapshot is older than the latest allocations. So that a burst of pods does not pile up on the GPU that was best in
-the snapshot, each slot that is missing from the kubelet's list but not held in the snapshot counts with an equal part
-of the GPU's memory.
+The snapshot is older than the latest allocations. A slot that the kubelet does not list as free, and that no container
+holds in the snapshot, has just been allocated. Each such slot counts as an equal part of its GPU's memory. Otherwise
+all pods of a burst would get the GPU that was best in the snapshot.
 """
 
 from collections import defaultdict
@@ -70,7 +70,7 @@ def prefer(available: Iterable[Slot], must: Sequence[Slot], size: int, gpus: Map
 
 
 def _candidates(available: Iterable[Slot], gpus: Mapping[str, AdvertisedGPU]) -> dict[str, _Candidate]:
-    """Return the GPUs with free slots. Slots that the agent saw held come last, because a kubelet can forget them."""
+    """Return the GPUs with free slots. Slots that the snapshot shows as held come last: a kubelet can forget them."""
     held = frozenset(slot for gpu in gpus.values() for slot in gpu.held)
     free: dict[str, list[Slot]] = defaultdict(list)
     for slot in sorted(set(available), key=lambda slot: (slot in held, slot)):
@@ -81,8 +81,8 @@ def _candidates(available: Iterable[Slot], gpus: Mapping[str, AdvertisedGPU]) ->
 def _candidate(gpu: AdvertisedGPU, free: list[Slot]) -> _Candidate:
     of_role = [slot for slot in gpu.slots if slot.role == free[0].role]
     taken = [slot for slot in of_role if slot not in free and gpu.usable(slot)]
-    unheard = sum(slot not in gpu.held for slot in taken)
-    unreserved = gpu.memory_bytes - gpu.memory_reserved_bytes - unheard * gpu.memory_bytes / max(1, len(of_role))
+    unreported = sum(slot not in gpu.held for slot in taken)
+    unreserved = gpu.memory_bytes - gpu.memory_reserved_bytes - unreported * gpu.memory_bytes / max(1, len(of_role))
     return _Candidate(gpu, tuple(free), len(taken), unreserved)
 
 

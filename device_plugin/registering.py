@@ -4,9 +4,10 @@ The kubelet never contacts a plugin that it has lost: the plugin must register a
 
 * the kubelet's socket appears or is replaced: the kubelet has started, and has deleted every socket in its folder;
 * its own socket is gone;
-* its ListAndWatch stream has ended, for whatever reason: with kubelets up to 1.34 the end of another plugin causes
-  that;
-* another plugin of ours has gone: if that one registered last, the kubelet has no plugin now and reports it nowhere.
+* its ListAndWatch stream has ended, for whatever reason: kubelets up to 1.34 end it also when another instance of this
+  plugin ends;
+* another instance of this plugin has gone: if that instance registered last, the kubelet now has no plugin, and does
+  not report that.
 """
 
 import asyncio
@@ -21,14 +22,14 @@ from orion.device_plugin.agent_link import CHANNEL_OPTIONS
 from orion.device_plugin.answering import OPTIONS
 from orion.device_plugin.endpoint import Endpoint
 from orion.device_plugin.kubelet import api_pb2, api_pb2_grpc
-from orion.device_plugin.kubelet_folder import LOOK_SECONDS, KubeletFolder, Look, identity
+from orion.device_plugin.kubelet_folder import POLL_SECONDS, FolderState, KubeletFolder, identity
 from orion.device_plugin.metrics import Metrics
 from orion.errors import Conflict
 
 VERSION = "v1beta1"
 
 _REGISTER_SECONDS = 15.0
-""" Meanwhile the kubelet connects to the plugin, for up to 10 s. """
+""" Timeout of a registration, during which the kubelet tries for up to 10 s to connect to the plugin. """
 _STREAM_SECONDS = 5.0
 """ A kubelet that has accepted a registration opens its stream within this time. """
 _STABLE_SECONDS = 5.0
@@ -42,10 +43,10 @@ class Registration:
     """Keeps one resource registered.
 
     Args:
-        endpoint: what is registered.
-        folder: the kubelet's.
-        advertised: what the kubelet will receive; the plugin registers nothing before the first snapshot.
-        metrics: of the process.
+        endpoint: the endpoint that is registered.
+        folder: the kubelet's folder of sockets.
+        advertised: the slots that the kubelet will receive; the plugin does not register before the first snapshot.
+        metrics: the metrics of the process.
     """
 
     def __init__(self, endpoint: Endpoint, folder: KubeletFolder, advertised: Advertised, metrics: Metrics) -> None:
@@ -67,34 +68,34 @@ class Registration:
             await self._until_kubelet()
             kubelet = identity(self._folder.kubelet)
             began = time.monotonic()
-            if (look := await self._register()) is not None:
-                self._say_stands(True)
-                why = await self._lost(look)
-                self._say_stands(False)
+            if (state := await self._register()) is not None:
+                self._set_stands(True)
+                why = await self._lost(state)
+                self._set_stands(False)
                 _log.info("%s: registers again: %s", self.resource, why)
-            if time.monotonic() - began > _STABLE_SECONDS and look is not None:
+            if time.monotonic() - began > _STABLE_SECONDS and state is not None:
                 self._pause = 0.0
             await self._rest(kubelet)
 
-    def _say_stands(self, stands: bool) -> None:
+    def _set_stands(self, stands: bool) -> None:
         self.stands = stands
         self._metrics.registered.labels(self.resource).set(stands)
 
     async def _until_kubelet(self) -> None:
         if identity(self._folder.kubelet) is None:
-            _log.info("%s: waits for the kubelet: %s is not there", self.resource, self._folder.kubelet)
+            _log.info("%s: waits for the kubelet: %s does not exist", self.resource, self._folder.kubelet)
         while identity(self._folder.kubelet) is None:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def _register(self) -> Look | None:
+    async def _register(self) -> FolderState | None:
         """Serve, then register; return the state of the folder before that, or None if registering failed."""
         try:
             await self._endpoint.serve()
-            look = self._folder.look(self.resource, self._endpoint.path)
-            # Before and after: if two plugins register at once, the note should name the one that was last.
-            self._folder.say_latest(self.resource)
-            await self._ask(look)
-            self._folder.say_latest(self.resource)
+            state = self._folder.state(self.resource, self._endpoint.path)
+            # Record it before and after: if two plugins register at once, the file should name the last one.
+            self._folder.record_as_latest(self.resource)
+            await self._ask(state)
+            self._folder.record_as_latest(self.resource)
         except (grpc.aio.AioRpcError, OSError) as error:
             reason = (error.details() or error.code().name) if isinstance(error, grpc.aio.AioRpcError) else str(error)
             if "API version" in reason and "not supported" in reason:
@@ -109,12 +110,12 @@ class Registration:
         devices = self._advertised.devices(self.resource)
         healthy = sum(device.health == HEALTHY for device in devices)
         _log.info("%s: registered with the kubelet: %d slots, %d healthy", self.resource, len(devices), healthy)
-        return look
+        return state
 
-    async def _ask(self, look: Look) -> None:
+    async def _ask(self, state: FolderState) -> None:
         """Register, and give up as soon as the kubelet can no longer find this plugin.
 
-        A kubelet that starts deletes all sockets, and would try for 10 s to connect to one that is gone.
+        A kubelet that starts deletes all sockets. It would then try for 10 s to connect to a socket that is gone.
 
         Raises:
             AioRpcError: the kubelet rejects the request, or does not run.
@@ -123,10 +124,10 @@ class Registration:
         asking = asyncio.create_task(self._request())
         try:
             while not asking.done():
-                now = self._folder.look(self.resource, self._endpoint.path)
-                if now.kubelet != look.kubelet or not self._endpoint.is_there(now):
+                now = self._folder.state(self.resource, self._endpoint.path)
+                if now.kubelet != state.kubelet or not self._endpoint.is_there(now):
                     raise OSError("the kubelet has emptied its folder")
-                await asyncio.wait({asking}, timeout=LOOK_SECONDS)
+                await asyncio.wait({asking}, timeout=POLL_SECONDS)
             asking.result()
         finally:
             asking.cancel()
@@ -139,10 +140,10 @@ class Registration:
             stub = api_pb2_grpc.RegistrationStub(channel)  # type: ignore[no-untyped-call]
             await stub.Register(request, timeout=_REGISTER_SECONDS)
 
-    async def _lost(self, look: Look) -> str:
+    async def _lost(self, state: FolderState) -> str:
         """Wait until the registration is lost; return why."""
         endpoint, service = self._endpoint, self._endpoint.service
-        deadline, listened, others = time.monotonic() + _STREAM_SECONDS, False, look.others
+        deadline, listened, others = time.monotonic() + _STREAM_SECONDS, False, state.others
         while True:
             changed = service.streams_changed.next
             listened = listened or service.streams > 0
@@ -150,25 +151,25 @@ class Registration:
                 return "the kubelet has ended its stream"
             if not listened and time.monotonic() > deadline:
                 return "the kubelet does not watch it"
-            now = self._folder.look(self.resource, endpoint.path)
-            if now.kubelet != look.kubelet:
+            now = self._folder.state(self.resource, endpoint.path)
+            if now.kubelet != state.kubelet:
                 return "the kubelet's socket is another one" if now.kubelet else "the kubelet's socket is gone"
             if not endpoint.is_there(now):
                 return "its own socket is gone"
-            # If the note cannot be written, it still names a plugin that was gone before: ignore that one.
-            if now.gone not in ("", look.gone) or not others <= now.others:
+            # If record_as_latest failed, the file still names a plugin that was gone before: ignore that plugin.
+            if now.gone not in ("", state.gone) or not others <= now.others:
                 return "another plugin is gone"
             others = now.others
             try:
-                await asyncio.wait_for(changed.wait(), LOOK_SECONDS)
+                await asyncio.wait_for(changed.wait(), POLL_SECONDS)
             except TimeoutError:
                 continue
 
     async def _rest(self, kubelet: object) -> None:
-        """Wait, each time longer, but stop as soon as the kubelet is replaced."""
+        """Wait before the next registration, each time longer. Stop waiting as soon as the kubelet is replaced."""
         until = time.monotonic() + self._pause
         self._pause = min(_LONGEST_PAUSE_SECONDS, max(_FIRST_PAUSE_SECONDS, 2 * self._pause))
         while (left := until - time.monotonic()) > 0 and identity(self._folder.kubelet) == kubelet:
-            await asyncio.sleep(min(left, LOOK_SECONDS))
+            await asyncio.sleep(min(left, POLL_SECONDS))
         if identity(self._folder.kubelet) != kubelet:
             self._pause = 0.0

@@ -5,16 +5,18 @@ import contextlib
 import logging
 import signal
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
-from orion.crds.configuration_file import Change
+from orion.crds.configuration_file import Change, ConfigurationFile
+from orion.crds.node_configuration import NodeSettings
 from orion.device_plugin import checkpoint
 from orion.device_plugin.advertised import Advertised
 from orion.device_plugin.agent_link import AgentLink
 from orion.device_plugin.allocating import Allocator
 from orion.device_plugin.answering import DevicePluginService
-from orion.device_plugin.configuration import Configuration
 from orion.device_plugin.endpoint import Endpoint
-from orion.device_plugin.installing import HookFolder
+from orion.device_plugin.installing import HookFolder, sweep_for_ever
 from orion.device_plugin.kubelet_folder import KubeletFolder
 from orion.device_plugin.metrics import Metrics
 from orion.device_plugin.registering import Registration
@@ -22,14 +24,15 @@ from orion.device_plugin.settings import PluginSettings
 from orion.device_plugin.slots import Resource
 from orion.device_plugin.snapshot import SnapshotFile
 from orion.device_plugin.starting import Starter
-from orion.device_plugin.sweeping import sweep_for_ever
-from orion.errors import Conflict
+from orion.errors import Conflict, Unreadable
 from orion.exposition.answers import Answers
 from orion.exposition.server import ExpositionServer
 
 SNAPSHOT_FILE = "device-plugin.json"
 _AGAIN_S = 2.0
 """ Pause between attempts to bind the metrics address. """
+_LOOK_S = 1.0
+""" Pause between two looks at the configuration file. """
 
 _log = logging.getLogger(__name__)
 
@@ -46,8 +49,7 @@ def run(settings: PluginSettings) -> None:
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
     )
-    # A kubelet that goes away is no error, but gRPC would log the end of each of its streams as one, with a stack
-    # trace.
+    # The end of a kubelet is no error, but gRPC would log an error with a stack trace for each stream of the kubelet.
     logging.getLogger("grpc").setLevel(logging.CRITICAL)
     asyncio.run(_run(settings))
 
@@ -61,11 +63,47 @@ async def _run(settings: PluginSettings) -> None:
     waiting = asyncio.create_task(ended.wait())
     await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
-        _log.info("device plugin: it ends; containers continue with what they have")
+        _log.info("device plugin: it ends; running containers keep their slots")
     for task in (serving, waiting):
         task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await serving
+
+
+class Configuration:
+    """The settings of this node, which follow the file.
+
+    Args:
+        path: the path of the configuration file; None: the defaults apply.
+        node: the node's name.
+
+    Raises:
+        Unreadable: the file is invalid. At the start there are no earlier settings to keep.
+    """
+
+    def __init__(self, path: Path | None, node: str) -> None:
+        self._file = ConfigurationFile(path, node) if path is not None else None
+        if self._file is not None and self._file.settings is None:
+            raise Unreadable(self._file.problem)
+
+    @property
+    def settings(self) -> NodeSettings:
+        """The settings now in force."""
+        return (self._file.settings if self._file is not None else None) or NodeSettings()
+
+    async def follow(self, changed: Callable[[Change], None]) -> None:
+        """Poll the file for ever; report each change, and whether the plugin accepted it, to `changed`."""
+        while self._file is not None:
+            await asyncio.sleep(_LOOK_S)
+            change = self._file.look()
+            if change is Change.TAKEN:
+                settings = self.settings
+                _log.info(
+                    "configuration: device list strategy %s, preload %s, onNoAgent %s, driver root %s",
+                    settings.device_list_strategy, settings.preload, settings.on_no_agent, settings.driver_root,
+                )  # fmt: skip
+            if change is not None:
+                changed(change)
 
 
 class Plugin:
@@ -147,7 +185,7 @@ class Plugin:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _expose(self, exposition: ExpositionServer) -> None:
-        """Serve metrics as soon as the port is free: in a rolling update the old plugin holds it on the host network.
+        """Serve metrics as soon as the port is free: in a rolling update, the old plugin still uses the host's port.
 
         Raises:
             OSError: the address cannot be bound for another reason.

@@ -16,7 +16,7 @@ def node_name() -> str:
 
 
 class PluginSettings(BaseModel):
-    """All folders but `host` have the same path here as on the node, because the kubelet gets these paths."""
+    """All folders except `host` have the same path in the plugin as on the node: the kubelet gets these paths."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,7 +27,7 @@ class PluginSettings(BaseModel):
     hook_folder: Path = HOOK_FOLDER
 
     host: Path = Path("/")
-    """ Where the node's root directory is mounted here; the plugin looks there for device nodes and the driver. """
+    """ Where the node's root directory is mounted in the plugin, which searches it for device nodes and the driver. """
 
     agent_patience: float = Field(default=5.0, ge=0.1, le=25, allow_inf_nan=False)
     """ Seconds that a container's start waits for an agent that is being replaced; the kubelet's limit is 30. """

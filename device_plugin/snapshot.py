@@ -1,7 +1,7 @@
 """The agent's snapshot: which GPUs and slots the plugin may advertise, and the facts by which it chooses a slot.
 
-It is separate from the gRPC stubs, so that the choice and its tests need no agent. A file keeps the last snapshot
-across restarts of the agent and the plugin: running pods keep their capacity while either is away.
+The snapshot is separate from the gRPC stubs, so that the choice of slots and its tests need no agent. A file keeps the
+last snapshot across restarts of the agent and the plugin: running pods keep their capacity while either is away.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class Snapshot:
 
     gpus: Mapping[str, AdvertisedGPU] = field(default_factory=dict)
     not_advertised: Mapping[str, str] = field(default_factory=dict)
-    """ Reasons, as sentences, by UUID. """
+    """ Why a GPU is not advertised, as a sentence, by UUID. """
 
     def slots(self, resource: Resource) -> Iterator[tuple[AdvertisedGPU, Slot]]:
         """Yield the slots of a resource, always in the same order."""
@@ -68,28 +68,28 @@ class Snapshot:
         return gpu is not None and slot in gpu.slots
 
 
-def from_message(said: agent_pb2.Devices) -> Snapshot:
+def from_message(message: agent_pb2.Devices) -> Snapshot:
     """Return the snapshot of a message; skip slots whose names are no valid device IDs."""
-    gpus = {device.uuid: _gpu(device) for device in said.devices}
-    return Snapshot(gpus, {each.uuid: f"{each.reason}: {each.message}" for each in said.not_advertised})
+    gpus = {device.uuid: _gpu(device) for device in message.devices}
+    return Snapshot(gpus, {each.uuid: f"{each.reason}: {each.message}" for each in message.not_advertised})
 
 
-def _gpu(said: agent_pb2.Device) -> AdvertisedGPU:
+def _gpu(device: agent_pb2.Device) -> AdvertisedGPU:
     return AdvertisedGPU(
-        uuid=said.uuid,
-        index=said.index,
-        slots=tuple(sorted(_slots(said.uuid, said.slots))),
-        held=frozenset(_slots(said.uuid, said.held)),
-        healthy=said.healthy,
-        cordoned=said.cordoned,
-        message=said.message or said.reason,
-        simulated=said.simulated,
-        minor=said.minor,
-        memory_bytes=said.memory_bytes,
-        memory_reserved_bytes=said.memory_reserved_bytes,
-        hp_busy_ratio=said.hp_busy_ratio,
-        numa_node=said.numa_node if said.HasField("numa_node") else None,
-        linked=frozenset(said.linked),
+        uuid=device.uuid,
+        index=device.index,
+        slots=tuple(sorted(_slots(device.uuid, device.slots))),
+        held=frozenset(_slots(device.uuid, device.held)),
+        healthy=device.healthy,
+        cordoned=device.cordoned,
+        message=device.message or device.reason,
+        simulated=device.simulated,
+        minor=device.minor,
+        memory_bytes=device.memory_bytes,
+        memory_reserved_bytes=device.memory_reserved_bytes,
+        hp_busy_ratio=device.hp_busy_ratio,
+        numa_node=device.numa_node if device.HasField("numa_node") else None,
+        linked=frozenset(device.linked),
     )
 
 
@@ -100,7 +100,7 @@ def _slots(gpu: str, names: Iterable[str]) -> Iterator[Slot]:
 
 
 class SnapshotFile:
-    """Keeps the last snapshot in a file, written by rename: a reader finds the old or the new one, never a part."""
+    """Keeps the last snapshot in a file. A rename replaces the file, so a reader never finds a part of a snapshot."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -119,7 +119,7 @@ class SnapshotFile:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise Unreadable(f"{self.path} does not hold the agent's last snapshot: {reason}") from None
 
-    def save(self, said: agent_pb2.Devices) -> None:
+    def save(self, message: agent_pb2.Devices) -> None:
         """Save a message.
 
         Raises:
@@ -127,7 +127,7 @@ class SnapshotFile:
         """
         fresh = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
         try:
-            fresh.write_text(json_format.MessageToJson(said))
+            fresh.write_text(json_format.MessageToJson(message))
             os.replace(fresh, self.path)
         except OSError:
             with contextlib.suppress(OSError):

@@ -5,9 +5,9 @@ everything below /run. Then it asks the agent to prepare the slot: the agent dro
 and writes the pod's grant into the slot's page. The kubelet makes this call before the runtime creates the container,
 waits at most 30 s, and tries again later if the call fails.
 
-The request does not name the pod. The agent says whether the pod may start without an agent (`failClosed`). For a
-container that restarts while the agent is away, the plugin uses the answer of an earlier start, which it stored under
-the pod's UID from the kubelet's checkpoint. For a first start without an agent `onNoAgent` decides.
+The request does not name the pod. The agent reports whether the pod may start without an agent (`failClosed`). The
+plugin stores this under the pod's UID, which it reads from the kubelet's checkpoint. If the container restarts while
+the agent is away, the stored value decides. At a first start without an agent, `onNoAgent` decides.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ class Starter:
 
     Args:
         root: the agent's directory.
-        link: to the agent.
-        files: of the hook.
-        checkpoint_file: the kubelet's.
+        link: the connection to the agent.
+        files: the hook's files on the node.
+        checkpoint_file: the kubelet's checkpoint.
         settings: returns the settings now in force.
     """
 

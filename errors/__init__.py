@@ -1,6 +1,6 @@
 """The one tree of Orion's exceptions. This package is below all others and imports only the standard library.
 
-OrionError        1  INTERNAL             any of these
+OrionError        1  INTERNAL             any of the errors below
 ├─ Invalid        2  INVALID_ARGUMENT     an input is wrong: an option, a value, a message
 │  └─ Unreadable  1  INVALID_ARGUMENT     a file or a document does not hold what is expected
 ├─ NotFound       1  NOT_FOUND            a thing that the input names does not exist
@@ -12,15 +12,15 @@ The number is the exit status of a command, the name is gRPC's status code. `cli
 both from the class, so they list no exceptions. A package defines a class below a kind only where a caller catches it
 by name or reads its attributes. The text of an error names the thing, what is wrong with it, and the next step.
 
-`Stopped` of `bench/colocation/measurement.py` is outside of the tree: it ends a thread, and nobody reports it. The
-errors of the testbed are outside too (`testbed/errors.py`).
+`Stopped` of `bench/colocation/measurement.py` is outside of the tree: it ends a thread, and no code reports it. The
+errors of the testbed are outside, too (`testbed/errors.py`).
 """
 
 from typing import ClassVar
 
 
 class OrionError(Exception):
-    """The program expected this failure, and the text is a sentence for a person."""
+    """A failure that the program handles; the text is a sentence for the user."""
 
     exit_status: int = 1
     grpc_code: ClassVar[str] = "INTERNAL"

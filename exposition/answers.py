@@ -29,8 +29,8 @@ class Answers:
 
     Args:
         metrics: returns the text for Prometheus.
-        unready: returns what the process still waits for; empty: it is ready.
-        unhealthy: returns why a restart would help; empty: it is healthy.
+        unready: returns what the process still waits for; empty: the process is ready.
+        unhealthy: returns why a restart would help; empty: the process is healthy.
     """
 
     metrics: Callable[[], Awaitable[bytes]]

@@ -24,7 +24,8 @@ _LINE_MAX = 8 * 1024
 """ Bytes of one line of a request, and of one header. """
 
 _log = logging.getLogger(__name__)
-# aiohttp logs a stack trace for each request that is not HTTP, so any peer could fill the log. Answers logs its errors.
+# aiohttp logs a stack trace for each request that is not HTTP, so any peer could fill the log. `Answers` logs our own
+# errors.
 _silent = logging.Logger("nobody", logging.CRITICAL + 1)
 
 
@@ -47,7 +48,7 @@ class ExpositionServer:
         """Listen.
 
         Raises:
-            Conflict: another process listens there; a later call may succeed.
+            Conflict: another process listens on the address; a later call may succeed.
             OSError: the address is unusable.
         """
         self._http = _Bounded(self._answers)

@@ -1,7 +1,8 @@
 """Writes the C code of one interposed function from its prototype and its declaration.
 
-One function here writes one class. A wrapper first fetches the driver's function. At the first call of the process,
-this fills the hook's table of driver functions, so the core may use the table.
+Each class of driver functions (see declarations/README.md) has one Python function here that writes its wrappers. A
+wrapper first fetches the driver's function. The first fetch in a process fills the hook's table of driver functions, so
+the core may use the table.
 """
 
 import re
@@ -44,7 +45,7 @@ def _identity(declaration: Declaration) -> str:
         return f"orion_identity_bytes(ORION_WORK_{_COPIES[kind]}, {arguments})"
     if kind.startswith("orion_"):  # a function of extent.h that handles the direction of the copy
         return f"{kind}({arguments})"
-    raise Invalid(f"{declaration.place}: {kind} makes no identity; use one of hook/declarations/README.md")
+    raise Invalid(f"{declaration.place}: {kind} makes no identity; use a detail of class gate (hook/declarations/)")
 
 
 def _real(function: Function) -> str:
@@ -52,12 +53,12 @@ def _real(function: Function) -> str:
 
 
 def _calling(function: Function, after: list[str]) -> list[str]:
-    """The driver's call, then the lines of `after`, then the return."""
+    """Return the lines that call the driver's function, then the lines of `after`, then the return statement."""
     return [f"CUresult result = {_real(function)};", *after, "return result;"]
 
 
 def _launch(declaration: Declaration) -> str:
-    """The launched work; code that reads the launch's identity computes it from this."""
+    """Return the initializer of `.launch`. The core computes a kernel's or a graph's identity from it when needed."""
     kind, arguments = _only_call(declaration)
     if kind == "graph":
         return f", .launch = {{.graph = {arguments}}}"
@@ -70,7 +71,7 @@ def _launch(declaration: Declaration) -> str:
 
 
 def _elsewhere(function: Function, declaration: Declaration) -> list[str]:
-    """Let the core choose another stream for a kernel or a graph, if the call names its stream once."""
+    """Return lines that use the stream chosen by the core, for a kernel or a graph whose call names its stream once."""
     kind, _ = _only_call(declaration)
     if "stays" in declaration.words:
         return []
@@ -121,7 +122,7 @@ def _submit(function: Function, declaration: Declaration) -> list[str]:
         return [*before, "orion_work_begin(&work);", *_calling(function, ["orion_work_end(&work, result);"])]
     kind, event = _only_call(declaration)
     if kind != "record":
-        raise Invalid(f"{declaration.place}: submitted work cannot {kind}; use record(event)")
+        raise Invalid(f"{declaration.place}: {kind} is not a detail of class submit; use record(event)")
     return [
         *before,
         f"struct orion_recording recording = {{.event = {event}, .stream = {stream}}};",
@@ -170,7 +171,7 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
     if kind == "frees":
         return [*before, *_calling(function, [*after, f"orion_memory_released({arguments}, result);"])]
     if kind != "allocates":
-        raise Invalid(f"{declaration.place}: {kind} is no detail of memory; use allocates, frees or informs")
+        raise Invalid(f"{declaration.place}: {kind} is not a detail of class memory; use allocates, frees or informs")
     key = declaration.options["key"]
     device = declaration.options.get("device")
     return [
@@ -212,7 +213,7 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
         "ends_graph": ([f"orion_graph_ending({handle});"], []),
     }
     if kind not in around:
-        raise Invalid(f"{declaration.place}: {kind} is no detail of a lifetime; see hook/declarations/README.md")
+        raise Invalid(f"{declaration.place}: {kind} is not a detail of class lifetime; see hook/declarations/README.md")
     before, after = around[kind]
     return [*before, *_calling(function, after)]
 
@@ -247,7 +248,7 @@ def wrapper(function: Function, declaration: Declaration) -> str:
     """Return the definition of the function that interposes the driver's function.
 
     Raises:
-        Invalid: the line does not fit the function.
+        Invalid: the declaration does not fit the function.
     """
     parameters = ", ".join(map(str, function.parameters)) or "void"
     body = [

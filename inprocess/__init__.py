@@ -12,7 +12,7 @@ Each client has its own stream, which replaces the default stream in the client'
 client waits in its own thread while a high-priority client has work. No other thread waits. The hook must be preloaded
 (`orion launch`, or ``LD_PRELOAD``). See docs/threads.md.
 
-    scheduler       Scheduler, its clients, their figures
+    scheduler       the scheduler, its clients, and the figures of each client
     entry_points    the hook's C functions (hook/include/orion/inprocess.h) through ctypes
 
 The package imports only the standard library. It uses torch if the program has imported torch.

@@ -61,7 +61,7 @@ def _process() -> ctypes.CDLL:
 
 
 def _error() -> SchedulerError:
-    """Return why the calling thread's last call failed."""
+    """Return the error for the calling thread's last call, with the hook's reason."""
     return SchedulerError((_process().orion_scheduler_error() or b"").decode(errors="replace"))
 
 
@@ -81,17 +81,17 @@ def stop() -> None:
 
 
 def set_role(client: int, role: int) -> None:
-    """Make a client HP or BE, before its first work."""
+    """Give a client the role HP or BE. Call this before the client's first work."""
     _checked(_process().orion_set_client_role(client, role))
 
 
 def set_policy(policy: int, max_slowdown_milli: int) -> None:
-    """Change what a be client's launches wait for."""
+    """Set the policy (a value of POLICIES) and its overlap budget, in thousandths."""
     _checked(_process().orion_set_policy(policy, max_slowdown_milli))
 
 
 def bind(client: int) -> None:
-    """Bind the calling thread to a client; -1: to none."""
+    """Bind the calling thread to a client; -1: unbind the thread."""
     _checked(_process().orion_set_client_idx(client))
 
 

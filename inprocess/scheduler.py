@@ -1,4 +1,7 @@
-"""The Python API of the scheduler: a `with` binds a thread to a client and switches torch to the client's stream."""
+"""The Python API of the scheduler.
+
+A `with` block binds a thread to a client and switches torch to the client's stream.
+"""
 
 import contextlib
 import operator
@@ -29,7 +32,7 @@ _bound = _Bound()
 
 @dataclass(frozen=True)
 class Figures:
-    """What one client has done since the scheduler started; times in seconds.
+    """The counts and times of one client since the scheduler started; times in seconds.
 
     Attributes:
         role: "hp" or "be".
@@ -64,7 +67,7 @@ class Client:
     """One client of a running scheduler.
 
     Args:
-        index: its number, from 0.
+        index: the client's number, from 0.
         role: "hp" or "be".
     """
 
@@ -120,11 +123,11 @@ class Scheduler:
 
     @contextlib.contextmanager
     def client(self, index: int) -> Iterator[Client]:
-        """Bind the calling thread to a client for the length of a `with`. Bindings may be nested.
+        """Bind the calling thread to a client during a `with` block. The blocks may be nested.
 
-        The thread's default stream, and torch's current stream, are then the client's own stream. Work that other
-        threads put on the default stream earlier completes first. Work that they put there later runs after the
-        client's work.
+        In the block, the client's own stream replaces the thread's default stream and torch's current stream. Work that
+        other threads put on the default stream before the block completes before the client's work. Work that they put
+        on the default stream later runs after the client's work.
 
         Args:
             index: the client's number, from 0.
@@ -145,11 +148,11 @@ class Scheduler:
                 yield bound
         finally:
             _bound.client = before
-            # Once the scheduler has stopped, the outer client no longer exists, so nothing is bound.
+            # Once the scheduler has stopped, the client of the outer block no longer exists, so unbind the thread.
             entry_points.bind(before if self._runs else _UNBOUND)
 
     def set_policy(self, *, policy: str | None = None, max_slowdown: float | None = None) -> None:
-        """Change the policy, from the next launch on. An argument that is left out keeps its value.
+        """Change the policy, from the next launch on. A setting whose argument is None keeps its value.
 
         Raises:
             ValueError: a policy or budget is invalid.
@@ -160,7 +163,7 @@ class Scheduler:
         self.policy, self.max_slowdown = wanted, budget
 
     def snapshot(self) -> list[Figures]:
-        """Return the figures of each client so far, by number."""
+        """Return the figures of each client so far, in the order of the clients' numbers."""
         return [_figures_of(index, role) for index, role in enumerate(self._roles)]
 
     def stop(self) -> None:
@@ -219,7 +222,7 @@ def _figures_of(index: int, role: str) -> Figures:
 def _torch() -> Any:
     """Return torch if the program has imported it and it has a GPU, else None."""
     torch = sys.modules.get("torch")
-    cuda = getattr(torch, "cuda", None)  # None while it is being imported
+    cuda = getattr(torch, "cuda", None)  # None while torch is being imported
     return torch if cuda is not None and cuda.is_available() else None
 
 

@@ -1,9 +1,9 @@
-"""Measures what parts of Orion cost, from a checkout. It is not installed; users measure with `bench`.
+"""Measures what parts of Orion cost. For developers with a checkout; users measure with `orion bench`.
 
     overhead     what the hook costs a program that has the GPU to itself; `report` makes tables of the raw data
-    cluster      what operator, webhook, device plugin and pods cost, and what an upgrade of the chart does
+    cluster      what operator, webhook, device plugin and pods cost, and how an upgrade of the chart affects pods
     probes       small programs that measure the GPU's properties on which the design depends
 
-Each is a script (`python -m measurements.overhead.hook_cost`). The scripts compile C, start the testbed or read
-`examples/`, so they need a checkout.
+Run each program as a module, such as `python -m measurements.overhead.hook_cost`. The package is not installed, because
+its programs compile C, start the testbed or read `examples/`.
 """

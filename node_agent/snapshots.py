@@ -5,7 +5,6 @@ the clients wrote them: any unsigned number. Texts are short and printable.
 """
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +16,7 @@ from orion.node_agent.gpus.usage import MemoryUsage
 from orion.node_agent.pages import pages
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing.conditions import Condition
-from orion.node_agent.sharing.served import ServedGpu
+from orion.node_agent.sharing.served import ServedGpu, ServesGpus
 from orion.node_agent.slots.slot import Slot
 
 _RUNNING_NS = 200_000_000
@@ -80,12 +79,8 @@ class AgentView:
     """ CLOCK_MONOTONIC. """
 
 
-class Seen(Protocol):
+class Seen(ServesGpus, Protocol):
     """What `take` needs from an agent."""
-
-    @property
-    def gpus(self) -> Mapping[str, ServedGpu]:
-        """The GPUs that the agent serves."""
 
     @property
     def usage(self) -> MemoryUsage:

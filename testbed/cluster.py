@@ -7,7 +7,6 @@ import contextlib
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from testbed import packages
 from testbed.access import Access
@@ -15,11 +14,12 @@ from testbed.control_plane import ControlPlane
 from testbed.errors import Failed
 from testbed.node import Node
 from testbed.place import MOST_NODES, Fabric
+from testbed.process import Running
 
 NODE_LABELS = {"orion.gpu/gpu": "true"}
 
 
-class Cluster:
+class Cluster(Running):
     """One cluster; `folder` (made here, removed by `stop`) holds all its files, those of nodes under nodes/.
 
     Use it as a context manager from the main thread: its processes end with the thread that started them.
@@ -30,19 +30,6 @@ class Cluster:
         self._fabric: Fabric | None = None
         self.control_plane = ControlPlane(folder, programs)
         self.nodes: dict[str, Node] = {}
-
-    def __enter__(self) -> "Cluster":
-        try:
-            self.start()
-        except BaseException as reason:
-            self.stop(keep_logs=isinstance(reason, Failed))
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, what: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def access(self) -> Access:

@@ -7,16 +7,13 @@ Tests that break things start their own control plane this way. The shared one r
 import os
 import shutil
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from testbed import components
 from testbed.access import Access
-from testbed.errors import Failed
 from testbed.place import LOOPBACK, Loopback, Place
-from testbed.process import Process
-from testbed.waiting import wait_until
+from testbed.process import Process, Processes, Running
 
 
 class Held:
@@ -38,30 +35,17 @@ class Held:
         self._socket.close()
 
 
-class ControlPlane:
+class ControlPlane(Processes, Running):
     """One control plane; `folder` (made, and removed by `stop`) holds its data, keys, logs and kubeconfig.
 
     Use it as a context manager from the main thread: components end with the thread that started them.
     """
 
     def __init__(self, folder: Path, programs: Mapping[str, Path], place: Place | None = None) -> None:
+        super().__init__(folder / "logs")
         self.folder, self._programs, self.place = folder, programs, place or Loopback()
         self._held: list[Held] = []
-        self._processes: dict[str, Process] = {}
         self._access: Access | None = None
-
-    def __enter__(self) -> "ControlPlane":
-        try:
-            self.start()
-        except BaseException as reason:
-            self.stop(keep_logs=isinstance(reason, Failed))
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, what: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def access(self) -> Access:
@@ -80,7 +64,7 @@ class ControlPlane:
         Raises:
             Failed: a component ended, or was not ready in time.
         """
-        (self.folder / "logs").mkdir(parents=True)
+        self._logs.mkdir(parents=True)
         self.folder.chmod(0o700)
         address = self.place.address
         with self.place.entered():
@@ -88,7 +72,7 @@ class ControlPlane:
         ports = components.Ports(address, *(held.number for held in self._held))
         self._access = components.prepare(self.folder, ports)
         for name, command in components.command_lines(self.folder, ports, self._programs).items():
-            self._processes[name] = Process(name, command, self.folder / "logs" / f"{name}.log")
+            self._processes[name] = Process(name, command, self._logs / f"{name}.log")
         self.begin("etcd")
         self.begin("kube-apiserver")
         self.wait_until_ready()
@@ -124,14 +108,6 @@ class ControlPlane:
         """Return whether a component runs now; one that has crashed does not."""
         return self._processes[component].runs
 
-    def pids(self) -> dict[str, int]:
-        """Return the process IDs of the components that should run."""
-        return {name: process.pid for name, process in self._processes.items() if process.pid}
-
-    def fault(self) -> str:
-        """Return how the first component that ended unexpectedly did so, or an empty text."""
-        return next((fault for process in self._processes.values() if (fault := process.ended())), "")
-
     def stop(self, keep_logs: bool = False) -> None:
         """Kill all components, as no data is needed later; remove the folder, or with `keep_logs` all but the logs."""
         for process in reversed(self._processes.values()):
@@ -153,6 +129,3 @@ class ControlPlane:
 
     def _controllers_work(self) -> bool:
         return self._answers("/api/v1/namespaces/default/serviceaccounts/default")
-
-    def _wait(self, otherwise: str, condition: Callable[[], bool]) -> None:
-        wait_until(condition, otherwise, self.fault, f"logs are in {self.folder / 'logs'}")

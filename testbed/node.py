@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from testbed import cgroups, images, namespaces, node_settings
@@ -23,14 +23,14 @@ from testbed.namespaces import Network
 from testbed.node_settings import Settings
 from testbed.packages import Runtime
 from testbed.place import Fabric
-from testbed.process import Process, tether
+from testbed.process import Process, Processes, tether
 from testbed.waiting import wait_until
 
 PATIENCE = 20.0  # seconds until the kernel has killed all processes of a node
 INIT = Path(__file__).with_name("node_init.py")
 
 
-class Node(Inside):
+class Node(Inside, Processes):
     """One node; `folder` (named after the node; made, and kept) holds its files, logs and what survives its restart.
 
     Start it from the main thread: its processes end with the thread that started them.
@@ -46,7 +46,8 @@ class Node(Inside):
         programs: Mapping[str, Path],
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(folder, runtime)
+        Inside.__init__(self, folder, runtime)
+        Processes.__init__(self, folder / "logs")
         self.number, self._fabric, self._access, self._programs = number, fabric, access, programs
         self._settings = Settings(
             name=folder.name,
@@ -60,7 +61,6 @@ class Node(Inside):
         self._network: Network | None = None
         self._init: subprocess.Popen[str] | None = None
         self._processes_in = 0  # the number of their PID namespace
-        self._processes: dict[str, Process] = {}
 
     @property
     def address(self) -> str:
@@ -73,7 +73,7 @@ class Node(Inside):
         Raises:
             Failed: a component did not start.
         """
-        (self.folder / "logs").mkdir(parents=True, exist_ok=True)
+        self._logs.mkdir(parents=True, exist_ok=True)
         self._on_since = datetime.datetime.now(datetime.UTC)
         try:
             self._network = Network()
@@ -135,12 +135,7 @@ class Node(Inside):
 
     def pids(self) -> dict[str, int]:
         """Return the machine's IDs of all processes that should run: the components, and process 1 as `init`."""
-        running = {name: process.pid for name, process in self._processes.items() if process.pid}
-        return running | ({"init": self._init.pid} if self._init else {})
-
-    def fault(self) -> str:
-        """Return how the first component that ended unexpectedly did so, or an empty text."""
-        return next((fault for process in self._processes.values() if (fault := process.ended())), "")
+        return super().pids() | ({"init": self._init.pid} if self._init else {})
 
     def ready(self) -> bool:
         """Return whether the API server shows this node as ready."""
@@ -167,7 +162,7 @@ class Node(Inside):
         """Start process 1."""
         assert self._network
         command = tether([sys.executable, str(INIT), self.name, str(self.folder)])
-        log = self.folder / "logs" / "init.log"
+        log = self._logs / "init.log"
         with (
             log.open("ab") as errors,
             self._network.entered(),
@@ -200,7 +195,7 @@ class Node(Inside):
         )
         environment = os.environ | dict(self._runtime.environment)
         for name, command in lines.items():
-            log = self.folder / "logs" / f"{name}.log"
+            log = self._logs / f"{name}.log"
             self._processes[name] = Process(name, command, log, environment, self.init)
 
     def _containerd_answers(self) -> bool:
@@ -215,6 +210,3 @@ class Node(Inside):
             archive = self.folder / f"{make.__name__}.tar"
             self.import_image(image.write(archive))
             archive.unlink()
-
-    def _wait(self, otherwise: str, condition: Callable[[], bool]) -> None:
-        wait_until(condition, otherwise, self.fault, f"logs are in {self.folder / 'logs'}")

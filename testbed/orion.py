@@ -9,9 +9,9 @@ import base64
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -21,8 +21,7 @@ from testbed.access import Access
 from testbed.cluster import Cluster
 from testbed.errors import Failed
 from testbed.node import Node
-from testbed.process import Process
-from testbed.waiting import wait_until
+from testbed.process import Process, Processes
 
 CHART = Path(__file__).resolve().parents[1] / "charts" / "orion"
 NAMESPACE = "orion-system"
@@ -34,7 +33,7 @@ COMPONENTS = ("plugin", "agent", "mps")
 """ The processes of a node. """
 
 
-class Orion:
+class Orion(Processes):
     """Orion, installed on a running cluster with nodes.
 
     Args:
@@ -51,18 +50,16 @@ class Orion:
         gpus: int = 2,
         options: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
+        super().__init__(cluster.folder / "logs")
         self.cluster, self.gpus, self._options = cluster, gpus, options
         self.folder = cluster.folder / "orion"
         self.configuration = self.folder / "nodes.yaml"
         self._settings = dict(configuration or {})
-        self._processes: dict[str, Process] = {}
 
     def __enter__(self) -> "Orion":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, what: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -139,7 +136,7 @@ class Orion:
 
     def _log(self, name: str) -> Path:
         """Return the path of a process's log: beside the logs of the cluster, which are kept after a failure."""
-        return self.cluster.folder / "logs" / f"orion-{name}.log"
+        return self._logs / f"orion-{name}.log"
 
     def runs(self, node: Node, component: str) -> bool:
         """Return whether `agent` or `plugin` of a node runs now; one that has crashed does not."""
@@ -148,11 +145,7 @@ class Orion:
 
     def pids(self) -> dict[str, int]:
         """Return the IDs of all processes that should run."""
-        return {f"orion/{name}": process.pid for name, process in self._processes.items() if process.pid}
-
-    def fault(self) -> str:
-        """Return how the first process that ended unexpectedly did so, or an empty text."""
-        return next((fault for process in self._processes.values() if (fault := process.ended())), "")
+        return {f"orion/{name}": pid for name, pid in super().pids().items()}
 
     def stop(self) -> None:
         """End all its processes; the objects that it made in the cluster stay."""
@@ -252,6 +245,3 @@ class Orion:
         if done.returncode != 0:
             raise Failed(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
-
-    def _wait(self, otherwise: str, condition: Callable[[], bool]) -> None:
-        wait_until(condition, otherwise, self.fault, f"logs are in {self.cluster.folder / 'logs'}")

@@ -1,11 +1,16 @@
-"""One component of a cluster as a child process; it never outlives its parent, and writes its output to a file."""
+"""The components of a cluster as child processes; none outlives its parent, and each writes its output to a file."""
 
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
+
+from testbed.errors import Failed
+from testbed.waiting import wait_until
 
 TETHERED = Path(__file__).with_name("tethered.py")
 
@@ -88,3 +93,45 @@ class Process:
         finally:
             child.kill()
             child.wait()
+
+
+class Processes:
+    """Components by name, which write their logs to the folder `logs`."""
+
+    def __init__(self, logs: Path) -> None:
+        self._logs = logs
+        self._processes: dict[str, Process] = {}
+
+    def pids(self) -> dict[str, int]:
+        """Return the IDs of all processes that should run."""
+        return {name: process.pid for name, process in self._processes.items() if process.pid}
+
+    def fault(self) -> str:
+        """Return how the first process that ended unexpectedly did so, or an empty text."""
+        return next((fault for process in self._processes.values() if (fault := process.ended())), "")
+
+    def _wait(self, otherwise: str, condition: Callable[[], bool]) -> None:
+        wait_until(condition, otherwise, self.fault, f"logs are in {self._logs}")
+
+
+class Running(ABC):
+    """A context that starts processes and stops them at its end. If the start fails, their logs stay."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start everything."""
+
+    @abstractmethod
+    def stop(self, keep_logs: bool = False) -> None:
+        """End everything, and remove its files; with `keep_logs`, keep the logs."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException as reason:
+            self.stop(keep_logs=isinstance(reason, Failed))
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

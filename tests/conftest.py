@@ -1,7 +1,7 @@
 """Fixtures of several packages' tests: the compiled test programs and a short folder for sockets.
 
-Marks do not skip silently: a plain run leaves out tests marked gpu or cluster, and the last line of `make test` names
-the tiers that did not run.
+A plain `pytest` leaves out the tests with the marks gpu, cluster and node. The last line of `make test` names the tiers
+that did not run.
 """
 
 import fcntl
@@ -65,15 +65,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _look_for_hidden_marks(items: list[pytest.Item]) -> None:
-    """Refuse a tier's mark that is not written in the test's file, because tools/tiers finds a tier's files by it."""
+    """Reject a tier's mark that is not written in the test's file, because tools/tiers searches the files for it."""
     text = {path: path.read_text() for path in {item.path for item in items}}
     for item, tier in itertools.product(items, TIERS):
         if item.get_closest_marker(tier) and f"mark.{tier}" not in text[item.path]:
-            raise pytest.UsageError(f"{item.nodeid}: write the mark {tier} into its file: `make test` looks there")
+            raise pytest.UsageError(f"{item.nodeid}: write the mark {tier} into this file: `make test` searches there")
 
 
 def _build_folder() -> Path:
-    if shared := os.environ.get("ORION_TEST_BUILD"):  # one of the same kind that `make` has already compiled
+    if shared := os.environ.get("ORION_TEST_BUILD"):  # a build of the same kind that `make` has already compiled
         return Path(shared)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "orion" / f"tests-{zlib.crc32(str(ROOT).encode())}"
@@ -101,7 +101,7 @@ def c_build() -> Path:
 
 @pytest.fixture
 def socket_folder() -> Iterator[Path]:
-    """A folder of its own with a short path: a Unix socket's path has at most 107 bytes."""
+    """A separate folder with a short path: a Unix socket's path has at most 107 bytes."""
     folder = Path(tempfile.mkdtemp(prefix="orion-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""One worker runs all tests of a scene, in order: those of `tests/chart/on_cluster` follow one release."""
+"""One worker runs all tests of a scene, in order. Those of `tests/chart/on_cluster` need this: they share a release."""
 
 import subprocess
 import sys

@@ -19,8 +19,8 @@ def eventually(condition: Callable[[], Value], what: str = "", seconds: float = 
 
     Args:
         condition: is called repeatedly.
-        what: the failure's message: what the test waits for, or a log that helps to find out why it did not come.
-        seconds: to wait at most.
+        what: part of the failure's message: the event that the test waits for, or a log that explains its absence.
+        seconds: the longest wait.
 
     Raises:
         AssertionError: no value was true.

@@ -1,7 +1,7 @@
 """Checks that no text of the project uses a word that docs/writing.md asks to avoid. Run by `make check`.
 
-The table of that page is the only list: a row that is added there is enforced. Names in code are read in parts, by
-underscores and capitals. Licences, data and generated interface stubs are not ours to word.
+The table of that page is the only list: a row that is added there is enforced. A name in code is split at underscores
+and capitals. Licences, data files and generated interface stubs are not checked.
 """
 
 import re
@@ -23,7 +23,7 @@ def words(page: str) -> list[str]:
 
 
 def pattern(avoided: list[str]) -> re.Pattern[str]:
-    """Return what finds one of the words, alone or as a part of a name."""
+    """Return a pattern that finds each of the words, alone or as a part of a name."""
     longest_first = "|".join(sorted((re.escape(word) for word in avoided), key=len, reverse=True))
     any_case = "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else c for c in longest_first)
     # A part of a name begins after a letter only with a capital, and never ends before a small letter.
@@ -39,11 +39,11 @@ def found(files: list[str], avoided: re.Pattern[str]) -> Iterator[str]:
             continue
         for number, line in enumerate(text.splitlines(), 1):
             for match in avoided.finditer(line):
-                yield f"{file}:{number}: write another word than {match[0]!r}: {PAGE} lists which"
+                yield f"{file}:{number}: replace {match[0]!r} by the word that {PAGE} lists for it"
 
 
 def main() -> int:
-    """Read every file of the project."""
+    """Check every file of the project; print the words that were found."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
         "\n"
     )

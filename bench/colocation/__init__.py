@@ -6,14 +6,19 @@ Modules, in the order from the scenario file to the report:
     names, plan             all runs of a scenario, in order, with the file of each
     schedule                when requests arrive
     gpus, shared_gpu, mps   the GPUs and their modes: environments of clients, private MPS daemon, private agents
-    posts, roster           the worker processes of a run: which they are; started once and kept while needed
+    posts, roster           which worker processes a run needs; the roster starts and keeps them
     runner                  the runs of one GPU
     host, phase_lock        prevent starts and ends of processes while any GPU measures; record disturbances
     results                 the output folder; an interrupted measurement resumes from it
     measurement, work_list  distribute the runs over GPUs
     progress, measure       `orion bench colocation`: the command and its progress bar
-    run_files, analysis     read the output folder and compute figures, each against `alone` of the same round
-    report, hiccups         `orion bench report`: tables and plots; unusually slow requests
+    run_files, rates        read the output folder; throughput of hp and be
+    analysis, hiccups       figures, each compared with `alone` of the same round; unusually slow requests
+    ceiling, ceilings       a queueing model of hp + be at each p99; its results for one pair
+    summary                 the figures as data
+    targets, target_pairs   whether the figures meet Orion's targets; threads_verdict does so for clients in threads
+    report, tables, plots   `orion bench report`; plot_labels places the labels of points
+    packing                 `orion bench pack`: an output folder as one file
 
 The file of a failed run contains the error in one sentence; the other runs continue.
 """

@@ -249,7 +249,7 @@ def _client_shares(runs: Sequence[Measured]) -> list[ClientShare]:
 
 
 def _points(runs: Sequence[Measured]) -> list[tuple[int, float, float]]:
-    """Return (round, hp p99 over alone, hp + be) of the rounds that have both figures."""
+    """Return (round, hp p99 divided by that of alone, hp + be) of the rounds that have both figures."""
     return [
         (one.reference.number, percentile(one.times, 99) / percentile(_times(one.reference.alone), 99), total.mean())
         for one in runs

@@ -5,9 +5,9 @@ Queueing makes the tail, so overlap costs least early in a busy period. The mode
 busy period is X seconds old; then hp runs without be until its queue is empty; then be has the GPU to itself until the
 next request. X trades p99 for throughput. A scheduler that also chooses which kernels to overlap may exceed the model.
 
-Every X is between a gate (X = 0) and overlap without end. But a larger X does not make every request slower: with the
-larger X a busy period may last until the next request arrives, which then runs without be; with the smaller X the
-request starts a new busy period, with overlap. So the ceiling is the envelope of the curve over X.
+Every X is between a gate (X = 0) and overlap without end. But a larger X does not make every request slower. With the
+larger X, a busy period may still last when the next request arrives, so that request runs without be. With the smaller
+X, the same request starts a new busy period, with overlap. So the ceiling is the envelope of the curve over X.
 
 The model is exact for given arrivals and service times: it has no time steps, and computes all X at once.
 """

@@ -1,4 +1,4 @@
-"""The ceilings of one pair: runs the queueing model of `ceiling` with each round's own arrivals and speeds."""
+"""Computes the ceilings of one pair: runs the queueing model (`ceiling`) with the arrivals and speeds of each round."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ class Inputs:
     capacity: float
     """hp's closed-loop rate."""
     speeds: Mapping[str, Mapping[str, Speeds]]
-    """By sharing mode, then by the system that overlapped hp and be."""
+    """By sharing mode, then by the system under which hp and be overlapped."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The curve of one overlapping system in one round: hp p99 over alone, and hp + be, for each limit X."""
+    """The curve of one overlapping system in one round: hp p99 divided by that of alone, and hp + be, by limit X."""
 
     mode: str
     kind: str
@@ -45,7 +45,7 @@ class Modelled:
 
         Args:
             mode: Sharing mode of the measured system.
-            points: (round, hp p99 over alone, hp + be).
+            points: (round, hp p99 divided by that of alone, hp + be).
         """
         found = []
         for number, hp_p99, total in points:
@@ -55,7 +55,7 @@ class Modelled:
         return found
 
     def curves(self) -> list[CeilingCurve]:
-        """Return one front for each mode: the best over all overlapping systems, with medians over rounds."""
+        """Return one front for each mode: the best of all overlapping systems, from medians over rounds."""
         fronts = []
         for mode in dict.fromkeys(curve.mode for curve in self._curves):
             here = [curve for curve in self._curves if curve.mode == mode]

@@ -1,7 +1,8 @@
 """State that all GPUs of a host share: phases in which GPUs measure or start processes, and a record of disturbances.
 
-Each run file lists what the harness did elsewhere on the host during the run. Phases keep starts and ends out of
-measurements, so the list can only contain processes of another GPU that failed by themselves.
+A disturbance is something that happens on another GPU of the host during a run; each run file lists its disturbances.
+No process starts or ends by plan during a measurement, because phases separate the two. So the list is normally empty.
+It can contain only unplanned events, such as the failure of a process on another GPU.
 """
 
 import contextlib
@@ -35,7 +36,7 @@ class Host:
 
     @contextlib.contextmanager
     def measuring(self, gpu: int) -> Iterator[None]:
-        """Wait until nothing starts or ends on any GPU; no start or end happens until the context ends."""
+        """Wait until no process starts or ends on any GPU; none starts or ends by plan until the context ends."""
         with self._phases.inside("measure", gpu):
             yield
 
@@ -50,7 +51,10 @@ class Host:
 
     @property
     def change_pending(self) -> bool:
-        """Whether a GPU starts or ends processes, or waits to; another GPU can do so in the same phase at no cost."""
+        """Whether a GPU starts or ends processes, or waits to do so.
+
+        If true, another GPU can start or end its processes in the same phase, at no further cost.
+        """
         return self._phases.change_pending
 
     def note(self, gpu: int, what: str) -> None:
@@ -63,7 +67,7 @@ class Host:
 
         Args:
             since: Seconds of CLOCK_MONOTONIC.
-            begin: Zero of the run file's times, in seconds of CLOCK_MONOTONIC.
+            begin: Where the run file's times start, in seconds of CLOCK_MONOTONIC.
 
         Returns:
             For each event `gpu`, `what`, and `from` and `to` in seconds; `to` is None if the event has not ended.

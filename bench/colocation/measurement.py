@@ -30,7 +30,7 @@ JOIN_SECONDS = 0.2
 
 
 class Stopped(Exception):
-    """A signal, not an error: it ends a GPU's thread, because the measurement is to end."""
+    """Ends a GPU's thread, because the measurement has to end. It is not an error."""
 
 
 @dataclass
@@ -84,12 +84,12 @@ class Measurement:
         Raises:
             Invalid: The folder cannot be written.
             KeyboardInterrupt: The user interrupted the measurement.
-            runner.FAILURES: A failure that is not one run's fault, such as a full disk.
+            runner.FAILURES: A failure that affects all runs, such as a full disk.
         """
         self.results.open(self._scenario, self._devices, self._simulated)
         self._deadline = time.monotonic() + self._stop_after
         with Display(self.missing, self.seconds, len(self._devices)) as self._display:
-            self._say_first()
+            self._print_first_lines()
             ends = {device: threading.Event() for device in self._devices}
             for device, end in ends.items():
                 threading.Thread(target=self._work, args=(device, end)).start()
@@ -165,7 +165,7 @@ class Measurement:
                 self._wait_for_others(device)
         except Stopped:
             pass
-        except BaseException as error:  # a bug, or a failure that is not one run's: the main thread raises it
+        except BaseException as error:  # a bug, or a failure that affects all runs: the main thread raises it
             self._broken.append(error)
             self._stop.set()
         finally:
@@ -182,19 +182,19 @@ class Measurement:
         return time.monotonic() + START_SECONDS + references + longest <= self._deadline
 
     def _in_order(self, unit: Unit) -> Unit:
-        """Put the references first if there is no time for the whole unit: no run counts without its references."""
+        """Put the references first if there is no time for the whole unit: a run without references does not count."""
         if time.monotonic() + START_SECONDS + self._unit_seconds(unit) <= self._deadline:
             return unit
         return replace(unit, runs=tuple(sorted(unit.runs, key=lambda run: run.kind in PAIRED)))
 
     def _ahead(self, device: Device) -> list[PlannedRun]:
         """Return the runs that a GPU will measure next, as far as there is time for them."""
-        unit = self._work_list.ahead(device.index)
+        unit = self._work_list.reserve(device.index)
         runs = unit.runs if unit is not None else ()
         return [run for run in runs if run.path in self._wanted and self._in_time(run, False)]
 
     def _wait_for_others(self, device: Device) -> None:
-        """Keep this GPU's processes until no GPU measures any more: their ends would disturb measurements."""
+        """Keep this GPU's processes until no GPU measures any more: the end of a process disturbs measurements."""
         with self._lock:
             self._unfinished.discard(device)
         while self._unfinished:
@@ -209,7 +209,7 @@ class Measurement:
             raise Stopped
 
     def _step(self, run: PlannedRun) -> float:
-        """Return seconds of one request: from the first measured closed loop, before that from the stand-in."""
+        """Return the seconds of one request: as hp's closed loop measured them or, before that, as the stand-in has."""
         if run.hp_id not in self._steps:
             first = self.results.read(f"runs/{run.hp_id}/{run.round}/hp-closed-loop.json.gz")
             if first is None:
@@ -220,9 +220,9 @@ class Measurement:
             self._steps[run.hp_id] = (end - begin) / max(completed_between(first["ends"], begin, end), 1e-3)
         return self._steps[run.hp_id]
 
-    def _say_first(self) -> None:
+    def _print_first_lines(self) -> None:
         reused = f"; {self._outcome.reused} were measured before" if self._outcome.reused else ""
-        self._display.say(f"{len(self.missing)} runs into {self.results.folder}{reused}")
+        self._display.print_line(f"{len(self.missing)} runs into {self.results.folder}{reused}")
         lacking = mps.missing()
         if lacking and not self._simulated and any(needs_mps(planned.spec) for planned in self.missing):
-            self._display.say(f"{lacking}: the runs that need MPS will fail, the others continue")
+            self._display.print_line(f"{lacking}: the runs that need MPS will fail, the others continue")

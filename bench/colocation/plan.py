@@ -1,21 +1,25 @@
-"""All runs of a scenario, in order, with the file of each.
+"""Lists all runs of a scenario in the order in which they run, and names the file of each.
+
+Here <hp>, <be>, <system> and <workload> are names, and <round> is a number:
 
     runs/<hp>/<round>/hp-closed-loop.json.gz    hp alone in a closed loop: its capacity and service time
     runs/<hp>/<round>/alone.json.gz             hp alone with its arrivals
     runs/<hp>/<round>/<be>/<system>.json.gz     hp beside be
     runs/<hp>/<round>/be-alone/<workload>.json.gz
-                                                be alone in a closed loop: one process, whatever the entry's count
+                                                be alone in a closed loop: always one process, even if the be entry
+                                                has a count of several
 
-If an experiment asks for a ceiling, these runs measure the model's speeds:
+If an experiment asks for a ceiling, these runs measure the speeds that the queueing model (`ceiling`) needs:
 
     runs/<hp>/<round>/mps-closed-loop.json.gz, threads-closed-loop.json.gz
-                                                hp alone in a closed loop, in that mode
+                                                hp alone in a closed loop, in the mode mps or threads
     runs/<hp>/<round>/<be>/closed-overlap-<system>.json.gz, threads-closed-overlap-<system>.json.gz
                                                 hp and be in closed loops, together
 
-All runs of one hp in one round use the same GPU, including their references: GPUs of one model differ by more than
-the effects to measure. The systems of a pair run one after another in random order, so a drift of clocks or temperature
-affects all of them alike. `alone` runs at a random position in one of the pairs of its round.
+All runs of one hp in one round, including the references, use the same GPU, because GPUs of one model differ by more
+than the effects to measure. The systems of a pair run one after another in random order, so a drift of clocks or
+temperature affects all of them alike. hp alone (`alone` and its closed loops in a mode) runs once a round: the plan
+draws a pair, and mixes these runs with the runs of that pair.
 """
 
 import fnmatch
@@ -41,13 +45,13 @@ class PlannedRun:
 
     kind: Kind
     path: str
-    """Path of its file in the output folder."""
+    """Path of the run's file in the output folder."""
     round: int
     system: str
-    """Name of the system in the scenario; for references, the name of the kind of run."""
+    """Name of the system in the scenario; without a system, the name of the run, such as `alone` or `be-alone`."""
     spec: System
     hp_id: str
-    """hp of the experiment, also for be alone."""
+    """Name of the experiment's hp; set also for a run of be alone."""
     be_id: str | None
     experiment: Experiment
     entry: BestEffort | None
@@ -63,7 +67,7 @@ class PlannedRun:
 
     @property
     def closed(self) -> bool:
-        """Return whether hp runs in a closed loop of some seconds, instead of its arrivals."""
+        """Return whether hp runs in a closed loop for some seconds, instead of at its scheduled arrivals."""
         return self.kind in ("hp-closed-loop", "mode-closed-loop", "closed-overlap")
 
     def __str__(self) -> str:
@@ -163,7 +167,7 @@ class Plan:
         unhooked = STANDARD["alone"]
         yield planned("hp-closed-loop", f"{folder}/hp-closed-loop", pairs[0], "hp-closed-loop", unhooked, f"{number}")
         referenced: set[str] = set()
-        has_alone = draw.randrange(len(pairs))
+        alone_index = draw.randrange(len(pairs))
         for index, pair in enumerate(draw.sample(pairs, len(pairs))):
             be_id = self.be_id(pair[1])
             block = f"{number}/{be_id}"
@@ -171,7 +175,7 @@ class Plan:
             if (reference := f"{folder}/be-alone/{self._workload_id(pair[1])}") not in referenced:
                 referenced.add(reference)
                 runs.append(planned("be-alone", reference, pair, "be-alone", unhooked, block))
-            if index == has_alone:
+            if index == alone_index:
                 runs.append(planned("alone", f"{folder}/alone", pair, "alone", unhooked, block))
                 modes = dict.fromkeys(self._threads(name) for each, _ in pairs for name in each.ceiling)
                 for threads in modes:

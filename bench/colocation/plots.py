@@ -1,4 +1,4 @@
-"""Pictures of one pair: latency distributions, hp's tail against be's throughput, and the front of overlap.
+"""Pictures of one pair: latency distributions, hp's p99 against be's throughput, and the best hp + be at each p99.
 
 The colours are those of Okabe and Ito, which people with colour blindness can distinguish. A family of systems shares a
 colour and a marker; its members differ by line style and by the label beside the point. This module needs matplotlib.
@@ -77,7 +77,7 @@ def family(spec: SystemSpec) -> str:
 
 
 def _distribution(pair: PairFigures, latencies: Mapping[str, Samples]) -> Picture:
-    """Draw cumulative distributions; the vertical axis is logarithmic in the slower share, to show the tail."""
+    """Draw cumulative distributions. The vertical axis is logarithmic in the share of slower requests, for the tail."""
     picture, axes = _canvas(pair, "hp latency" if pair.rate else "hp iteration time")
     p99 = {name: percentile(times, 99) for name, times in latencies.items()}
     styles = {"alone": ("#000000", "-"), **dict(_styles(pair.systems))}
@@ -140,7 +140,7 @@ def _front(pair: PairFigures) -> Picture:
     axes.set_ylim(sums.min() - 0.06, sums.max() + 0.06)
     axes.axhline(1, color=INK, linewidth=0.8, zorder=0)
     axes.set_xlabel("hp p99 / alone")
-    axes.set_ylabel("hp + be, each over its throughput alone")
+    axes.set_ylabel("hp / alone + be / alone (throughput)")
     beyond = [f"{system.system}: {y.median:.2f} at {x.median:.3g}" for system, x, y in measured if x.median > widest]
     title = "\n".join(["further right:", *beyond]) if beyond else None
     _legend_outside(axes, title)
@@ -250,8 +250,8 @@ def _stretched_ratios(axes: Axes, figures: Sequence[Figure]) -> None:
     )
     low, high = min([0.98, *(one.low for one in figures)]), max([1.2, *(one.high for one in figures)])
     bottom, top = np.arcsinh((np.array([low, high]) - 1) / STRETCH)
-    room = 0.05 * (top - bottom)
-    axes.set_ylim(*(1 + STRETCH * np.sinh(np.array([bottom - room, top + room]))))
+    margin = 0.05 * (top - bottom)
+    axes.set_ylim(*(1 + STRETCH * np.sinh(np.array([bottom - margin, top + margin]))))
     ticks = (0.5, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
     _ticks(axes.yaxis, [tick for tick in ticks if low - 0.02 <= tick <= high])
 

@@ -34,11 +34,11 @@ class Post:
     """The description of one process."""
 
     mode: str
-    """"timeslice" or "mps": how its context shares the GPU."""
+    """"timeslice" or "mps": how the process's context shares the GPU."""
     domain: str | None
-    """Name of its agent, see `Orion.domain`; None: no agent."""
+    """Name of the process's agent, see `Orion.domain`; None: no agent."""
     baselines: bool
-    """Whether its library and its agent have the published schedulers."""
+    """Whether the hook and the agent of the process have the published schedulers."""
     role: str
     index: int
     """Index of its slot, among the slots of its role."""
@@ -80,7 +80,7 @@ def posts_of(run: PlannedRun, simulated: bool) -> list[Post]:
     if "hp" in run.sides:
         posts.append(_post(run, "hp", 0, simulated))
     if "be" in run.sides and run.entry is not None:
-        # Be alone needs one process of an entry: its throughput is what the GPU can give to all processes together.
+        # A run of be alone needs one process of an entry: that process gets the throughput that several would share.
         posts += [
             _post(run, "be", index, simulated) for index in range(1 if run.kind == "be-alone" else run.entry.count)
         ]

@@ -1,4 +1,4 @@
-"""Shows a measurement's progress: on a terminal a bar with the time left, and always one line for each run.
+"""Shows a measurement's progress: one line for each run and, on a terminal, a bar with the time left.
 
 Progress goes to standard error, results to standard output.
 """
@@ -6,7 +6,6 @@ Progress goes to standard error, results to standard output.
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -54,7 +53,7 @@ class Display:
 
         Args:
             runs: The runs to measure.
-            seconds: Returns the expected duration of a run, by what is measured so far.
+            seconds: Returns the expected duration of a run; it uses the measurements so far.
             gpus: Number of GPUs that share the runs.
         """
         self._console = Console(stderr=True)
@@ -74,7 +73,7 @@ class Display:
         self._bars.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
     def begins(self, device: Device, run: PlannedRun) -> None:
@@ -92,9 +91,9 @@ class Display:
             self._bars.update(self._task, completed=self._made, description=f"{self._time_left()} left")
             where = f" on GPU {device.index}" if self._gpus > 1 else ""
             outcome = figures({**measured, "error": (measured["error"] or "").removeprefix(f"{run}: ")})
-            self.say(f"[{self._made}/{self._total}]{where} {run}: {outcome} ({self._time_left()} left)")
+            self.print_line(f"[{self._made}/{self._total}]{where} {run}: {outcome} ({self._time_left()} left)")
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a line with the time of day."""
         line = f"{time.strftime('%H:%M:%S')}  {text}"
         self._console.print(Text(line, style="red" if ": FAILED" in text else ""), soft_wrap=True)

@@ -1,6 +1,6 @@
 """Computes throughput from run files: rates alone, rates relative to alone, and the speeds for the ceiling's model.
 
-Rates count steps in the run's window; a step that crosses an edge counts by its part inside.
+Rates count the steps in the run's window. A step that crosses an edge counts by its fraction in the window.
 """
 
 import re
@@ -65,21 +65,21 @@ def be_solos(folder: RunFolder, hp: str) -> Solos:
         key, rate = (run.round, run.be[0].work_key), float(bins.mean())
         if rate <= 0:
             name = str(path.relative_to(folder.root))
-            folder.failures[name] = f"{name.removesuffix(SUFFIX)}: be completed less than two steps alone"
+            folder.failures[name] = f"{name.removesuffix(SUFFIX)}: be alone completed fewer than two steps"
         elif key not in found or len(run.be) < found[key].clients:
             found[key] = Solo(rate, bins, len(run.be))
     return found
 
 
 def be_shares(run: Run, solos: Solos) -> list[Samples] | None:
-    """Return each client's throughput in each part of the window, over its workload's throughput alone in the round."""
+    """Return each client's throughput in each part of the window, divided by that of its workload alone."""
     pairs = [(client, solos.get((run.round, client.work_key))) for client in run.be]
     shares = [be_bins(run, client) / solo.rate for client, solo in pairs if solo is not None]
     return shares if shares and len(shares) == len(run.be) else None
 
 
 def be_reference(run: Run, solos: Solos) -> Samples | None:
-    """Return the reference for the sum of `be_shares`: the workloads' throughput alone by parts, over their means."""
+    """Return the reference for the sum of `be_shares`: be's throughput alone by parts, divided by its mean."""
     found = [solo.bins for client in run.be if (solo := solos.get((run.round, client.work_key))) is not None]
     if not found or len(found) < len(run.be):
         return None
@@ -92,7 +92,7 @@ def speeds(
 ) -> dict[str, dict[str, Speeds]]:
     """Return the speeds for a pair's ceiling, from the closed loops that an experiment with a ceiling has.
 
-    If hp alone in a mode was not measured, its speed is taken as 1, which can only make the ceiling too high.
+    If hp alone in a mode was not measured, the function assumes a speed of 1, which can only make the ceiling too high.
 
     Args:
         folder: The output folder.

@@ -1,10 +1,11 @@
-"""The output folder. It has one file for each run, written atomically, so an existing run need not be measured again.
+"""Reads and writes the output folder. It has one file for each run, so that a later call measures only missing runs.
 
     scenario.yaml       the scenario, with its systems and traces inline
     machine.json        the machine and its software
     runs/...            one gzipped JSON for each run; see `plan` for the names
 
-Other files in the folder are never changed. machine.json deliberately leaves out the machine's host name.
+Files are written atomically, and other files in the folder are never changed. machine.json leaves out the host name,
+because results are published.
 """
 
 import gzip
@@ -26,7 +27,7 @@ FORMAT = 1
 
 
 class Results:
-    """An output folder."""
+    """One output folder."""
 
     def __init__(self, folder: Path) -> None:
         """Args: folder need not exist; nothing is written before `open`."""
@@ -49,7 +50,7 @@ class Results:
             return
         if scenarios.read(written) != scenario:
             raise Invalid(
-                f"{written} differs from the scenario to measure (rounds, requests and seed count, too), so its "
+                f"{written} differs from the scenario to measure (perhaps only in rounds, requests or seed), so its "
                 "runs cannot be reused: give another --output, or remove that folder"
             )
 

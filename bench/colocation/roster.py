@@ -11,7 +11,6 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from orion.bench.colocation.posts import Post
@@ -38,7 +37,7 @@ class Roster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end(list(self._filled))
 
     def lacks(self, posts: Iterable[Post]) -> bool:
@@ -64,13 +63,13 @@ class Roster:
         for post in posts:
             if not self._is_filled(post):
                 raise Unavailable(f"{post.name} has ended while it was idle")
-            self._filled[post] = self._filled.pop(post)  # moves the post to the end: `_make_room` ends from the front
+            self._filled[post] = self._filled.pop(post)  # moves the post to the end: `_free_memory` ends from the front
         return {post: self._filled[post] for post in posts}
 
-    def make_room(self, posts: Iterable[Post]) -> None:
-        """End processes of other posts until there is memory for the processes that these posts lack."""
+    def free_memory_for(self, posts: Iterable[Post]) -> None:
+        """End processes of other posts until the GPU has memory for the missing processes of these posts."""
         wanted = list(dict.fromkeys(posts))
-        self._make_room(wanted, sum(post.memory_gib for post in wanted if post not in self._filled))
+        self._free_memory(wanted, sum(post.memory_gib for post in wanted if post not in self._filled))
 
     def fill(self, posts: Iterable[Post]) -> None:
         """Start the missing processes of these posts.
@@ -87,7 +86,7 @@ class Roster:
         needed = 0.0  # GiB of the processes started here, which have not allocated their memory yet
         for post in fresh:
             needed += post.memory_gib
-            self._make_room(wanted, needed)
+            self._free_memory(wanted, needed)
             self._start(post)
         for post in fresh:
             self._wait_until_ready(post)
@@ -98,13 +97,13 @@ class Roster:
         This method ignores failures. `fill` starts the process again when a run needs it, and reports the failure then.
         """
         started: list[Post] = []
-        room = self._free()
+        free_gib = self._free()
         for post in dict.fromkeys(posts):
-            if post not in self._filled and not self._failures.get(post) and room >= post.memory_gib:
+            if post not in self._filled and not self._failures.get(post) and free_gib >= post.memory_gib:
                 with contextlib.suppress(OrionError, OSError):
                     self._start(post)
                     started.append(post)
-                    room -= post.memory_gib
+                    free_gib -= post.memory_gib
         for post in started:
             with contextlib.suppress(OrionError, OSError):
                 self._wait_until_ready(post)
@@ -155,7 +154,7 @@ class Roster:
             raise
         self._failures.pop(post, None)
 
-    def _make_room(self, wanted: list[Post], needed: float) -> None:
+    def _free_memory(self, wanted: list[Post], needed: float) -> None:
         """End processes of unwanted posts until `needed` GiB are free."""
         while self._free() < needed:
             idle = next((post for post in self._filled if post not in wanted), None)

@@ -59,7 +59,7 @@ class Workload(_Record):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The process's own details (such as defaults), overridden by the options."""
+        """What the process reported about itself, such as defaults; the scenario's options replace equal names."""
         details = self.about.get("details")
         return {**(details if isinstance(details, dict) else {}), **self.options}
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from google.protobuf.json_format import MessageToDict
@@ -31,7 +30,7 @@ from orion.hook.switching import Switcher
 
 PAUSE = 0.3  # seconds between the command and the start of the run, for all workers to read the command
 TAIL = 0.2  # seconds that be continues after the measured window
-PATIENCE = 60.0  # seconds, in addition to three times the run's length, until a process counts as hanging
+PATIENCE = 60.0  # seconds; a process hangs if it does not reply within three times the run's length plus this
 LOOP_LEAD = 0.5  # seconds of a closed loop before its measured window
 Claim = Callable[[PlannedRun], bool]
 InTime = Callable[[PlannedRun, bool], bool]
@@ -43,10 +42,10 @@ class Watcher(Protocol):
     """Is notified of the progress; the GPU's thread calls it."""
 
     def begins(self, device: gpus.Device, run: PlannedRun) -> None:
-        """Take notice that a run begins."""
+        """A run begins."""
 
     def ended(self, device: gpus.Device, run: PlannedRun, measured: dict[str, Any]) -> None:
-        """Take notice of a run's result; `error` in it says why the run failed."""
+        """A run has ended; the field `error` of the result says why the run failed."""
 
 
 class Runner:
@@ -100,7 +99,7 @@ class Runner:
         self._stack.enter_context(self._roster)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def lacks(self, runs: Iterable[PlannedRun]) -> bool:
@@ -177,7 +176,7 @@ class Runner:
 
     def _change(self, posts: list[Post], wanted: list[Post]) -> None:
         self._roster.keep(lambda post: post in wanted)
-        self._roster.make_room(posts)
+        self._roster.free_memory_for(posts)
         self._roster.prepare(wanted)
         self._roster.fill(posts)
         for gpu in self._shared.values():
@@ -241,14 +240,14 @@ class Runner:
         return schedule(arrivals, rate, run.requests, lead, 1 / capacity, seed)
 
     def _capacity(self, run: PlannedRun) -> float:
-        """Return requests a second of hp's closed loop in the same round, which used the same GPU."""
+        """Return the requests a second of hp's closed loop; the loop ran in the same round and on the same GPU."""
         first = self._results.read(f"runs/{run.hp_id}/{run.round}/hp-closed-loop.json.gz")
         if first is None:
             raise Exhausted("hp's capacity is unknown, because its closed loop of this round failed")
         begin, end = first["window"]
         capacity: float = completed_between(first["ends"], begin, end) / (end - begin)
         if capacity <= 0:
-            raise Exhausted(f"hp completed less than two steps in a closed loop of {end - begin:g} s")
+            raise Exhausted(f"hp completed fewer than two steps in a closed loop of {end - begin:g} s")
         return capacity
 
     def _described(self, run: PlannedRun, planned: Schedule | None) -> dict[str, Any]:
@@ -274,10 +273,10 @@ class Runner:
         }
 
     def _written(
-        self, run: PlannedRun, planned: Schedule, heard: list[tuple[Client, Worker, dict[str, Any]]]
+        self, run: PlannedRun, planned: Schedule, replies: list[tuple[Client, Worker, dict[str, Any]]]
     ) -> dict[str, Any]:
         measured = self._described(run, planned)
-        for client, worker, reply in heard:
+        for client, worker, reply in replies:
             ends = raw_data.rounded(reply["ends"])
             if client.role == "be":
                 measured["be"].append(self._be(run, len(measured["be"]), worker, ends))

@@ -45,7 +45,7 @@ class BestEffort(Load):
 
 class _OpenLoop(_Strict):
     load: float | None = Field(default=None, gt=0, lt=1)
-    """ Share of hp's capacity alone, which its closed loop measures in the same round. """
+    """ Share of hp's capacity when hp runs alone; a closed loop in the same round measures the capacity. """
 
     rate: float | None = Field(default=None, gt=0)
     """ Requests a second. """
@@ -64,7 +64,7 @@ class Paced(_OpenLoop):
 
 
 class Trace(_OpenLoop):
-    """Recorded arrivals, repeated if they are too few; with a load or a rate, scaled to it."""
+    """Recorded arrivals. They repeat if they are too few; a load or a rate scales them."""
 
     kind: Literal["trace"]
     file: str | None = None
@@ -97,7 +97,7 @@ Arrivals = Annotated[Paced | Trace | Closed, Field(discriminator="kind")]
 
 
 class Experiment(_Strict):
-    """One hp workload beside several be entries, one after another."""
+    """One hp workload, and the be entries that run beside it one after another."""
 
     hp: Load
     arrivals: Arrivals
@@ -108,7 +108,7 @@ class Experiment(_Strict):
     """ Measure only this many of the scenario's rounds. """
 
     priority: int = 0
-    """ Experiments with a higher priority run first, so an interrupted measurement has these. """
+    """ Experiments with a higher priority run first, so an interrupted measurement contains them. """
 
     be: list[BestEffort] = Field(min_length=1)
     systems: list[str] = Field(min_length=1)
@@ -129,7 +129,7 @@ class Scenario(_Strict):
     """ Length of the lead-in, which is not measured. """
 
     closed_loop_seconds: float = Field(default=3.0, gt=0)
-    """ Length of hp's closed loop, which measures its capacity alone and its service time. """
+    """ Length of the closed loop of hp alone, which measures hp's capacity and service time. """
 
     be_alone_seconds: float = Field(default=5.0, gt=0)
     """ Length of the run of be alone, without its lead-in. """

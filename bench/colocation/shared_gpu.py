@@ -7,7 +7,6 @@ one mode, so each mode has its own.
 
 import contextlib
 import tempfile
-from types import TracebackType
 from typing import Self
 
 from orion.bench.colocation.gpus import Device
@@ -39,7 +38,7 @@ class SharedGPU:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close_daemon()
         self._stack.close()
 
@@ -94,7 +93,7 @@ class SharedGPU:
                 self._servers = self._daemon.servers()
 
     def what_happened(self) -> str:
-        """Return how MPS relates to a failed run, as the end of a sentence; empty in other modes."""
+        """Return what happened to MPS in a failed run, as the end of a sentence; empty if there is no MPS daemon."""
         if self._daemon is None:
             return ""
         try:

@@ -1,6 +1,6 @@
 """The results of an analysis: the content of summary.json, and the input of tables, plots and targets.
 
-A figure that was not measured is None, never a placeholder number.
+A figure that was not measured is None, never a placeholder number. "alone" is the run of hp alone in the same round.
 """
 
 from typing import Any, Literal
@@ -32,7 +32,7 @@ class Figure(_Model):
 
 
 class Client(_Model):
-    """One process: its name, its workload, and its own details (`facts`)."""
+    """One process: its name, its workload, and what the workload reported about itself (`facts`)."""
 
     id: str
     workload: str
@@ -42,20 +42,20 @@ class Client(_Model):
 
 
 class ClientShare(_Model):
-    """The share of one of several be clients; lists have one value for each round."""
+    """How much of the GPU one of several be clients got; lists have one value for each round."""
 
     id: str
     weight: float
     gpu_time: list[float]
-    """Its throughput over that of its work alone, which is its share of the GPU's time."""
+    """The client's share of the GPU's time: its throughput over the throughput of the same workload alone."""
     part: list[float]
-    """Its part of the GPU time of all be clients."""
+    """The client's GPU time divided by that of all be clients together."""
     fair: float
-    """Its fair part, by its weight."""
+    """The part that the client should have: its weight divided by the sum of the weights."""
 
 
 class Hiccups(_Model):
-    """Single requests of all rounds that took far longer than the others; figures include them."""
+    """Single requests, in any round, that took far longer than the others; figures include them."""
 
     number: int = 0
     longest_ms: float | None = None
@@ -79,19 +79,19 @@ class SystemFigures(_Model):
     requests: int
     """Measured requests (closed loop: iterations) in the round with the fewest."""
     latency_ms: dict[str, list[float]]
-    """p50, p95, p99 from the scheduled arrival; in a closed loop, of iteration times."""
+    """p50, p95, p99 of the time from scheduled arrival to end; in a closed loop, of the iteration times."""
     latency: dict[str, Figure]
-    """The same percentiles, over those of `alone` in the same round."""
+    """The same percentiles, divided by those of alone."""
     iteration: Figure | None
-    """Mean iteration time of a closed loop, over alone's."""
+    """Mean iteration time of a closed loop, divided by that of alone."""
     busy_time: Figure | None
-    """Time of the same requests from start to end, over alone's."""
+    """Time of hp's requests from start to end, without queueing, divided by that of alone."""
     hp_throughput: Figure | None
-    """hp's throughput over its capacity alone."""
+    """hp's throughput divided by hp's capacity when hp runs alone."""
     be: Figure | None
-    """be's throughput over be alone in the same round; the sum of all be clients."""
+    """Sum over all be clients: the client's throughput divided by that of its workload alone in the same round."""
     be_over_bound: Figure | None
-    """be over its bound; see `PairFigures.be_bound`."""
+    """`be` divided by `PairFigures.be_bound`."""
     total: Figure | None
     """hp_throughput + be."""
     unfairness: Figure | None
@@ -99,29 +99,34 @@ class SystemFigures(_Model):
     be_clients: list[ClientShare] = []
     """With several be clients, the share of each."""
     of_ceiling: Figure | None
-    """hp + be over the ceiling at the same hp p99, if the runs for a ceiling were made."""
+    """hp + be divided by the ceiling (`CeilingCurve`) at the same hp p99; None without runs for a ceiling."""
     hiccups: Hiccups = Hiccups()
 
 
 class ClosedLoop(_Model):
-    """Speeds of hp and be in closed loops, each relative to its speed alone."""
+    """Speeds of hp and be in closed loops in one sharing mode, each divided by its speed on a GPU without sharing."""
 
     system: str
     """The overlapping system."""
     round: int
     alone: float
-    """hp's speed in the mode while be does nothing."""
+    """hp's speed in the sharing mode while be does nothing."""
     overlapped: float
     """hp's speed beside be."""
     be_overlapped: float
+    """be's speed beside hp."""
 
 
 class CeilingCurve(_Model):
-    """The highest hp + be of a queueing model by hp p99; element i of both lists is one point, p99 ascending."""
+    """The highest hp + be that a queueing model (`ceiling`) reaches at each hp p99.
+
+    Element i of both lists is one point; p99 ascends.
+    """
 
     mode: str
+    """The sharing mode: mps or threads."""
     hp_p99: list[float]
-    """hp p99 over alone."""
+    """hp p99 divided by that of alone."""
     total: list[float]
     closed_loops: list[ClosedLoop]
     """The measured speeds that the model used."""
@@ -134,7 +139,7 @@ class PairFigures(_Model):
     be_id: str
     be: list[Client]
     load: float | None
-    """Load that the scenario asks for, as a share of hp's capacity."""
+    """Load that the scenario configures, as a share of hp's capacity."""
     rate: float | None
     """hp requests a second, as scheduled."""
     rounds: list[int]
@@ -144,10 +149,13 @@ class PairFigures(_Model):
     hp_service_ms: list[float]
     """hp's closed-loop service time by round."""
     hp_share: list[float]
-    """Arrival rate x closed-loop service time by round."""
+    """hp's share of the GPU's time, by round: arrival rate x closed-loop service time."""
     busy_periods_per_second: list[float]
     be_bound: list[float]
-    """0.97 x (1 - hp share - busy periods per second x 0.15 ms) by round."""
+    """The lowest share of the GPU's time that be should get, by round; `analysis` has the reasons.
+
+    0.97 x (1 - hp share - busy periods per second x 0.15 ms)
+    """
     systems: list[SystemFigures]
     ceilings: list[CeilingCurve]
     plots: list[str] = []
@@ -160,7 +168,7 @@ class PairFigures(_Model):
 
 
 class Verdict(_Model):
-    """Whether a target was reached, with the figures that decide it."""
+    """Whether a target was reached, and the figures that decide it."""
 
     target: str
     asked: str

@@ -30,26 +30,26 @@ class _System(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     rounds: int | None = Field(default=None, ge=1)
-    """ Measure only this many first rounds; None: all. """
+    """ Measure the system only in this many first rounds; None: in all rounds. """
 
     hp: Side = Side()
     be: Side = Side()
 
 
 class Alone(_System):
-    """hp alone, without the hook and without MPS. It is measured in every round, as the reference of all systems."""
+    """hp alone, without the hook and without MPS. Every round measures it, as the reference for all systems."""
 
     kind: Literal["alone"]
 
 
 class Timeslice(_System):
-    """Both without the hook, each with its own context: the driver's default."""
+    """hp and be without the hook, each with its own context: the driver's default."""
 
     kind: Literal["timeslice"]
 
 
 class Mps(_System):
-    """Both without the hook, under a private MPS daemon."""
+    """hp and be without the hook, under a private MPS daemon."""
 
     kind: Literal["mps"]
     be_client_priority: Literal[0, 1] | None = None
@@ -66,7 +66,7 @@ _Policy = create_model("_Policy", __base__=_System, **policy_changes.fields(poli
 
 
 class Orion(_Policy):  # type: ignore[misc, valid-type]
-    """Both under the hook, with a private agent.
+    """hp and be under the hook, with a private agent.
 
     The system may set the policy and the fields of `hook/policy_table.py`; other fields have the agent's defaults.
     """

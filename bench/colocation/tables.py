@@ -11,16 +11,17 @@ Each figure is a ratio to a run of the same round: hp's latencies to those of hp
 throughput to that of be alone. The figure is the median over rounds. The brackets have the 95 % bootstrap interval
 over rounds and, within rounds, over blocks of consecutive requests. Latency counts from the scheduled arrival. Columns:
 
-* **be / bound**: be over 0.97 x (1 - hp share - busy periods per second x 0.15 ms), which is the time that hp leaves;
-* **hp + be**: the sum of both throughputs, each over its capacity alone;
+* **be / bound**: be / (0.97 x (1 - hp share - busy periods per second x 0.15 ms)); the divisor is 97 % of the time that
+  hp leaves;
+* **hp + be**: the sum of both throughputs, each divided by its capacity alone;
 * **hp GPU time**: the time of the same requests from start to end, without queueing;
-* **unfairness**: the largest deviation of a be client from its fair share of be's GPU time; GPU time is throughput
-  over that of the same work alone, and a fair share is in proportion to the weight;
-* **of the ceiling**: hp + be over the value of a queueing model at the same hp p99, from closed loops of the same
-  round;
-* **hiccups**: the number of requests whose service, from when hp could have begun it, took more than 2.5 x the median
-  of their run + 8 ms, and the longest of them. All figures include them, so a few may decide a p99. A run is disturbed
-  if a process on another GPU of the host started or ended during the run.
+* **unfairness**: the largest deviation of a be client from its fair share of be's GPU time. A client's GPU time is its
+  throughput divided by that of the same work alone. A fair share is in proportion to the weight;
+* **of the ceiling**: hp + be divided by the value of a queueing model at the same hp p99. The model uses closed loops
+  of the same round;
+* **hiccups**: the number of requests whose service took more than 2.5 x the median of their run + 8 ms, and the longest
+  of them. The service starts when hp could have begun the request. All figures include hiccups, so a few may decide a
+  p99. A run is disturbed if a process on another GPU of the host started or ended during the run.
 """
 
 Column = tuple[str, Callable[[SystemFigures], Figure | None]]
@@ -38,7 +39,7 @@ def markdown(summary: Summary) -> str:
     for pair in summary.pairs:
         lines += [*_pair(pair), *(f"![{pair.name}]({plot})\n" for plot in pair.plots)]
     if not summary.pairs:
-        lines += ["No round has both hp alone and a system beside it.", ""]
+        lines += ["No round has both a run of hp alone and a run of hp beside be.", ""]
     if summary.without_plots:
         lines += [summary.without_plots, ""]
     return "\n".join(lines)
@@ -89,7 +90,10 @@ def _shares(pair: PairFigures) -> list[str]:
     several = [system for system in pair.systems if system.be_clients]
     if not several:
         return []
-    lines = ["| system | be client | weight | GPU time | part of be's | fair part | off by |", "|---" * 7 + "|"]
+    lines = [
+        "| system | be client | weight | GPU time | part of be's GPU time | fair part | deviation |",
+        "|---" * 7 + "|",
+    ]
     for system in several:
         for client in system.be_clients:
             off = [100 * (part / client.fair - 1) for part in client.part]

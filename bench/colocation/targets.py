@@ -1,8 +1,8 @@
 """Orion's performance targets on an H200, and the check whether a summary meets them.
 
-Each target is judged by medians of paired ratios; the tables have the intervals. If `gate` or `orion` may reach a
-target, one of them has to reach it on all pairs; results of both are not combined. If only some pairs of a target were
-measured and all of them reach it, the target is `incomplete`.
+Each target is judged by medians of paired ratios; the tables have the intervals. If `gate` and `orion` both count for a
+target, one of the two policies has to reach it on all pairs. If only some pairs of a target were measured and all of
+them reach it, the target is `incomplete`.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ class Target:
     name: str
     asked: str
     judge: Judge
-    """Returns one finding for each way to reach the target that was measured."""
+    """Returns the findings of the measured policies; the target is reached if one finding holds."""
 
     def verdict(self, pairs: Sequence[PairFigures]) -> Verdict:
         """Judge the measured pairs."""
@@ -145,14 +145,14 @@ def _of_ceiling(pairs: Sequence[PairFigures]) -> list[Finding]:
 
 
 def _long_kernels(pairs: Sequence[PairFigures], mode: str, factor: float) -> list[Finding]:
-    """Judge hp p99 against the gate's p99 of the same rounds or, if not measured, that of `BEHIND_LONG_KERNELS`."""
+    """Compare hp p99 with the gate's p99 in the same rounds or, without such rounds, with `BEHIND_LONG_KERNELS`."""
     best: dict[str, tuple[float, str]] = {}
     for asked, reference_ms in which.BEHIND_LONG_KERNELS:
         for one in find(pairs, [asked], mode, "orion", with_budget=mode == "mps"):
             own, gate = _p99_ms(one.system), _gate_p99_ms(one.pair)
             paired = [own[number] / gate[number] for number in own if number in gate]
             ratio = median(paired or [p99 / reference_ms for p99 in own.values()])
-            beside = "gate" if paired else f"a gate's {reference_ms:g} ms elsewhere"
+            beside = "gate" if paired else f"the gate's {reference_ms:g} ms of the reference measurement"
             title = asked.hp.title
             words = f"{title} {median(own.values()):.1f} ms, {ratio:.2f} x {beside} ({one.system.system})"
             best[title] = min((ratio, words), best.get(title, (ratio, words)))
@@ -227,7 +227,7 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "be's share",
-        "be over 0.97 x (1 - hp share - busy periods per second x 0.15 ms) >= 1",
+        "be / (0.97 x (1 - hp share - busy periods per second x 0.15 ms)) >= 1",
         partial(
             _extreme,
             asked=which.BESIDE_TRAINING + which.BESIDE_GEMM,

@@ -1,11 +1,15 @@
 """Chooses the next unit (one round of one hp) of each GPU, and predicts how long all units take.
 
-A GPU takes a unit with the highest `priority`, so an interrupted measurement has the most important units. Among equal
-priorities it prefers its last hp, whose processes are already running; then the hp that was given out least often, so
-each hp gets a round before one gets all; then the longest unit, so all GPUs end at about the same time.
+A GPU takes a unit with the highest `priority`, so an interrupted measurement has the most important units. Among units
+of equal priority, the list chooses by these rules, in this order:
 
-Starts of processes idle all GPUs of the host (see `phase_lock`). So each GPU reserves its next unit early, and starts
-that unit's processes while other GPUs start theirs. A GPU that runs out of work takes a unit that another GPU reserved.
+1. a unit of the GPU's last hp, because the processes of that hp are already running;
+2. a unit of the hp that was chosen least often, so that each hp gets a first round early;
+3. the longest unit, so that all GPUs end at about the same time.
+
+No GPU of the host measures while a process starts (see `phase_lock`). So each GPU reserves its next unit early, and
+starts that unit's processes while other GPUs start theirs. A GPU that runs out of work takes a unit that another GPU
+reserved.
 """
 
 import threading
@@ -14,7 +18,7 @@ from collections.abc import Callable, Sequence
 from orion.bench.colocation.plan import Unit
 
 START_SECONDS = 15.0
-"""About how long the processes of an hp and its be entries take to start together, on a machine with an H200."""
+"""About how long an hp and its be entries take to start at the same time, on a machine with an H200."""
 
 
 class WorkList:
@@ -25,37 +29,37 @@ class WorkList:
         self._waiting = list(units)
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._ahead: dict[int, Unit] = {}
-        self._had: dict[int, str] = {}
-        self._given: dict[str, int] = {}
+        self._reserved: dict[int, Unit] = {}
+        self._last_hp: dict[int, str] = {}
+        self._times_chosen: dict[str, int] = {}
 
     def take(self, gpu: int) -> Unit | None:
         """Return the next unit of a GPU; None if no unit is left."""
         with self._lock:
-            unit = self._ahead.pop(gpu, None) or self._choose(gpu)
-            if unit is None and self._ahead:
-                unit = self._ahead.pop(max(self._ahead, key=lambda each: self._worth(self._ahead[each], None)))
+            unit = self._reserved.pop(gpu, None) or self._choose(gpu)
+            if unit is None and self._reserved:
+                unit = self._reserved.pop(max(self._reserved, key=lambda each: self._worth(self._reserved[each], None)))
             if unit is not None:
-                self._had[gpu] = unit.hp_id
+                self._last_hp[gpu] = unit.hp_id
             return unit
 
-    def ahead(self, gpu: int) -> Unit | None:
+    def reserve(self, gpu: int) -> Unit | None:
         """Reserve and return the GPU's next unit; None if no unit waits. Another GPU without work may still take it."""
         with self._lock:
-            if gpu not in self._ahead and (unit := self._choose(gpu)) is not None:
-                self._ahead[gpu] = unit
-            return self._ahead.get(gpu)
+            if gpu not in self._reserved and (unit := self._choose(gpu)) is not None:
+                self._reserved[gpu] = unit
+            return self._reserved.get(gpu)
 
     def _choose(self, gpu: int) -> Unit | None:
         if not self._waiting:
             return None
-        unit = max(self._waiting, key=lambda each: self._worth(each, self._had.get(gpu)))
+        unit = max(self._waiting, key=lambda each: self._worth(each, self._last_hp.get(gpu)))
         self._waiting.remove(unit)
-        self._given[unit.hp_id] = self._given.get(unit.hp_id, 0) + 1
+        self._times_chosen[unit.hp_id] = self._times_chosen.get(unit.hp_id, 0) + 1
         return unit
 
     def _worth(self, unit: Unit, had: str | None) -> tuple[int, bool, int, float]:
-        return unit.priority, unit.hp_id == had, -self._given.get(unit.hp_id, 0), self._seconds(unit)
+        return unit.priority, unit.hp_id == had, -self._times_chosen.get(unit.hp_id, 0), self._seconds(unit)
 
 
 def expected_seconds(
@@ -63,8 +67,9 @@ def expected_seconds(
 ) -> float:
     """Return the expected duration of all units on `gpus` GPUs, in seconds, including starts of processes.
 
-    A GPU that needs processes waits for the current runs of the other GPUs: on average, half of the longest run. All
-    GPUs wait for the start, and start the processes of their next units, too; the estimate assumes memory for them.
+    A GPU that has to start processes waits until the other GPUs have ended their current runs: on average, half of the
+    longest run. Then all GPUs wait for the start. Meanwhile each GPU starts the processes of its next unit, too; the
+    estimate assumes that GPU memory suffices for the processes of two units.
 
     Args:
         units: All units; a unit of 0 seconds is already measured.

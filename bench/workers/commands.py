@@ -18,10 +18,11 @@ def obey(workload: Workload, command: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         workload: The workload, which the calling thread set up.
-        command: A command of this module's docstring; without `trace`, no spans are recorded.
+        command: A command as in this module's docstring; without `trace`, no spans are recorded.
 
     Returns:
-        The reply of `serve` or `loop`. With `trace` it has `spans`: when the GPU worked for it, seconds from begin.
+        The reply of `serve` or `loop`. With `trace` the reply has `spans`: the times at which the GPU worked for this
+        workload, in seconds from begin.
 
     Raises:
         ValueError: The command is unknown.

@@ -15,7 +15,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import IO, Any, Self
 
 from orion.errors import Unavailable
@@ -126,12 +125,12 @@ class Worker:
         """Return an error that says what happened, with the worker's exit status and the end of its standard error."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.running.wait(0.2)
-        said = self.said().strip()[-2000:]
+        said = self.standard_error().strip()[-2000:]
         status = self.process.running.poll()
         return Unavailable(f"worker {self.name} {what} (exit status {status}); its output:\n{said or '(nothing)'}")
 
-    def said(self) -> str:
-        """Return the worker's standard error so far."""
+    def standard_error(self) -> str:
+        """Return what the worker has written to its standard error."""
         self.process.errors.seek(0)
         return self.process.errors.read().decode(errors="replace")
 
@@ -174,7 +173,7 @@ class Crew:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end(list(self._workers))
 
     def start(

@@ -32,8 +32,8 @@ class Replies:
             self._file.write(line)
 
 
-def quiet_process() -> None:
-    """Let this process end with its parent, and make its sleeps exact; threads that it starts later inherit both."""
+def configure_process() -> None:
+    """End this process with its parent, and make its sleeps exact; both hold for threads that it starts later, too."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)  # nanoseconds; the default slack would delay each arrival by 50 us

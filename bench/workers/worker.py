@@ -16,7 +16,7 @@ import sys
 from typing import Any
 
 from orion.bench.workers import commands
-from orion.bench.workers.process import Replies, end_with, quiet_process, stop_collecting
+from orion.bench.workers.process import Replies, configure_process, end_with, stop_collecting
 from orion.bench.workloads import make
 
 
@@ -32,7 +32,7 @@ def run_workload(kind: str, options: dict[str, Any], replies: Replies) -> None:
 def main(arguments: list[str]) -> int:
     """Run the workloads of the command line until standard input ends."""
     replies = Replies()
-    quiet_process()
+    configure_process()
     try:
         if arguments[0] == "--threads":
             from orion.bench.workers import threads as worker_threads

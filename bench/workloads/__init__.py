@@ -14,7 +14,7 @@ time of one step.
     networks, shapes        the models, and the sizes of the transformers
     on_gpu                  the base class of the torch workloads: stream and waits
     execution               how a network is launched: eager, as a CUDA graph, by torch.compile
-    turns                   lets processes that set up together time themselves one after another
+    turns                   a lock: processes set up at the same time, but measure their step times one after another
     stand_ins, simulated    replacements on the simulated GPU, with about the same durations and SMs
     driver                  calls of the CUDA driver, for `simulated` and `spinning`
 

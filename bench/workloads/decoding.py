@@ -16,7 +16,7 @@ ALIGNMENT = 16  # tokens; torch pads a mask of any other length at every launch 
 
 
 class _Decode(OnGPU[of.GptDecode]):
-    """The network, with one launch per token."""
+    """A decoder with one launch per token."""
 
     unit = "requests"
 
@@ -24,7 +24,7 @@ class _Decode(OnGPU[of.GptDecode]):
         needed = options.prompt + max(options.tokens, CALLS_TO_PREPARE)
         capacity = -(-needed // ALIGNMENT) * ALIGNMENT
         module = OneToken(Decoder(*GPT, length=capacity), options.batch, options.prompt, capacity)
-        self._module = module.to(dtype=torch.bfloat16).eval()  # does not convert integer tensors
+        self._module = module.to(dtype=torch.bfloat16).eval()  # `to` leaves integer tensors as they are
         self._tokens = range(options.tokens)
 
     def _warm_up(self) -> None:

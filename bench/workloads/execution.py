@@ -11,7 +11,7 @@ from torch import nn
 
 from orion.bench.workload import Place
 
-CALLS_TO_PREPARE = 4  # `prepare` calls the network at most so often: three times to warm up, once to capture
+CALLS_TO_PREPARE = 4  # `prepare` calls the network at most four times: three times to warm up, once to capture
 Launch = Callable[[], object]
 """Launches a network once on the current stream, with the same input and output tensors each time."""
 

@@ -19,7 +19,7 @@ class Options(BaseModel):
 
 
 class Inference(Options):
-    """Requests, each launched and waited for."""
+    """Requests; the CPU launches each request and waits for it."""
 
     batch: int = Field(default=1, ge=1, description="inputs per request")
     mode: Literal["graph", "eager", "compile"] = Field(
@@ -70,7 +70,7 @@ class Training(Options):
         default=0.0, ge=0, le=0.95, description="share of an iteration in which the loop waits for input, GPU idle"
     )
     stall_ms: float | None = Field(
-        default=None, ge=0, description="the same in milliseconds, equal in all processes since it is not calibrated"
+        default=None, ge=0, description="length of the stall in milliseconds; not calibrated, so equal in all processes"
     )
     sync_each_step: bool = Field(default=False, description="wait for each step, like a loop that reads each loss")
 
@@ -125,7 +125,7 @@ class LongKernel(Options):
     kernels: int = Field(default=2, ge=1, description="kernels launched before each synchronisation")
     counts: Literal["elapsed", "work"] = Field(
         default="elapsed",
-        description="a kernel ends at a time of the GPU's clock, or after calibrated work: longer if interrupted",
+        description="elapsed: ends at a time of the GPU's clock; work: ends after some work, later if interrupted",
     )
 
 
@@ -159,7 +159,7 @@ class Simulated(Options):
 
 
 class SimulatedTraining(Simulated):
-    """The same, with defaults of a training step."""
+    """Simulated kernels, with the defaults of a training step."""
 
     kernel_us: float = Field(default=200.0, gt=0, description="duration of a kernel, microseconds")
     kernels: int = Field(default=20, ge=1, description="kernels of a step")

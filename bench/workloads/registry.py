@@ -52,7 +52,7 @@ KINDS: dict[str, Kind] = {
         stand_ins.gpt_decode,
     ),
     "gpt-decode-unsynchronised": Kind(
-        "the decoder generates; a request's tokens are queued, with one wait",
+        "the decoder generates; the CPU queues all tokens of a request and waits once",
         of.GptDecode,
         "decoding:GptDecodeUnsynchronised",
         stand_ins.gpt_decode_unsynchronised,

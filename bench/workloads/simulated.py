@@ -29,10 +29,10 @@ DRAIN_SECONDS = 0.1  # the driver appends to its timeline every 20 ms
 
 
 class DeviceTimeline:
-    """The simulated GPU's own record of when each process ran, in nanoseconds, including time slices."""
+    """A trace that reads the simulated GPU's own record: when each process ran, with each time slice."""
 
     def __init__(self, path: Path) -> None:
-        """Args: path is the file to which the driver appends lines `process begin_ns end_ns what`."""
+        """Args: path is the file to which the simulated driver appends lines `process begin_ns end_ns what`."""
         self._path = path
         self.on = False
 
@@ -50,7 +50,7 @@ class DeviceTimeline:
 
 
 class Simulated:
-    """Parts of equal kernels, launched one by one or as a graph, waited for or queued."""
+    """Equal kernels. The options divide a step into parts, and say how the parts are launched and waited for."""
 
     unit = "requests"
 

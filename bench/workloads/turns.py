@@ -1,8 +1,9 @@
-"""Lets processes that start together build side by side, but time themselves one after another.
+"""A lock for processes that start together: they build at the same time, but measure their step times one by one.
 
-A measurement starts all its processes at once. A process times its own step, and may compute its input stall from that
-time. The time would differ from start to start if another process warmed up on the same GPU. So a process times itself
-only while no other process builds or times. The lock is a file lock: the kernel releases it when its holder ends.
+A measurement starts all its processes at once. A process measures the time of its own step, and may compute its input
+stall from that time. The time would differ from start to start if another process warmed up on the same GPU. So a
+process measures its step only while no other process builds or measures. The lock is a file lock: the kernel releases
+it when its holder ends.
 """
 
 import contextlib

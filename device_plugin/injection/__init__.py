@@ -1,7 +1,7 @@
 """Device injection: how a container gets the GPU itself. The node's configuration sets one strategy for all containers.
 
-Most strategies have the names that NVIDIA's device plugin uses. A simulated GPU always comes with its driver's file,
-since no container runtime would mount that.
+Most strategies have the names that NVIDIA's device plugin uses. A container with a simulated GPU always gets the file
+of the simulated driver, because no container runtime would mount that file.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +23,8 @@ CDI_KIND = "nvidia.com/gpu"
 def _by_environment(answer: Answer, _: Resource, gpus: Sequence[AdvertisedGPU], __: NodeSettings, ___: Path) -> None:
     """Name the GPUs in NVIDIA_VISIBLE_DEVICES, which NVIDIA's container runtime reads.
 
-    NVIDIA_DRIVER_CAPABILITIES is left to the image: the runtime's default is what CUDA needs, and a value from here
-    would remove video or graphics from an image that asks for them.
+    The plugin does not set NVIDIA_DRIVER_CAPABILITIES. The runtime's default suffices for CUDA, and a value of the
+    plugin would remove video or graphics from an image that asks for them.
     """
     answer.envs["NVIDIA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
 
@@ -62,18 +62,18 @@ _WAYS: Mapping[DeviceListStrategy, Callable[[Answer, Resource, Sequence[Advertis
 def inject(
     answer: Answer, resource: Resource, gpus: Sequence[AdvertisedGPU], settings: NodeSettings, host: Path, files: Path
 ) -> None:
-    """Add to an answer what gives the container these GPUs.
+    """Add to an answer the variables, names, mounts and device nodes by which the container gets these GPUs.
 
     Args:
-        answer: the container's.
-        resource: which the container requests.
-        gpus: without duplicates.
-        settings: of the node.
-        host: where the node's root directory is mounted here.
+        answer: the answer to Allocate for the container.
+        resource: the resource that the container requests.
+        gpus: the container's GPUs, without duplicates.
+        settings: the settings of the node.
+        host: where the node's root directory is mounted in the plugin's container.
         files: the folder of the hook's files on the node, which also holds the simulated driver.
 
     Raises:
-        Unavailable: the driver's files are not where they should be.
+        Unavailable: the driver's files are missing.
     """
     real = [gpu for gpu in gpus if not gpu.simulated]
     if real:

@@ -1,9 +1,9 @@
-"""Device nodes and the driver's files, mounted by the plugin: for a container runtime without GPU support.
+"""Mounts device nodes and the driver's files into a container, for container runtimes without GPU support.
 
 Each library is mounted as a single file at the two paths that glibc searches by default: /usr/lib/x86_64-linux-gnu
-(Debian's family) and /usr/lib64 (Red Hat's). The image's own libraries there stay visible. Rejected: LD_LIBRARY_PATH,
-since a pod or an image that sets it loses the driver, as do programs that clear it; and a file in /etc/ld.so.conf.d,
-which has no effect until ldconfig runs in the container.
+(Debian's family) and /usr/lib64 (Red Hat's). The image's own libraries in these folders stay visible. Rejected:
+LD_LIBRARY_PATH, because a pod or an image that sets it, and a program that clears it, would lose the driver; and a file
+in /etc/ld.so.conf.d, which has no effect until ldconfig runs in the container.
 """
 
 import os
@@ -19,12 +19,12 @@ from orion.device_plugin.snapshot import AdvertisedGPU
 from orion.errors import Unavailable
 
 _NEEDED = ("nvidiactl", "nvidia-uvm")
-_WHERE_THERE = ("nvidia-uvm-tools", "nvidia-modeset")
+_IF_PRESENT = ("nvidia-uvm-tools", "nvidia-modeset")
 
 _LIBRARIES = re.compile(
     r"lib(cuda|cudadebugger|nvidia-(ml|cfg|ptxjitcompiler|nvvm|nvvm70|gpucomp|pkcs11|pkcs11-openssl3|opencl))\.so\.[0-9.]+"
 )
-""" Libraries of the driver that CUDA programs load, by soname or by full version; the driver does the same. """
+""" Libraries of the driver that CUDA programs and the driver itself load, by soname or by full version. """
 
 _MACHINE = platform.machine()
 _FOLDERS = (
@@ -53,7 +53,7 @@ def add(
     for name in wanted:
         if not (host / (devices / name).relative_to("/")).exists():
             raise Unavailable(f"the node has no {devices / name}: check the driver and driverRoot")
-    wanted += [name for name in _WHERE_THERE if (host / (devices / name).relative_to("/")).exists()]
+    wanted += [name for name in _IF_PRESENT if (host / (devices / name).relative_to("/")).exists()]
     for name in wanted:
         answer.devices.add(container_path=f"/dev/{name}", host_path=str(devices / name), permissions="rw")
     for source, name in _libraries(Path(settings.driver_root), host):

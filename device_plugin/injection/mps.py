@@ -2,9 +2,9 @@
 
 Every container with one GPU gets that GPU's folder, in every mode. A process that starts while a control daemon listens
 in the folder becomes its client; any other process runs without MPS, as the driver does by default. So the GPU's mode
-at the start of the process decides. The kubelet reuses its stored answer for later starts of the container, and that
-answer must not fix the mode. The variable also keeps the process from connecting to another party's control daemon by
-accident.
+at the start of the process decides. The kubelet reuses its stored answer for later starts of the container, so the
+answer must not depend on the mode. The variable CUDA_MPS_PIPE_DIRECTORY names the folder in the container. The variable
+also prevents the process from connecting to another party's control daemon by accident.
 
 A process can be the client of one control daemon, and each of ours serves one GPU. So a container with several GPUs
 gets no folder, and none of its GPUs may be in mode mps.
@@ -31,12 +31,12 @@ def clients(root: Path, gpu: str) -> Path:
 
 
 def add(answer: api_pb2.ContainerAllocateResponse, root: Path, gpus: Sequence[str]) -> None:
-    """Add the folder and the variable that lead to the control daemon.
+    """Add the folder of the control daemon's socket, and the variable that names the folder.
 
     Args:
-        answer: the container's.
+        answer: the answer to Allocate for the container.
         root: the agent's directory.
-        gpus: UUIDs, without duplicates.
+        gpus: the UUIDs of the container's GPUs, without duplicates.
 
     Raises:
         Invalid: there are several GPUs, and one is in mode mps or about to be.
@@ -56,7 +56,7 @@ def check(root: Path, gpus: Sequence[str]) -> None:
     """Check that a container can run on all of these GPUs.
 
     Raises:
-        Invalid: it cannot.
+        Invalid: there are several GPUs, and one is in mode mps or about to be.
     """
     if len(gpus) < 2:
         return

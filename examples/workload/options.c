@@ -29,9 +29,9 @@ static const char introduction[] =
     "A GPU program for trying a shared GPU. It computes nothing: its kernels take a configured time.\n\n"
     "  serve   answers requests in open loop, one at a time, and reports latency: from a request's arrival to its end.\n"
     "          Run it as hp (high priority).\n"
-    "  train   runs steps back to back, without end, and reports steps per second. Run it as be (best effort).\n\n"
-    "It writes lines of JSON: first {\"event\":\"ready\",...}, then {\"event\":\"report\",...} for the time since the line\n"
-    "before, and at the end {\"event\":\"summary\",...} for the whole run. SIGTERM and Ctrl-C end it with status 0.\n\n";
+    "  train   runs steps back to back, and reports steps per second. Run it as be (best effort).\n\n"
+    "It writes lines of JSON: first {\"event\":\"ready\",...}, then {\"event\":\"report\",...} for the time since the last\n"
+    "line, and at the end {\"event\":\"summary\",...} for the whole run. SIGTERM and Ctrl-C end it with status 0.\n\n";
 
 static void print_help(void)
 {

@@ -1,9 +1,9 @@
-/* The part of CUPTI that the profiler uses: found at run time, declared here.
+/* The part of CUPTI that the profiler uses. The profiler loads CUPTI at run time; this file declares its types.
  *
- * Rejected: NVIDIA's headers. A build would need them, and their structures are those of one CUDA version, while the
- * workload's library may have another version. This file declares only the fields that never moved: from CUDA 9 (144
- * bytes) to CUDA 13 (248 bytes), a kernel's record has only grown at its end. CUPTI itself steps from record to record,
- * so the profiler needs no record length. */
+ * Rejected: NVIDIA's headers. A build would need them, and their structures belong to one CUDA version, while the
+ * workload's library may have another version. This file declares only the fields whose offsets never changed: from
+ * CUDA 9 (144 bytes) to CUDA 13 (248 bytes), a kernel's record has only grown at its end. CUPTI itself steps from
+ * record to record, so the profiler needs no record length. */
 #ifndef ORION_PROFILER_CUPTI_H
 #define ORION_PROFILER_CUPTI_H
 
@@ -53,8 +53,9 @@ struct cupti {
     uint32_t (*result_text)(uint32_t result, const char **text);
 };
 
-/* Finds a CUPTI and subscribes to it. Takes the first of: the one that the process has already loaded (torch's), those
- * in the colon-separated `candidates` (may be NULL), the loader's search, the toolkit's. false: `why` says why. */
+/* Finds the CUPTI library and subscribes to it. Tries in this order: the library that the process has already loaded
+ * (torch's), the colon-separated paths `candidates` (may be NULL), the loader's search, the toolkit's folders. false:
+ * `why` gets the reason. */
 bool cupti_open(struct cupti *cupti, const char *candidates, char *why, size_t size);
 
 /* The next kernel in a buffer, by CUPTI's next_record; NULL at the end. Skips records of other kinds. */

@@ -23,7 +23,7 @@
 #include "output.h"
 
 #define BUFFER_BYTES ((size_t)256 << 10) /* a thousand records of the longest known kind */
-#define PERIOD_MS 400                    /* a killed program loses the last period, and what is in unfinished buffers */
+#define PERIOD_MS 400                    /* a killed program loses the records of the last period, and of unfinished buffers */
 #define END_SECONDS 3                    /* longest delay of a program's end by a flush that does not return */
 enum { RECORDS_LEAST = 32, RECORDS_MOST = 1000 };
 
@@ -42,8 +42,8 @@ static struct {
     bool ending;
 } profiler = {.mutex = PTHREAD_MUTEX_INITIALIZER, .end_mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* CUPTI delivers a buffer when all its records are finished. So while launches queue up without a pause, it delivers
- * only full buffers. Their size is the number of records in about an eighth of a second. */
+/* CUPTI delivers a buffer when all its records are finished. While the program launches without a pause, CUPTI
+ * therefore delivers only full buffers. A buffer is sized for the records of about an eighth of a second. */
 static _Atomic size_t records_a_buffer = 256;
 
 static void requested(uint8_t **buffer, size_t *size, size_t *most_records)
@@ -69,7 +69,7 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
 }
 
 /* Queries devices without the mutex: CUPTI's thread may wait for the mutex while it holds the driver's locks. */
-static void write_down(void)
+static void write_files(void)
 {
     bool seen[PROFILER_DEVICES] = {false};
     pthread_mutex_lock(&profiler.mutex);
@@ -84,7 +84,7 @@ static void write_down(void)
     pthread_mutex_unlock(&profiler.mutex);
 }
 
-static void look(void)
+static void flush_and_write(void)
 {
     static uint64_t before;
     profiler.cupti.flush_all(0);
@@ -95,7 +95,7 @@ static void look(void)
     wanted = wanted < RECORDS_LEAST ? RECORDS_LEAST : wanted > RECORDS_MOST ? RECORDS_MOST : wanted;
     atomic_store_explicit(&records_a_buffer, wanted, memory_order_relaxed);
     before = records;
-    if (records != written) write_down();
+    if (records != written) write_files();
 }
 
 static void *watch(void *unused)
@@ -109,7 +109,7 @@ static void *watch(void *unused)
         while (!profiler.ending && pthread_cond_timedwait(&profiler.end, &profiler.end_mutex, &until) != ETIMEDOUT) {}
         if (profiler.ending) break;
         pthread_mutex_unlock(&profiler.end_mutex);
-        look();
+        flush_and_write();
         clock_gettime(CLOCK_MONOTONIC, &until);
         pthread_mutex_lock(&profiler.end_mutex);
     }
@@ -132,7 +132,7 @@ static void finish(void)
     profiler.cupti.flush_all(0);
     profiler.cupti.flush_all(CUPTI_FLUSH_FORCED);
     profiler.state.ended = true;
-    write_down();
+    write_files();
 }
 
 static bool start_thread(void)
@@ -143,7 +143,7 @@ static bool start_thread(void)
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&profiler.end, &clock);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program handles its signals, not this thread */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's own threads handle its signals */
     int result = pthread_create(&profiler.thread, NULL, watch, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return result == 0;
@@ -173,11 +173,11 @@ __attribute__((visibility("default"))) int InitializeInjection(void)
     profiler.owner = getpid();
     profiler_output_open(&profiler.output, folder, launches != NULL ? strtoull(launches, NULL, 10) : 0);
     if (!profiler_kernels_open(&profiler.kernels)) return 1;
-    /* After CUPTI is loaded, so that at exit our handler runs before CUPTI's. */
+    /* Register our exit handler after CUPTI has registered its own: at exit, ours then runs first. */
     if (trace() && start_thread() && atexit(finish) == 0) return 1;
     if (profiler.failure[0] == '\0') snprintf(profiler.failure, sizeof profiler.failure, "no thread can be started");
     profiler.state.failure = profiler.failure;
     fprintf(stderr, "orion: no profile of process %d: %s\n", getpid(), profiler.failure);
-    write_down();
+    write_files();
     return 1;
 }

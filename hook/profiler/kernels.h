@@ -1,4 +1,5 @@
-/* The kernels seen so far. The key is what decides a kernel's duration: name, grid, block, dynamic shared memory.
+/* The table of the kernels that the program has launched. A key consists of name, grid, block and dynamic shared
+ * memory, which decide a kernel's duration.
  *
  * The number of kernels is bounded. The durations of each kernel are a histogram with buckets 3 % wide. Rejected:
  * keeping every launch (a night of training has a thousand million), and keeping a few samples (their 95th percentile

@@ -10,7 +10,7 @@
 
 void profiler_output_open(struct profiler_output *output, const char *folder, uint64_t launches)
 {
-    struct timespec now; /* a process that executes another program keeps its process id */
+    struct timespec now; /* exec keeps the process id, so only the time distinguishes the two programs' files */
     clock_gettime(CLOCK_MONOTONIC, &now);
     uint64_t time = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     int pid = getpid();

@@ -1,8 +1,9 @@
 /* The files that a profiled process writes into the profile's folder.
  *
- *   process-PID-TIME.jsonl    one JSON object per line: the process, its devices, its kernels. Replaced as a whole, so
- *                             that a reader always finds a complete file, however the process ends
- *   launches-PID-TIME.csv     correlation,start,duration,kernel of each launch, unordered; appended to; bounded */
+ *   process-PID-TIME.jsonl    one JSON object per line: the process, its devices, its kernels. The profiler replaces
+ *                             the whole file, so a reader finds a complete file even after the process was killed
+ *   launches-PID-TIME.csv     correlation,start,duration,kernel of each launch, unordered. The profiler appends lines
+ *                             up to a limit */
 #ifndef ORION_PROFILER_OUTPUT_H
 #define ORION_PROFILER_OUTPUT_H
 

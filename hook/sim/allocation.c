@@ -9,7 +9,7 @@
 
 #include "allocation.h"
 
-#define GRANULE (UINT64_C(2) << 20) /* allocations below this size are charged in whole pages */
+#define GRANULE (UINT64_C(2) << 20) /* allocations of at least half this size are charged in multiples of it */
 #define SMALL 512u
 
 static struct sim_allocation *table;
@@ -119,7 +119,7 @@ void sim_memory_return(struct CUctx_st *context, uint64_t bytes)
     } while (!sim_leave());
 }
 
-/* Whole pages, so that addresses have CUDA's alignment; large sizes in granules of 2 MiB. */
+/* The bytes that an allocation is charged: whole pages, so that addresses have CUDA's alignment, or whole granules. */
 static size_t charge(size_t size)
 {
     size_t unit = size >= GRANULE / 2 ? GRANULE : 4096;

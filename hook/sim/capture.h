@@ -4,8 +4,8 @@
 
 #include "sim.h"
 
-/* For calls that wait, query or allocate. Refuses while a capture is under way whose mode forbids these calls to this
- * thread, and invalidates that capture. */
+/* For calls that wait, query or allocate. If the mode of a capture under way forbids these calls to this thread,
+ * returns an error and invalidates that capture. */
 CUresult sim_capture_unsafe(void);
 
 /* For calls that synchronise or query a stream. Refuses if the stream is being captured, and invalidates that
@@ -23,7 +23,7 @@ CUresult sim_capture_record(struct CUstream_st *stream, struct CUevent_st *event
 CUresult sim_capture_wait(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags);
 /* Refuses an operation that cannot be captured, and invalidates the capture. */
 CUresult sim_capture_refuse(struct CUstream_st *stream);
-/* Does the same for all captures of the context's streams, or of the green context's; success if there are none. */
+/* The same for each capture of a stream of the context, or of `green` if it is not NULL. Success if there are none. */
 CUresult sim_capture_refuse_context(struct CUctx_st *context, struct CUgreenCtx_st *green);
 /* Invalidates the capture of a stream that is destroyed. */
 void sim_capture_leave(struct CUstream_st *stream);

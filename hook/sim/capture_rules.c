@@ -53,7 +53,8 @@ CUresult sim_capture_refuse_context(struct CUctx_st *context, struct CUgreenCtx_
     return refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
-/* Captures of blocking streams, if `stream` is the legacy stream, which they would have to wait for. */
+/* Work in the legacy stream is ordered with the blocking streams, and a stream that is being captured cannot take part
+ * in this order. */
 CUresult sim_capture_implicit(struct CUstream_st *stream)
 {
     bool refused = false;

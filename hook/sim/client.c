@@ -1,12 +1,12 @@
 /* Clients of the machine (see client.h).
  *
  * Each client has one thread, the keeper. It holds the client's `alive` word as a robust futex, on a robust list of its
- * own. So the kernel marks the word however the process ends, before it frees the process's memory. The keeper also
- * does the work that must happen in this process at a certain time: host functions, memory operations of streams, the
- * trace.
+ * own. The kernel therefore marks the word at every kind of end of the process, and does so before it frees the
+ * process's memory. The keeper also does the work that must happen in this process at a certain time: host functions,
+ * memory operations of streams, the trace.
  *
  * Rejected as signs of life: process ids (they are ambiguous across containers) and file locks (the kernel releases
- * them late). A record lock only says which process a client is (file.h). */
+ * them late). A record lock only shows which process a client is (file.h). */
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -45,7 +45,7 @@ struct sim_client *sim_own_client(void)
 static struct robust_list_head head;
 static struct robust_list entry;
 
-static uint64_t take_row(void)
+static uint64_t take_index(void)
 {
     uint32_t self = (uint32_t)syscall(SYS_gettid);
     for (uint64_t client_index = 0; client_index < SIM_CLIENTS; client_index++) {
@@ -81,7 +81,7 @@ static void *keep(void *argument)
     prctl(PR_SET_NAME, "sim-keeper");
     prctl(PR_SET_TIMERSLACK, 1000);
     pthread_mutex_lock(&handshake->mutex);
-    uint64_t client_index = handshake->client_index = take_row();
+    uint64_t client_index = handshake->client_index = take_index();
     bool kept = client_index != SIM_NEVER;
     handshake->finished = true;
     pthread_cond_signal(&handshake->done);
@@ -152,8 +152,9 @@ void sim_drop_context(uint64_t context)
     sim_commit();
 }
 
-/* Frees the word last, and only if it still belongs to the dead client: until then no other client can use the row. */
-static void bury(uint64_t client_index, uint32_t word)
+/* Frees what a dead client held. Frees the word last, and only if it still belongs to the dead client: until then no
+ * other client can use the index. */
+static void free_client(uint64_t client_index, uint32_t word)
 {
     struct sim_state *state = sim_state();
     for (uint64_t i = 0; i < state->contexts_high; i++)
@@ -168,12 +169,12 @@ static void bury(uint64_t client_index, uint32_t word)
 
 void sim_reap(void)
 {
-    static uint64_t looked_ns;
+    static uint64_t checked_ns;
     uint64_t now = sim_monotonic_ns();
-    if (now - looked_ns < REAP_EVERY_NS) return;
-    looked_ns = now;
+    if (now - checked_ns < REAP_EVERY_NS) return;
+    checked_ns = now;
     for (uint64_t client_index = 0; client_index < SIM_CLIENTS; client_index++) {
         uint32_t word = atomic_load_explicit(&sim_machine->alive[client_index], memory_order_relaxed);
-        if (word & FUTEX_OWNER_DIED) bury(client_index, word);
+        if (word & FUTEX_OWNER_DIED) free_client(client_index, word);
     }
 }

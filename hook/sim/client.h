@@ -1,13 +1,14 @@
-/* This process as a client of the machine: its row, its keeper thread, and the clean-up after clients that died. */
+/* This process as a client of the machine: its entry in the state, its keeper thread, and the clean-up after clients
+ * that died. */
 #ifndef ORION_SIM_CLIENT_H
 #define ORION_SIM_CLIENT_H
 
 #include "shared.h"
 
-/* Become a client: start the keeper and take a row. False: no row or no thread. */
+/* Become a client: start the keeper thread and take a free entry of the state. False: no entry or no thread. */
 bool sim_client_join(void);
 
-/* This process's row in the state that it sees; NULL before it has joined. */
+/* This process's entry in the state that it sees; NULL before it has joined. */
 struct sim_client *sim_own_client(void);
 uint64_t sim_own_client_number(void);
 

@@ -9,8 +9,8 @@
 #include "clock.h"
 #include "state.h"
 
-#define SPIN_NS 20000u /* a timer is usually at most this late, so the rest of the time is spun */
-#define VIRTUAL_LOOK_NS 100000000u
+#define SPIN_NS 20000u /* a timer is usually at most this late, so the thread spins for this part of the wait */
+#define VIRTUAL_CHECK_NS 100000000u
 
 uint64_t sim_monotonic_ns(void)
 {
@@ -35,7 +35,7 @@ static void futex_until(_Atomic uint32_t *word, uint32_t seen, uint64_t until_ns
 static void sleep_virtual(uint64_t until_ns, _Atomic uint32_t *word, uint32_t seen)
 {
     if (until_ns == SIM_NEVER) { /* only another thread can wake us */
-        futex_until(word, seen, sim_monotonic_ns() + VIRTUAL_LOOK_NS);
+        futex_until(word, seen, sim_monotonic_ns() + VIRTUAL_CHECK_NS);
         return;
     }
     uint64_t now = atomic_load(&sim_machine->virtual_ns);

@@ -21,7 +21,7 @@ uint64_t sim_monotonic_ns(void);
 uint64_t sim_now_ns(void);
 
 /* Sleep until the machine's time is `until_ns`, or `word` is no longer `seen`. Precise to a few microseconds, because
- * the end of the wait is spun. Under the virtual clock, sleeping makes the time pass. */
+ * the thread spins for the last part of the wait. Under the virtual clock, sleeping makes the time pass. */
 void sim_sleep_until(uint64_t until_ns, _Atomic uint32_t *word, uint32_t seen);
 
 /* Wake all threads that sleep on `word`. The caller has changed the word. */

@@ -1,11 +1,11 @@
-/* Waits for whole contexts, and events that stand for all work of a context. */
+/* Waits for all work of a context, and records events behind all work of a context. */
 #include "capture.h"
 #include "context.h"
 #include "green.h"
 #include "health.h"
 
-/* Refused while any stream of the context is being captured, in every capture mode. A wait for a primary context
- * includes its green contexts. A wait for a green context includes only that one. */
+/* Returns an error while any stream of the context is being captured, in every capture mode. A wait for a primary
+ * context includes its green contexts. A wait for a green context includes only that one. */
 static CUresult synchronise(struct CUctx_st *context, struct CUgreenCtx_st *green)
 {
     SIM_TRY(sim_capture_unsafe());

@@ -32,7 +32,7 @@ uint64_t sim_count_sms(const struct sim_sms *sms)
     return count;
 }
 
-static bool none(const struct sim_sms *sms)
+static bool is_empty(const struct sim_sms *sms)
 {
     uint64_t any = 0;
     for (unsigned i = 0; i < SIM_SM_WORDS; i++) any |= sms->word[i];
@@ -110,13 +110,13 @@ static uint64_t first_in_line(struct sim_state *state, uint64_t gpu, const struc
             continue;
         if (best != SIM_NEVER && !before(&state->streams[stream], &state->streams[best])) continue;
         struct sim_sms possible = available(state, stream, unused);
-        if (!none(&possible) && (!op->end_ns || sim_count_sms(&state->streams[stream].held) < op->sms)) best = stream;
+        if (!is_empty(&possible) && (!op->end_ns || sim_count_sms(&state->streams[stream].held) < op->sms)) best = stream;
     }
     return best;
 }
 
 /* Start the kernel on the SMs that it can get, or continue it with more SMs. */
-static void give(struct sim_state *state, uint64_t stream, struct sim_sms *unused)
+static void give_sms(struct sim_state *state, uint64_t stream, struct sim_sms *unused)
 {
     struct sim_op *op = sim_head_of(state, stream);
     struct sim_stream *of = &state->streams[stream];
@@ -138,10 +138,10 @@ void sim_dispatch(uint64_t gpu)
     struct sim_state *state = sim_state();
     struct sim_sms unused = sim_all_sms();
     for (unsigned i = 0; i < SIM_SM_WORDS; i++) unused.word[i] &= ~state->gpus[gpu].held.word[i];
-    while (!none(&unused)) {
+    while (!is_empty(&unused)) {
         uint64_t stream = first_in_line(state, gpu, &unused);
         if (stream == SIM_NEVER) return;
-        give(state, stream, &unused);
+        give_sms(state, stream, &unused);
     }
 }
 

@@ -13,7 +13,8 @@ void sim_dispatch(uint64_t gpu);
 /* Free the SMs of a stream's running kernel. */
 void sim_dispatch_release(uint64_t stream);
 
-/* The remaining time of a stream's running head; for a kernel, on all the SMs that it needs. */
+/* The remaining time of the operation that runs at the head of a stream. For a kernel: the time on all the SMs that it
+ * needs. */
 uint64_t sim_remaining_ns(struct sim_state *state, uint64_t stream);
 
 /* The least time that an operation of the stream takes from now on, if it gets every SM that it may use. */

@@ -9,10 +9,10 @@
 typedef bool (*sim_effect_run)(void *data);
 
 /* Announce the effect whose operation is at `position`. The keeper runs it and then frees `data`. The keeper may run it
- * up to `early_ns` before it is due, so that a keeper that wakes late leaves no gap that a device would not leave. */
+ * up to `early_ns` before it is due. A keeper that wakes a little late then causes no pause in the stream. */
 void sim_effect_add(const struct sim_position *position, sim_effect_run run, void *data, uint64_t early_ns);
 
-/* One round of the keeper: run the effects that are due, then sleep until another may be. */
+/* One round of the keeper: run the effects that are due, then sleep until another may be due. */
 void sim_effects_work(void);
 
 /* Is the calling thread inside a host function? Host functions must not call CUDA. */

@@ -87,38 +87,37 @@ static void settle(struct sim_state *state)
             bool completed = settle_head(state, stream);
             changed |= completed;
             sim_commit_if_full();
-            if (!completed || state->streams[stream].busy_position != at + 1)
-                at += !completed; /* completed: check this index again, because another stream has moved to it */
+            at += !completed; /* completed: check this index again, because another stream may have moved to it */
         }
     }
 }
 
 /* Which groups wait for or use the compute engine of a GPU. */
-struct wish {
+struct demand {
     bool holder;   /* the group that has the engine has kernels */
     bool others;   /* another group has kernels */
     uint64_t next; /* of the other groups, the one that ran longest ago */
 };
 
-static struct wish look(struct sim_state *state, uint64_t gpu)
+static struct demand demand_on(struct sim_state *state, uint64_t gpu)
 {
-    struct wish wish = {false, false, 0};
+    struct demand demand = {false, false, 0};
     uint64_t least = SIM_NEVER;
     for (uint64_t at = 0; at < state->busy_count; at++) {
         uint64_t stream = state->busy[at], group = sim_group_of(state, stream);
         if (sim_gpu_of(state, stream) != gpu || sim_head_of(state, stream)->kind != SIM_KERNEL) continue;
         if (group == state->gpus[gpu].group) {
-            wish.holder = true;
+            demand.holder = true;
             continue;
         }
         uint64_t last_ran = state->contexts[state->streams[stream].context].last_ran_ns;
-        if (!wish.others || last_ran < least) {
+        if (!demand.others || last_ran < least) {
             least = last_ran;
-            wish.next = group;
+            demand.next = group;
         }
-        wish.others = true;
+        demand.others = true;
     }
-    return wish;
+    return demand;
 }
 
 static void have_run_together(struct sim_state *state, uint64_t gpu)
@@ -148,16 +147,16 @@ static void switch_to(struct sim_state *state, uint64_t gpu, uint64_t group)
 static void arbitrate(struct sim_state *state, uint64_t gpu)
 {
     struct sim_gpu *of = &state->gpus[gpu];
-    struct wish wish = look(state, gpu);
+    struct demand demand = demand_on(state, gpu);
     uint64_t slice = sim_machine->parameters.slice_ns;
-    if (!wish.holder) {
-        if (of->group || wish.others) switch_to(state, gpu, wish.others ? wish.next : 0);
-        if (of->group) wish = look(state, gpu);
-    } else if (wish.others && of->slice_end_ns && state->now_ns >= of->slice_end_ns) {
-        switch_to(state, gpu, wish.next);
-        wish = look(state, gpu);
+    if (!demand.holder) {
+        if (of->group || demand.others) switch_to(state, gpu, demand.others ? demand.next : 0);
+        if (of->group) demand = demand_on(state, gpu);
+    } else if (demand.others && of->slice_end_ns && state->now_ns >= of->slice_end_ns) {
+        switch_to(state, gpu, demand.next);
+        demand = demand_on(state, gpu);
     }
-    if (!wish.others) SIM_PUT(of->slice_end_ns, 0);
+    if (!demand.others) SIM_PUT(of->slice_end_ns, 0);
     else if (!of->slice_end_ns)
         SIM_PUT(of->slice_end_ns, of->slice_start_ns + ((state->now_ns - of->slice_start_ns) / slice + 1) * slice);
 }

@@ -28,7 +28,7 @@ static inline uint64_t sim_gpu_of(struct sim_state *state, uint64_t stream)
     return state->contexts[state->streams[stream].context].gpu;
 }
 
-/* The group that shares the compute engine: see struct sim_gpu. */
+/* The group of a stream's context; see struct sim_context. */
 uint64_t sim_group_of(struct sim_state *state, uint64_t stream);
 
 #endif

@@ -1,8 +1,8 @@
 /* The shared file (see file.h). It is created under another name and then linked into place, so other processes see a
  * complete file or none.
  *
- * The process keeps the descriptor to map later regions. If the program closes every descriptor, this file opens
- * another by the path. */
+ * The process keeps the descriptor to map later regions. If the program closes this descriptor, the driver opens the
+ * path again. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,8 @@
 #define PAGE 4096u
 #define ROUND_UP(size) (((size) + PAGE - 1) / PAGE * PAGE)
 #define HEADER_SIZE ROUND_UP(sizeof(struct sim_header))
-#define REGION_SIZE (ROUND_UP(sizeof(struct sim_region)) + PAGE) /* the last page is never used: growing writes there */
+#define REGION_SIZE \
+    (ROUND_UP(sizeof(struct sim_region)) + PAGE) /* the last page is unused: a process that grows the file writes there */
 #define LAYOUT (SIM_LAYOUT * UINT64_C(1000003) + sizeof(struct sim_header) * 31 + sizeof(struct sim_region))
 #define RETIRED 16
 #define CLAIMS (INT64_C(1) << 62) /* record locks lie far behind the end of the file */
@@ -69,11 +70,11 @@ static bool fill(int descriptor)
 static bool make(void)
 {
     char temporary[PATH_MAX + 32];
-    /* Named by the time, because processes in two containers may have the same id. */
+    /* The name contains the time, not the process id, because processes in two containers may have the same id. */
     snprintf(temporary, sizeof temporary, "%s.%llu", path, (unsigned long long)sim_monotonic_ns());
     int descriptor = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor < 0) return false;
-    fchmod(descriptor, 0666); /* as /dev/nvidia0: every process that sees the device may use it; the folder decides which do */
+    fchmod(descriptor, 0666); /* as with /dev/nvidia0, every process that sees the file may use it */
     bool made = fill(descriptor) && (link(temporary, path) == 0 || errno == EEXIST);
     unlink(temporary);
     close(descriptor);

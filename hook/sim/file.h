@@ -21,7 +21,7 @@ void sim_file_forget(uint64_t number);
  * reports its owner as a process id in the caller's pid namespace. Repeated claims are allowed and sometimes needed:
  * the process loses the lock when the program closes any descriptor of the file.
  *
- * Rejected as a sign of life: the kernel releases the lock late, after the process's memory. */
+ * The lock does not show in time that a client died: the kernel releases it only after the process's memory. */
 bool sim_file_claim(uint64_t client_index); /* false: another process has it */
 void sim_file_unclaim(uint64_t client_index);
 /* The process id of the claim's owner, in the caller's pid namespace; 0: unclaimed, or not visible from it. */

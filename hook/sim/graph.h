@@ -8,7 +8,9 @@
 struct sim_launch {
     struct sim_kernel *kernel;
     unsigned grid[3], block[3], shared;
-    bool anywhere; /* on any SM, whatever SMs the stream has: a graph's kernels run on the SMs of the stream that was captured */
+    /* True: the kernel may use every SM, even if it is launched in the stream of a green context. True for the nodes of
+     * graphs, unless they were captured in the stream of a green context. */
+    bool anywhere;
 };
 
 struct CUgraphNode_st {

@@ -199,7 +199,7 @@ GETS(cuGraphChildGraphNodeGetGraph, GRAPH, CUgraph, child)
 GETS(cuGraphEventRecordNodeGetEvent, EVENT_RECORD, CUevent, event)
 GETS(cuGraphEventWaitNodeGetEvent, WAIT_EVENT, CUevent, event)
 
-/* An executable graph names a node by the node of the graph that it was made from. */
+/* The program names a node of an executable graph by the node of the original graph. */
 static struct CUgraphNode_st *in_exec(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type)
 {
     if (!sim_handle_is(exec, SIM_EXEC) || !sim_node_is(node)) return NULL;

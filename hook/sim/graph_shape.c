@@ -54,21 +54,21 @@ CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
  * rest. */
 struct list {
     CUgraphNode *into, *second;
-    size_t room, found;
+    size_t capacity, found;
 };
 
-static void give(struct list *list, CUgraphNode node, CUgraphNode second)
+static void append(struct list *list, CUgraphNode node, CUgraphNode second)
 {
-    if (list->into && list->found < list->room) list->into[list->found] = node;
-    if (list->second && list->found < list->room) list->second[list->found] = second;
+    if (list->into && list->found < list->capacity) list->into[list->found] = node;
+    if (list->second && list->found < list->capacity) list->second[list->found] = second;
     list->found++;
 }
 
 static CUresult finish(struct list *list, CUgraphEdgeData *edges, size_t *count)
 {
     if (list->into)
-        for (size_t i = list->found; i < list->room; i++) list->into[i] = NULL;
-    *count = list->into && list->room < list->found ? list->room : list->found;
+        for (size_t i = list->found; i < list->capacity; i++) list->into[i] = NULL;
+    *count = list->into && list->capacity < list->found ? list->capacity : list->found;
     for (size_t i = 0; list->into && edges && i < *count; i++) edges[i] = (CUgraphEdgeData){0};
     return CUDA_SUCCESS;
 }
@@ -78,7 +78,7 @@ CUresult CUDAAPI cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *coun
     SIM_READY();
     SIM_REFUSE(!count || !sim_graph_is(graph), CUDA_ERROR_INVALID_VALUE);
     struct list list = {nodes, NULL, *count, 0};
-    for (size_t i = 0; i < graph->count; i++) give(&list, graph->nodes[i], NULL);
+    for (size_t i = 0; i < graph->count; i++) append(&list, graph->nodes[i], NULL);
     return finish(&list, NULL, count);
 }
 
@@ -88,7 +88,7 @@ CUresult CUDAAPI cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *
     SIM_REFUSE(!count || !sim_graph_is(graph), CUDA_ERROR_INVALID_VALUE);
     struct list list = {nodes, NULL, *count, 0};
     for (size_t i = 0; i < graph->count; i++)
-        if (!graph->nodes[i]->dependency_count) give(&list, graph->nodes[i], NULL);
+        if (!graph->nodes[i]->dependency_count) append(&list, graph->nodes[i], NULL);
     return finish(&list, NULL, count);
 }
 
@@ -99,7 +99,7 @@ CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNod
     struct list list = {from, to, *count, 0};
     for (size_t i = 0; i < graph->count; i++)
         for (size_t j = 0; j < graph->nodes[i]->dependency_count; j++)
-            give(&list, graph->nodes[i]->dependencies[j], graph->nodes[i]);
+            append(&list, graph->nodes[i]->dependencies[j], graph->nodes[i]);
     return finish(&list, edges, count);
 }
 
@@ -108,7 +108,7 @@ CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *no
     SIM_READY();
     SIM_REFUSE(!count || !sim_node_is(node), CUDA_ERROR_INVALID_VALUE);
     struct list list = {nodes, NULL, *count, 0};
-    for (size_t i = 0; i < node->dependency_count; i++) give(&list, node->dependencies[i], NULL);
+    for (size_t i = 0; i < node->dependency_count; i++) append(&list, node->dependencies[i], NULL);
     return finish(&list, edges, count);
 }
 
@@ -119,7 +119,7 @@ CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *
     struct list list = {nodes, NULL, *count, 0};
     for (size_t i = 0; i < node->graph->count; i++)
         for (size_t j = 0; j < node->graph->nodes[i]->dependency_count; j++)
-            if (node->graph->nodes[i]->dependencies[j] == node) give(&list, node->graph->nodes[i], NULL);
+            if (node->graph->nodes[i]->dependencies[j] == node) append(&list, node->graph->nodes[i], NULL);
     return finish(&list, edges, count);
 }
 

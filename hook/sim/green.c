@@ -9,7 +9,7 @@
     SIM_READY(); \
     SIM_REFUSE(!sim_handle_is(green, SIM_GREEN), CUDA_ERROR_INVALID_CONTEXT)
 
-/* Make its default streams and its name. What was made before an error stays in the handle. */
+/* Make the default streams and the name of a green context. After an error, the caller frees what `green` holds. */
 static CUresult fill(struct CUgreenCtx_st *green)
 {
     struct CUctx_st *context = green->context;
@@ -91,7 +91,7 @@ CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx green)
     return cuDevicePrimaryCtxRelease_v2(device);
 }
 
-/* The context frees the streams with its own. */
+/* The streams of green contexts are in the context's list, so the context frees them. */
 void sim_greens_forget(struct CUctx_st *context)
 {
     while (context->greens) {

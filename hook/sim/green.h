@@ -1,8 +1,8 @@
 /* Green contexts: a part of a GPU's SMs within the primary context.
  *
  * Streams, events, memory and kernels all belong to the primary context. A stream of a green context has fewer SMs; the
- * shared state knows nothing else of green contexts. cuCtxFromGreenCtx returns a name. Calls with this name act on the
- * primary context, except for queries of streams or SMs. */
+ * shared state knows nothing else of green contexts. cuCtxFromGreenCtx returns a second CUctx_st, the green context's
+ * name. Calls with this name act on the primary context, except for queries of streams or SMs. */
 #ifndef ORION_SIM_GREEN_H
 #define ORION_SIM_GREEN_H
 

@@ -10,7 +10,7 @@
 #define ENTRIES (1u << 20)
 #define CHUNK 4096u
 
-/* Present only in a program with a leak checker: what a handle points to is not a leak. */
+/* Only programs with a leak checker have this function. With it, memory that only a handle points to is no leak. */
 extern void __lsan_register_root_region(const void *start, size_t size) __attribute__((weak));
 
 struct entry { uint32_t kind, next; };

@@ -10,8 +10,8 @@
 
 static struct sim_health *health_of(int gpu)
 {
-    bool there = sim_open() && gpu >= 0 && (uint64_t)gpu < sim_machine->parameters.gpus;
-    return there ? &sim_machine->health[gpu] : NULL;
+    bool exists = sim_open() && gpu >= 0 && (uint64_t)gpu < sim_machine->parameters.gpus;
+    return exists ? &sim_machine->health[gpu] : NULL;
 }
 
 bool sim_device_lost(CUdevice device)

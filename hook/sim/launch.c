@@ -64,7 +64,7 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x,
     return launch(&it, stream, parameters, NULL);
 }
 
-/* Attributes are read. Only an event to record has an effect here. */
+/* Of the launch attributes, only an event to record has an effect here. */
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
 {
     SIM_READY();

@@ -19,7 +19,7 @@
 #include "mps.h"
 #include "state.h"
 
-static pthread_once_t asked = PTHREAD_ONCE_INIT;
+static pthread_once_t decided = PTHREAD_ONCE_INIT;
 static bool client;
 static atomic_bool lost;
 static int connection = -1;
@@ -33,7 +33,7 @@ static void *wait_for_end(void *unused)
     return unused;
 }
 
-/* Through /proc, because a socket's address holds only 107 bytes. */
+/* Connects by a short path below /proc, because a socket's address holds only 107 bytes. */
 static int connect_in(const char *folder)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -48,7 +48,7 @@ static int connect_in(const char *folder)
     return made;
 }
 
-static void ask(void)
+static void decide(void)
 {
     const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
     sigset_t all, before;
@@ -65,7 +65,7 @@ static void ask(void)
 
 bool sim_mps_client(void)
 {
-    pthread_once(&asked, ask);
+    pthread_once(&decided, decide);
     return client;
 }
 

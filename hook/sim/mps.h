@@ -1,14 +1,14 @@
-/* Whether this process's contexts share one context with other processes, as those of an MPS server's clients do. */
+/* Whether this process is a client of MPS. The GPU runs the contexts of all MPS clients together, as one context. */
 #ifndef ORION_SIM_MPS_H
 #define ORION_SIM_MPS_H
 
 #include <stdbool.h>
 
-/* Decided at the first call, for the life of the process: the whole machine is in that mode, or a control daemon
- * listens in CUDA_MPS_PIPE_DIRECTORY. The process is that daemon's client from then on. */
+/* True if the whole machine is in MPS mode, or if a control daemon listens in CUDA_MPS_PIPE_DIRECTORY. The first call
+ * decides for the life of the process, which stays a client of that daemon. */
 bool sim_mps_client(void);
 
-/* The daemon has ended, so the contexts are lost. */
+/* Has the daemon ended? Then the process has lost its contexts. */
 bool sim_mps_lost(void);
 
 #endif

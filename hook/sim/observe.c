@@ -1,4 +1,4 @@
-/* Queries of the machine without CUDA (see orion_sim.h). */
+/* Reads the simulated machine's GPUs, memory and processes without the CUDA API (interface: orion_sim.h). */
 #include "device_identity.h"
 #include "file.h"
 #pragma GCC visibility push(default)
@@ -6,31 +6,31 @@
 #pragma GCC visibility pop
 #include "sim.h"
 
-static bool there(int gpu) { return sim_open() && gpu >= 0 && (uint64_t)gpu < sim_machine->parameters.gpus; }
+static bool exists(int gpu) { return sim_open() && gpu >= 0 && (uint64_t)gpu < sim_machine->parameters.gpus; }
 
 int orion_sim_gpu_count(void) { return sim_open() ? (int)sim_machine->parameters.gpus : -1; }
 
 int orion_sim_gpu_uuid(int gpu, char *buffer)
 {
-    if (!buffer || !there(gpu)) return -1;
+    if (!buffer || !exists(gpu)) return -1;
     sim_gpu_uuid_text(gpu, buffer);
     return 0;
 }
 
-const char *orion_sim_gpu_name(int gpu) { return there(gpu) ? SIM_GPU_NAME : NULL; }
+const char *orion_sim_gpu_name(int gpu) { return exists(gpu) ? SIM_GPU_NAME : NULL; }
 
-int orion_sim_gpu_mig(int gpu) { return there(gpu) ? (int)(sim_machine->parameters.mig >> gpu & 1) : -1; }
+int orion_sim_gpu_mig(int gpu) { return exists(gpu) ? (int)(sim_machine->parameters.mig >> gpu & 1) : -1; }
 
-int orion_sim_gpu_numa(int gpu) { return there(gpu) ? (int)sim_machine->parameters.numa[gpu] : -1; }
+int orion_sim_gpu_numa(int gpu) { return exists(gpu) ? (int)sim_machine->parameters.numa[gpu] : -1; }
 
 int orion_sim_gpu_linked(int gpu, int other)
 {
-    return there(gpu) && there(other) ? (int)(sim_machine->parameters.linked[gpu] >> other & 1) : -1;
+    return exists(gpu) && exists(other) ? (int)(sim_machine->parameters.linked[gpu] >> other & 1) : -1;
 }
 
 int orion_sim_gpu_memory(int gpu, uint64_t *total, uint64_t *used)
 {
-    if (!there(gpu)) return -1;
+    if (!exists(gpu)) return -1;
     sim_enter();
     uint64_t now = sim_state()->gpus[gpu].memory;
     sim_leave();
@@ -39,7 +39,7 @@ int orion_sim_gpu_memory(int gpu, uint64_t *total, uint64_t *used)
     return 0;
 }
 
-/* The indices of up to SIM_CLIENTS clients with a context on the GPU, and the bytes that each has there. */
+/* Finds the clients with a context on the GPU: their indices, and the bytes that each has there. Returns the count. */
 static int clients_on(int gpu, uint64_t indices[SIM_CLIENTS], uint64_t bytes[SIM_CLIENTS])
 {
     uint64_t contexts[SIM_CLIENTS] = {0}, memory[SIM_CLIENTS] = {0};
@@ -65,7 +65,7 @@ static int clients_on(int gpu, uint64_t indices[SIM_CLIENTS], uint64_t bytes[SIM
 int orion_sim_gpu_processes(int gpu, uint32_t *processes, uint64_t *memory, int count)
 {
     uint64_t indices[SIM_CLIENTS], bytes[SIM_CLIENTS];
-    if (!there(gpu)) return -1;
+    if (!exists(gpu)) return -1;
     int found = clients_on(gpu, indices, bytes);
     for (int i = 0; i < found && i < count; i++) {
         if (processes) processes[i] = sim_file_claimant(indices[i]);

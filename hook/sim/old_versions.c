@@ -1,5 +1,5 @@
 /* Former versions of functions, for programs built against older headers. Each is the present function under another
- * name or with fewer arguments. The 32-bit ones of CUDA 2 stay unsupported. */
+ * name or with fewer arguments. The 32-bit versions of CUDA 2 are not supported. */
 #define __CUDA_API_VERSION_INTERNAL
 #include "sim.h"
 

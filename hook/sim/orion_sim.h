@@ -1,5 +1,6 @@
-/* What the simulated driver reports besides CUDA, for all GPUs of the machine. Programs may call it without cuInit, for
- * instance by ctypes after dlopen. A call makes a machine if there is none and ORION_SIM_MAKE is not 0. */
+/* Functions of the simulated driver that CUDA does not have, for all GPUs of the machine. Programs may call them
+ * without cuInit, for instance by ctypes after dlopen. A call makes a machine if there is none and ORION_SIM_MAKE is
+ * not 0. */
 #ifndef ORION_SIM_H
 #define ORION_SIM_H
 
@@ -29,8 +30,8 @@ int orion_sim_gpu_memory(int gpu, uint64_t *total, uint64_t *used);
  * be NULL. Returns the number of clients, -1: no such GPU. */
 int orion_sim_gpu_processes(int gpu, uint32_t *processes, uint64_t *memory, int count);
 
-/* As the maker of the machine configured it. 1: MIG is enabled, 0: it is not, -1: no such GPU. Programs see no
- * difference. */
+/* Whether MIG is enabled on a GPU, as configured when the machine was made. 1: enabled, 0: not, -1: no such GPU. The
+ * GPU's CUDA functions behave the same in both cases. */
 int orion_sim_gpu_mig(int gpu);
 
 /* The NUMA node that a GPU is nearest to; -1: none, or no such GPU. */

@@ -42,7 +42,7 @@ CUresult CUDAAPI cuPointerGetAttribute(void *into, CUpointer_attribute attribute
     return attribute_of(into, attribute, &found, pointer);
 }
 
-/* The plural form accepts unknown addresses too: it returns zeroes and no error. */
+/* Unlike cuPointerGetAttribute, this function accepts unknown addresses: it returns zeroes (device ordinal: -2). */
 CUresult CUDAAPI cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **into, CUdeviceptr pointer)
 {
     struct sim_allocation found;

@@ -1,8 +1,9 @@
 /* Stream-ordered allocation and its pools.
  *
- * Allocation and freeing take effect at once, because the bytes of copies also move at once. The order of the stream
- * delays nothing. A pool keeps freed bytes up to its release threshold, and they count as used on the device, as in the
- * driver. Allocations use kept bytes first, so a loop of allocate and free does not change the device's account. */
+ * Allocation and freeing take effect at once, because the bytes of copies also move at once. They do not wait for
+ * earlier work of the stream. A pool keeps freed bytes up to its release threshold. These bytes count as used on the
+ * device, as in the driver. Allocations use kept bytes first, so a loop of allocate and free does not change the
+ * device's account. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

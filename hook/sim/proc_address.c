@@ -1,5 +1,5 @@
-/* cuGetProcAddress: finds a symbol by function, version and kind of default stream. It knows exactly the exported
- * symbols. */
+/* cuGetProcAddress: finds a symbol by function, version and kind of default stream. It finds the
+ * exported symbols and no others. */
 #include <string.h>
 
 #define __CUDA_API_VERSION_INTERNAL

@@ -1,9 +1,9 @@
 /* Queues operations and waits for them (see queue.h).
  *
- * A waiter sleeps until the earliest time at which its operation can complete, then looks again. That time is a lower
- * bound: the time of the operations before it in the queue, as if they had the device alone, and never before the
- * machine's next change. When two contexts are time-sliced, each look halves the remaining time, so a few looks find
- * the end to the microsecond. */
+ * A waiter sleeps until the earliest time at which its operation can complete, then checks again. That time is a lower
+ * bound: it adds the times of the operations that are earlier in the queue, as if they had the device alone. It is
+ * never before the machine's next change. When two contexts are time-sliced, each check halves the remaining time, so a
+ * few checks find the end to the microsecond. */
 #include "queue.h"
 #include "clock.h"
 #include "dispatch.h"
@@ -11,9 +11,9 @@
 #include "engine.h"
 #include "state.h"
 
-#define LOOK_NS 4000000u /* look at least this often, because another client may have died */
-#define DEPTH 4          /* depth to which waits on waits are followed */
-#define ROOM 32          /* wait until a full queue has this many free entries, to wake less often */
+#define CHECK_NS 4000000u /* check at least this often, because another client may have died */
+#define DEPTH 4           /* an operation may wait for another that waits too; follow at most this many */
+#define ROOM 32           /* wait until a full queue has this many free entries, to wake less often */
 #define VIRTUAL_QUERY_NS 1000u
 
 uint64_t sim_push(uint64_t stream, const struct sim_op *op)
@@ -89,7 +89,7 @@ void sim_wait(const struct sim_position *position)
         uint64_t until = reached ? 0 : sim_earliest(position), now = sim_state()->now_ns;
         sim_leave();
         if (reached) return;
-        if (until != SIM_NEVER && until > now + LOOK_NS && !sim_machine->parameters.virtual_clock) until = now + LOOK_NS;
+        if (until != SIM_NEVER && until > now + CHECK_NS && !sim_machine->parameters.virtual_clock) until = now + CHECK_NS;
         sim_sleep_until(until, &sim_effects_done, seen);
     }
 }

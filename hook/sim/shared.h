@@ -3,9 +3,9 @@
  * The file is one header, which never moves, followed by regions. A region is a complete copy of the state; `current`
  * names the valid one. A process enters a region under its lock and logs every store before it makes the store. When a
  * lock does not change hands (its owner was killed, stopped or throttled), another process copies the region, undoes
- * the unfinished stores in the copy, and makes the copy current. An owner that continues writes into a region that no
- * process reads. The owner detects this and does its work again. So one mechanism handles death, SIGSTOP and CPU
- * quotas.
+ * the unfinished stores in the copy, and makes the copy current. If the owner continues later, it writes into a region
+ * that no process reads. The owner detects this and does its work again. So one mechanism handles death, SIGSTOP and
+ * CPU quotas.
  *
  * Rejected: a robust mutex alone (a stopped owner would stop the machine, and another library may use the thread's
  * robust list); two copies of all state, switched at every call (each launch would copy megabytes); a daemon (users
@@ -141,7 +141,7 @@ struct sim_health {
 struct sim_header {
     uint64_t magic;
     uint64_t layout; /* combines SIM_LAYOUT with the sizes of header and region */
-    char boot[40];   /* the boot id; a file of another boot is invalid, because its times are */
+    char boot[40];   /* the boot id; a file of another boot is invalid, because CLOCK_MONOTONIC started again */
     struct sim_parameters parameters;
     _Atomic uint64_t current;     /* number of the valid region */
     _Atomic uint64_t next_region; /* never reused, because a stopped owner may still write to an old region */

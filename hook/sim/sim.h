@@ -1,7 +1,7 @@
 /* The driver inside one process: handles, the current context, and the start of every call.
  *
  * Handles are addresses in one arena, 512 bytes each and never unmapped, so a handle's kind shows whether it is stale
- * or foreign. State that several threads change is changed between sim_enter and sim_leave, which admit one thread. */
+ * or foreign. Threads change shared state only between sim_enter and sim_leave, which admit one thread at a time. */
 #ifndef ORION_SIM_SIM_H
 #define ORION_SIM_SIM_H
 
@@ -86,13 +86,13 @@ struct CUevent_st {
     uint64_t slot, slot_generation;      /* time stamp; slot SIM_NEVER: none */
     struct sim_position at;              /* the last record; number 0: never; access only through sim_event_position */
     _Atomic unsigned version;            /* odd while `at` is being set */
-    struct sim_capture *_Atomic capture; /* recorded in this capture, ... */
+    struct sim_capture *_Atomic capture; /* the capture that contains the last record; NULL: none */
     uint64_t capture_id;
-    void *frontier; /* ... after these nodes */
+    void *frontier; /* in that capture: the nodes before the record */
     size_t frontier_count;
 };
 
-/* A kernel of an image, also when it is used as a function. */
+/* A kernel of an image. Its CUkernel and its CUfunction are both the address of this structure. */
 struct sim_kernel {
     uint32_t kind;
     struct sim_image *image;
@@ -113,8 +113,8 @@ void *sim_handle_new(enum sim_handle_kind kind, size_t size);
 void sim_handle_free(void *handle);
 bool sim_handle_is(const void *handle, enum sim_handle_kind kind);
 
-/* Every call starts with one of these. They check: initialised, not a forked child, not in a host function; the second
- * also requires a context. */
+/* Every CUDA call starts with one of these. Both check that the driver is initialised, that the process is not a forked
+ * child, and that the thread does not run a host function. The second also requires a context. */
 CUresult sim_ready(void);
 CUresult sim_context(struct CUctx_st **context);
 #define SIM_REFUSE(condition, error) \
@@ -161,7 +161,7 @@ CUresult sim_stream_wait(struct CUstream_st *stream);
 /* Queue one operation, ordered with the default stream. `at` (may be NULL) gets its end. */
 CUresult sim_submit(struct CUstream_st *stream, const struct sim_op *op, struct sim_position *at);
 
-/* Work by its duration. Bytes move at once, the time passes in the stream. */
+/* Queue work as an operation that takes the work's time. The caller has already moved the bytes. */
 CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters);
 CUresult sim_submit_copy(struct CUstream_st *stream, enum sim_engine engine, size_t bytes);
 CUresult sim_submit_memset(struct CUstream_st *stream, size_t bytes);

@@ -76,7 +76,7 @@ void sim_commit_if_full(void)
 }
 
 /* Undo unfinished stores, latest first. Undoing twice has the same result as once. */
-static void take_back(struct sim_region *region)
+static void undo_unfinished(struct sim_region *region)
 {
     uint64_t committed = atomic_load(&region->committed);
     for (uint64_t at = atomic_load(&region->logged); at > committed && at - committed <= SIM_JOURNAL; at--) {
@@ -117,16 +117,16 @@ static void copy_state(struct sim_region *to, const struct sim_region *from)
     memcpy(target->busy, source->busy, streams * sizeof target->busy[0]);
     memcpy(target->events, source->events, at_most(source->events_high, SIM_EVENTS) * sizeof target->events[0]);
     memcpy(target->trace, source->trace, at_most(source->trace_head, SIM_TRACE) * sizeof target->trace[0]);
-    take_back(to);
+    undo_unfinished(to);
     copy_queues(target, source);
-    take_back(to);
+    undo_unfinished(to);
 }
 
 static void wake(_Atomic uint32_t *word, int count) { syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0); }
 
 /* Abandon region `number`. The freeze comes before the copy, and an owner commits before it checks for a freeze. So the
  * copy contains every commit that its owner considers valid. */
-static void move_on(struct sim_region *old, uint64_t number)
+static void abandon(struct sim_region *old, uint64_t number)
 {
     atomic_store(&old->frozen, 1);
     sim_crash_point();
@@ -208,7 +208,7 @@ static void lock_current(void)
             }
             unlock(region);
         }
-        if (atomic_load(&sim_machine->current) == number) move_on(region, number);
+        if (atomic_load(&sim_machine->current) == number) abandon(region, number);
     }
 }
 

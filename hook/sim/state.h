@@ -1,4 +1,4 @@
-/* Enters and changes the shared state; see shared.h for how the state survives its users. */
+/* Enters and changes the shared state; shared.h says what happens when a process dies in the middle of a change. */
 #ifndef ORION_SIM_STATE_H
 #define ORION_SIM_STATE_H
 
@@ -9,7 +9,7 @@ extern struct sim_region *_Atomic sim_region; /* the region that this process la
 
 static inline struct sim_state *sim_state(void) { return &atomic_load_explicit(&sim_region, memory_order_acquire)->state; }
 
-/* Map the machine; make it if there is none. False: no machine can be opened or made. */
+/* Map the machine's file; make the machine if there is none. False: no machine can be opened or made. */
 bool sim_open(void);
 
 /* Enter the state and advance it to the present time. Between enter and leave, a call never blocks, and it changes

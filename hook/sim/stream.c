@@ -57,7 +57,7 @@ CUresult sim_stream_new(struct CUctx_st *context, struct CUgreenCtx_st *green, u
     return CUDA_SUCCESS;
 }
 
-/* Queued work still runs: the slot lives until it has drained. */
+/* Queued work still runs: the slot stays in use until the queue is empty. */
 void sim_stream_forget(struct CUstream_st *stream)
 {
     do {
@@ -121,13 +121,15 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, in
 {
     SIM_CONTEXT(context);
     SIM_REFUSE(!stream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING), CUDA_ERROR_INVALID_VALUE);
-    SIM_REFUSE(sim_green_named(NULL) && !flags, CUDA_ERROR_NOT_SUPPORTED); /* which streams it would wait for is not modelled */
+    SIM_REFUSE(sim_green_named(NULL) && !flags,
+               CUDA_ERROR_NOT_SUPPORTED); /* not modelled: the streams that such a stream waits for */
     return sim_stream_new(context, sim_green_named(NULL), flags, priority, stream);
 }
 
 CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags) { return cuStreamCreateWithPriority(stream, flags, 0); }
 
-/* The context keeps the queued work of the stream: waits for the context, and its events, include that work. */
+/* Make the context wait for the stream's queued work. Later waits for the context, and its events, then include this
+ * work although the stream is destroyed. */
 static void leave_to_context(struct CUstream_st *stream)
 {
     struct sim_position position;
@@ -148,8 +150,8 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle)
     return CUDA_SUCCESS;
 }
 
-/* Does `stream`, as the legacy stream, also stand for `other`, which synchronises with it? */
-static bool stands_for(const struct CUstream_st *stream, const struct CUstream_st *other)
+/* Does a wait for `stream` include `other`? A wait for the legacy stream includes all blocking streams. */
+static bool wait_includes(const struct CUstream_st *stream, const struct CUstream_st *other)
 {
     return stream == other || (stream->legacy && !(other->flags & CU_STREAM_NON_BLOCKING));
 }
@@ -168,7 +170,7 @@ CUresult sim_stream_wait(struct CUstream_st *stream)
         struct CUstream_st *next = NULL;
         sim_enter();
         for (struct CUstream_st *other = stream->context->streams; other; other = other->next)
-            if (stands_for(stream, other) && other->id > after && (!next || other->id < next->id)) next = other;
+            if (wait_includes(stream, other) && other->id > after && (!next || other->id < next->id)) next = other;
         if (next) {
             position = sim_stream_position(next);
             after = next->id;
@@ -186,13 +188,13 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream handle)
     return sim_stream_wait(stream);
 }
 
-/* The legacy stream is idle when all streams that it stands for are idle. */
+/* The legacy stream is idle when all blocking streams are idle. */
 static bool legacy_idle(const struct CUstream_st *legacy)
 {
     bool idle = true;
     sim_enter();
     for (struct CUstream_st *other = legacy->context->streams; other && idle; other = other->next)
-        if (stands_for(legacy, other)) {
+        if (wait_includes(legacy, other)) {
             struct sim_position position = sim_stream_position(other);
             idle = sim_reached(&position);
         }

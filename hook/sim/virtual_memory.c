@@ -1,5 +1,6 @@
 /* Virtual memory management: address ranges, physical memory, and mappings of physical memory into ranges. Physical
- * memory is a memfd, so it can be mapped twice, and its contents live as long as the handle. */
+ * memory is a memfd, so it can be mapped twice. Its contents live until the program has released the handle and all
+ * mappings. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -90,8 +91,9 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr pointer, size_t size)
     return CUDA_SUCCESS;
 }
 
-/* Physical memory belongs to a device, not to a context. It is charged to the device's primary context. This function
- * makes that context if needed, because memory may be created before any context is current. */
+/* Physical memory belongs to a device, not to a context. It is charged to the current context if that context is on the
+ * device, else to the device's primary context. This function makes the primary context if needed, because memory may
+ * be created before any context is current. */
 static CUresult account(CUdevice device, struct CUctx_st **context)
 {
     *context = sim_current();

@@ -1,9 +1,9 @@
 /* Decides which GPUs of the machine this process sees as its devices 0, 1, ...
  *
  * There are two lists, as with NVIDIA's container toolkit and CUDA. ORION_SIM_VISIBLE_GPUS names the GPUs that a
- * container was given, as UUIDs in any order. CUDA_VISIBLE_DEVICES names the GPUs of those that the program wants, as
- * numbers or UUIDs (or prefixes of UUIDs), in the program's order. An invalid entry ends this list. A list that is not
- * set selects all GPUs. The driver reads both once, when it is initialised. */
+ * container was given, as UUIDs in any order. CUDA_VISIBLE_DEVICES selects from these the GPUs that the program wants,
+ * as numbers or UUIDs (or prefixes of UUIDs), in the program's order. An invalid entry ends this list. A list that is
+ * not set selects all GPUs. The driver reads both lists once, when it is initialised. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* A second preload library beside the hook, like a profiler. It wraps getpid and, if WRAPS_DLSYM is defined, dlsym. It
  * looks up the next definition of a function by RTLD_NEXT. It is also linked with the driver: tests open it by
- * RTLD_DEEPBIND or dlmopen, to see which driver function it then calls. */
+ * RTLD_DEEPBIND or dlmopen, and look whether it then calls the driver or the hook. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stddef.h>
@@ -30,7 +30,8 @@ void *dlsym(void *handle, const char *name)
 }
 #endif
 
-/* The next definition after this library's own: found by glibc's dlsym, and by the dlsym that this library calls. */
+/* Both return the next definition after this library's own. The first function calls the next dlsym after this library.
+ * The second calls dlsym as a program does, so the call reaches the first definition in the preload order. */
 void *preload_next(const char *name) { return next_dlsym()(RTLD_NEXT, name); }
 void *preload_next_by_dlsym(const char *name)
 {

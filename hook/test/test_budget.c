@@ -34,13 +34,13 @@ static void grant(struct orion_gpu *gpu, uint32_t max_slowdown_milli)
 struct totals { double alone_ns, spent_ns; };
 static uint64_t now = 1000 * MS, work;
 
-/* One busy period with this much work. Work that be overlaps takes `beside` times as long. */
+/* Simulates one busy period. Its work takes hp `alone_ns` without be, and `beside` times as long while be also runs. */
 static void period(struct orion_gpu *gpu, double alone_ns, double beside, uint64_t launches, struct totals *totals)
 {
     orion_budget_opened(gpu, now, work);
     uint64_t until = atomic_load(&gpu->busy->overlap_until_ns);
-    double leave = until > now ? (double)(until - now) : 0;
-    double overlapped = leave < alone_ns * beside ? leave : alone_ns * beside; /* time during which be also runs */
+    double allowed = until > now ? (double)(until - now) : 0;
+    double overlapped = allowed < alone_ns * beside ? allowed : alone_ns * beside; /* time during which be also runs */
     double spent = overlapped + (alone_ns - overlapped / beside);
     now += (uint64_t)spent;
     work += launches;
@@ -50,6 +50,7 @@ static void period(struct orion_gpu *gpu, double alone_ns, double beside, uint64
     now += 5 * MS;
 }
 
+/* hp's slowdown once the budget has settled: the first 1000 periods do not count. */
 static double settled(struct orion_gpu *gpu, uint32_t max_slowdown_milli, double beside, double mean_requests)
 {
     struct totals totals = {0, 0};
@@ -75,25 +76,26 @@ static void slowdown_settles_under_the_budget(struct orion_gpu *gpu)
 static void a_large_budget_lets_everything_overlap(struct orion_gpu *gpu)
 {
     double slowdown = settled(gpu, 3000, 1.4, 1.0);
-    CHECK(slowdown > 1.30); /* except in the control periods */
+    CHECK(slowdown > 1.30); /* less than 1.4, because nothing overlaps in control periods */
 }
 
 static void no_budget_means_no_overlap(struct orion_gpu *gpu) { CHECK(settled(gpu, 1000, 1.4, 1.0) < 1.0001); }
 
-static void an_exceeded_budget_is_left_within_a_few_periods(struct orion_gpu *gpu)
+static void an_exceeded_budget_is_met_again_within_a_few_periods(struct orion_gpu *gpu)
 {
     struct totals totals = {0, 0};
     grant(gpu, 1200);
-    for (int i = 0; i < 500; i++) period(gpu, 31e6, 1.1, 32, &totals); /* cheap neighbours: everything overlaps */
+    for (int i = 0; i < 500; i++) period(gpu, 31e6, 1.1, 32, &totals); /* be costs little: everything overlaps */
     CHECK(orion_hp(gpu)->budget.overlap_ns > 25 * MS);
-    for (int i = 0; i < 12; i++) period(gpu, 31e6, 3.0, 32, &totals); /* expensive neighbours */
+    for (int i = 0; i < 12; i++) period(gpu, 31e6, 3.0, 32, &totals); /* now be costs much */
     totals = (struct totals){0, 0};
     for (int i = 0; i < 200; i++) period(gpu, 31e6, 3.0, 32, &totals);
     CHECK(totals.spent_ns / totals.alone_ns < 1.25);
 }
 
-/* Kernels so long that the first overlapped one exceeds the budget, however early it comes. */
-static void where_any_overlap_is_too_much_there_is_next_to_none(struct orion_gpu *gpu)
+/* Until period 1500, one overlapped kernel of be delays hp by 10 ms, much more than the budget. After that, overlap
+ * costs nothing. */
+static void overlap_is_rare_if_it_always_exceeds_the_budget(struct orion_gpu *gpu)
 {
     double alone = 0, spent = 0;
     grant(gpu, 1050);
@@ -107,11 +109,11 @@ static void where_any_overlap_is_too_much_there_is_next_to_none(struct orion_gpu
         now += 5 * MS;
     }
     CHECK(spent / alone < 1.02);
-    CHECK(spent / alone > 1.00);                       /* the hook tries overlap again and again */
-    CHECK(orion_hp(gpu)->budget.overlap_ns > 25 * MS); /* the hook noticed when overlap became free */
+    CHECK(spent / alone > 1.00);                       /* the hook still tries overlap at times */
+    CHECK(orion_hp(gpu)->budget.overlap_ns > 25 * MS); /* the hook has noticed that overlap costs nothing now */
 }
 
-static void what_sharing_costs_comes_off_the_budget(struct orion_gpu *gpu)
+static void the_cost_of_sharing_is_subtracted_from_the_budget(struct orion_gpu *gpu)
 {
     struct orion_policy_page *page = (struct orion_policy_page *)(uintptr_t)gpu->policy;
     page->copy[0].sharing_cost_milli = 1073;
@@ -120,7 +122,7 @@ static void what_sharing_costs_comes_off_the_budget(struct orion_gpu *gpu)
     page->copy[0].sharing_cost_milli = 0;
 }
 
-static void a_period_without_end_is_cut_into_slices(struct orion_gpu *gpu)
+static void an_endless_period_is_cut_into_slices(struct orion_gpu *gpu)
 {
     grant(gpu, 1150);
     orion_budget_opened(gpu, now, work);
@@ -138,15 +140,16 @@ static void a_period_without_end_is_cut_into_slices(struct orion_gpu *gpu)
     CHECK(spent / alone > 1.08);
 }
 
-/* A trainer that waits for every step lingers between steps: the parts of one period, each shorter than a slice. */
-static void a_period_of_short_parts_without_end_is_cut_into_slices(struct orion_gpu *gpu)
+/* A trainer waits for the GPU after every step, and launches the next step within the linger. So its busy period never
+ * ends, but consists of parts that are each shorter than a slice. */
+static void an_endless_period_of_short_parts_is_cut_into_slices(struct orion_gpu *gpu)
 {
     grant(gpu, 1150);
     orion_budget_opened(gpu, now, work);
     atomic_store(&gpu->busy->busy_since_ns, now);
     atomic_store(&orion_hp(gpu)->typical_busy_ns, 0);
     double alone = 0, spent = 0;
-    for (int i = 0; i < 40000; i++) { /* a step of 50 ms, then a gap that does not count */
+    for (int i = 0; i < 40000; i++) { /* a step of 50 ms, then a gap of 1 ms, which is not busy time */
         for (int j = 0; j < 10; j++) {
             bool beside = now < atomic_load(&gpu->busy->overlap_until_ns);
             now += 5 * MS;
@@ -162,7 +165,7 @@ static void a_period_of_short_parts_without_end_is_cut_into_slices(struct orion_
     CHECK(spent / alone > 1.08);
 }
 
-/* A server with one launch per request, such as a graph: its busy periods count too. */
+/* A server with one launch per request, such as a graph launch: its busy periods count, too. */
 static void periods_of_one_launch_count(struct orion_gpu *gpu)
 {
     const struct orion_stream_name stream = {(CUstream)0x5000, false};
@@ -187,11 +190,11 @@ int main(void)
     no_budget_means_no_overlap(gpu);
     slowdown_settles_under_the_budget(gpu);
     a_large_budget_lets_everything_overlap(gpu);
-    an_exceeded_budget_is_left_within_a_few_periods(gpu);
-    where_any_overlap_is_too_much_there_is_next_to_none(gpu);
-    what_sharing_costs_comes_off_the_budget(gpu);
-    a_period_without_end_is_cut_into_slices(gpu);
-    a_period_of_short_parts_without_end_is_cut_into_slices(gpu);
+    an_exceeded_budget_is_met_again_within_a_few_periods(gpu);
+    overlap_is_rare_if_it_always_exceeds_the_budget(gpu);
+    the_cost_of_sharing_is_subtracted_from_the_budget(gpu);
+    an_endless_period_is_cut_into_slices(gpu);
+    an_endless_period_of_short_parts_is_cut_into_slices(gpu);
     periods_of_one_launch_count(gpu);
     return 0;
 }

@@ -1,5 +1,6 @@
-/* The hook identifies graphs by their nodes: the same graph made again, another shape, single nodes changed and changed
- * back, child graphs, nodes of unknown contents. Also the duration of a walk. Runs on the simulated driver. */
+/* The hook identifies a graph by its nodes. The test instantiates a graph twice, changes its length, changes single
+ * nodes and changes them back, and uses child graphs and nodes that the hook cannot read. It also limits the duration of
+ * a walk over the nodes. It runs on the simulated driver. */
 #include "check.h"
 
 #include <dlfcn.h>
@@ -85,7 +86,7 @@ static CUgraphExec instantiated(CUgraph graph)
 
 static uint64_t of(CUgraphExec exec) { return orion_launch_identity(process, &(struct orion_launch){.graph = exec}); }
 
-static void the_same_nodes_are_the_same_graph(void)
+static void graphs_with_the_same_nodes_have_the_same_identity(void)
 {
     CUgraph graph = chain(10, NULL), same = chain(10, NULL), longer = chain(11, NULL);
     CUgraphExec a = instantiated(graph), b = instantiated(same), c = instantiated(longer);
@@ -100,14 +101,15 @@ static void the_same_nodes_are_the_same_graph(void)
     CHECK(orion_identity_is_local(of(a)) && of(a) != of(b));
 }
 
-static void single_nodes_change_there_and_back(void)
+static void a_node_that_is_changed_back_restores_the_identity(void)
 {
     CUgraphNode nodes[10];
     CUgraph graph = chain(10, nodes);
     CUgraphExec exec = instantiated(graph);
     uint64_t before = of(exec);
     CUDA_KERNEL_NODE_PARAMS parameters = kernel(function, 4), changed = kernel(other, 77);
-    orion_graph_node_set(exec, nodes[3], orion_identity_kernel_node(&parameters, parameters.func)); /* only other arguments */
+    /* The same kernel and grid as before. */
+    orion_graph_node_set(exec, nodes[3], orion_identity_kernel_node(&parameters, parameters.func));
     CHECK(of(exec) == before);
     orion_graph_node_set(exec, nodes[3], orion_identity_kernel_node(&changed, changed.func));
     uint64_t after = of(exec);
@@ -142,7 +144,8 @@ static void children_count_as_their_nodes(void)
     CHECK(of(exec) == before);
 }
 
-static void copies_count_by_their_size(void)
+/* Copies of 4096 and 4097 bytes are in the same size class (orion_identity_bytes); 65536 bytes are in another. */
+static void copies_are_identified_by_size_class(void)
 {
     uint64_t identities[3];
     for (unsigned i = 0; i < 3; i++) {
@@ -171,7 +174,7 @@ static CUresult CUDAAPI a_conditional(CUgraphNode node, CUgraphNodeType *type)
     return CUDA_SUCCESS;
 }
 
-static void what_cannot_be_walked_goes_by_its_handle(void)
+static void a_graph_with_a_conditional_node_is_identified_by_its_handle(void)
 {
     CUgraph graph = chain(3, NULL);
     orion_driver.cuGraphNodeGetType = a_conditional;
@@ -196,7 +199,8 @@ static void facts_are_the_mean_over_kernels(void)
     CHECK(orion_kernel_name(process, of(exec), text, sizeof text) && text[0] == 'o');
 }
 
-static void many_graphs_are_bounded(void)
+/* When the table is full, a new graph replaces the oldest one. */
+static void a_full_table_replaces_graphs(void)
 {
     CUgraph graph = chain(1, NULL);
     for (uintptr_t i = 1; i < 4 * ORION_GRAPHS; i++) {
@@ -230,13 +234,13 @@ static void a_walk_is_quick(void)
 int main(void)
 {
     begin();
-    the_same_nodes_are_the_same_graph();
-    single_nodes_change_there_and_back();
+    graphs_with_the_same_nodes_have_the_same_identity();
+    a_node_that_is_changed_back_restores_the_identity();
     children_count_as_their_nodes();
-    copies_count_by_their_size();
-    what_cannot_be_walked_goes_by_its_handle();
+    copies_are_identified_by_size_class();
+    a_graph_with_a_conditional_node_is_identified_by_its_handle();
     facts_are_the_mean_over_kernels();
-    many_graphs_are_bounded();
+    a_full_table_replaces_graphs();
     a_walk_is_quick();
     puts("graphs: ok");
     return 0;

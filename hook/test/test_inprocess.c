@@ -1,6 +1,7 @@
 /* Client threads bind, launch and synchronise at random, in parallel. Then the scheduler stops and another one starts.
- * hp's busy word is never clear while hp has work, and each launch counts for its own client. The test also runs under
- * the thread sanitizer. The scenarios in client_threads/ test client threads against the simulated GPU. */
+ * The test checks that hp's busy word is never clear while hp has work, and that each launch counts for its own client.
+ * The test also runs under the thread sanitizer. It uses a fake driver; the scenarios in client_threads/ use the
+ * simulated GPU. */
 #include "check.h"
 #include "fake_driver.h"
 
@@ -131,7 +132,7 @@ static void run_scheduler(void)
 
 /* A context ends while a thread is bound to a client. The client's stream is then invalid: a driver call with the
  * stream may crash the process, so the hook must make none. */
-static void end_a_context_under_a_bound_thread(void)
+static void end_a_context_while_a_thread_is_bound(void)
 {
     CHECK(orion_start_scheduler(CLIENTS) == 0);
     CHECK(orion_set_client_idx(0) == 0);
@@ -154,6 +155,6 @@ int main(void)
     run_scheduler();
     CHECK(atomic_load(&created) == first); /* the streams are reused */
     for (unsigned i = 0; i < CLIENTS; i++) CHECK(atomic_load(&launched[i]) == UINT64_C(2) * ROUNDS * THREADS / CLIENTS);
-    end_a_context_under_a_bound_thread();
+    end_a_context_while_a_thread_is_bound();
     return 0;
 }

@@ -1,4 +1,5 @@
-/* The size of a partition changes again and again: the hook makes few partitions, and all end with the context. */
+/* The policy changes the size of the partition many times. The hook must create at most one partition for each size, at
+ * most ORION_PARTITION_SIZES, and must destroy all of them when the context ends. */
 #include "check.h"
 
 #include "be/partition.h"
@@ -115,14 +116,14 @@ int main(void)
     struct orion_gpu *gpu = partitioned_gpu();
     struct orion_stream_record *stream_record =
         orion_stream_record_of(orion_the_process, (struct orion_stream_name){(CUstream)0x5000, false});
-    for (uint32_t i = 0; i < 100; i++) launch_moved(gpu, stream_record, 32 + i % 2 * 32); /* there and back */
+    for (uint32_t i = 0; i < 100; i++) launch_moved(gpu, stream_record, 32 + i % 2 * 32); /* 32 and 64 SMs in turn */
     CHECK(contexts == 2 && streams == 1);
     for (uint32_t i = 0; i < 100; i++) launch_moved(gpu, stream_record, 16 + i);
     CHECK(contexts == (int)ORION_PARTITION_SIZES && streams == 1);
     CHECK(atomic_load(&orion_be(gpu)->moving) == 0);
     orion_primary_ending(0);
     CHECK(contexts == 0 && streams == 0);
-    CHECK(orion_partition_fork(orion_the_process, stream_record) == NULL); /* refused while the context ends */
+    CHECK(orion_partition_fork(orion_the_process, stream_record) == NULL); /* no new partition while the context ends */
     orion_context_ended();
     launch_moved(gpu, stream_record, 32);
     CHECK(contexts == 1 && streams == 1);

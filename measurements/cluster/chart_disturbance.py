@@ -1,4 +1,4 @@
-"""Watches from outside how replacing Orion affects running pods and users who create pods.
+"""Records how an upgrade of Orion affects running pods, and users who create pods.
 
 While the context lasts, two threads check ten times a second:
 
@@ -42,9 +42,9 @@ class Disturbance:
         unanswered: number of checks that no agent answered.
         away_seconds: the longest time between two answers.
         returning_seconds: the longest time in which an agent answered but did not show a process yet.
-        changed: a sentence for each check at which a process had another record than at first.
+        changed: a sentence for each check at which a process had another record than at the start.
         trials: number of pods created as dry runs.
-        refusals: the API server's text for each rejected one.
+        refusals: the API server's text for each rejected pod.
     """
 
     looks: int = 0
@@ -64,7 +64,7 @@ class Watch:
         trial: creates a pod as a dry run.
         of: the processes to watch, with their first records.
 
-    If nobody answers, `clients` raises `away`; if the pod is rejected, `trial` raises `refused`.
+    `clients` raises `away` if no agent answers. `trial` raises `refused` if the API server rejects the pod.
     """
 
     def __init__(

@@ -4,9 +4,10 @@
 
 It starts its own cluster (needs root; takes half a minute). Each round installs Orion, lets the example's server and
 training compute in their slots, upgrades to an Orion of another version and layout, rolls back, and uninstalls
-everything. chart_disturbance.py watches the effects; every two seconds the server reports its requests' latency. On
-simulated GPUs the 99th percentile mostly shows other work of the cores, such as starting the new pods. So it shows that
-no request is lost, not the latency on a GPU.
+everything. chart_disturbance.py watches the effects; every two seconds the server reports its requests' latency.
+
+On simulated GPUs the 99th percentile of the latency mostly shows other work of the CPU cores, such as starting the new
+pods. So the results show whether requests fail, but not the latency on a real GPU.
 """
 
 import argparse
@@ -41,9 +42,9 @@ NEWER = "newer"
 NAMESPACE = "bench"
 REPORT_S = "2"
 SERVER_CPU = "1"
-""" Of two cores. A pod that needs low latency must request CPU: starting pods take all CPU that is not requested. """
+""" Cores, of the machine's two. Without this request, pods that start would take the server's CPU time. """
 CALM_S = 20.0
-""" Time for which the server is watched before each change, for comparison. """
+""" How long the server runs undisturbed before each change, for comparison. """
 PATIENCE_S = 120.0
 
 
@@ -55,7 +56,7 @@ class Tenants:
         self._core = client.CoreV1Api(api)
 
     def begin(self) -> None:
-        """Create them; return when both have joined."""
+        """Create the namespace and the pods; return when both pods have joined."""
         self._core.create_namespace({"metadata": {"name": NAMESPACE}})
         _until(lambda: self._core.list_namespaced_service_account(NAMESPACE).items)
         for pod in (pods_latency.server(), pods_latency.training("train")):
@@ -69,7 +70,7 @@ class Tenants:
         _until(lambda: self.served() and len(self.clients()) == 2)
 
     def end(self) -> None:
-        """Remove them."""
+        """Remove the namespace and the pods."""
         self._core.delete_namespace(NAMESPACE)
         _until(lambda: not self._core.list_namespace(field_selector=f"metadata.name={NAMESPACE}").items)
 
@@ -109,7 +110,7 @@ class Tenants:
         return [line for line in lines if line["event"] == "report"]
 
     def failed(self) -> int:
-        """Return how many requests or steps failed: a program exits at the first failure, and restarts."""
+        """Return how many requests or steps failed. A program exits when one fails, so this counts restarts."""
         pods = self._core.list_namespaced_pod(NAMESPACE).items
         return sum(status.restart_count for pod in pods for status in pod.status.container_statuses or ())
 
@@ -194,7 +195,7 @@ def _until(condition: Callable[[], object]) -> None:
 
 
 @contextlib.contextmanager
-def _equipped() -> Iterator[Cluster]:
+def _cluster_with_images() -> Iterator[Cluster]:
     """Start a cluster of one node, with both images."""
     archives = [
         orion_image.build(say, image_name()),
@@ -215,7 +216,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="file for the raw data, such as chart_upgrade.json")
     options: argparse.Namespace = parser.parse_args()
     raw: dict[str, Any] = raw_data.header("measurements.cluster.chart_upgrade") | conditions() | {"rounds": []}
-    with _equipped() as cluster:
+    with _cluster_with_images() as cluster:
         measure(cluster, options.rounds, raw)
     say("\n" + summary(raw))
     if options.out is not None:

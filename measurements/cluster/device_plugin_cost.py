@@ -1,9 +1,12 @@
-"""Measures what the device plugin costs the kubelet: `python -m measurements.cluster.device_plugin_cost`.
+"""Measures how fast the device plugin answers the kubelet: `python -m measurements.cluster.device_plugin_cost`.
 
-It runs the real process (`orion device-plugin`) with 64 slots on 8 GPUs, from the saved snapshot of an agent that does
-not run. This script plays the kubelet, over the real protocol. It measures three times: of Allocate, one call after the
-other, as the kubelet calls it; of GetPreferredAllocation; and from the kubelet's socket appearing until both resources
-are registered and have sent their lists.
+It runs the real process (`orion device-plugin`) with 64 slots on 8 GPUs. No agent runs: this script writes the snapshot
+that an agent would have sent. It also acts as the kubelet, over the real protocol. It measures these durations:
+
+    allocate      one call of Allocate; the calls follow one after the other, as those of a kubelet do
+    prefer        one call of GetPreferredAllocation
+    registered    begins when the kubelet's socket appears; ends when both resources are registered and have sent their
+                  lists
 """
 
 import argparse
@@ -38,7 +41,7 @@ ALLOCATE_MS, REGISTERED_S = 5.0, 1.0
 
 
 class Kubelet(api_pb2_grpc.RegistrationServicer):
-    """The part of a kubelet that registers plugins; each plugin that has sent its list is put into `listed`."""
+    """Registers plugins as a kubelet does, and puts each plugin that has sent its list into `listed`."""
 
     def __init__(self, folder: Path) -> None:
         self.socket = folder / "kubelet.sock"
@@ -95,7 +98,7 @@ class Kubelet(api_pb2_grpc.RegistrationServicer):
 
 
 def last_snapshot(root: Path) -> None:
-    """Write the snapshot that an agent of the node would have sent."""
+    """Write the snapshot that an agent of the node would have sent, where the plugin saves such a snapshot."""
     names = ["hp-0", *(f"be-{number}" for number in range(SLOTS))]
     message = agent_pb2.Devices(
         devices=[
@@ -156,7 +159,7 @@ def measure_requests(kubelet: Kubelet, calls: int, chance: random.Random) -> dic
 
 
 def measure_registering(kubelet: Kubelet, turns: int, chance: random.Random) -> list[float]:
-    """Restart the kubelet at random moments; return the seconds from its socket appearing to both lists."""
+    """Restart the kubelet at random moments; return the seconds from the new socket until both lists have arrived."""
     taken = []
     for _ in range(turns):
         kubelet.stop()

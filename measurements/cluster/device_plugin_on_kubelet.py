@@ -37,7 +37,7 @@ from testbed.orion import RESOURCES, Orion
 REGISTERED_S, UPDATED_S = 1.0, 2.0
 """ Targets. """
 CALM_S = 6.0
-""" Seconds without a change that end a turn. Plugins look at their sockets every 0.2 s, so they act much sooner. """
+""" A turn ends after this time without a change. Plugins check their sockets every 0.2 s, so they act much sooner. """
 PATIENCE_S = 60.0
 """ A turn fails if the slots are not back after this time. """
 POLL_S = 0.01
@@ -82,7 +82,7 @@ class Watch:
             time.sleep(POLL_S)
 
     def back(self, since: float) -> dict[str, float]:
-        """Return how many seconds after `since` the kubelet and the Node object had all slots for good; 0: always."""
+        """Return the seconds from `since` until kubelet and Node object had all slots permanently; 0: none was lost."""
         return {
             "kubelet_s": round(max(0.0, self._kubelet[-1][0] - since), 4),
             "node_object_s": round(max(0.0, self._object[-1][0] - since), 4),
@@ -141,7 +141,7 @@ def updated(node: Node, orion: Orion, watch: Watch, total: int, patience: float,
         watch: Observes the slots.
         total: Number of slots.
         patience: Seconds between SIGTERM and SIGKILL; 0 kills the old plugin at once.
-        names: The running plugin, then the new one; swapped in place for the next call.
+        names: The running plugin, then the new one. This function swaps them for the next call.
     """
     old, new = names
     before = _registrations(orion, f"{node.name}-{new}")

@@ -1,9 +1,9 @@
 """Measures what two ways to preload the hook cost at process start: `... measurements.cluster.device_plugin_preload`.
 
 LD_PRELOAD names the library in the environment; /etc/ld.so.preload names it in a file that the loader reads first. The
-script starts the same program without either, with one, with the other, and with both, in random order, and times its
-whole life. It runs as root in its own mount namespace, since it must change the machine's /etc/ld.so.preload for a
-moment.
+script starts the same program with neither of them, with each of them, and with both, in random order. It measures the
+time from the program's start to its end. It runs as root in its own mount namespace, where it writes
+/etc/ld.so.preload; the machine's file does not change.
 """
 
 import argparse

@@ -1,10 +1,13 @@
-"""Measures how long a change of a pod's grant takes to reach its processes: `... measurements.cluster.grant_change`.
+"""Measures how long a change of a pod's grant takes to reach the pod's processes.
 
-It runs against a control plane (`make cluster`, then `kubectl apply --server-side -f charts/orion/files/crds`) with a
-pod bound to a node without a kubelet, a stand-in for that kubelet's PodResources interface, the real agent on simulated
-GPUs, and a client of the pod's slot that polls its grant page; the hook reads that page at each allocation. A change
-counts from before its request to the API server until the page shows it. At the end the script removes everything that
-it made.
+    python -m measurements.cluster.grant_change --kubeconfig FILE
+
+It runs against a control plane (`make cluster`, then `kubectl apply --server-side -f charts/orion/files/crds`). The
+node has no kubelet: the script starts the real agent on simulated GPUs, and answers the agent's requests to the
+kubelet's PodResources interface. It creates a pod that is bound to the node, joins the pod's slot as a client, and
+changes the pod's grant many times. Each measured time starts before the request to the API server, and ends when the
+client's grant page has the new limit. (The hook reads this page at each allocation.) At the end the script removes
+everything that it made.
 """
 
 import argparse
@@ -42,7 +45,7 @@ LATE_S = 30.0
 
 
 class StandInKubelet(api_pb2_grpc.PodResourcesListerServicer):
-    """Reports that one container has one slot."""
+    """Answers the agent's requests instead of a kubelet: it reports one container, which has one slot."""
 
     def __init__(self, namespace: str, pod: str) -> None:
         self._namespace, self._pod = namespace, pod
@@ -85,14 +88,14 @@ def limit(page: mmap.mmap) -> int:
 
 
 def granted(bytes_: int) -> dict[str, str]:
-    """Return a pod's annotations for a memory limit in bytes."""
+    """Return a pod's annotations that grant a slot this memory limit in bytes."""
     containers = {"main": {"slots": 1, "memoryLimitBytes": bytes_}}
     return {GRANT: json.dumps({"format": 1, "priority": "be", "containers": containers})}
 
 
 @contextlib.asynccontextmanager
 async def pod(cluster: Cluster, name: str) -> AsyncIterator[str]:
-    """Make a namespace with a pod that is bound to a node of that name; yield the pod's path."""
+    """Create namespace `name` with a pod that is bound to node `name`; yield the pod's API path."""
     await cluster.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     path = f"/api/v1/namespaces/{name}/pods"
     try:
@@ -154,7 +157,7 @@ async def run(options: argparse.Namespace, folder: Path) -> list[float]:
 def main() -> int:
     """Measure, print the figures, and write the raw data."""
     parser = OneSentenceParser(prog="grant_change", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="administrator's, of a control plane for tests")
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="kubeconfig of a test cluster's administrator")
     parser.add_argument("--changes", type=counted, default=500, help="number of changes (default 500)")
     parser.add_argument("--out", type=Path, help="file for the raw data, such as grant_change.json")
     options = parser.parse_args()

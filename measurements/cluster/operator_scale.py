@@ -5,8 +5,8 @@
 
 No pod runs: nodes are objects without a kubelet, and this script writes the statuses that kubelets and node agents
 would write. Everything else is real: API server, etcd, and the operator as a separate process. The script measures the
-time from start to ready, resident memory, writes when idle and while figures change, and a change of a share with 1,000
-pods.
+time from start to ready, the resident memory, the writes (when idle, and while figures change), and how long a change
+of a share with 1,000 pods takes.
 """
 
 import argparse
@@ -37,7 +37,7 @@ _SHARES = f"/apis/{API_VERSION}"
 
 
 class Cluster:
-    """Makes objects, and writes what kubelets and agents would write."""
+    """Makes the objects of the cluster, and writes the statuses that kubelets and agents would write."""
 
     def __init__(self, api: ApiServer, shares: int, pods: int) -> None:
         self.api, self._shares, self._pods = api, shares, pods
@@ -52,7 +52,7 @@ class Cluster:
             yield _namespace(share), f"pod-{number}", f"share-{share}"
 
     async def make(self) -> None:
-        """Make all objects; keep those that exist."""
+        """Make all objects; leave those that exist unchanged."""
         await _all(self._make("/api/v1/namespaces", _object(_namespace(n))) for n in range(NAMESPACES))
         await asyncio.sleep(2)  # until the service accounts exist
         pods = list(self.placed())
@@ -64,7 +64,7 @@ class Cluster:
         await self.report(ratio=0.5)
 
     async def report(self, ratio: float) -> None:
-        """Write each GPU's status as its agent would, with all be clients waiting for `ratio` of their time."""
+        """Write each GPU's status as its agent would; it says that each be client waited for `ratio` of the time."""
         pods = list(self.placed())
         groups = [pods[first : first + PODS_OF_A_GPU] for first in range(0, len(pods), PODS_OF_A_GPU)]
         await _all(self._report(number, group, ratio) for number, group in enumerate(groups))
@@ -78,11 +78,11 @@ class Cluster:
         return int(limit) * 2**30
 
     async def with_memory(self, limit: int) -> int:
-        """Return how many pods of that share have a grant with this limit in bytes."""
+        """Return how many pods of the share `WIDE` have a grant with this memory limit in bytes."""
         label = f"app={WIDE}"
         found = await self.api.get(f"/api/v1/namespaces/{_namespace(0)}/pods", labelSelector=label)
-        marks = (pod["metadata"].get("annotations", {}).get(GRANT, "") for pod in found["items"])
-        return sum(f'"memoryLimitBytes":{limit}' in grant for grant in marks)
+        grants = (pod["metadata"].get("annotations", {}).get(GRANT, "") for pod in found["items"])
+        return sum(f'"memoryLimitBytes":{limit}' in grant for grant in grants)
 
     async def _make(self, path: str, body: dict[str, Any]) -> None:
         try:
@@ -141,7 +141,7 @@ class Operator:
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> float:
-        """Start it; return the seconds until it reports that it is ready."""
+        """Start the operator; return the seconds until it reports that it is ready."""
         began = time.monotonic()
         with self._log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(*self._command, stderr=log, stdout=log)
@@ -151,7 +151,7 @@ class Operator:
         return time.monotonic() - began
 
     async def settled(self) -> float:
-        """Return the seconds until it is the leader and its queue is empty."""
+        """Wait until the operator is the leader and its queue is empty; return the seconds."""
         began = time.monotonic()
         while True:
             found = await self.metrics()
@@ -160,13 +160,13 @@ class Operator:
             await asyncio.sleep(0.2)
 
     async def stop(self, signal: int) -> None:
-        """End it."""
+        """Send a signal to the operator, and wait until it has ended."""
         assert self.process
         self.process.send_signal(signal)
         await self.process.wait()
 
     async def metrics(self) -> dict[str, float]:
-        """Return its metrics by name and labels."""
+        """Return the operator's metrics by name and labels."""
         text = await asyncio.to_thread(self._get, "/metrics")
         lines = [line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#")]
         return {name: float(value) for name, value in lines}
@@ -181,13 +181,13 @@ class Operator:
         return done
 
     def cpu(self) -> float:
-        """Return the CPU time that it has used, in seconds. Unlike wall time, other processes do not affect it."""
+        """Return the operator's CPU time in seconds. Unlike wall time, it does not depend on other processes."""
         assert self.process
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> dict[str, int]:
-        """Return its resident memory now and at its peak, in MiB."""
+        """Return the operator's resident memory, now and at its peak, in MiB."""
         assert self.process
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         fields = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith(("VmRSS", "VmHWM"))}
@@ -221,7 +221,7 @@ async def measure(cluster: Cluster, operator: Operator, rest: float) -> dict[str
     print(json.dumps({"at_rest": found["at_rest"]}), flush=True)
     found["moving"] = await _during(operator, rest, _move(cluster, rest))
     print(json.dumps({"moving": found["moving"]}), flush=True)
-    await asyncio.sleep(31)
+    await asyncio.sleep(31)  # the operator writes figures at most every 30 s (`urgency`): wait for the last write
     found["change"] = await _change(cluster, operator)
     found["memory_mib"] = operator.memory()
     return found
@@ -266,21 +266,23 @@ async def main() -> None:
     parser.add_argument("--shares", type=int, default=1_000)
     parser.add_argument("--pods", type=int, default=5_000)
     parser.add_argument("--made", action="store_true", help="reuse the objects of an earlier run")
-    parser.add_argument("--rest", type=float, default=90, help="seconds when idle, and seconds with changing figures")
-    reported = parser.parse_args()
-    api = ApiServer(find_access(reported.kubeconfig), "orion-bench", concurrency=AT_ONCE, attempt_s=60)
-    cluster = Cluster(api, reported.shares, reported.pods)
-    operator = Operator(reported.kubeconfig, reported.output.with_suffix(".log"))
+    parser.add_argument(
+        "--rest", type=float, default=90, help="seconds to measure when idle, and again while figures change"
+    )
+    options = parser.parse_args()
+    api = ApiServer(find_access(options.kubeconfig), "orion-bench", concurrency=AT_ONCE, attempt_s=60)
+    cluster = Cluster(api, options.shares, options.pods)
+    operator = Operator(options.kubeconfig, options.output.with_suffix(".log"))
     began = time.monotonic()
     try:
-        if not reported.made:
+        if not options.made:
             await cluster.make()
         machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load_at_start": os.getloadavg()}
         print(f"objects made in {time.monotonic() - began:.0f} s", flush=True)
-        found = {"shares": reported.shares, "pods": reported.pods, "machine": machine}
-        found |= await measure(cluster, operator, reported.rest)
+        found = {"shares": options.shares, "pods": options.pods, "machine": machine}
+        found |= await measure(cluster, operator, options.rest)
         found["machine"]["load_at_end"] = os.getloadavg()
-        reported.output.write_text(json.dumps(found, indent=1))
+        options.output.write_text(json.dumps(found, indent=1))
         print(json.dumps(found, indent=1))
     finally:
         if operator.process is not None and operator.process.returncode is None:
@@ -289,7 +291,7 @@ async def main() -> None:
 
 
 async def _all(work: Iterable[Awaitable[None]]) -> None:
-    """Await everything, at most AT_ONCE at a time; the first failure ends it."""
+    """Await everything, at most AT_ONCE at a time; raise the first failure."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(each: Awaitable[None]) -> None:

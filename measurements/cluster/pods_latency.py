@@ -1,6 +1,7 @@
-"""Measures how a be pod slows an hp pod on its GPU (the README's table): `python -m measurements.cluster.pods_latency`.
+"""Measures how a be pod slows an hp pod on one GPU (the README's table): `python -m measurements.cluster.pods_latency`.
 
-The example's server runs as a pod all the time and reports its requests' latency. One of these runs beside it:
+The example's server runs as a pod all the time and reports its requests' latency. In each phase, one of these runs
+beside the server:
 
     alone        nothing
     unmanaged    the example's training without Orion: it uses the simulated GPU from the node's files, without a slot
@@ -10,8 +11,8 @@ It needs a node of a cluster with Orion and exactly one simulated GPU, so that b
 
     python -m testbed on node-1 -- .venv/bin/python -m measurements.cluster.pods_latency --kubeconfig FILE
 
-A simulated GPU shows that Orion works, not the performance of a GPU. If other programs keep the cores busy, the
-simulation is delayed; the figures of `alone` then show it.
+A simulated GPU shows whether Orion works. It does not show the performance of a real GPU. If other programs keep the
+cores busy, the simulation is delayed, and the latency of `alone` is higher, too.
 """
 
 import argparse
@@ -36,7 +37,7 @@ from orion.hook import simulated
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PHASES = ("alone", "unmanaged", "orion")
 REPORT_S = 10
-""" Interval of the pods' own reports: 500 requests each. """
+""" Seconds between two reports of a pod. A report of the server covers 500 requests. """
 POLL_S = 0.5
 PATIENCE_S = 120.0
 
@@ -198,9 +199,9 @@ def _p99(turn: dict[str, Any], phase: str) -> float:
 def main() -> int:
     """Measure, print the table, and write the raw data."""
     parser = OneSentenceParser(prog="pods_latency", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="administrator's, of a cluster for tests")
-    parser.add_argument("--rounds", type=counted, default=5, help="rounds of all three (default: %(default)s)")
-    parser.add_argument("--reports", type=counted, default=2, help="of the hp pod in each phase (default: %(default)s)")
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="kubeconfig of a test cluster's administrator")
+    parser.add_argument("--rounds", type=counted, default=5, help="rounds of all three phases (default: %(default)s)")
+    parser.add_argument("--reports", type=counted, default=2, help="hp reports in each phase (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="file for the raw data, such as pods_latency.json")
     options = parser.parse_args()
     raw = raw_data.header("measurements.cluster.pods_latency") | conditions()

@@ -1,17 +1,17 @@
 """Measures how fast a node starts pods with slots, and how fast a changed grant takes effect.
 
 It runs on a node of a cluster with Orion, where it can reach the agent's socket. The node needs as many be slots as
-pods (`slots: {be: 20}` in the node configuration makes 40 on two GPUs). In a cluster of `make cluster`:
+pods: `slots: {be: 20}` in the node configuration makes 40 on two GPUs. The commands for a cluster of `make cluster`:
 
     BENCH='python -m measurements.cluster.pods_scale'
     python -m testbed on node-1 -- .venv/bin/$BENCH --kubeconfig FILE --node node-1
 
-All pods of a turn are created at once. A turn's time is from the first request until a watch shows the last pod
+A turn creates pods of one kind, all at once. A turn's time is from the first request until a watch shows the last pod
 Running. Turns alternate between three kinds of pods, because the machine's speed changes over time:
 
     plain    a shell that sleeps, without a GPU
-    slots    the same with a be slot each: admission, allocation, mounts, PreStartContainer
-    joined   the example's program with a be slot each, which joins its slot and opens a context of the simulated GPU
+    slots    the same shell with a be slot: this adds admission, allocation, mounts, PreStartContainer
+    joined   the example's program with a be slot; it joins its slot and opens a context of the simulated GPU
 """
 
 import argparse
@@ -45,8 +45,9 @@ RATIO_MAX = 1.33
 """ Maximum ratio of the time of pods with slots to that of pods without. """
 GRANT_MAX_S = 1.0
 SILENCE_S = 300.0
+""" After this time without data, a watch counts as dead. """
 GAP_S = (0.2, 1.2)
-""" Pause between two changes of a grant; random, so that no timer runs in step with them. """
+""" The pause between two changes of a grant is random in this range, so that no timer stays in step with them. """
 GIB = 1 << 30
 
 
@@ -64,7 +65,7 @@ def pod(name: str, kind: str) -> dict[str, Any]:
 
 
 class Bench:
-    """One namespace on one node."""
+    """Starts pods on one node, in a namespace of its own."""
 
     def __init__(self, cluster: Cluster, server: ApiServer, node: str) -> None:
         self._cluster, self._server, self._node = cluster, server, node
@@ -79,7 +80,7 @@ class Bench:
             await asyncio.sleep(0.1)
 
     async def end(self) -> None:
-        """Remove everything that was made."""
+        """Delete the pods and the namespace."""
         await self._cluster.ask("DELETE", f"{self._pods}?gracePeriodSeconds=1")
         await self._cluster.ask("DELETE", f"/api/v1/namespaces/{self._name}")
 
@@ -130,7 +131,7 @@ class Bench:
         await self._cluster.ask("POST", self._pods, body)
 
     async def _times(self, names: Set[str], wanted: str) -> list[float]:
-        """Return when each pod was first seen in a phase."""
+        """Wait until all pods were seen in a phase; return the monotonic time at which each was first seen in it."""
         times: dict[str, float] = {}
         while True:
             found = await self._server.get(self._pods)
@@ -174,7 +175,9 @@ async def measure(options: argparse.Namespace, raw: dict[str, Any]) -> None:
     try:
         raw["about"] = await bench.about()
         if raw["about"]["slots"] < options.pods:
-            raise SystemExit(f"{options.node} has {raw['about']['slots']} free {SLOT}, and {options.pods} are needed")
+            raise SystemExit(
+                f"{options.node} has {raw['about']['slots']} {SLOT}; configure {options.pods}, one for each pod"
+            )
         await bench.begin()
         raw["rounds"] = []
         for number in range(options.rounds):
@@ -211,8 +214,10 @@ def report(raw: dict[str, Any]) -> None:
 def main() -> int:
     """Measure, print the figures, and write the raw data."""
     parser = OneSentenceParser(prog="pods_scale", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="administrator's, of a cluster for tests")
-    parser.add_argument("--node", required=True, help="the node on which this runs")
+    parser.add_argument(
+        "--kubeconfig", type=Path, required=True, help="kubeconfig of an administrator of a test cluster"
+    )
+    parser.add_argument("--node", required=True, help="name of the node on which this program runs")
     parser.add_argument(
         "--root", type=Path, default=Path("/run/orion"), help="the agent's folder (default: %(default)s)"
     )

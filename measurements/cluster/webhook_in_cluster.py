@@ -1,4 +1,4 @@
-"""Measures what admission costs by the API server's own metrics: `python -m measurements.cluster.webhook_in_cluster`.
+"""Measures how long admission takes, by the API server's metrics: `python -m measurements.cluster.webhook_in_cluster`.
 
 It runs against a control plane (`make cluster`, then `kubectl apply --server-side -f charts/orion/files/crds`) with the
 real webhook, a separate namespace with a thousand GPUShares, and tasks that create pods as fast as the API server
@@ -34,7 +34,7 @@ AT_ONCE = 20
 
 
 class Cluster:
-    """The API server, as an administrator."""
+    """Sends requests to the API server as an administrator."""
 
     def __init__(self, access: Access) -> None:
         self._url, self._session = access.url, access.session("orion-bench")
@@ -140,7 +140,7 @@ async def run(options: argparse.Namespace, port: int, authority: Path) -> dict[s
 def main() -> int:
     """Measure, print the figures, and write the raw data."""
     parser = OneSentenceParser(prog="webhook_in_cluster", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="administrator's, of a control plane for tests")
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="kubeconfig of a test cluster's administrator")
     parser.add_argument("--seconds", type=positive, default=20.0, help="duration (default 20)")
     parser.add_argument("--shares", type=counted, default=1_000, help="GPUShares in the namespace (default 1000)")
     parser.add_argument("--creators", type=counted, default=8, help="concurrent tasks that create pods (default 8)")
@@ -149,8 +149,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="orion-bench-") as text:
         authority = certificates(Path(text))
         command = ("orion.cli", "webhook", "--certificates", text, "--listen", "127.0.0.1:0", "--health", "127.0.0.1:0")
-        with process(*command, "--kubeconfig", str(options.kubeconfig), until="reviews on port") as said:
-            ports = [int(word.strip(",")) for word in said.split() if word.strip(",").isdecimal()][-2:]
+        with process(*command, "--kubeconfig", str(options.kubeconfig), until="reviews on port") as ready_line:
+            ports = [int(word.strip(",")) for word in ready_line.split() if word.strip(",").isdecimal()][-2:]
             wait_until_ready(ports[1])
             raw = raw_data.header("measurements.cluster.webhook_in_cluster") | conditions()
             raw["load_before"] = os.getloadavg()[0]

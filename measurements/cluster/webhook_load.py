@@ -2,9 +2,9 @@
 
 It runs the real process (`orion webhook`) with realistic lists: a separate process stands in for the API server, serves
 a thousand GPUShares and a hundred GPUs, and then sends no events. This script sends reviews as the API server would,
-over persistent connections. A review is due at its time even if an earlier one is unanswered, and its latency counts
-from then. So a stall shows in every review that waited. The client's own delay is recorded beside the latency; on two
-busy cores it is part of the figure, and it is not subtracted.
+over persistent connections. It plans the time of each review beforehand, and sends the review at that time even if
+earlier reviews are unanswered. The latency counts from the planned time, so a stall shows in every review that waited.
+The latency includes the client's own delay, which is noticeable on two busy cores. The raw data has this delay, too.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def process(*command: str, until: str) -> Iterator[str]:
                     yield line
                     break
             else:
-                raise SystemExit(f"{command[0]} ended before it said {until!r}")
+                raise SystemExit(f"{command[0]} ended before it printed {until!r}")
         finally:
             running.terminate()
 
@@ -128,8 +128,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             kubeconfig.write_text(_kubeconfig(line.split()[-1]))
             hook = ("orion.cli", "webhook", "--certificates", text, "--listen", "127.0.0.1:0")
             more = ("--health", "127.0.0.1:0", "--leave-seconds", "0", "--kubeconfig", str(kubeconfig))
-            with process(*hook, *more, until="reviews on port") as said:
-                ports = [int(word.strip(",")) for word in said.split() if word.strip(",").isdecimal()][-2:]
+            with process(*hook, *more, until="reviews on port") as ready_line:
+                ports = [int(word.strip(",")) for word in ready_line.split() if word.strip(",").isdecimal()][-2:]
                 wait_until_ready(ports[1])
                 return _load(options, ports[0], context)
 
@@ -183,7 +183,7 @@ def main() -> int:
     parser.add_argument("--namespaces", type=counted, default=20, help="namespaces of the shares (default 20)")
     parser.add_argument("--connections", type=counted, default=16, help="persistent connections (default 16)")
     parser.add_argument("--regular", action="store_true", help="equal intervals instead of a Poisson process")
-    parser.add_argument("--seed", type=int, default=1, help="of the arrivals (default 1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random arrival times (default 1)")
     parser.add_argument("--out", type=Path, help="file for the raw data, such as webhook_load.json.gz")
     options = parser.parse_args()
     raw = raw_data.header("measurements.cluster.webhook_load") | conditions() | measure(options)

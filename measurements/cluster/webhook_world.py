@@ -1,8 +1,8 @@
 """Data for the webhook's benchmarks: reviews as the API server sends them, and lists as it serves them.
 
-As a program (`python -m measurements.cluster.webhook_world`) it serves the lists from a separate process, so that it
-does not disturb the load's clock. Tests do not use it: they run against a real API server. In the benchmark a real API
-server would only add load to the same two cores, and it has no part in a review.
+`python -m measurements.cluster.webhook_world` serves the lists from a separate process, so that serving does not delay
+the process that sends the reviews. Tests use a real API server instead. In the benchmark it would only add load to the
+same two cores: the webhook does not contact the API server during a review.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Measures what the hook adds to one driver call: `python -m measurements.overhead.hook_cost` or `make bench-hook`.
 
 A small C program launches empty kernels and synchronises: without the hook, as an hp client, and as a be client that
-need not wait. On a GPU each call is timed, alternating between the three. Without a GPU, callgrind counts instructions
-on the simulated GPU: times there would mostly be the simulation's, whereas instructions are exact and equal on every
-machine.
+need not wait. On a GPU, the script times each call and alternates between the three. Without a GPU, callgrind counts
+instructions on the simulated GPU. Times would mostly show the simulation's cost there, but numbers of instructions are
+exact and equal on every machine.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,7 +23,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from measurements.overhead import callgrind
 from orion.bench import raw_data
 from orion.bench.commandline import OneSentenceParser, counted
 from orion.bench.managed import ManagedGPU, machine
@@ -100,15 +100,53 @@ def count_call(program: Path, subjects: Subjects, case: Case, turns: int, folder
     calls = rounds * case.burst
 
     def count(system: str) -> tuple[float, float]:
-        counting = callgrind.command(out, f"measured_{case.call}")
+        counting = callgrind_command(out, f"measured_{case.call}")
         command = [*counting, str(program), case.call, str(rounds), str(case.burst)]
         _run_client(command, subjects.environments[system], subjects.joined(system))
-        by_object = callgrind.instructions_by_object(out.read_text())
+        by_object = instructions_by_object(out.read_text())
         own = sum(number for name, number in by_object.items() if "liborion_hook" in name)
         return sum(by_object.values()) / calls, own / calls
 
     turned = [(count("off"), count(case.role)) for _ in range(turns)]
     return [(off[0], on[0]) for off, on in turned], statistics.median(on[1] for _, on in turned)
+
+
+def callgrind_command(out: Path, function: str) -> list[str]:
+    """Return the command prefix under which a program's function is counted, with output to a file."""
+    return [
+        "valgrind",
+        "--quiet",
+        "--tool=callgrind",
+        "--collect-atstart=no",
+        f"--toggle-collect={function}",
+        f"--callgrind-out-file={out}",
+        "--compress-strings=no",
+        "--compress-pos=no",
+    ]
+
+
+def instructions_by_object(text: str) -> Counter[str]:
+    """Sum the self cost of all lines. Callgrind's own summary includes the start of the client.
+
+    Args:
+        text: A callgrind profile written with the options of `callgrind_command`: one event, no compressed names.
+
+    Returns:
+        Instructions by the path of the object that contains them; "???" if callgrind did not know the object.
+    """
+    counts: Counter[str] = Counter()
+    current = "???"
+    inclusive = False  # the line after `calls=` is the callee's cost, which the callee's own lines count
+    for line in text.splitlines():
+        if line.startswith("ob="):
+            current = line[3:]
+        elif line.startswith("calls="):
+            inclusive = True
+        elif line[:1].isdigit():
+            if not inclusive:
+                counts[current] += int(line.split()[1])
+            inclusive = False
+    return counts
 
 
 def summarise(case: Case, pairs: Pairs) -> dict[str, Any]:
@@ -166,7 +204,7 @@ def table(results: dict[str, Any]) -> Table:
 
 
 def _run_client(command: list[str], environment: dict[str, str], joined: Callable[[], None]) -> str:
-    """Run a client: it sets up, prints "ready", and measures after we have written a line; by then it has joined."""
+    """Run a client and return its output. When it has printed "ready" and has joined, we write a line: it measures."""
     with tempfile.TemporaryFile() as errors:
         client = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
@@ -188,7 +226,7 @@ def _run_client(command: list[str], environment: dict[str, str], joined: Callabl
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print a table (and JSON with --json)."""
+    """Measure; print a table, or JSON with --json."""
     parser = OneSentenceParser(
         prog="measurements.overhead.hook_cost", description="Measure what the hook adds to one driver call."
     )

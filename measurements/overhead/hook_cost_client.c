@@ -1,12 +1,12 @@
 /* A CUDA program that only calls the driver; measurements.overhead.hook_cost counts or times its calls.
  *
- *   hook_cost_client launch ROUNDS BURST        each round: BURST empty kernels, measured together; then a synchronise
- *   hook_cost_client synchronise ROUNDS BURST   each round: a kernel, time for it to end; then a measured synchronise
+ *   hook_cost_client launch ROUNDS BURST        each round: BURST measured launches, then a synchronise
+ *   hook_cost_client synchronise ROUNDS BURST   each round: a launch, time for its end, a measured synchronise
  *
- * The program prints "ready", waits for a line (meanwhile the hook joins its agent), and prints for each round the
- * nanoseconds of one call. Measured calls are in separate functions, so that callgrind can count only these. The
- * program finds the driver as NVIDIA's runtime does: dlopen, one dlsym, and cuGetProcAddress for everything else. It
- * does not need cuda.h. */
+ * The kernel is empty. The program prints "ready" and waits for a line on standard input; meanwhile the hook joins its
+ * agent. Then the program prints, for each round, the mean nanoseconds of one measured call. Measured calls are in
+ * separate functions, so that callgrind can count only these. The program finds the driver as NVIDIA's runtime does:
+ * dlopen, one dlsym, and cuGetProcAddress for everything else. It does not need cuda.h. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -107,7 +107,8 @@ static double synchronise_round(int warm)
 {
     require(launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), "cuLaunchKernel");
     uint64_t begin = now_ns();
-    while (now_ns() - begin < KERNEL_ENDS_NS) {} /* no query: a successful query would make the hook act */
+    /* Not cuStreamQuery: its success would already show the hook that the kernel has ended. */
+    while (now_ns() - begin < KERNEL_ENDS_NS) {}
     begin = now_ns();
     if (warm)
         require(synchronise(stream), "cuStreamSynchronize");

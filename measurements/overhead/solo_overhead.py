@@ -50,12 +50,12 @@ def run_load(
     """Measure one load.
 
     Args:
-        name: Of the load.
-        what: Its workload.
+        name: The load's name.
+        what: The load's workload.
         turns: Number and length of the turns.
         crew: Starts the workers; they are dismissed at the end.
         systems: The environments: "off" and the role's.
-        role: Of the hooked worker.
+        role: The role of the worker with the hook.
 
     Returns:
         One row for each turn and system: load, role, turn, system, per_second, and the end times of all steps.
@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--turns", type=counted, default=6)
     parser.add_argument("--seconds", type=positive, default=1.5, help="counted length of a turn")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--simulated", action="store_true", help="try the script with stand-ins; no results")
+    parser.add_argument("--simulated", action="store_true", help="try the script without a GPU; no results")
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
     raw: dict[str, Any] = {**raw_data.header("measurements.overhead.solo_overhead"), "rows": []}

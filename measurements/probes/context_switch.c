@@ -9,15 +9,12 @@
  *   /tmp/context_switch be 4 50 16         kernels of 50 us for 4 s, at most 16 queued; both with or without the hook
  *
  * Output: one line for each kernel: its begin and end by the GPU's clock, and the time of the launch call, in ns. */
-#include <cuda.h>
+#include "spinning.h"
+
 #include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MOST 400000
@@ -32,37 +29,14 @@ static const char source[] =
     "mov.u32 %t,%tid.x;or.b32 %b,%b,%t;setp.ne.u32 %other,%b,0;@%other bra E;st.global.u64 [%out],%begin;"
     "st.global.u64 [%out+8],%now;E:ret;}\n";
 
-static CUfunction spin_kernel;
 static CUstream streams[2];
 static CUdeviceptr times; /* begin and end of each kernel */
 static uint64_t *called;
 static int launched;
 
-static void must(CUresult result, const char *what)
-{
-    if (result == CUDA_SUCCESS) return;
-    fprintf(stderr, "%s: CUDA error %d\n", what, result);
-    exit(1);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 static void start(void)
 {
-    CUdevice device;
-    CUcontext context;
-    CUmodule module;
-    must(cuInit(0), "cuInit");
-    must(cuDeviceGet(&device, 0), "cuDeviceGet");
-    must(cuDevicePrimaryCtxRetain(&context, device), "context");
-    must(cuCtxSetCurrent(context), "context");
-    must(cuModuleLoadData(&module, source), "module");
-    must(cuModuleGetFunction(&spin_kernel, module, "spin"), "kernel");
+    load(source);
     for (int i = 0; i < 2; i++) must(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), "stream");
     must(cuMemAlloc(&times, (size_t)MOST * 16), "memory");
     called = calloc(MOST, sizeof *called);

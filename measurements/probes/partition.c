@@ -3,17 +3,13 @@
  *
  *   gcc -O2 -I/usr/local/cuda/include measurements/probes/partition.c -o /tmp/partition \
  *       -L/usr/local/cuda/lib64/stubs -lcuda && /tmp/partition */
-#include <cuda.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
+#include "spinning.h"
 
 #define LAUNCHES 2000
 #define SPIN_US 20
 #define SEEN_WORDS 8 /* one bit for each of up to 256 SMs */
 
-/* Spins for ns nanoseconds, and sets the bit of the SM that it runs on. */
+/* A kernel: each block sets the bit of the SM that it runs on, and spins for ns nanoseconds. */
 static const char source[] =
     ".version 8.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry spin(.param .u64 seen,.param .u64 ns){.reg .u64 %now,%end,%ns,%seen,%at;.reg .u32 %sm,%word,%bit,%one,%old;"
@@ -21,34 +17,11 @@ static const char source[] =
     "mov.u32 %one,1;shl.b32 %bit,%one,%bit;mul.wide.u32 %at,%word,4;add.u64 %at,%at,%seen;atom.global.or.b32 %old,[%at],%bit;"
     "mov.u64 %now,%globaltimer;add.u64 %end,%now,%ns;L:mov.u64 %now,%globaltimer;setp.lt.u64 %more,%now,%end;@%more bra L;ret;}\n";
 
-static CUdevice device;
-static CUfunction spin_kernel;
 static CUdeviceptr seen;
-
-static double now_us(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e6 + (double)time.tv_nsec * 1e-3;
-}
-
-static void must(CUresult result, const char *what)
-{
-    if (result == CUDA_SUCCESS) return;
-    fprintf(stderr, "%s: CUDA error %d\n", what, result);
-    exit(1);
-}
 
 static void start(void)
 {
-    CUcontext context;
-    CUmodule module;
-    must(cuInit(0), "cuInit");
-    must(cuDeviceGet(&device, 0), "cuDeviceGet");
-    must(cuDevicePrimaryCtxRetain(&context, device), "context");
-    must(cuCtxSetCurrent(context), "context");
-    must(cuModuleLoadData(&module, source), "module");
-    must(cuModuleGetFunction(&spin_kernel, module, "spin"), "kernel");
+    load(source);
     must(cuMemAlloc(&seen, 4 * SEEN_WORDS), "memory");
     must(cuMemsetD32(seen, 0, SEEN_WORDS), "memory");
 }
@@ -97,7 +70,8 @@ static CUgraphExec captured(CUstream stream)
     return exec;
 }
 
-/* Prints which work stays on a green context's SMs: a kernel, a kernel on the plain stream, a graph. */
+/* Makes a green context of at least `wanted` SMs, and prints how many SMs three kinds of work ran on: a kernel in the
+ * green stream, a kernel in the plain stream, and a graph of the plain stream that was launched in the green one. */
 static CUstream who_keeps_to(unsigned wanted, CUstream plain)
 {
     CUdevResource part;
@@ -120,6 +94,7 @@ static CUstream who_keeps_to(unsigned wanted, CUstream plain)
 
 enum way { IN_THE_STREAM, FORK_AND_JOIN, ON_THE_GREEN_STREAM };
 
+/* Prints what one launch costs if it stays in the stream `own`, or moves to the SMs of the stream `green`. */
 static void cost(enum way way, const char *what, CUstream own, CUstream green)
 {
     CUevent before, behind;

@@ -3,13 +3,10 @@
  *
  *   gcc -O2 -I/usr/local/cuda/include measurements/probes/stream_wait.c -o /tmp/stream_wait \
  *       -L/usr/local/cuda/lib64/stubs -lcuda && /tmp/stream_wait */
-#include <cuda.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "spinning.h"
+
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define KERNELS 500
@@ -21,36 +18,13 @@ static const char source[] =
     "mov.u64 %now,%globaltimer;add.u64 %end,%now,%ns;L:mov.u64 %now,%globaltimer;setp.lt.u64 %more,%now,%end;"
     "@%more bra L;ret;}\n";
 
-static CUfunction spin_kernel;
 static CUstream stream;
 static volatile uint32_t *word; /* 0: open */
 static CUdeviceptr address;
 
-static double now_us(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e6 + (double)time.tv_nsec * 1e-3;
-}
-
-static void must(CUresult result, const char *what)
-{
-    if (result == CUDA_SUCCESS) return;
-    fprintf(stderr, "%s: CUDA error %d\n", what, result);
-    exit(1);
-}
-
 static void start(void)
 {
-    CUdevice device;
-    CUcontext context;
-    CUmodule module;
-    must(cuInit(0), "cuInit");
-    must(cuDeviceGet(&device, 0), "cuDeviceGet");
-    must(cuDevicePrimaryCtxRetain(&context, device), "context");
-    must(cuCtxSetCurrent(context), "context");
-    must(cuModuleLoadData(&module, source), "module");
-    must(cuModuleGetFunction(&spin_kernel, module, "spin"), "kernel");
+    load(source);
     must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "stream");
 }
 

@@ -16,7 +16,8 @@ from orion.node_agent.advertising.slot_numbers import OpensSlots, SlotNumbers
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.gpus.keeper import HealthKeeper
 from orion.node_agent.pacing.tolerating import periodically
-from orion.node_agent.sharing.served import ServedGpu
+from orion.node_agent.settings import AgentSettings
+from orion.node_agent.sharing.served import ServedGpu, ServesGpus
 from orion.node_agent.slots.slot import Slot
 
 if TYPE_CHECKING:  # an agent without a configuration loads no API types
@@ -236,3 +237,15 @@ class Advertising:
             reason=against[0].reason,
             message=against[0].message,
         )
+
+
+class AdvertisesGpus(ServesGpus, Protocol):
+    """What judges need from an agent."""
+
+    @property
+    def settings(self) -> AgentSettings:
+        """The agent's settings."""
+
+    @property
+    def advertising(self) -> Advertising:
+        """Knows the node's configuration and which slots are in use, and is notified of changes."""

@@ -1,8 +1,9 @@
-"""Opens and closes the slots of each GPU, by the configuration and by which slots are in use.
+"""Opens and closes the slots of each GPU, so that they match the configuration and no slot in use is closed.
 
-Missing slots are opened, and so are held slots that are not configured. A free slot too many is withdrawn first and
-closed later: the kubelet may have given it to a pod just before it learnt of the withdrawal, and a container whose
-mount is gone would not start.
+A slot is opened if it is configured, or if a container holds it. A slot that is neither configured nor in use is
+surplus: the agent first withdraws the slot (no longer advertises it), and closes it later. The kubelet may have given
+the slot to a pod just before it learnt of the withdrawal, and the pod's container could not start without the slot's
+mount.
 """
 
 import logging
@@ -23,7 +24,7 @@ if TYPE_CHECKING:  # an agent without a configuration loads no API types
 _log = logging.getLogger(__name__)
 
 _WITHDRAWN_SECONDS = 5.0
-""" After this time since the plugin was notified, the agent knows a pod that got the slot before. """
+""" How long a withdrawn slot stays open. By then the agent knows any pod that got the slot before the withdrawal. """
 
 
 def slot_name(role: layout.Role, number: int) -> str:
@@ -60,11 +61,11 @@ class SlotNumbers:
         self._refused: set[tuple[str, str]] = set()
         """ Slots that could not be opened; each is logged once. """
         self._withdrawn: dict[Slot, float] = {}
-        """ Free slots too many, and since when (in seconds, monotonic). """
+        """ The surplus slots, and since when each has been withdrawn (in seconds, monotonic). """
 
     @property
     def settings(self) -> "NodeSettings | None":
-        """The configuration of this node; None: there is none, or it could never be read."""
+        """The configuration of this node; None: no configuration exists, or the agent could never read it."""
         return self._file.settings if self._file is not None else None
 
     def look(self) -> None:
@@ -75,7 +76,7 @@ class SlotNumbers:
             self._fit(uuid)
 
     def wanted(self, gpu: Gpu) -> dict[str, layout.Role]:
-        """Return the slots that a GPU should have, by name; without a readable configuration, those that it has."""
+        """Return the slots that a GPU should have, by name. If no configuration was ever readable: those it has."""
         numbers = self._numbers(gpu)
         if numbers is None:
             served = self._agent.gpus.get(gpu.uuid)
@@ -89,7 +90,7 @@ class SlotNumbers:
         return sorted(slots, key=lambda slot: (slot.role, int(slot.name.rpartition("-")[2])))
 
     def in_use(self, slot: Slot) -> bool:
-        """Return whether a container holds a slot, or processes use it whose container is not known."""
+        """Return whether a slot is in use: a container holds it, or a process has joined it or should return to it."""
         shared_gpu = self._agent.gpus[slot.gpu].shared_gpu
         return (
             self._agent.holders.holds(slot)
@@ -100,7 +101,7 @@ class SlotNumbers:
     def why_not(self, gpu: Gpu) -> tuple[str, str] | None:
         """Return why a GPU should have no slots: one CamelCase word and a sentence; None: it should have slots."""
         if self.mig_enabled(gpu.uuid):
-            return "MIGEnabled", "MIG is enabled on it; disable that (nvidia-smi -mig 0) to share it by Orion"
+            return "MIGEnabled", "MIG is enabled on this GPU; disable MIG (nvidia-smi -mig 0) to share the GPU by Orion"
         if self._file is None:
             return None
         if self._file.settings is None:
@@ -122,7 +123,7 @@ class SlotNumbers:
         return numbers if self.why_not(gpu) is None else {}
 
     def _fit(self, uuid: str) -> None:
-        """Open the missing slots, and withdraw free slots too many."""
+        """Open the missing slots of a GPU, and withdraw its surplus slots."""
         shared_gpu = self._agent.gpus[uuid].shared_gpu
         wanted = self.wanted(shared_gpu.gpu)
         for name, role in {**wanted, **self._agent.holders.held(uuid)}.items():
@@ -130,11 +131,11 @@ class SlotNumbers:
                 self._open(uuid, name, role)
         for slot in list(shared_gpu.slots.values()):
             if slot.permanent:
-                self._withdraw(slot, spare=slot.name not in wanted and not self.in_use(slot))
+                self._withdraw(slot, surplus=slot.name not in wanted and not self.in_use(slot))
 
-    def _withdraw(self, slot: Slot, spare: bool) -> None:
-        """Stop advertising a spare slot, and close it after a while."""
-        if not spare:
+    def _withdraw(self, slot: Slot, surplus: bool) -> None:
+        """Stop advertising a surplus slot, and close it after `_WITHDRAWN_SECONDS`; advertise a needed slot again."""
+        if not surplus:
             self._withdrawn.pop(slot, None)
         elif self._agent.holders.certain:
             since = self._withdrawn.setdefault(slot, time.monotonic())

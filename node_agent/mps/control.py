@@ -125,11 +125,6 @@ class ControlDaemon:
                 raise Unavailable(f"it runs, but has not answered for {2 * _ANSWER_SECONDS:g} s")
             await asyncio.sleep(0.05)
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the daemon was started and has ended."""
-        return self._process is not None and self._process.returncode is not None
-
     async def kill(self) -> None:
         """Kill the daemon's process only. Its servers continue until their clients end."""
         if self._process is not None and self._process.returncode is None:

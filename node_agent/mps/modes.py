@@ -28,13 +28,12 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from orion.errors import Conflict
-from orion.node_agent.advertising.advertising import FINE, Advertising, Verdict
+from orion.node_agent.advertising.advertising import FINE, AdvertisesGpus, Verdict
 from orion.node_agent.mps import pending
 from orion.node_agent.mps.control import empty
 from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
 from orion.node_agent.mps.pending import Pending
 from orion.node_agent.pacing.tolerating import periodically
-from orion.node_agent.settings import AgentSettings
 from orion.node_agent.sharing.served import Serves
 from orion.node_agent.state.root import Root
 
@@ -74,20 +73,12 @@ class _Gpu:
     said: tuple[object, ...] = field(default_factory=tuple)
 
 
-class ServesModes(Serves, Protocol):
+class ServesModes(Serves, AdvertisesGpus, Protocol):
     """What `Modes` needs from an agent."""
 
     @property
     def root(self) -> Root:
         """The root directory; it contains the folder of the MPS daemon."""
-
-    @property
-    def settings(self) -> AgentSettings:
-        """The agent's settings."""
-
-    @property
-    def advertising(self) -> Advertising:
-        """Knows which slots are in use, and is notified of changes."""
 
 
 class Modes:

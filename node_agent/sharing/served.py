@@ -154,12 +154,16 @@ class ServedGpu:
                 slot.set(held=(until_ms & 0xFFFFFFFF or 1) if slot.name in held else 0)
 
 
-class Serves(Protocol):
-    """What many parts need of an agent: the GPUs that it serves, and the holders of their slots."""
+class ServesGpus(Protocol):
+    """What many parts need of an agent: the GPUs that it serves."""
 
     @property
     def gpus(self) -> Mapping[str, ServedGpu]:
         """By UUID; more may come later."""
+
+
+class Serves(ServesGpus, Protocol):
+    """The GPUs that an agent serves, and the holders of their slots."""
 
     @property
     def holders(self) -> Holders:

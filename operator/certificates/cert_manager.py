@@ -48,14 +48,14 @@ async def manages_certificates(
                 "the operator makes the certificates until cert-manager is installed: "
                 "the API server does not know certificates.cert-manager.io"
             )
-        sentence = f"cert-manager fills the Secret {settings.namespace}/{settings.secret}, so the rotation stays out"
+        sentence = f"cert-manager fills the Secret {settings.namespace}/{settings.secret}, so the rotation does nothing"
         bare = [each for each in settings.configurations if each not in annotated]
         return True, sentence + (f"; but {', '.join(bare)} lacks the annotation {INJECTED[0]}" if bare else "")
     if not installed:
         return False, ""
     return True, (
-        f"{', '.join(annotated)} carries {INJECTED[0]}, so cert-manager writes its caBundle and the rotation stays "
-        "out; remove the annotation, or run the operator with --certificates cert-manager"
+        f"{', '.join(annotated)} carries {INJECTED[0]}, so cert-manager writes its caBundle and the rotation does "
+        "nothing; remove the annotation, or run the operator with --certificates cert-manager"
     )
 
 

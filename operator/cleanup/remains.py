@@ -26,8 +26,8 @@ Patch = dict[str, Any]
 def node_patch(node: Body) -> Patch | None:
     """Return the merge patch that removes a node's labels orion.gpu/...; None: the node has none.
 
-    The patch names every label with the prefix, because an older release may have written others than this one. No
-    release has written annotations of nodes.
+    The patch names every label with the prefix, because an older release may have written labels that this release does
+    not know. No release has written annotations of nodes.
     """
     ours = {name: None for name in node["metadata"].get("labels") or {} if name.startswith(WRITTEN)}
     return {"metadata": {"labels": ours}} if ours else None

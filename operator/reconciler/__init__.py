@@ -1,6 +1,6 @@
 """The reconciler: writes the grants of `GPUShare` objects to pods, and reports the result in the shares' status.
 
-`records` and `state` hold the watched objects. `governance`, `grants`, `share_status`, `node_labels` and `decisions`
+`records` and `state` hold the watched objects. `governance`, `grants`, `share_status` and `decisions`
 are pure functions that compute writes from that state. `controller` carries the writes out, one object at a time.
 `serving` runs all of it with kopf.
 

@@ -22,21 +22,11 @@ from typing import Any, Protocol
 from orion.api_server.paths import DEVICES
 from orion.api_server.requests import STRATEGIC_PATCH, ApiError, ApiServer
 from orion.crds.model import API_VERSION
-from orion.operator.reconciler import records
+from orion.operator.reconciler import records, writes
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.state import Key, Kind, State
 from orion.operator.reconciler.work_queue import WorkQueue
-from orion.operator.reconciler.writes import (
-    EvictPod,
-    PatchDevice,
-    PatchNode,
-    PatchPod,
-    PatchShare,
-    PostEvent,
-    RequeueAfter,
-    Write,
-)
 
 _LOG = logging.getLogger(__name__)
 
@@ -84,7 +74,7 @@ class Controller:
     def begin(self) -> None:
         """Start the workers. Call this once all objects are known, so that a missing object really does not exist."""
         self._begun.set()
-        # Each kind keeps its delay (SETTLE): each kind has its own watch, and the nodes' may lag behind the GPUs'.
+        # The delays of SETTLE apply here, too: each kind has its own watch, and nodes may arrive later than their GPUs.
         self.changed(self.state.everything())
 
     async def work(self) -> None:
@@ -114,7 +104,7 @@ class Controller:
             self.changed(self.state.moved(key.at.namespace))
             return
         for write in decide(self.state, key, datetime.now(UTC), time.monotonic()):
-            if isinstance(write, RequeueAfter):
+            if isinstance(write, writes.RequeueAfter):
                 self.queue.add([key], write.seconds)
                 return
             if not self._leader.mine():
@@ -122,7 +112,7 @@ class Controller:
                 return
             await self._carry_out(key, write)
 
-    async def _carry_out(self, key: Key, write: Write) -> None:
+    async def _carry_out(self, key: Key, write: writes.Write) -> None:
         what, outcome = type(write).__name__, "failed"
         try:
             await self._write(key, write)
@@ -135,22 +125,22 @@ class Controller:
         finally:
             self._metrics.writes.labels(what, outcome).inc()
 
-    async def _write(self, key: Key, write: Write) -> None:
-        if isinstance(write, PatchPod):
+    async def _write(self, key: Key, write: writes.Write) -> None:
+        if isinstance(write, writes.PatchPod):
             path = f"/api/v1/namespaces/{write.at.namespace}/pods/{write.at.name}/status"
             self._take_pod(records.pod_record(await self._api.patch(path, write.patch, STRATEGIC_PATCH)))
-        elif isinstance(write, PatchShare):
+        elif isinstance(write, writes.PatchShare):
             path = f"/apis/{API_VERSION}/namespaces/{write.at.namespace}/gpushares/{write.at.name}/status"
             self._take_share(await self._api.patch(path, write.patch))
-        elif isinstance(write, PatchNode):
+        elif isinstance(write, writes.PatchNode):
             answer = await self._api.patch(f"/api/v1/nodes/{write.at.name}", write.patch)
             self._take_node(records.node_record(answer), write.patch["metadata"]["labels"])
-        elif isinstance(write, PatchDevice):
+        elif isinstance(write, writes.PatchDevice):
             body = await self._api.patch(f"{DEVICES}/{write.at.name}/status", write.patch)
             self.changed(key for key in self.state.put_device(records.device_record(body)) if key.kind is Kind.SHARE)
-        elif isinstance(write, PostEvent):
+        elif isinstance(write, writes.PostEvent):
             await self._post(write)
-        elif isinstance(write, EvictPod):
+        elif isinstance(write, writes.EvictPod):
             await self._evict(key, write)
 
     def _take_pod(self, new: records.PodRecord) -> None:
@@ -172,7 +162,7 @@ class Controller:
         if known is not None:
             known.written = time.monotonic()
 
-    async def _post(self, event: PostEvent) -> None:
+    async def _post(self, event: writes.PostEvent) -> None:
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -195,7 +185,7 @@ class Controller:
                 raise
             _LOG.warning("an Event could not be posted; the operator goes on without it: %s", error)
 
-    async def _evict(self, key: Key, write: EvictPod) -> None:
+    async def _evict(self, key: Key, write: writes.EvictPod) -> None:
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

@@ -1,35 +1,29 @@
-"""Decides from the state what to write to one object."""
+"""Decides from the state what to write to one object.
 
-from collections.abc import Iterator
+A share's conditions are written at once, and its counts of pods at most every 5 s. Figures are written at most every
+30 s, and only if one of them has changed by more than a threshold. Otherwise the figures of a thousand shares would
+keep the API server busy with writes.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from enum import IntEnum
 from typing import Any
 
 from orion.api_server.merging import merge_patch
 from orion.crds import annotations
 from orion.crds.conditions import Condition, ConditionType, timestamp
+from orion.crds.figures import clients_moved
 from orion.crds.grant import PodGrant
 from orion.errors import Unreadable
+from orion.operator.reconciler import records, writes
 from orion.operator.reconciler.governance import Governance, How
 from orion.operator.reconciler.grants import desired_complaint, desired_grant
-from orion.operator.reconciler.node_labels import label_changes
 from orion.operator.reconciler.orphans import orphan_status
-from orion.operator.reconciler.records import GOVERNED, Complaint, Named, PodRecord, ShareRecord
 from orion.operator.reconciler.share_conditions import REASON_PENDING, names
 from orion.operator.reconciler.share_status import conditions_of, share_status
 from orion.operator.reconciler.state import Key, Kind, State
-from orion.operator.reconciler.urgency import urgency
-from orion.operator.reconciler.writes import (
-    EvictPod,
-    PatchDevice,
-    PatchNode,
-    PatchPod,
-    PatchShare,
-    PostEvent,
-    RequeueAfter,
-    Write,
-    pod_reference,
-    share_reference,
-)
 
 _GOOD = {
     ConditionType.READY: ("True",),
@@ -37,9 +31,19 @@ _GOOD = {
     ConditionType.POLICY_CONFLICT: ("False",),
     ConditionType.DEGRADED: ("False", "Unknown"),
 }
+_MIXED = "mixed"
+_LABEL_MAX = 63
 
 
-def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[Write]:
+class _Urgency(IntEnum):
+    """What has changed in a status. The value is the minimum time between two writes of it, in seconds."""
+
+    CONDITIONS = 0
+    COUNTS = 5
+    FIGURES = 30
+
+
+def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[writes.Write]:
     """Return the writes that bring an object to its desired state, in the order in which they must be made.
 
     An Event comes before the status that it belongs to. If the operator is killed between the two writes, it posts the
@@ -65,7 +69,7 @@ def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[Writ
     return []
 
 
-def _pod(state: State, pod: PodRecord, now: datetime) -> Iterator[Write]:
+def _pod(state: State, pod: records.PodRecord, now: datetime) -> Iterator[writes.Write]:
     governance, shares = state.governance(pod.at), state.shares(pod.at.namespace)
     grant, complaint = desired_grant(pod, governance, shares), desired_complaint(pod, governance)
     patch: dict[str, Any] = {}
@@ -74,19 +78,19 @@ def _pod(state: State, pod: PodRecord, now: datetime) -> Iterator[Write]:
     if complaint != pod.complaint:
         patch["status"] = {"conditions": [_condition(complaint, now)]}
         if complaint is not None:
-            reference = pod_reference(pod.at, pod.uid)
-            yield PostEvent(reference, True, complaint.reason, "Govern", complaint.message)
+            reference = writes.pod_reference(pod.at, pod.uid)
+            yield writes.PostEvent(reference, True, complaint.reason, "Govern", complaint.message)
     if patch:
         patch.setdefault("metadata", {})["uid"] = pod.uid
-        yield PatchPod(pod.at, patch)
+        yield writes.PatchPod(pod.at, patch)
     yield from _eviction(state, pod, governance)
 
 
-def _condition(complaint: Complaint | None, now: datetime) -> dict[str, str]:
+def _condition(complaint: records.Complaint | None, now: datetime) -> dict[str, str]:
     if complaint is None:
-        return {"$patch": "delete", "type": GOVERNED}
+        return {"$patch": "delete", "type": records.GOVERNED}
     return {
-        "type": GOVERNED,
+        "type": records.GOVERNED,
         "status": "False",
         "reason": complaint.reason,
         "message": complaint.message,
@@ -94,7 +98,7 @@ def _condition(complaint: Complaint | None, now: datetime) -> dict[str, str]:
     }
 
 
-def _eviction(state: State, pod: PodRecord, governance: Governance) -> Iterator[Write]:
+def _eviction(state: State, pod: records.PodRecord, governance: Governance) -> Iterator[writes.Write]:
     if not pod.running or governance.how is How.UNMANAGED or not _fail_closed(state, pod, governance):
         return
     # An agent may report only pods of its own node. A wrong or malicious report about other pods must not evict them.
@@ -106,11 +110,11 @@ def _eviction(state: State, pod: PodRecord, governance: Governance) -> Iterator[
         f"process {unmanaged.process_id} ({unmanaged.command or 'unnamed'}) uses {device.name} without the hook: "
         "the pod is evicted, because its grant sets failClosed"
     )
-    yield PostEvent(pod_reference(pod.at, pod.uid), True, "HookMissing", "Evict", note)
-    yield EvictPod(pod.at, pod.uid)
+    yield writes.PostEvent(writes.pod_reference(pod.at, pod.uid), True, "HookMissing", "Evict", note)
+    yield writes.EvictPod(pod.at, pod.uid)
 
 
-def _fail_closed(state: State, pod: PodRecord, governance: Governance) -> bool:
+def _fail_closed(state: State, pod: records.PodRecord, governance: Governance) -> bool:
     if governance.how is How.SHARE:
         share = state.shares(pod.at.namespace).named[governance.shares[0]].share
         return share is not None and share.spec.fail_closed
@@ -120,16 +124,16 @@ def _fail_closed(state: State, pod: PodRecord, governance: Governance) -> bool:
         return False
 
 
-def _share(state: State, record: ShareRecord, now: datetime, monotonic: float) -> Iterator[Write]:
+def _share(state: State, record: records.ShareRecord, now: datetime, monotonic: float) -> Iterator[writes.Write]:
     governed = state.governed(record)
     status = share_status(record, governed, state.usage(governed.pods), now)
     plain = status.plain()
-    soon = urgency(record.status, plain)
+    soon = _urgency(record.status, plain)
     if soon is None:
         return
     wait = record.written + soon - monotonic
     if wait > 0:
-        yield RequeueAfter(wait)
+        yield writes.RequeueAfter(wait)
         return
     yield from _share_events(record, status.conditions or [])
     before = (record.status.get("pods") or {}).get("unannotated", 0)
@@ -138,12 +142,38 @@ def _share(state: State, record: ShareRecord, now: datetime, monotonic: float) -
             f"Orion does not manage {names(governed.unannotated)}: the selector matches these pods, but they lack the "
             "annotation orion/priority; create them again with it"
         )
-        yield PostEvent(share_reference(record.at, record.uid), True, "PodsWithoutAnnotation", "Govern", note)
+        yield writes.PostEvent(
+            writes.share_reference(record.at, record.uid), True, "PodsWithoutAnnotation", "Govern", note
+        )
     patch = merge_patch(record.status, plain)
-    yield PatchShare(record.at, {"metadata": {"resourceVersion": str(record.version)}, "status": patch})
+    yield writes.PatchShare(record.at, {"metadata": {"resourceVersion": str(record.version)}, "status": patch})
 
 
-def _share_events(record: ShareRecord, conditions: list[Condition]) -> Iterator[Write]:
+def _urgency(old: Mapping[str, Any], new: Mapping[str, Any]) -> _Urgency | None:
+    """Return how soon the status `new` must replace `old`; None: no write is needed."""
+    if old == new:
+        return None
+    if old.get("observedGeneration") != new.get("observedGeneration") or _states(old) != _states(new):
+        return _Urgency.CONDITIONS
+    if old.get("pods") != new.get("pods"):
+        return _Urgency.COUNTS
+    if old.get("clientCounts") != new.get("clientCounts") or old.get("gpus") != new.get("gpus"):
+        return _Urgency.FIGURES
+    if _messages(old) != _messages(new) or clients_moved(old.get("clients") or (), new.get("clients") or ()):
+        return _Urgency.FIGURES
+    return None
+
+
+def _states(status: Mapping[str, Any]) -> set[tuple[Any, ...]]:
+    keys = ("type", "status", "reason", "observedGeneration")
+    return {tuple(condition.get(key) for key in keys) for condition in status.get("conditions") or ()}
+
+
+def _messages(status: Mapping[str, Any]) -> list[Any]:
+    return [condition.get("message") for condition in status.get("conditions") or ()]
+
+
+def _share_events(record: records.ShareRecord, conditions: list[Condition]) -> Iterator[writes.Write]:
     before = {condition.type: condition for condition in conditions_of(record.status)}
     for condition in conditions:
         old = before.get(condition.type)
@@ -155,7 +185,9 @@ def _share_events(record: ShareRecord, conditions: list[Condition]) -> Iterator[
         reason = f"{condition.type}{condition.reason}"[:128]
         since = f"{old.reason} {old.last_transition_time}" if old else ""
         note = condition.message or f"{condition.type} is {condition.status}"
-        yield PostEvent(share_reference(record.at, record.uid), not is_good, reason, "Reconcile", note, since)
+        yield writes.PostEvent(
+            writes.share_reference(record.at, record.uid), not is_good, reason, "Reconcile", note, since
+        )
 
 
 def _good(condition: Condition) -> bool:
@@ -163,16 +195,42 @@ def _good(condition: Condition) -> bool:
     return condition.status in _GOOD.get(ConditionType(condition.type), ()) or condition.reason == REASON_PENDING
 
 
-def _node(state: State, at: Named) -> Iterator[Write]:
+def _node(state: State, at: records.Named) -> Iterator[writes.Write]:
     node = state.nodes.get(at.name)
-    changes = label_changes(node, state.devices_of_node(at.name)) if node else {}
+    changes = _label_changes(node, state.devices_of_node(at.name)) if node else {}
     if changes and node:
-        yield PatchNode(at, {"metadata": {"uid": node.uid, "labels": changes}})
+        yield writes.PatchNode(at, {"metadata": {"uid": node.uid, "labels": changes}})
 
 
-def _device(state: State, at: Named, now: datetime) -> Iterator[Write]:
+def _desired_labels(devices: Sequence[records.DeviceRecord]) -> dict[str, str]:
+    """Return the desired labels of a node with these GPUs; without GPUs, the node gets no labels of Orion."""
+    if not devices:
+        return {}
+    labels = {annotations.GPUS: str(sum(not device.cordon for device in devices))}
+    modes = {device.status.mode.value for device in devices if device.status.mode}
+    models = {_as_label(device.status.model) for device in devices if device.status.model} - {""}
+    for key, values in ((annotations.MODE, modes), (annotations.MODEL, models)):
+        if values:
+            labels[key] = values.pop() if len(values) == 1 else _MIXED
+    if any(device.status.simulated for device in devices):
+        labels[annotations.SIMULATED] = "true"
+    return labels
+
+
+def _label_changes(node: records.NodeRecord, devices: Sequence[records.DeviceRecord]) -> dict[str, str | None]:
+    """Return the labels that must change, with their new values; None: the label must be removed."""
+    desired = _desired_labels(devices)
+    return {key: desired.get(key) for key in records.NODE_LABELS if node.labels.get(key) != desired.get(key)}
+
+
+def _as_label(model: str) -> str:
+    """Return the GPU's name as a valid label value: the driver's "NVIDIA H200" becomes NVIDIA-H200."""
+    return re.sub("[^A-Za-z0-9]+$|^[^A-Za-z0-9]+", "", re.sub("[^A-Za-z0-9_.]+", "-", model)[:_LABEL_MAX])
+
+
+def _device(state: State, at: records.Named, now: datetime) -> Iterator[writes.Write]:
     device = state.devices.get(at.name)
     if device is not None and device.status.health != "Unknown" and state.is_orphan(device):
-        yield PatchDevice(
+        yield writes.PatchDevice(
             at, {"metadata": {"resourceVersion": str(device.version)}, "status": orphan_status(device.status, now)}
         )

@@ -99,7 +99,7 @@ class Leadership:
             self._until = began + self._seconds
 
     def _free(self, spec: Mapping[str, Any]) -> bool:
-        """Return whether this process may take the Lease: it is its own, was given back, or has expired."""
+        """Return whether this process may take the Lease: it holds the Lease, or no process does, or it has expired."""
         holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime") or ""
         if holder in ("", self._identity):
             return True

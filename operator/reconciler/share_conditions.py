@@ -18,7 +18,8 @@ from orion.operator.reconciler.usage import STOPPED, Usage
 REASON_PENDING = "GrantsPending"
 _NAMED = 3
 _SLACK = 1.05
-""" Hysteresis against fluctuating figures: the condition SlowedDown begins 5 % above maxSlowdown and ends at it. """
+""" Hysteresis against fluctuating figures: the finding SlowedDown begins 5 % above maxSlowdown and ends at maxSlowdown.
+"""
 
 
 class Finding(NamedTuple):

@@ -13,39 +13,34 @@ NOTE_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class PatchPod:
+class _Patch:
+    """A patch of one object."""
+
+    at: Named
+    patch: Mapping[str, Any]
+
+
+class PatchPod(_Patch):
     """A strategic merge patch of `pods/status`: the grant, the condition, or both.
 
     A write to `pods/status` changes annotations, but never the spec, so the operator needs no right to write pods. The
     patch contains the uid, so the API server rejects it if another pod has taken the name.
     """
 
-    at: Named
-    patch: Mapping[str, Any]
 
-
-@dataclass(frozen=True, slots=True)
-class PatchShare:
+class PatchShare(_Patch):
     """A merge patch of a GPUShare's status. Its resourceVersion makes the API server reject it if the share changed."""
 
-    at: Named
-    patch: Mapping[str, Any]
 
-
-@dataclass(frozen=True, slots=True)
-class PatchNode:
+class PatchNode(_Patch):
     """A merge patch of a node's labels."""
 
-    at: Named
-    patch: Mapping[str, Any]
 
+class PatchDevice(_Patch):
+    """A merge patch of a GPUDevice's status.
 
-@dataclass(frozen=True, slots=True)
-class PatchDevice:
-    """A merge patch of a GPUDevice's status. Its resourceVersion makes it fail if a live agent has written since."""
-
-    at: Named
-    patch: Mapping[str, Any]
+    The API server rejects it by its resourceVersion if an agent has written the status since it was read.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Decides what happens to a pod: a pure function of the pod, the shares of its namespace and the GPUs.
 
-The function uses no clock, no network and no state. It must be idempotent: if another webhook changes the pod, the API
-server calls this webhook again with its own result. `orion explain` also calls it, without a cluster.
+The function uses no clock, no network and no state. It must be idempotent: if another webhook changes the pod after
+this webhook, the API server calls this webhook again with the changed pod. `orion explain` also calls the function,
+without a cluster.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

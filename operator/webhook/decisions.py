@@ -51,12 +51,12 @@ class Reason(StrEnum):
 
 
 class Refusal(Invalid):
-    """The webhook refuses a pod, and its owner reads the text.
+    """The webhook rejects a pod. The pod's owner reads the sentence.
 
     Args:
         reason: for metrics and programs.
         sentence: what is wrong, and what to do.
-        of_cluster: whether shares or GPUs had a part in it, so that a fresher look at them may say otherwise.
+        of_cluster: whether the rejection depends on shares or GPUs, so that newer data may change it.
     """
 
     def __init__(self, reason: Reason, sentence: str, *, of_cluster: bool = False) -> None:
@@ -73,8 +73,8 @@ class Decision:
         outcome: rejected, unchanged or patched.
         reason: the reason in one word.
         pod: the pod after admission, as parsed JSON; a rejected pod is unchanged.
-        sentence: why the pod is rejected and what its owner can do; empty if it is not.
-        because: a sentence for each change, and for the share and the priority.
+        sentence: why the pod is rejected and what its owner can do; empty if the pod is not rejected.
+        because: sentences that give the priority, the share and each change.
         cautions: warnings for the owner of a pod that is not rejected.
         share: the name of the GPUShare that governs the pod.
         of_cluster: whether a rejection depends on shares or GPUs, so that newer data may change it.

@@ -2,10 +2,10 @@
 
 If a share and a pod are applied together, the pod's review can arrive before the watch reports the share. So if a
 rejection depends on shares or GPUs, this module reads them from the API server and decides again. No other review sends
-a request to the API server, so pods that are admitted never wait for one.
+a request to the API server, so a pod that the first decision admits does not wait for such a request.
 
 A pod can also arrive just before a share whose selector matches it. The pod then gets the defaults. The reconciler
-writes the share's grant as soon as it has seen both.
+writes the share's grant as soon as its watches have reported the pod and the share.
 """
 
 import asyncio

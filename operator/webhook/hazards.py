@@ -1,10 +1,11 @@
 """Rejects pods that could use a GPU without slots or without the hook.
 
-The checks protect honest pods from mistakes, and stop what a pod's spec could do on purpose. They are not a sandbox: a
-program can still drop the hook inside its container (`env -i`, a static binary). The node agent reports that.
+The checks find mistakes in a pod's spec, and fields that bypass the slots or the hook on purpose. They are not a
+sandbox: a program can still drop the hook inside its container (`env -i`, a static binary). The node agent reports such
+a program.
 
 Rejected: reading the ConfigMaps and Secrets of envFrom. A webhook should not have the right to read the Secrets of all
-tenants, and they can change after admission. `preloading` sets the important variables instead.
+tenants, and ConfigMaps and Secrets can change after admission. `preloading` sets the important variables instead.
 """
 
 import posixpath
@@ -59,7 +60,7 @@ FORBIDDEN_PATHS = {
 well. """
 
 _PREFIXES = ("/dev/nvidia",)
-""" Those of the paths above that are prefixes of names, such as of /dev/nvidia0. """
+""" Forbidden paths that also forbid longer names: /dev/nvidia forbids /dev/nvidia0. """
 
 
 def refuse_hazards(pod: Pod, slots: Set[str], defaults: Defaults) -> None:

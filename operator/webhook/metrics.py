@@ -49,7 +49,7 @@ class Metrics:
         )
 
     def follow(self, watches: "dict[str, Watched[object, object]]") -> None:
-        """Export metrics of watches; the keys name what they watch."""
+        """Export metrics of watches, given by the kind that each of them watches."""
         self.registry.register(_Watches(watches))
 
     async def text(self) -> bytes:

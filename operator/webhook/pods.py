@@ -1,7 +1,7 @@
 """Models of the parts of a pod that admission reads. Admission changes the pod's parsed JSON, not these models.
 
-The models are small, instead of those of a client library: the webhook parses hundreds of pods a second. And a patch
-must keep the fields that the models do not know.
+The models are smaller than those of a client library, because the webhook parses hundreds of pods a second. Admission
+changes the JSON because a patch must keep the fields that the models do not know.
 """
 
 from collections.abc import Iterator

@@ -166,13 +166,13 @@ def _refuse_two_kinds(first: Ask, second: Ask) -> None:
 
 
 def _named(spec: PodSpec, amounts: Mapping[str, int], named: Sequence[str]) -> dict[str, int]:
-    there = [entry.name for entry in containers_of(spec) if entry.role is not Role.EPHEMERAL]
-    known, wanted = set(there), set(named)
+    existing = [entry.name for entry in containers_of(spec) if entry.role is not Role.EPHEMERAL]
+    known, wanted = set(existing), set(named)
     for name in named:
         if name not in known:
             raise Refusal(
                 Reason.NO_CONTAINER,
-                f"annotation {CONTAINERS} names {name[:63]!r}; the pod's containers are {', '.join(there)}",
+                f"annotation {CONTAINERS} names {name[:63]!r}; the pod's containers are {', '.join(existing)}",
             )
     for name in amounts:
         if name not in wanted:
@@ -181,7 +181,7 @@ def _named(spec: PodSpec, amounts: Mapping[str, int], named: Sequence[str]) -> d
                 f"container {name} asks for a GPU, but annotation {CONTAINERS} leaves it out; add it there, or remove "
                 "its request",
             )
-    return {name: amounts.get(name, 1) for name in there if name in wanted}
+    return {name: amounts.get(name, 1) for name in existing if name in wanted}
 
 
 def _only(spec: PodSpec) -> str:

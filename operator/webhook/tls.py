@@ -2,8 +2,8 @@
 
 New handshakes use the new certificate, and open connections go on, so no connection is dropped. The files are first
 loaded into a separate TLS context. If they do not match (a new certificate with the old key) or are damaged, the
-running server keeps its certificate, and the next change of the files is tried again. Handshakes and the change run on
-the same event loop, so no handshake sees a half-changed context.
+running server keeps its certificate until the files change again. Handshakes and the change run on the same event loop,
+so no handshake sees a half-changed context.
 
 The files are checked with stat once a second. The kubelet replaces a Secret's files atomically through a symbolic link.
 inotify would need watches on the folder, the link and its target, and would gain only a second.

@@ -71,7 +71,7 @@ class Plugin:
         return find_access(self.kubeconfig)
 
     def said(self, sentence: str) -> str:
-        """Return a sentence about this program."""
+        """Return the whole error message, which begins with the description of this program."""
         return f"./log-in, which logs in user u in {self.kubeconfig}, {sentence}"
 
 

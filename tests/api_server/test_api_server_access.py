@@ -53,7 +53,7 @@ async def asked(access: Access, script: ScriptedApi) -> list[str]:
     return seen
 
 
-async def test_a_kubeconfig_with_a_token(tmp_path: Path, script: ScriptedApi) -> None:
+async def test_the_token_of_a_kubeconfig_is_sent(tmp_path: Path, script: ScriptedApi) -> None:
     access = find_access(kubeconfig(tmp_path / "k", {"token": "mine"}))
     assert access.url == "http://127.0.0.1:9"
     assert await asked(access, script) == ["Bearer mine"] * 2
@@ -107,16 +107,16 @@ def inline(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-def test_certificates_by_file_and_in_place(tmp_path: Path) -> None:
+def test_certificates_are_read_from_files_and_from_the_kubeconfig(tmp_path: Path) -> None:
     signing = Authority(tmp_path / "authority")
     signing.server("client", ["127.0.0.1"]).write(tmp_path, "client")
     authority = signing.certificate_path
     by_file = {"client-certificate": "client.crt", "client-key": "client.key"}
-    there = {"server": "https://127.0.0.1:9", "certificate-authority": str(authority)}
-    assert find_access(kubeconfig(tmp_path / "k", by_file, **there)).tls is not None
+    cluster = {"server": "https://127.0.0.1:9", "certificate-authority": str(authority)}
+    assert find_access(kubeconfig(tmp_path / "k", by_file, **cluster)).tls is not None
     in_place = {f"{name}-data": inline(tmp_path / file) for name, file in by_file.items()}
-    there = {**there, "certificate-authority-data": inline(authority)}
-    assert find_access(kubeconfig(tmp_path / "k", in_place, **there)).tls is not None
+    cluster = {**cluster, "certificate-authority-data": inline(authority)}
+    assert find_access(kubeconfig(tmp_path / "k", in_place, **cluster)).tls is not None
 
 
 def test_of_several_kubeconfigs_the_first_with_a_value_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_of_several_current_contexts_the_first_wins_as_for_kubectl(
     assert (access.url, access.token) == ("http://first", "first")
 
 
-def test_the_namespace_is_the_contexts(tmp_path: Path) -> None:
+def test_the_namespace_comes_from_the_context(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / "k", {})
     assert find_access(file).namespace == "default"
     file.write_text(file.read_text().replace('"user": "u"}', '"user": "u", "namespace": "team"}'))
@@ -213,7 +213,7 @@ NOT_USABLE = "K is not a usable kubeconfig: "
 def test_an_unusable_entry_is_reported_with_its_file(
     tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], sentence: str
 ) -> None:
-    said_of(kubeconfig(tmp_path / "k", user, **cluster), sentence)
+    expect_error(kubeconfig(tmp_path / "k", user, **cluster), sentence)
 
 
 @pytest.mark.parametrize(
@@ -245,10 +245,10 @@ def test_an_unusable_entry_is_reported_with_its_file(
 def test_an_unusable_kubeconfig_is_reported(tmp_path: Path, text: str | None, sentence: str) -> None:
     if text is not None:
         (tmp_path / "k").write_text(text)
-    said_of(tmp_path / "k", sentence)
+    expect_error(tmp_path / "k", sentence)
 
 
-def said_of(file: Path, sentence: str) -> None:
+def expect_error(file: Path, sentence: str) -> None:
     """Expect an error about a kubeconfig; in `sentence` K stands for the file and F for its folder."""
     with pytest.raises(NoCluster) as error:
         find_access(file)

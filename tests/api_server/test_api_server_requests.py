@@ -22,7 +22,7 @@ async def api(script: ScriptedApi) -> AsyncIterator[ApiServer]:
     await server.close()
 
 
-async def test_after_429_it_waits_as_long_as_the_server_says(script: ScriptedApi, api: ApiServer) -> None:
+async def test_after_429_the_client_waits_for_the_time_in_retry_after(script: ScriptedApi, api: ApiServer) -> None:
     script.refusals = [(429, {"Retry-After": "1"})]
     began = time.monotonic()
     assert await api.patch("/x", {"a": 1}) == {}
@@ -56,7 +56,7 @@ async def test_an_eviction_that_a_disruption_budget_forbids_is_not_retried(scrip
     assert error.value.status == 429
 
 
-async def test_an_absent_server_is_status_zero() -> None:
+async def test_the_error_of_an_absent_server_has_status_zero() -> None:
     api = ApiServer(Access("http://127.0.0.1:9"), "orion-test")
     with pytest.raises(ApiError) as error:
         await api.get("/x")

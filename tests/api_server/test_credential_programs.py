@@ -33,7 +33,7 @@ async def test_one_run_gives_the_token_of_all_requests(plugin: Plugin, guarded: 
     assert len(plugin.runs) == 1
 
 
-async def test_a_program_is_run_as_the_kubeconfig_says(plugin: Plugin, guarded: Guarded, tmp_path: Path) -> None:
+async def test_a_program_gets_the_data_of_the_kubeconfig(plugin: Plugin, guarded: Guarded, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(b"authority")
     config = {"audience": "a"}
     plugin.cluster |= {
@@ -118,7 +118,7 @@ async def test_a_cancelled_request_does_not_end_the_plugin_for_others(plugin: Pl
     assert guarded.seen == ["t"]
 
 
-async def test_a_watch_logs_in_too(plugin: Plugin, guarded: Guarded) -> None:
+async def test_a_watch_also_uses_the_plugin(plugin: Plugin, guarded: Guarded) -> None:
     plugin.gives(token="t")
     async for _ in guarded.api().events("/x", 5):
         pass

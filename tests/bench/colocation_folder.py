@@ -1,4 +1,4 @@
-"""Output folders of a colocation for tests of their readers; the queueing model makes the data, not a GPU."""
+"""Writes output folders of a colocation, for tests of the code that reads them; a queueing model computes the data."""
 
 import json
 import random

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from orion.bench.arrivals import arrivals_with_lead, busiest_window, poisson_arrivals
+from orion.bench.arrivals import arrivals_with_lead, picture_window, poisson_arrivals
 
 
 def test_equal_seeds_give_equal_arrivals() -> None:
@@ -38,11 +38,11 @@ def test_the_lead_in_precedes_exactly_the_given_number_of_requests() -> None:
 
 def test_the_window_has_more_requests_than_the_mean() -> None:
     times = poisson_arrivals(85, 7, 1)
-    begin, end = busiest_window(times, 0.1, after=1.0)
+    begin, end = picture_window(times, 0.1, after=1.0)
     assert end - begin == pytest.approx(0.1)
     assert begin >= 0.99
     assert sum(1 for time in times if begin <= time < end) >= 9
 
 
 def test_a_window_without_requests_is_still_a_window() -> None:
-    assert busiest_window([], 0.1, after=1.0) == (1.0, 1.1)
+    assert picture_window([], 0.1, after=1.0) == (1.0, 1.1)

@@ -10,12 +10,12 @@ from tests.bench.colocation_folder import ColocationFolder
 
 HP = {"id": "server", "workload": "resnet50-inference", "options": {}}
 BE = {"id": "trainer", "workload": "resnet50-training", "options": {}}
-ARRIVALS = [0.01 * number for number in range(300)]  # seconds; a request that has to queue follows every third
+ARRIVALS = [0.01 * number for number in range(300)]  # seconds; a queued request follows every third of these
 ARRIVALS = sorted(ARRIVALS + [due + 0.001 for due in ARRIVALS[::3]])
 
 
 def served(head: float, stall_at: int | None = None) -> tuple[list[float], list[float]]:
-    """Serve each request in 4 ms; `head` seconds more if hp was idle, 50 ms more for the request that stalls."""
+    """Serve each request in 4 ms. A request that finds hp idle takes `head` seconds more; a stall adds 50 ms."""
     starts, ends, free = [], [], 0.0
     for number, due in enumerate(ARRIVALS):
         longer = (head if due > free else 0.0) + (0.05 if number == stall_at else 0.0)
@@ -27,7 +27,7 @@ def served(head: float, stall_at: int | None = None) -> tuple[list[float], list[
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder of three rounds; in the last one hp alone has a stall."""
+    """Return a folder of three rounds; in the last round, the run of hp alone has a stall."""
     made = ColocationFolder(tmp_path / "out")
     for number in range(3):
         about = {"hp": HP, "round": number, "window": (0.5, 3.0)}
@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_only_heads_of_busy_periods_took_longer(folder: Path) -> None:
-    pairs = list(busy_periods.found(RunFolder(folder)))
+    pairs = list(busy_periods.rounds_by_pair(RunFolder(folder)))
     row = busy_periods.waits(pairs)[-1]
     assert row.count("+0.50") == 4  # percentiles of heads
     assert row.count("+0.00") == 4  # percentiles of queued requests
@@ -57,7 +57,7 @@ def test_only_heads_of_busy_periods_took_longer(folder: Path) -> None:
 def test_a_stall_is_listed_and_its_busy_period_is_left_out_beside_be_and_alone(folder: Path) -> None:
     found = RunFolder(folder)
     assert "| server alone, round 3 | 1 | 50.0 |" in busy_periods.stalls(found)[2]
-    _, measured, without_periods = busy_periods.tails(list(busy_periods.found(found)))[2].split("|")[1:4]
+    _, measured, without_periods = busy_periods.tails(list(busy_periods.rounds_by_pair(found)))[2].split("|")[1:4]
     assert len(measured.split(",")) == 3
     assert ratios(without_periods) == pytest.approx([ratios(without_periods)[0]] * 3, abs=0.01)
 
@@ -68,13 +68,15 @@ def ratios(cell: str) -> list[float]:
 
 
 def test_late_heads_and_queueing_explain_the_tail_if_nothing_else_is_late(folder: Path) -> None:
-    _, measured, _, switch, heads = busy_periods.tails(list(busy_periods.found(RunFolder(folder))))[2].split("|")[1:6]
+    _, measured, _, switch, heads = busy_periods.tails(list(busy_periods.rounds_by_pair(RunFolder(folder))))[2].split(
+        "|"
+    )[1:6]
     assert ratios(heads)[:2] == pytest.approx(ratios(measured)[:2], abs=0.002)
     assert all(1 < ours < theirs for ours, theirs in zip(ratios(switch)[:2], ratios(heads)[:2], strict=True))
 
 
 def test_unused_time_is_divided_among_busy_periods(folder: Path) -> None:
-    name, rounds = next(busy_periods.found(RunFolder(folder)))
+    name, rounds = next(busy_periods.rounds_by_pair(RunFolder(folder)))
     row = [float(cell) for cell in busy_periods.losses([(name, rounds)])[2].split("|")[2:-1]]
     share, be, periods, lost, longer, rest = row
     assert [share, be, longer] == pytest.approx([0.533, 0.5, 0.5], abs=0.01)
@@ -93,7 +95,7 @@ def test_queueing_turns_a_slowdown_into_a_tail(tmp_path: Path) -> None:
 
 def test_extra_service_time_is_listed_by_position_in_the_busy_period(folder: Path) -> None:
     found = RunFolder(folder)
-    header, _, row = busy_periods.ages(found, list(busy_periods.found(found)))
+    header, _, row = busy_periods.ages(found, list(busy_periods.rounds_by_pair(found)))
     cells = dict(zip(header.split("|")[1:-1], row.split("|")[1:-1], strict=True))
     assert cells[" head "].strip() == "+0.50"
     assert cells[" 2nd "].strip() == "+0.00"

@@ -46,7 +46,7 @@ def run(**fields: Any) -> Run:
     return Run.model_validate({**whole, **fields})
 
 
-def test_a_gate_slows_hp_by_its_speed_and_be_gets_the_rest(
+def test_under_a_gate_hp_has_the_modelled_speed_and_be_gets_the_remaining_time(
     measured: tuple[ColocationFolder, RunFolder],
 ) -> None:
     pair = analysed(measured[1])
@@ -86,7 +86,7 @@ def test_busy_periods_end_with_a_gap_that_is_long_enough() -> None:
     assert analysis.busy_periods_per_second(alone) == pytest.approx(3 / 2)
 
 
-def test_requests_of_the_lead_do_not_count() -> None:
+def test_requests_of_the_lead_in_do_not_count() -> None:
     alone = run(arrivals=[0.5, 1.0, 1.5], starts=[0.5, 1.0, 1.5], ends=[0.9, 1.1, 1.7])
     assert alone.latencies == pytest.approx([0.1, 0.2])
     assert alone.services == pytest.approx([0.1, 0.2])
@@ -233,7 +233,7 @@ def test_the_ceiling_comes_from_closed_loops_of_the_same_pair(tmp_path: Path) ->
     assert system(pair, "gate").of_ceiling is None
 
 
-def test_threads_have_their_own_ceiling_and_systems_are_compared_with_that_of_their_mode(tmp_path: Path) -> None:
+def test_a_system_is_compared_with_the_ceiling_of_its_own_mode(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     spec = {"kind": "orion", "mode": "threads", "policy": "orion"}
     threads: System = (spec, Speeds(1.0, 0.75, 0.6), 0.1)
@@ -247,7 +247,7 @@ def test_threads_have_their_own_ceiling_and_systems_are_compared_with_that_of_th
     assert system(pair, "orion-1.2").of_ceiling is None
 
 
-def test_a_mode_without_a_measured_cost_counts_as_free(tmp_path: Path) -> None:
+def test_a_mode_whose_cost_was_not_measured_is_assumed_to_cost_nothing(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     made.pair(HP, BE, chosen("orion-1.2"), rounds=1)
     made.ceiling(HP, BE, chosen("orion-1.4"), rounds=1)

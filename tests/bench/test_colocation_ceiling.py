@@ -30,7 +30,7 @@ def plain_queue(gaps: list[float], services: list[float], speed: float) -> list[
 
 @RELAXED
 @given(GAPS, SERVICES, SPEED, SPEED, SPEED)
-def test_hp_does_exactly_its_work(
+def test_hps_throughput_equals_its_requests(
     gaps: list[float], services: list[float], alone: float, part: float, be: float
 ) -> None:
     result = modelled(gaps, services, Speeds(alone, alone * part, be))
@@ -54,7 +54,7 @@ def test_be_gets_hps_idle_time_and_its_part_of_the_overlap(
 
 @RELAXED
 @given(GAPS, SERVICES, SPEED, SPEED, SPEED)
-def test_without_overlap_it_is_a_gate(
+def test_without_overlap_the_model_is_a_gate(
     gaps: list[float], services: list[float], alone: float, part: float, be: float
 ) -> None:
     result = modelled(gaps, services, Speeds(alone, alone * part, be))
@@ -72,7 +72,7 @@ def test_overlap_without_end_is_a_slower_server(
 
 @RELAXED
 @given(GAPS, SERVICES)
-def test_free_overlap_leaves_hp_as_alone(gaps: list[float], services: list[float]) -> None:
+def test_overlap_without_slowdown_gives_the_latencies_of_alone(gaps: list[float], services: list[float]) -> None:
     result = modelled(gaps, services, Speeds(1.0, 1.0, 0.5))
     for latencies in result.latencies:
         assert latencies == pytest.approx(plain_queue(gaps, services, 1.0))
@@ -119,8 +119,8 @@ def test_longer_overlap_may_make_a_later_request_faster() -> None:
     assert long == pytest.approx([1.505, 1.005])
 
 
-def test_a_worked_example() -> None:
-    """The request at 0 runs at half speed until 1 and ends at 1.5; that at 1.2 ends at 2.5; 9 is like the first."""
+def test_an_example_that_was_computed_by_hand() -> None:
+    """Request 0 runs at half speed until 1 and ends at 1.5. Request 1.2 ends at 2.5. Request 9 is like request 0."""
     result = outcomes([0.0, 1.2, 9.0], 1.0, Speeds(1.0, 0.5, 0.25), [1.0], window=(0.0, 12.0))
     assert result.latencies[0] == pytest.approx([1.5, 1.3, 1.5])
     assert result.hp[0] == pytest.approx(3 / 12)

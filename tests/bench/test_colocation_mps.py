@@ -66,7 +66,9 @@ def test_a_daemon_leaves_no_process_and_no_folder(programs: dict[str, str]) -> N
 
 def test_a_daemon_that_died_is_noticed(programs: dict[str, str]) -> None:
     with MpsDaemon(programs, "GPU-1") as daemon:
-        os.kill(daemon_of(daemon.client_environment["CUDA_MPS_PIPE_DIRECTORY"]), signal.SIGKILL)
+        process_id = daemon_of(daemon.client_environment["CUDA_MPS_PIPE_DIRECTORY"])
+        os.kill(process_id, signal.SIGKILL)
+        eventually(lambda: not is_running(process_id), "the daemon has ended")
         with pytest.raises(Unavailable, match="the MPS daemon has ended: Cannot find"):
             daemon.servers()
 

@@ -101,7 +101,7 @@ def test_different_workloads_never_share_a_name() -> None:
     assert all(len(name) < 100 and "/" not in name and " " not in name for name in names)
 
 
-def test_only_keeps_matching_runs_and_their_references() -> None:
+def test_the_only_pattern_keeps_matching_runs_and_their_references() -> None:
     plan = planned()
     plan.only("*/gemm*/gate")
     assert {run.system for run in runs(plan)} == {"hp-closed-loop", "alone", "be-alone", "gate"}
@@ -127,7 +127,7 @@ def test_orion_with_other_settings_uses_the_same_processes() -> None:
     assert by_system["gate"] == by_system["orion-2"]
 
 
-def test_equal_clients_have_separate_slots_and_be_alone_has_one_of_them() -> None:
+def test_equal_be_clients_have_separate_slots_and_be_alone_has_one_client() -> None:
     plan = planned(experiment(be=[{**BE[0], "count": 3, "weights": [2, 1, 1]}], systems=["gate", "timeslice"]))
     by_system = {run.system: posts_of(run, simulated=True) for run in runs(plan) if run.round == 0}
     assert [(post.index, post.weight) for post in by_system["gate"][1:]] == [(0, 2.0), (1, 1.0), (2, 1.0)]

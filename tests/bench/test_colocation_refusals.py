@@ -62,7 +62,7 @@ def test_a_machine_without_a_gpu_is_an_error_of_one_sentence(
     assert "--simulated runs without one" in capsys.readouterr().err
 
 
-def test_another_scenario_does_not_mix_into_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_another_scenario_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = scenario(tmp_path, ["timeslice"])
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "scenario.yaml").write_text(scenarios.write(scenarios.read(path).resolved(tmp_path)))
@@ -70,7 +70,7 @@ def test_another_scenario_does_not_mix_into_a_folder(tmp_path: Path, capsys: pyt
     assert "differs from the scenario to measure" in capsys.readouterr().err
 
 
-def test_a_plan_is_shown_without_starting_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_shows_the_plan_and_starts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert measured(scenario(tmp_path, ["timeslice"]), tmp_path / "out", dry_run=True, as_json=True) == 0
     plan = json.loads(capsys.readouterr().out)
     assert f"{PAIR}/simulated-training/timeslice.json.gz" in plan["runs"]

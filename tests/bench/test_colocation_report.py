@@ -106,7 +106,7 @@ def test_the_report_first_says_that_the_gpu_is_simulated(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_a_folder_that_was_just_begun_gives_an_empty_report(tmp_path: Path) -> None:
+def test_the_report_of_a_measurement_that_just_began_is_empty(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     made.closed(DECODE, GEMM, {}, rounds=1)
     (tmp_path / "machine.json").write_text("{")
@@ -152,7 +152,7 @@ def test_a_target_is_missed_even_if_only_part_was_measured(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_the_tail_is_not_judged_by_systems_with_a_budget_or_by_another_load(tmp_path: Path) -> None:
+def test_systems_with_a_budget_and_pairs_with_another_load_do_not_count_for_the_tail(tmp_path: Path) -> None:
     spec = {"kind": "orion", "mode": "timeslice", "policy": "orion"}
     made = ColocationFolder(tmp_path)
     made.pair(RESNET, TRAINING, {"granted": ({**spec, "max_slowdown": 1.3}, Speeds(1.0, 1.0, 0.0), 0.0)}, load=0.35)
@@ -161,7 +161,7 @@ def test_the_tail_is_not_judged_by_systems_with_a_budget_or_by_another_load(tmp_
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_overlap_is_judged_by_its_best_point_within_the_tail_and_by_the_ceiling(tmp_path: Path) -> None:
+def test_overlap_is_judged_by_its_best_point_within_the_p99_limit_and_by_the_ceiling(tmp_path: Path) -> None:
     made = ColocationFolder(tmp_path)
     made.pair(DECODE, GEMM, chosen("gate", "orion-1.2", "orion-1.4"), load=0.52, requests=1000)
     made.ceiling(DECODE, GEMM, chosen("mps+sm-cap"))
@@ -187,7 +187,7 @@ def test_training_and_fairness_are_judged(tmp_path: Path) -> None:
     assert judged["fairness"].status == "met"
     assert "beside one" in judged["fairness"].figures
     text = (tmp_path / "report.md").read_text()
-    assert "| system | be client | weight | GPU time | part of be's | fair part | off by |" in text
+    assert "| system | be client | weight | GPU time | part of be's GPU time | fair part | deviation |" in text
     assert "| orion | four-0 | 1 | " in text
 
 
@@ -210,7 +210,7 @@ def test_long_kernels_are_judged_at_the_rates_of_the_reference(tmp_path: Path) -
     judged = verdicts(report.write(tmp_path))
     assert judged["long kernels"].status == "incomplete"
     assert "ResNet-50 b64" in judged["long kernels"].figures
-    assert "a gate's 54.9 ms elsewhere" in judged["long kernels"].figures
+    assert "the gate's 54.9 ms of the reference measurement" in judged["long kernels"].figures
     assert judged["long kernels under MPS"].status == "not measured"
 
 

@@ -32,7 +32,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(200)
-def test_the_smoke_scenario_runs_through_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_smoke_scenario_completes_and_makes_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.monotonic()
     assert measured(SMOKE, tmp_path / "out", as_json=True) == 0
     assert time.monotonic() - began < 120  # a person waits for it
@@ -79,7 +79,7 @@ def test_a_failed_run_is_listed_and_retried_and_the_others_are_kept(
 
 
 @pytest.mark.timeout(200)
-def test_without_mps_only_its_runs_fail_each_with_a_sentence(
+def test_without_mps_only_the_runs_that_need_it_fail_each_with_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = shared_gpu.SharedGPU._sharing
@@ -125,7 +125,7 @@ def test_no_run_starts_that_would_end_too_late_and_the_same_command_resumes(
 
 
 @pytest.mark.timeout(200)
-def test_without_time_for_hps_closed_loop_the_runs_that_need_it_are_left_not_failed(
+def test_without_time_for_hps_closed_loop_the_runs_that_need_it_are_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measurement.Measurement, "_worth_starting", lambda self, unit: True)
@@ -183,7 +183,7 @@ def test_a_process_that_hangs_fails_only_its_run(
 
 
 @pytest.mark.timeout(200)
-def test_several_be_in_slots_with_weights_and_training_as_hp_and_threads(
+def test_weighted_be_slots_a_training_hp_and_threads_can_be_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = scenario(
@@ -215,7 +215,7 @@ def test_two_gpus_share_the_hp_workloads(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(200)
-def test_no_gpu_measures_while_a_process_of_another_starts_or_ends(
+def test_no_gpu_measures_while_a_process_of_another_gpu_starts_or_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes: list[float] = []

@@ -1,4 +1,4 @@
-"""Worker processes on the simulated GPU: commands, late answers, ends; each wait has a deadline."""
+"""Worker processes on the simulated GPU: their commands, replies and ends, and the deadline of each wait."""
 
 import os
 import signal
@@ -65,7 +65,7 @@ def test_the_timeline_shows_only_the_window(crew: Crew, simulated: dict[str, str
     assert all(0.1 <= begin < end < 0.3 for begin, end in reply["spans"])
 
 
-def test_a_worker_that_cannot_set_up_says_why(crew: Crew, simulated: dict[str, str]) -> None:
+def test_a_worker_that_cannot_set_up_reports_why(crew: Crew, simulated: dict[str, str]) -> None:
     worker = crew.start("strange", "simulated-nothing", {}, simulated)
     with pytest.raises(Unavailable, match="simulated-nothing"):
         crew.ready(worker)
@@ -105,11 +105,11 @@ def test_a_long_command_arrives_whole(crew: Crew, simulated: dict[str, str]) -> 
 
 
 def test_an_agent_that_does_not_answer_is_an_error(simulated: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    deaf = (
-        "import socket, sys, time; heard = socket.socket(socket.AF_UNIX);"
-        "heard.bind(sys.argv[sys.argv.index('--root') + 1] + '/agent.sock'); heard.listen(); time.sleep(60)"
+    silent_agent = (
+        "import socket, sys, time; server = socket.socket(socket.AF_UNIX);"
+        "server.bind(sys.argv[sys.argv.index('--root') + 1] + '/agent.sock'); server.listen(); time.sleep(60)"
     )
-    monkeypatch.setattr(managed, "AGENT", deaf)
+    monkeypatch.setattr(managed, "AGENT", silent_agent)
     monkeypatch.setattr(managed, "CALL_SECONDS", 0.3)
     with pytest.raises(Unavailable, match="does not answer"), ManagedGPU(simulated, simulated=True):
         pass

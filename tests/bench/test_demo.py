@@ -28,7 +28,7 @@ def an_outcome() -> Outcome:
     return Outcome("A GPU", True, 85.0, [1.0 + 0.01 * number for number in range(200)], (1.0, 1.1), phases)
 
 
-def test_ratios_are_to_alone_for_hp_and_to_unmanaged_for_be() -> None:
+def test_hp_is_compared_with_alone_and_be_with_unmanaged() -> None:
     results = demo.to_json(an_outcome())
     alone, unmanaged, orion = results["phases"]
     assert alone == {
@@ -112,18 +112,18 @@ def test_the_whole_demo_shows_orion_between_alone_and_unmanaged(tmp_path: Path) 
 def test_nothing_outlives_an_interrupted_demo(number: signal.Signals, tmp_path: Path) -> None:
     process = started(tmp_path / "picture.png", "--seconds", "1.5")
 
-    def of_the_last_phase() -> set[int]:
+    def processes_of_the_last_phase() -> set[int]:
         assert process.poll() is None
         found = children(process.pid)
         return found if len(found) >= 3 else set()  # the agent and the two workers
 
-    started_by_it = eventually(of_the_last_phase)
-    used = set().union(*map(folders, started_by_it))
+    processes = eventually(processes_of_the_last_phase)
+    used = set().union(*map(folders, processes))
     assert len(used) >= 2  # the agent's root and the simulated machine
     process.send_signal(number)
     process.communicate(timeout=30)
     assert process.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 130)
-    eventually(lambda: not any(map(is_running, started_by_it)))
+    eventually(lambda: not any(map(is_running, processes)))
     if number == signal.SIGKILL:  # a killed demo cannot remove its folders
         for folder in used:
             shutil.rmtree(folder, ignore_errors=True)

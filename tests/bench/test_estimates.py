@@ -12,7 +12,7 @@ def test_latency_counts_from_the_scheduled_arrival() -> None:
     assert samples.latencies_ms([1.0, 2.0], [1.004, 2.5]) == pytest.approx([4.0, 500.0])
 
 
-def test_percentile_of_nothing_is_not_a_number() -> None:
+def test_the_percentile_of_no_samples_is_not_a_number() -> None:
     assert math.isnan(samples.percentile([], 99))
     assert samples.percentile([1.0, 2.0, 3.0], 50) == 2.0
 
@@ -22,7 +22,7 @@ def test_percentile_of_nothing_is_not_a_number() -> None:
     [
         pytest.param(1.0, 4.0, 3.0, id="on completions"),
         pytest.param(1.25, 3.75, 2.5, id="parts at both edges"),
-        pytest.param(0.0, 9.0, 4.0, id="only what is known"),
+        pytest.param(0.0, 9.0, 4.0, id="only completed steps"),
         pytest.param(2.25, 2.75, 0.5, id="inside one step"),
     ],
 )
@@ -46,7 +46,7 @@ def _latencies(seed: int, factor: float) -> list[float]:
     return [factor * (4.0 + draw.expovariate(0.5)) for _ in range(1000)]
 
 
-def test_a_pure_slowdown_has_no_spread_because_the_sides_are_paired() -> None:
+def test_a_constant_slowdown_has_no_spread_because_requests_are_paired() -> None:
     pairs = [(_latencies(seed, 1.1), _latencies(seed, 1.0)) for seed in range(3)]
     [ratio] = estimates.paired_percentile_ratios(pairs, [99], resamples=100)
     assert (ratio.value, ratio.low, ratio.high) == pytest.approx((1.1, 1.1, 1.1))

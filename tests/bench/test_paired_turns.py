@@ -40,7 +40,7 @@ class Anything:
         pass
 
 
-def test_every_turn_has_all_settings_and_the_table_says_what_they_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_turn_has_all_settings_and_the_table_has_their_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     torch, inprocess = types.ModuleType("torch"), types.ModuleType("orion.inprocess")
     for name in ("cuda", "ones", "randn", "empty_like", "mm", "bfloat16"):
         setattr(torch, name, Anything())

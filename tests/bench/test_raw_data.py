@@ -1,4 +1,4 @@
-"""The header of raw data files: the command that makes the file again."""
+"""The header of raw data files names the command that makes the file again."""
 
 import re
 from importlib.util import find_spec

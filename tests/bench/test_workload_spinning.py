@@ -1,4 +1,4 @@
-"""The spinning kernels' loading and launches, on the simulated driver, which takes its own text instead of PTX."""
+"""Loads and launches the spinning kernels on the simulated driver, which reads its own text format instead of PTX."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ except Unavailable as error:
 """
 
 
-def test_a_kernel_takes_its_argument_and_its_stream_and_errors_are_named() -> None:
+def test_a_kernel_runs_as_long_as_its_argument_says_and_errors_name_the_call() -> None:
     with machine(simulated=True) as environment:
         done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

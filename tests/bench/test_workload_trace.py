@@ -45,7 +45,7 @@ def test_a_piece_does_not_include_the_wait_at_the_gate(monkeypatch: pytest.Monke
     assert trace.spans() == [(10.75, 11.0), (14.0, 14.25)]
 
 
-def test_nothing_is_recorded_while_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_that_is_off_records_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = anchored(FakeGpu(), monkeypatch, [])
     trace.on = False
     trace.mark()

@@ -1,4 +1,4 @@
-"""Processes that build wait for a process that times itself, and vice versa."""
+"""A process that builds waits for a process that measures its step time, and the other way round."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ def started(folder: Path, how: str, gpu: str = "0") -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
-def is_in(process: subprocess.Popen[str]) -> bool:
+def has_the_lock(process: subprocess.Popen[str]) -> bool:
     assert process.stdout is not None
     return process.stdout.readline() == "in\n"
 
@@ -29,19 +29,19 @@ def is_in(process: subprocess.Popen[str]) -> bool:
 @pytest.mark.parametrize(("first", "second"), [("building", "timing"), ("timing", "building"), ("timing", "timing")])
 def test_a_process_waits_for_the_other_and_continues_after_its_death(first: str, second: str, tmp_path: Path) -> None:
     holder = started(tmp_path, first)
-    assert is_in(holder)
+    assert has_the_lock(holder)
     waiting = started(tmp_path, second)
     elsewhere = started(tmp_path, second, gpu="1")
-    assert is_in(elsewhere)  # started later, so the waiting process had time to get the lock
+    assert has_the_lock(elsewhere)  # started later, so the waiting process had time to get the lock
     assert waiting.poll() is None
     holder.kill()
-    assert is_in(waiting)
+    assert has_the_lock(waiting)
     for process in (holder, waiting, elsewhere):
         process.communicate(timeout=30)
 
 
-def test_builders_build_side_by_side(tmp_path: Path) -> None:
+def test_several_processes_build_at_the_same_time(tmp_path: Path) -> None:
     builders = [started(tmp_path, "building") for _ in range(3)]
-    assert all(map(is_in, builders))
+    assert all(map(has_the_lock, builders))
     for process in builders:
         process.communicate(timeout=30)

@@ -38,13 +38,13 @@ def worker(environment: dict[str, str], *words: str) -> Iterator[subprocess.Pope
             process.kill()
 
 
-def say(process: subprocess.Popen[str], **command: Any) -> None:
+def send(process: subprocess.Popen[str], **command: Any) -> None:
     assert process.stdin is not None
     process.stdin.write(json.dumps(command) + "\n")
     process.stdin.flush()
 
 
-def hear(process: subprocess.Popen[str]) -> dict[str, Any]:
+def receive(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, process.communicate(timeout=30)[1]
@@ -54,7 +54,7 @@ def hear(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 def test_the_first_reply_describes_the_workload(simulated: dict[str, str]) -> None:
     with worker(simulated, "simulated-training", json.dumps({"kernels": 2, "amount": 32.0})) as process:
-        about = hear(process)
+        about = receive(process)
         process.communicate(timeout=30)
     assert process.returncode == 0
     assert (about["ready"], about["unit"], about["amount"]) == (True, "steps", 32.0)
@@ -80,8 +80,8 @@ def test_an_exception_ends_the_worker_and_is_its_last_line(threads: bool, simula
     words = ("--threads", json.dumps(CLIENTS), '{"scheduler": null}') if threads else ("simulated-inference",)
     with worker(simulated, *words) as process:
         for _ in CLIENTS if threads else [1]:
-            hear(process)
-        say(process, do="dance", begin=time.monotonic(), client=1)
+            receive(process)
+        send(process, do="dance", begin=time.monotonic(), client=1)
         assert process.wait(timeout=30) == 1
         assert process.stderr is not None
         assert process.stderr.read().splitlines()[-1] == "ValueError: unknown command 'dance'"
@@ -97,11 +97,11 @@ def test_a_driver_error_names_the_function(simulated: dict[str, str]) -> None:
 
 def test_commands_of_clients_overlap_and_replies_name_their_client(simulated: dict[str, str]) -> None:
     with worker(simulated, "--threads", json.dumps(CLIENTS), '{"scheduler": null}') as process:
-        ready = [hear(process) for _ in CLIENTS]
+        ready = [receive(process) for _ in CLIENTS]
         begin = time.monotonic() + 0.2
-        say(process, client=0, do="loop", begin=begin, end=begin + 0.5)
-        say(process, client=1, do="serve", begin=begin, arrivals=[0.0, 0.1, 0.2])
-        replies = {reply["client"]: reply for reply in (hear(process), hear(process))}
+        send(process, client=0, do="loop", begin=begin, end=begin + 0.5)
+        send(process, client=1, do="serve", begin=begin, arrivals=[0.0, 0.1, 0.2])
+        replies = {reply["client"]: reply for reply in (receive(process), receive(process))}
         process.communicate(timeout=30)
     assert [(about["client"], about["ready"]) for about in ready] == [(0, True), (1, True)]
     assert set(replies) == {0, 1}
@@ -111,11 +111,11 @@ def test_commands_of_clients_overlap_and_replies_name_their_client(simulated: di
     assert process.returncode == 0
 
 
-def test_a_policy_needs_a_scheduler(simulated: dict[str, str]) -> None:
+def test_a_policy_command_without_a_scheduler_is_an_error(simulated: dict[str, str]) -> None:
     with worker(simulated, "--threads", json.dumps(CLIENTS), '{"scheduler": null}') as process:
         for _ in CLIENTS:
-            hear(process)
-        say(process, do="policy", policy="gate", max_slowdown=1.0)
+            receive(process)
+        send(process, do="policy", policy="gate", max_slowdown=1.0)
         assert process.wait(timeout=30) == 1
         assert process.stderr is not None
         assert "there is no scheduler" in process.stderr.read().splitlines()[-1]
@@ -162,7 +162,7 @@ class FakeScheduler:
         self.events.append(settings)
 
 
-class Heard:
+class RecordedReplies:
     """Replaces `process.Replies`."""
 
     def __init__(self) -> None:
@@ -188,20 +188,20 @@ def test_each_thread_is_a_client_of_the_scheduler(monkeypatch: pytest.MonkeyPatc
         {"client": 0, "do": "serve", "begin": begin, "arrivals": [0.0, 0.0]},
     ]
     monkeypatch.setattr(sys, "stdin", io.StringIO("".join(json.dumps(line) + "\n" for line in lines)))
-    heard = Heard()
-    worker_threads.run(CLIENTS, {"policy": "gate"}, heard)  # type: ignore[arg-type]
+    recorded = RecordedReplies()
+    worker_threads.run(CLIENTS, {"policy": "gate"}, recorded)  # type: ignore[arg-type]
     (scheduler,) = made
     assert scheduler.events[:2] == [["be", "hp"], {"policy": "gate"}]
     assert scheduler.events[-1] == "stopped"
     assert {"policy": "orion", "max_slowdown": 1.3} in scheduler.events
     bindings = {event for event in scheduler.events if isinstance(event, tuple)}
     assert bindings == {("bound", 0), ("bound", 1), ("unbound", 0), ("unbound", 1)}
-    assert [reply["details"]["stream"] for reply in heard.replies if "ready" in reply] == [100, 101]
-    assert {reply["client"]: len(reply["ends"]) for reply in heard.replies if "ends" in reply} == {0: 2, 1: 1}
-    assert {"policy": {"policy": "orion", "max_slowdown": 1.3}} in heard.replies
+    assert [reply["details"]["stream"] for reply in recorded.replies if "ready" in reply] == [100, 101]
+    assert {reply["client"]: len(reply["ends"]) for reply in recorded.replies if "ends" in reply} == {0: 2, 1: 1}
+    assert {"policy": {"policy": "orion", "max_slowdown": 1.3}} in recorded.replies
 
 
-def test_replies_are_whole_lines() -> None:
+def test_replies_of_several_threads_are_whole_lines() -> None:
     program = """
 import threading
 from orion.bench.workers.process import Replies

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orion.cli.checks import Status, elf, examine, library, mps, node
+from orion.cli.checks import Status, examine, library, mps, node
 from orion.cli.main import main
 
 
@@ -63,7 +63,7 @@ def test_needed_versions_are_those_of_the_linker(tmp_path: Path) -> None:
     source = tmp_path / "a.c"
     source.write_text('#include <stdio.h>\nconst char *n = "GLIBC_2.99";\nint f(void) { return puts(n); }\n')
     subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "a.so", source], check=True)
-    versions = elf.needed_versions(tmp_path / "a.so")
+    versions = library.needed_versions(tmp_path / "a.so")
     assert any(version.startswith("GLIBC_2.") for version in versions)
     assert "GLIBC_2.99" not in versions
 
@@ -72,12 +72,12 @@ def test_needed_versions_are_those_of_the_linker(tmp_path: Path) -> None:
 def test_a_file_that_is_not_a_library_is_rejected(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(ValueError, match=r"ELF|damaged"):
-        elf.needed_versions(tmp_path / "x")
+        library.needed_versions(tmp_path / "x")
 
 
 def test_newest_glibc() -> None:
-    assert elf.newest_glibc({"GLIBC_2.2.5", "GLIBC_2.17", "GLIBC_2.4", "GLIBC_PRIVATE", "GCC_3.0"}) == (2, 17)
-    assert elf.newest_glibc(set()) == (0,)
+    assert library.newest_glibc({"GLIBC_2.2.5", "GLIBC_2.17", "GLIBC_2.4", "GLIBC_PRIVATE", "GCC_3.0"}) == (2, 17)
+    assert library.newest_glibc(set()) == (0,)
 
 
 def test_without_a_driver_it_exits_with_1(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def wait_until_admission_works(api: client.ApiClient, namespace: str) -> None:
     """
     core = client.CoreV1Api(api)
     forged, unknown = pod("probe", annotations={"orion.gpu/grant": "{}"}), pod("probe", "nonsense")
-    eventually(lambda: "Orion's webhook only" in refusal(api, namespace, forged))
+    eventually(lambda: "only Orion's webhook" in refusal(api, namespace, forged))
     eventually(lambda: "must be hp or be" in refusal(api, namespace, unknown))
     core.create_namespaced_pod(namespace, pod("probe"))
     marked = {"metadata": {"annotations": {"orion/priority": "hp"}}}

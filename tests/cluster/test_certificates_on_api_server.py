@@ -196,7 +196,7 @@ async def test_a_fake_cert_manager_is_found_and_left_alone(
         eventually(lambda: "certificates" in kubectl("api-resources", "--api-group", "cert-manager.io", "-o", "name"))
         out = await look(control_plane.kubeconfig, asked)
         assert out.phase is None
-        assert "the rotation stays out" in out.why
+        assert "the rotation does nothing" in out.why
         kubectl("annotate", "mutatingwebhookconfiguration", namespace, "cert-manager.io/inject-ca-from=a/b")
         assert "remove the annotation" in (await look(control_plane.kubeconfig, settings)).why
     finally:

@@ -36,7 +36,7 @@ def test_without_the_webhook_no_pod_gets_a_slot_and_other_pods_start(
             eventually(lambda: "must be hp or be" in refusal(api, namespace, pod("x", "nonsense")))
             eventually(
                 lambda: (
-                    "Orion's webhook only" in refusal(api, namespace, pod("x", annotations={"orion.gpu/grant": "{}"}))
+                    "only Orion's webhook" in refusal(api, namespace, pod("x", annotations={"orion.gpu/grant": "{}"}))
                 )
             )
             assert running.stop() == 0

@@ -22,13 +22,13 @@ def _faults(node: dict[str, Any], path: str) -> Iterator[str]:
         yield f"{place}: {word} is not structural"
     if node.get("x-kubernetes-int-or-string"):
         if "type" in node or "anyOf" in node:
-            yield f"{place}: an integer or string is said by one word alone"
+            yield f"{place}: x-kubernetes-int-or-string excludes type and anyOf"
     elif "anyOf" in node:
         yield f"{place}: anyOf is not structural"
     elif node.get("type") not in TYPES:
         yield f"{place}: has no type"
     yield from _unbounded(node, place)
-    yield from _unsaid(node, place)
+    yield from _incomplete(node, place)
     if "properties" in node and "additionalProperties" in node:
         yield f"{place}: properties and additionalProperties exclude each other"
     for name in node.get("required", ()):
@@ -62,13 +62,13 @@ def _unbounded(node: dict[str, Any], place: str) -> Iterator[str]:
         yield f"{place}: an integer without a format"
 
 
-def _unsaid(node: dict[str, Any], place: str) -> Iterator[str]:
+def _incomplete(node: dict[str, Any], place: str) -> Iterator[str]:
     """Check for defaults of null, lists without a list type, and rules without a message."""
     if "default" in node and node["default"] is None:
-        yield f"{place}: null is no default"
+        yield f"{place}: its default is null"
     merging = node.get("x-kubernetes-list-type")
     if node.get("type") == "array" and merging not in ("atomic", "map", "set"):
-        yield f"{place}: does not say how it is merged"
+        yield f"{place}: a list without x-kubernetes-list-type"
     if merging == "map":
         items = node["items"]
         for key in node.get("x-kubernetes-list-map-keys") or [""]:

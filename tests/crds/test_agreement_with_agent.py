@@ -31,8 +31,8 @@ def test_a_granted_policy_is_a_request_to_the_agent() -> None:
 
 def test_a_containers_grant_has_the_names_of_the_page() -> None:
     page = {name for name, *_ in layout.Grant._fields_}
-    unheld = {"slots", "memory_request_bytes"}  # only placement uses it
-    assert set(ContainerGrant.model_fields) - unheld <= page
+    not_in_page = {"slots", "memory_request_bytes"}  # only placement uses these fields
+    assert set(ContainerGrant.model_fields) - not_in_page <= page
 
 
 @pytest.mark.parametrize(

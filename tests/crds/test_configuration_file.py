@@ -14,7 +14,7 @@ def hp(file: ConfigurationFile) -> int:
     return file.settings.slots.hp
 
 
-def test_a_change_is_reported_once_and_only_where_it_is_about_this_node(tmp_path: Path) -> None:
+def test_a_change_is_reported_once_and_only_if_it_concerns_this_node(tmp_path: Path) -> None:
     path = tmp_path / "nodes.yaml"
     path.write_text("{version: v1, slots: {hp: 1}}")
     file = ConfigurationFile(path, "here")
@@ -55,7 +55,7 @@ def test_an_invalid_file_is_reported_once_and_the_last_settings_apply(
     assert file.look() is Change.REFUSED
 
 
-def test_a_file_may_come_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_is_created_later_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "nodes.yaml"
     file = ConfigurationFile(path, "")
     assert file.settings is None

@@ -9,7 +9,7 @@ import yaml
 from pydantic import Field
 
 from orion.crds import generate
-from orion.crds.definition import definition
+from orion.crds.generate import definition
 from orion.crds.kinds import Kind
 from orion.crds.metadata import Metadata
 from orion.crds.model import Model
@@ -47,14 +47,14 @@ def test_a_definition_has_the_fields_that_the_api_server_requires(kind: Kind) ->
 
 
 @pytest.mark.parametrize("kind", generate.KINDS, ids=lambda kind: kind.name)
-def test_columns_show_fields_that_are_there(kind: Kind) -> None:
-    there = {path.replace("[*]", "") for path, _ in places(schema_of(kind))}
+def test_columns_show_fields_that_exist(kind: Kind) -> None:
+    fields = {path.replace("[*]", "") for path, _ in places(schema_of(kind))}
     for column in kind.columns:
         path = column.path.removeprefix(".").replace("[0]", "")
         if not path.startswith("metadata"):
             head, _, tail = path.partition("[?(@.")
             path = head + tail[tail.index(")]") + 2 :] if tail else head
-            assert path in there, column
+            assert path in fields, column
     assert kind.columns[-1].name == "Age"
 
 
@@ -63,7 +63,7 @@ def test_short_names_and_names_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
-def test_conditions_are_those_of_kubernetes() -> None:
+def test_conditions_have_the_fields_of_kubernetes() -> None:
     for kind in generate.KINDS:
         for path, node in places(schema_of(kind)):
             if path.endswith("conditions"):
@@ -88,7 +88,7 @@ def test_descriptions_name_the_default_of_optional_fields_and_the_unit_of_amount
                     assert "Unit:" in text or "percent" in text, f"{path}.{name}"
 
 
-def test_drift_is_refused_and_fixed(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outdated_files_are_reported_and_written_again(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generate, "FOLDER", tmp_path)
     monkeypatch.setattr(sys, "argv", ["generate"])
     assert generate.main() == 0
@@ -112,7 +112,7 @@ class _Part(Model):
 
 
 class _Odd(Model):
-    """All that a model may hold."""
+    """A model with the unusual types of fields."""
 
     metadata: Metadata
     parts: dict[str, _Part]

@@ -40,7 +40,7 @@ def shares(draw: st.DrawFn) -> list[GPUShare]:
 
 
 @given(shares(), LABELS)
-def test_of_shares_that_are_not_named_those_claim_a_pod_that_select_it(
+def test_all_shares_that_select_a_pod_claim_it_if_it_names_no_share(
     given_shares: list[GPUShare], labels: dict[str, str]
 ) -> None:
     selecting = [each for each in given_shares if each.spec.selector is not None and each.spec.selector.matches(labels)]
@@ -49,12 +49,12 @@ def test_of_shares_that_are_not_named_those_claim_a_pod_that_select_it(
 
 
 @given(shares(), LABELS, st.sampled_from(NAMES))
-def test_a_share_that_is_named_claims_alone_whatever_selects(
+def test_only_the_named_share_claims_a_pod_whatever_others_select(
     given_shares: list[GPUShare], labels: dict[str, str], name: str
 ) -> None:
     assert Shares(given_shares).claiming(name, labels) == [each for each in given_shares if each.metadata.name == name]
 
 
 @given(shares())
-def test_it_holds_all_shares(given_shares: list[GPUShare]) -> None:
+def test_the_index_yields_all_shares(given_shares: list[GPUShare]) -> None:
     assert list(Shares(given_shares)) == given_shares

@@ -75,7 +75,7 @@ def test_a_be_grant_has_no_policy() -> None:
     assert grant.containers["a"].memory_request_bytes == 2**30
 
 
-def test_without_a_share_a_grant_leaves_all_to_the_agent() -> None:
+def test_without_a_share_a_grant_sets_no_limits() -> None:
     grant = granted(Priority.HP, None, {"app": 1})
     assert json.loads(grant.as_json()) == {
         "format": FORMAT, "priority": "hp", "failClosed": False, "containers": {"app": {"slots": 1}},
@@ -98,7 +98,7 @@ def test_fields_of_a_later_operator_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("", "it is not JSON"),
         ("[" * 100_000, "it is not JSON"),
@@ -109,10 +109,10 @@ def test_fields_of_a_later_operator_are_ignored() -> None:
         ('{"priority":"hp","policy":{"windowUs":1e9}}', "policy.windowUs"),
     ],
 )
-def test_an_invalid_grant_is_an_error(text: str, said: str) -> None:
+def test_an_invalid_grant_is_an_error(text: str, expected: str) -> None:
     with pytest.raises(Unreadable) as refused:
         annotations.read_grant({annotations.GRANT: text})
-    assert said in str(refused.value)
+    assert expected in str(refused.value)
 
 
 MEMBERS = st.sampled_from(["priority", "containers", "policy", "app", "slots", "format"])

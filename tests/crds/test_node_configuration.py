@@ -18,7 +18,7 @@ nodes:
 """
 
 
-def test_a_node_has_the_files_settings_and_its_own_on_top() -> None:
+def test_the_section_of_a_node_overrides_the_settings_for_all_nodes() -> None:
     other, own = parse(FILE, "file").for_node("node-b"), parse(FILE, "file").for_node("node-a")
     assert other.slots_of("GPU-x", 0) == SlotNumbers(hp=1, be=6)
     assert other.slots_of("GPU-x", 1) == SlotNumbers(hp=1, be=2)

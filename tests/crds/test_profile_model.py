@@ -68,7 +68,7 @@ def test_the_file_is_readable_yaml_of_an_api_object() -> None:
         assert line in text.splitlines()
 
 
-def test_the_shared_gpu_gets_kernels_with_a_launch_shape() -> None:
+def test_only_kernels_with_a_launch_shape_become_rows() -> None:
     rows = shared_gpu_rows(
         profile(kernel("small", 0.1, sms_needed=None), kernel("big", 0.9), kernel("csv", 0.5, grid=None))
     )
@@ -78,7 +78,7 @@ def test_the_shared_gpu_gets_kernels_with_a_launch_shape() -> None:
     assert rows[1].sms == 0
 
 
-def test_classes_have_the_numbers_of_the_shared_gpu() -> None:
+def test_kernel_classes_have_the_numbers_of_the_shared_pages() -> None:
     assert {each.name: each.code for each in KernelClass} == {each.name: each.value for each in layout.KernelClass}
 
 

@@ -13,7 +13,7 @@ from orion.errors import Unreadable
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def test_unknown_fields_are_passed_over_on_reading_and_refused_on_writing() -> None:
+def test_unknown_fields_are_ignored_on_reading_and_rejected_on_writing() -> None:
     plain = {"metadata": {"name": "a", "managedFields": []}, "spec": {"priority": "be", "colour": "red"}}
     assert GPUShare.read(plain).spec.plain() == {"priority": "be", "failClosed": False}
     with pytest.raises(Unreadable, match=r"^GPUShare a: spec\.colour: there is no such field$"):

@@ -48,7 +48,7 @@ class Node:
         if hp is not None:
             eventually(lambda: self.kubelet.allocatable(HP) == hp, f"{hp} of {HP} are allocatable", seconds)
 
-    def until_heard(self) -> None:
+    def until_connected(self) -> None:
         """Wait until the newest plugin is connected to the agent; after that no container waits for the agent."""
         metrics = self.plugins[-1].metrics
         eventually(lambda: metrics()["orion_device_plugin_agent_connected"] == 1, "the plugin is connected")

@@ -42,7 +42,7 @@ class DeviceManager:
     """ If not empty, Register fails with this sentence. """
 
     refuses_endpoints: tuple[str, ...] = ("",)
-    """ Only endpoints whose names start with one of these fail. """
+    """ Register fails only for endpoints whose names start with one of these texts. """
 
     deaf: bool = False
     """ It accepts registrations but does not call ListAndWatch. """

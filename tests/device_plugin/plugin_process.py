@@ -16,15 +16,16 @@ __all__ = ["DEADLINE", "PluginProcess", "eventually"]
 
 
 class PluginProcess:
-    """`orion device-plugin`.
+    """A process of `orion device-plugin`.
 
     Args:
-        folder: for its log.
-        kubelet_folder: of the stand-in kubelet.
+        folder: the folder of its log.
+        kubelet_folder: the folder of the stand-in kubelet's sockets.
         root: the agent's directory.
         hook_folder: where the plugin installs the hook.
-        options: of the command.
-        environment: added to this process's environment.
+        options: further options of the command.
+        name: the name of its log, without suffix.
+        environment: variables that are added to this process's environment.
     """
 
     def __init__(
@@ -57,9 +58,9 @@ class PluginProcess:
     def log(self) -> str:
         return self.log_file.read_text()
 
-    def until_said(self, sentence: str) -> None:
+    def until_logged(self, sentence: str) -> None:
         """Wait until the log of this process contains a sentence."""
-        eventually(lambda: sentence in self.log[self._began :] or not self.running, f"the plugin says {sentence!r}")
+        eventually(lambda: sentence in self.log[self._began :] or not self.running, f"the plugin logs {sentence!r}")
         assert sentence in self.log[self._began :], self.log
 
     @property
@@ -72,19 +73,19 @@ class PluginProcess:
         return self.process.wait(DEADLINE)
 
     def metrics(self) -> dict[str, float]:
-        """Return its metrics by name and labels."""
+        """Return the plugin's metrics by name and labels."""
         status, text = self.ask("/metrics")
         assert status == 200
         return {name: float(value) for name, value in re.findall(r"^([^#\s]\S*) (\S+)$", text, re.MULTILINE)}
 
     @property
     def metrics_port(self) -> int:
-        """Where it serves metrics and probes, as its log says."""
-        self.until_said("metrics: on http")
+        """The port on which the plugin serves metrics and probes, according to its log."""
+        self.until_logged("metrics: on http")
         return int(re.findall(r"metrics: on http://\S+:(\d+)/metrics", self.log)[-1])
 
     def ask(self, path: str) -> tuple[int, str]:
-        """Return status and text of what it serves over HTTP."""
+        """Return the status and the text of the plugin's answer to an HTTP GET."""
         connection = http.client.HTTPConnection("127.0.0.1", self.metrics_port, timeout=DEADLINE)
         with contextlib.closing(connection):
             connection.request("GET", path)

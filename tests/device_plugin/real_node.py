@@ -27,7 +27,13 @@ HOOK = "/run/orion/lib/liborion_hook.so"
 
 
 class Container:
-    """A process with what the kubelet returns for its container, and with what the webhook would write into the pod."""
+    """A process that stands for a container: it has the mounts and the environment that the container would have.
+
+    Args:
+        answer: the environment, mounts and devices that the kubelet returns for the container.
+        log: the file for the standard error of the process.
+        environment: the variables that the webhook would write into the pod.
+    """
 
     def __init__(self, answer: api_pb2.ContainerAllocateResponse, log: Path, environment: dict[str, str]) -> None:
         require_root()
@@ -117,7 +123,7 @@ class RealNode(Node):
             return agent.snapshot()
 
     def slot_of(self, container: Container) -> str:
-        """Return the slot that a container's process has joined, according to the agent; "" for none."""
+        """Return the slot that a container's process has joined, according to the agent; empty: it has joined none."""
         for gpu in self.snapshot().gpus:
             for slot in gpu.slots:
                 if any(client.process_id == container.pid for client in slot.clients):

@@ -30,7 +30,7 @@ def devices(gpus: int = 1, hp: int = 1, be: int = 3, **changes: Any) -> agent_pb
 
 
 class ScriptedAgent(agent_pb2_grpc.AgentServicer):
-    """Serves `root`/agent.sock; `say` sends a new snapshot, `prepared` lists the slots that the plugin has prepared."""
+    """Serves `root`/agent.sock. `send` sends a new snapshot; `prepared` lists the slots of all PrepareSlot requests."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -57,7 +57,7 @@ class ScriptedAgent(agent_pb2_grpc.AgentServicer):
         return self
 
     @property
-    def heard(self) -> bool:
+    def connected(self) -> bool:
         """Whether a plugin has connected since the agent's last start."""
         with self._lock:
             return bool(self._listeners)
@@ -71,7 +71,7 @@ class ScriptedAgent(agent_pb2_grpc.AgentServicer):
             self._server.stop(None).wait()
             self._server = None
 
-    def say(self, snapshot: agent_pb2.Devices) -> None:
+    def send(self, snapshot: agent_pb2.Devices) -> None:
         with self._lock:
             self.snapshot = snapshot
             for listener in self._listeners:

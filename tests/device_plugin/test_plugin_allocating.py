@@ -1,4 +1,4 @@
-"""What a container gets for its slots, by each strategy. Allocate asks neither agent nor API server."""
+"""The answer of Allocate for each strategy of device injection. Allocate asks neither the agent nor the API server."""
 
 from pathlib import Path
 
@@ -145,7 +145,7 @@ def test_preloading_by_file(bench: Bench) -> None:
     assert source.read_text() == "/run/orion/lib/liborion_hook.so\n"
 
 
-def test_simulated_gpus_bring_their_driver(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_with_a_simulated_gpu_gets_its_driver(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORION_SIM_STATE", "/dev/shm/somewhere")
     bench.snapshot = from_message(devices(2))
     answer = bench.allocate(BE0)

@@ -49,7 +49,7 @@ def test_processes_of_two_pods_join_their_slots(whole_node: RealNode) -> None:
         node.until_joined(client, given[0])
 
 
-def test_a_preload_file_is_enough(bare_whole_node: RealNode) -> None:
+def test_a_preload_file_alone_loads_the_hook(bare_whole_node: RealNode) -> None:
     node = bare_whole_node
     node.configure(preload="file")
     begun(node)
@@ -85,7 +85,7 @@ def test_a_container_that_restarts_joins_its_slot_again(whole_node: RealNode) ->
             eventually(lambda: node.kubelet.allocatable(BE) >= 3, "be slots are allocatable again")
 
 
-def test_a_client_goes_on_while_agent_and_plugin_are_replaced(whole_node: RealNode) -> None:
+def test_a_client_continues_while_agent_and_plugin_are_replaced(whole_node: RealNode) -> None:
     node = whole_node
     given = node.kubelet.admit("train", "main", be=1)
     client = node.start("train")
@@ -101,7 +101,7 @@ def test_a_client_goes_on_while_agent_and_plugin_are_replaced(whole_node: RealNo
     client.do("work 3")
 
 
-def test_a_container_that_starts_without_an_agent_joins_when_there_is_one(whole_node: RealNode) -> None:
+def test_a_container_that_starts_without_an_agent_joins_the_next_agent(whole_node: RealNode) -> None:
     node = whole_node
     node.kill_agent()
     given = node.kubelet.admit("train", "main", be=1)
@@ -112,7 +112,7 @@ def test_a_container_that_starts_without_an_agent_joins_when_there_is_one(whole_
     eventually(lambda: client.do("work 1") and node.slot_of(client) == given[0], "it has joined its slot")
 
 
-def test_hold_keeps_a_container_until_the_agent_is_there(bare_whole_node: RealNode) -> None:
+def test_hold_delays_a_container_until_the_agent_runs(bare_whole_node: RealNode) -> None:
     node = bare_whole_node
     node.configure(onNoAgent="hold")
     begun(node)
@@ -121,7 +121,7 @@ def test_hold_keeps_a_container_until_the_agent_is_there(bare_whole_node: RealNo
     with pytest.raises(StartFailed, match="onNoAgent is hold"):
         node.start("train")
     node.start_agent()
-    node.until_heard()
+    node.until_connected()
     client = node.start("train")
     client.do("begin")
     node.until_joined(client, given[0])

@@ -1,4 +1,4 @@
-"""Faults in any order: no slot is ever held twice, and none is lost.
+"""Faults in any order: no slot is ever held twice, and no slot is lost.
 
 A rule-based state machine on one node: pods are created and removed while kubelet, plugin and agent are ended, replaced
 and disconnected. After each step the kubelet's capacity matches the agent's last snapshot, and its checkpoint matches
@@ -78,7 +78,7 @@ class Faults(RuleBasedStateMachine):
         self.node.agent.prepared.clear()
 
         def started() -> bool:
-            with contextlib.suppress(StartFailed):  # likewise; a kubelet retries
+            with contextlib.suppress(StartFailed):  # the plugin is registering; a kubelet retries
                 self.node.kubelet.start_container(pod, "main")
                 return True
             return False
@@ -128,19 +128,19 @@ class Faults(RuleBasedStateMachine):
             self.node.agent.stop()
         else:
             self.node.agent.start()
-            eventually(lambda: self.node.agent.heard, "the plugin is connected to the agent")
+            eventually(lambda: self.node.agent.connected, "the plugin is connected to the agent")
         self.agent_runs = not self.agent_runs
 
     @precondition(lambda self: self.agent_runs)
     @rule()
     def the_gpus_are_sick_or_well(self) -> None:
         self.healthy = not self.healthy
-        self.node.agent.say(devices(_GPUS, be=_BE, healthy=self.healthy))
+        self.node.agent.send(devices(_GPUS, be=_BE, healthy=self.healthy))
 
-    # -- What holds ----------------------------------------------------------------------------------------------------
+    # -- Invariants ----------------------------------------------------------------------------------------------------
 
     @invariant()
-    def nothing_is_lost(self) -> None:
+    def no_slot_is_lost(self) -> None:
         if not self.node.plugins:
             return
         kubelet = self.node.kubelet
@@ -154,7 +154,7 @@ class Faults(RuleBasedStateMachine):
         assert self.node.plugins[-1].running
 
     @invariant()
-    def nothing_is_held_twice(self) -> None:
+    def no_slot_is_held_twice(self) -> None:
         written = {pod: (resource, next(iter(slots))) for pod, _, resource, slots in self.node.kubelet.checkpoint()}
         assert written == self.pods
         assert len({slot for _, slot in self.pods.values()}) == len(self.pods)

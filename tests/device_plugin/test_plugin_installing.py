@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orion import hook
-from orion.device_plugin import checkpoint, sweeping
+from orion.device_plugin import checkpoint, installing
 from orion.device_plugin.fail_closed import FailClosedPods
 from orion.device_plugin.installing import HookFolder
 from orion.device_plugin.kubelet import api_pb2
@@ -92,7 +92,7 @@ def test_a_concurrent_start_that_replaces_the_folder_is_no_error(
     assert library(files.current).read_bytes() == hook.library().read_bytes()
 
 
-def test_a_folder_of_an_earlier_version_gets_this_ones_files(files: HookFolder) -> None:
+def test_a_folder_of_an_earlier_version_gets_the_files_of_this_version(files: HookFolder) -> None:
     earlier = files.base / "0.0.9-0123456789ab"
     earlier.mkdir()  # empty, as a container runtime makes it
     files.repair([earlier, earlier / "ld.so.preload", Path("/run/orion/gpus")])
@@ -152,7 +152,7 @@ def test_old_folders_that_no_allocation_names_are_removed(files: HookFolder, tmp
     young.mkdir()
     unknown = old(files.base / "somebody's")
     os.utime(files.current, (0, 0))
-    sweeping.sweep(files, write(tmp_path / "checkpoint", entry(named), entry(by_file / "ld.so.preload")))
+    installing.sweep(files, write(tmp_path / "checkpoint", entry(named), entry(by_file / "ld.so.preload")))
     assert not unnamed.exists()
     assert all(folder.exists() for folder in (named, by_file, young, unknown, files.current))
     assert files.current.stat().st_mtime > time.time() - 3600
@@ -167,7 +167,7 @@ def test_with_an_unreadable_checkpoint_nothing_is_removed(
     folder = old(files.base / "0.1-0123456789ab")
     if content is not None:
         (tmp_path / "checkpoint").write_text(content)
-    sweeping.sweep(files, tmp_path / "checkpoint")
+    installing.sweep(files, tmp_path / "checkpoint")
     assert folder.exists()
 
 
@@ -175,10 +175,10 @@ def test_a_temporary_error_of_the_disk_does_not_end_sweeping(files: HookFolder, 
     folder, away = old(files.base / "0.1-0123456789ab"), files.base.with_name("away")
     files.base.rename(away)
     files.base.write_text("")  # no folder: it cannot be listed
-    sweeping.sweep(files, write(tmp_path / "checkpoint"))
+    installing.sweep(files, write(tmp_path / "checkpoint"))
     files.base.unlink()
     away.rename(files.base)
-    sweeping.sweep(files, write(tmp_path / "checkpoint"))
+    installing.sweep(files, write(tmp_path / "checkpoint"))
     assert not folder.exists()
 
 

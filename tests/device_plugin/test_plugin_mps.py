@@ -21,7 +21,7 @@ from tests.device_plugin.stand_in_kubelet import StartFailed
 
 
 class MpsNode(RealNode):
-    """A node whose GPU an earlier agent has put into mode mps, since outside a cluster nothing requests a mode."""
+    """A node whose GPU is in mode mps. The test requests the mode itself, because there is no GPUDevice to do so."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -90,7 +90,7 @@ def node(socket_folder: Path) -> Iterator[MpsNode]:
 
 
 def joined(node: MpsNode, pod: str) -> Container:
-    """Start a container of an admitted pod, and check that it shares its context."""
+    """Start a container of an admitted pod, and check that its process shares its context through the MPS server."""
     client = node.start(pod)
     client.do("begin")
     client.do("work 3")
@@ -130,7 +130,7 @@ def test_a_control_daemon_that_dies_is_reported_and_the_next_containers_work(nod
         os.kill(process_id, signal.SIGKILL)
     eventually(lambda: have_lost_their_contexts(clients), "their contexts are lost")
     eventually(lambda: have_lost_their_contexts(clients) and "ContextLost" in node.conditions(), "and that is reported")
-    eventually(lambda: "SharedFault" in node.conditions(), "and that they share it")
+    eventually(lambda: "SharedFault" in node.conditions(), "and the shared fault is reported")
     print(node.conditions())
     for client in clients:
         client.end()

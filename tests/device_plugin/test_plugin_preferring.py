@@ -51,7 +51,7 @@ def test_be_avoids_a_gpu_whose_memory_is_all_reserved() -> None:
     assert chosen(gpus, "be", 1) == [1]
 
 
-def test_be_tenants_of_one_gpu_share_what_hp_leaves() -> None:
+def test_be_tenants_of_one_gpu_share_the_time_that_hp_leaves() -> None:
     gpus = node(gpu(0), gpu(1, hp_busy_ratio=0.6))
     assert chosen(gpus, "be", 1) == [0]
     assert chosen(gpus, "be", 1, "0/be-0", "0/be-1") == [1]
@@ -64,7 +64,7 @@ def test_a_slot_that_the_agent_sees_held_is_preferred_last() -> None:
     assert len(prefer(free(gpus, "be"), (), 4, gpus)) == 4
 
 
-def test_a_burst_of_pods_that_is_not_in_the_snapshot_is_spread() -> None:
+def test_a_burst_of_pods_is_spread_before_the_snapshot_shows_it() -> None:
     gpus = node(*(gpu(index, memory_bytes=(80 + index) * GIB) for index in range(4)))
     taken: list[str] = []
     for _ in range(8):
@@ -73,7 +73,7 @@ def test_a_burst_of_pods_that_is_not_in_the_snapshot_is_spread() -> None:
     assert sorted(each.partition("/")[0] for each in taken) == ["0", "0", "1", "1", "2", "2", "3", "3"]
 
 
-def test_hp_tenants_keep_apart() -> None:
+def test_hp_tenants_get_different_gpus() -> None:
     gpus = node(gpu(0), gpu(1), gpu(2))
     assert chosen(gpus, "hp", 1, "0/hp-0", "1/hp-1") == [2]
 

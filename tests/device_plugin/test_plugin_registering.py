@@ -1,4 +1,4 @@
-"""The plugin and the kubelet find each other again after any fault."""
+"""After any fault of the kubelet, of the sockets or of a plugin, the plugin registers with the kubelet again."""
 
 import signal
 import socket
@@ -38,31 +38,31 @@ def test_nothing_is_registered_before_the_first_snapshot(bare_node: Node) -> Non
     # An empty list would mean that there are no GPUs, and in a rolling update would replace the other plugin's list.
     bare_node.kubelet.start()
     plugin = bare_node.plugin()
-    plugin.until_said("metrics: on http")
+    plugin.until_logged("metrics: on http")
     assert not bare_node.kubelet.registrations
     bare_node.agent.start()
     bare_node.until_allocatable(3, hp=1)
 
 
-def test_registered_within_a_second_of_the_kubelets_socket(bare_node: Node) -> None:
+def test_the_plugin_registers_soon_after_the_kubelets_socket_appears(bare_node: Node) -> None:
     bare_node.agent.start()
     plugin = bare_node.plugin()
-    plugin.until_said("waits for the kubelet")
-    plugin.until_said("agent: connected")
+    plugin.until_logged("waits for the kubelet")
+    plugin.until_logged("agent: connected")
     bare_node.kubelet.start()
     began = time.monotonic()
     bare_node.until_allocatable(3, hp=1)
     assert time.monotonic() - began < 1.0 * 5  # the target is one second; test machines are shared
 
 
-def test_kubelet_restarts(node: Node) -> None:
+def test_the_plugin_registers_again_when_the_kubelet_restarts(node: Node) -> None:
     for _ in range(3):
         node.kubelet.restart()
         node.until_allocatable(3, hp=1)
     assert len(sockets(node)) == 2
 
 
-def test_kubelet_is_killed_and_leaves_its_socket(node: Node) -> None:
+def test_the_plugin_registers_again_after_a_killed_kubelet_left_its_socket(node: Node) -> None:
     node.kubelet.stop(leave_socket=True)
     eventually(lambda: "does not register it" in node.plugins[0].log, "registering fails")
     node.kubelet.start()
@@ -86,14 +86,14 @@ def test_all_sockets_but_the_kubelets_are_wiped(node: Node) -> None:
     node.until_allocatable(3, hp=1)
 
 
-def test_the_kubelets_socket_is_deleted_and_comes_back(node: Node) -> None:
+def test_the_plugin_registers_again_after_the_kubelets_socket_was_deleted(node: Node) -> None:
     (node.kubelet.folder / "kubelet.sock").unlink()
-    node.plugins[0].until_said("the kubelet's socket is gone")
+    node.plugins[0].until_logged("the kubelet's socket is gone")
     node.kubelet.restart()
     node.until_allocatable(3, hp=1)
 
 
-def test_a_stream_that_ends_is_registered_again(node: Node) -> None:
+def test_the_plugin_registers_again_when_a_stream_ends(node: Node) -> None:
     for count in range(1, 4):
         node.kubelet.break_stream(BE)
         eventually(lambda count=count: node.kubelet.registrations.count(BE) > count, "be is registered again")  # type: ignore[misc]
@@ -106,7 +106,7 @@ def test_a_refused_registration_is_repeated_and_the_reason_logged(bare_node: Nod
     bare_node.kubelet.refuses = "the ResourceName is taken"
     bare_node.kubelet.start()
     plugin = bare_node.plugin()
-    plugin.until_said(f"{BE}: the kubelet does not register it: the ResourceName is taken")
+    plugin.until_logged(f"{BE}: the kubelet does not register it: the ResourceName is taken")
     bare_node.kubelet.refuses = ""
     bare_node.until_allocatable(3, hp=1)
     assert plugin.metrics()[f'orion_device_plugin_registrations_total{{resource="{BE}",result="refused"}}'] >= 1
@@ -124,19 +124,19 @@ def test_a_kubelet_of_another_version_ends_the_plugin_with_a_sentence(bare_node:
     assert "Traceback" not in plugin.log
 
 
-def test_a_kubelet_that_does_not_watch_is_registered_with_again(bare_node: Node) -> None:
+def test_the_plugin_registers_again_with_a_kubelet_that_does_not_watch_it(bare_node: Node) -> None:
     bare_node.agent.start()
     bare_node.kubelet.deaf = True
     bare_node.kubelet.start()
     plugin = bare_node.plugin()
-    plugin.until_said("the kubelet does not watch it")
+    plugin.until_logged("the kubelet does not watch it")
     bare_node.kubelet.deaf = False
     bare_node.until_allocatable(3, hp=1)
 
 
 def test_rolling_update_with_the_old_plugin_ending_last(node: Node) -> None:
     # Kubelets up to 1.34 disconnect the new plugin when the old one's stream ends.
-    node.plugin().until_said("orion.gpu/be: registered")
+    node.plugin().until_logged("orion.gpu/be: registered")
     eventually(lambda: registrations(node) >= 4, "the new one is registered")
     node.until_allocatable(3, hp=1)
     assert node.plugins[0].end() == 0
@@ -175,8 +175,8 @@ def test_a_plugin_that_was_killed_leaves_nothing(node: Node) -> None:
 
 
 @pytest.fixture
-def dead_plugins_note(bare_node: Node) -> Iterator[None]:
-    """A note that cannot be replaced, as on a full disk, of a killed plugin that was the last to register be."""
+def latest_file_of_a_dead_plugin(bare_node: Node) -> Iterator[None]:
+    """The file that names the latest plugin. It names a killed plugin and cannot be replaced, as on a full disk."""
     require_root()
     note = bare_node.kubelet.folder / "orion-be.latest"
     note.write_text("0123abcd")
@@ -185,14 +185,16 @@ def dead_plugins_note(bare_node: Node) -> Iterator[None]:
     subprocess.run(["umount", "--lazy", note], check=True)
 
 
-def test_a_note_that_cannot_be_replaced_does_not_prevent_registration(bare_node: Node, dead_plugins_note: None) -> None:
+def test_a_latest_file_that_cannot_be_replaced_does_not_prevent_registration(
+    bare_node: Node, latest_file_of_a_dead_plugin: None
+) -> None:
     node = bare_node
     node.agent.start()
     node.kubelet.start()
     plugin = node.plugin()
     node.until_allocatable(3, hp=1)
     node.kubelet.break_stream(BE)
-    plugin.until_said("orion.gpu/be: registers again")
+    plugin.until_logged("orion.gpu/be: registers again")
     node.until_allocatable(3, hp=1)
     assert "another plugin is gone" not in plugin.log
     eventually(lambda: not [*node.kubelet.folder.glob(".orion-*")], "no temporary file is left")
@@ -216,32 +218,32 @@ def test_sockets_of_others_in_the_folder_are_left_alone(node: Node) -> None:
 
 
 def test_the_list_follows_the_agents_snapshot(node: Node) -> None:
-    node.agent.say(devices(2, be=4))
+    node.agent.send(devices(2, be=4))
     node.until_allocatable(8, hp=2)
-    node.agent.say(devices(2, be=4, healthy=False, reason="Xid", message="Xid 79"))
+    node.agent.send(devices(2, be=4, healthy=False, reason="Xid", message="Xid 79"))
     node.until_allocatable(0, hp=0)
     assert node.kubelet.capacity(BE) == 8
-    node.agent.say(devices(2, be=4, numa_node=1))
+    node.agent.send(devices(2, be=4, numa_node=1))
     node.until_allocatable(8, hp=2)
     assert {device.topology.nodes[0].ID for device in node.kubelet.devices(BE).values()} == {1}
-    node.agent.say(devices(1, be=1))
+    node.agent.send(devices(1, be=1))
     node.until_allocatable(1, hp=1)
     assert node.kubelet.capacity(BE) == 1
 
 
 def test_a_cordoned_gpu_keeps_the_slots_that_are_held(node: Node) -> None:
     # A container that restarts needs a healthy slot.
-    node.agent.say(devices(1, cordoned=True, held=["be-1"]))
+    node.agent.send(devices(1, cordoned=True, held=["be-1"]))
     node.until_allocatable(1, hp=0)
     healthy = [name for name, device in node.kubelet.devices(BE).items() if device.health == "Healthy"]
     assert healthy == [f"{GPUS[0]}::be-1"]
 
 
 def test_a_dead_agents_last_snapshot_is_used_by_the_next_plugin_too(node: Node) -> None:
-    node.agent.say(devices(2, be=4))
+    node.agent.send(devices(2, be=4))
     node.until_allocatable(8, hp=2)
     node.agent.stop()
-    node.plugins[0].until_said("agent: disconnected")
+    node.plugins[0].until_logged("agent: disconnected")
     assert node.kubelet.allocatable(BE) == 8
     node.plugins[0].end()
     node.until_allocatable(0, hp=0)
@@ -259,7 +261,7 @@ def test_a_corrupt_last_snapshot_is_refused_and_reported(bare_node: Node) -> Non
     (bare_node.root / "device-plugin.json").write_text('{"devices": [{"uuid": 7}')
     bare_node.kubelet.start()
     plugin = bare_node.plugin()
-    plugin.until_said("does not hold the agent's last snapshot")
+    plugin.until_logged("does not hold the agent's last snapshot")
     assert not bare_node.kubelet.registrations
     bare_node.agent.start()
     bare_node.until_allocatable(3, hp=1)

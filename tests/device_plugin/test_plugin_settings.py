@@ -1,4 +1,4 @@
-"""The plugin's configuration file, at the start and later, and the address of its metrics."""
+"""The plugin's configuration file at the start and after changes, and the address of its metrics."""
 
 import socket
 
@@ -17,9 +17,9 @@ def test_a_changed_configuration_is_used_and_an_invalid_one_is_not(bare_node: No
     node.kubelet.admit("before", "main", be=1)
     assert "/etc/ld.so.preload" not in mounts(node.kubelet.start_container("before", "main"))
     node.write_configuration(preload="environment", nodes={"n1": {"preload": "file"}, "n2": {}})
-    plugin.until_said("configuration: device list strategy envvar, preload file")
+    plugin.until_logged("configuration: device list strategy envvar, preload file")
     node.write_configuration(preload="nonsense")
-    plugin.until_said("the last valid settings stay in force")
+    plugin.until_logged("the last valid settings stay in force")
     node.kubelet.admit("after", "main", be=1)
     assert "/etc/ld.so.preload" in mounts(node.kubelet.start_container("after", "main"))
     assert "/etc/ld.so.preload" not in mounts(node.kubelet.start_container("before", "main"))
@@ -36,7 +36,7 @@ def test_an_invalid_configuration_at_the_start_ends_the_plugin_with_a_sentence(b
     assert "Traceback" not in plugin.log
 
 
-def test_a_port_of_metrics_in_use_is_logged_once_and_used_when_it_is_free(bare_node: Node) -> None:
+def test_a_metrics_port_in_use_is_logged_once_and_used_once_it_is_free(bare_node: Node) -> None:
     # On the host's network, both plugins of a rolling update need the same port.
     node = bare_node
     node.agent.start()
@@ -44,12 +44,12 @@ def test_a_port_of_metrics_in_use_is_logged_once_and_used_when_it_is_free(bare_n
     with socket.create_server(("127.0.0.1", 0)) as taken:
         plugin = node.plugin("--metrics-address", f"127.0.0.1:{taken.getsockname()[1]}")
         node.until_allocatable(3, hp=1)
-        plugin.until_said("it goes on without")
+        plugin.until_logged("it goes on without")
     assert plugin.metrics()["orion_device_plugin_agent_connected"] == 1
     assert plugin.log.count("it goes on without") == 1
 
 
-def test_an_address_of_metrics_of_another_machine_ends_the_plugin_with_a_sentence(bare_node: Node) -> None:
+def test_a_metrics_address_of_another_machine_ends_the_plugin_with_a_sentence(bare_node: Node) -> None:
     plugin = bare_node.plugin("--metrics-address", "192.0.2.1:9436")
     eventually(lambda: not plugin.running, "it ends")
     assert plugin.process is not None

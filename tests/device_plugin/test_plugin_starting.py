@@ -31,8 +31,8 @@ def test_two_containers_of_a_pod_have_separate_slots(node: Node) -> None:
     assert sorted(node.agent.prepared) == sorted(first + second)
 
 
-def test_several_gpus_one_slot_each(node: Node) -> None:
-    node.agent.say(devices(4))
+def test_a_container_with_several_gpus_gets_one_slot_of_each(node: Node) -> None:
+    node.agent.send(devices(4))
     node.until_allocatable(12, hp=4)
     given = node.kubelet.admit("pod", "main", be=3)
     assert len({device.partition("::")[0] for device in given}) == 3
@@ -54,7 +54,7 @@ def test_without_an_agent_slots_are_allocated_and_containers_start(node: Node) -
     node.agent.stop()
     given = node.kubelet.admit("pod", "main", be=1)
     node.kubelet.start_container("pod", "main")
-    node.plugins[0].until_said(f"a container with {given[0]} starts while no agent answers")
+    node.plugins[0].until_logged(f"a container with {given[0]} starts while no agent answers")
 
 
 def test_a_start_waits_for_an_agent_that_is_being_replaced(bare_node: Node) -> None:
@@ -75,7 +75,7 @@ def test_a_start_waits_for_an_agent_that_is_being_replaced(bare_node: Node) -> N
     assert "starts while no agent answers" not in plugin.log
 
 
-def test_without_an_agent_hold_holds_until_it_is_back(bare_node: Node) -> None:
+def test_with_hold_a_container_waits_until_the_agent_is_back(bare_node: Node) -> None:
     node = bare_node
     node.options += ["--configuration", str(node.write_configuration(onNoAgent="hold"))]
     node.agent.start()
@@ -87,7 +87,7 @@ def test_without_an_agent_hold_holds_until_it_is_back(bare_node: Node) -> None:
     with pytest.raises(StartFailed, match="onNoAgent is hold"):
         node.kubelet.start_container("pod", "main")
     node.agent.start()
-    node.until_heard()
+    node.until_connected()
     node.kubelet.start_container("pod", "main")
 
 
@@ -107,7 +107,7 @@ def test_fail_closed_waits_for_the_agent_at_every_later_start(node: Node) -> Non
     with pytest.raises(StartFailed, match="failClosed"):
         node.kubelet.start_container("closed", "main")
     node.agent.start()
-    node.until_heard()
+    node.until_connected()
     node.kubelet.start_container("closed", "main")
 
 
@@ -120,10 +120,10 @@ def test_an_agent_that_does_not_know_the_pod_yet_does_not_change_fail_closed(nod
         node.kubelet.start_container("pod", "main")
     node.agent.knows_pods = True
     node.agent.start()
-    node.until_heard()
+    node.until_connected()
     node.kubelet.start_container("pod", "main")
     node.agent.stop()
-    node.kubelet.start_container("pod", "main")  # by the agent's last answer it is no longer failClosed
+    node.kubelet.start_container("pod", "main")  # the agent's last answer said that the pod is not failClosed
 
 
 def test_the_reason_of_an_agent_that_refuses_is_reported(node: Node) -> None:
@@ -147,7 +147,7 @@ def test_missing_sources_of_mounts_are_restored_before_a_start(node: Node) -> No
     assert (sources["/run/orion/lib"] / "ld.so.preload").is_file()
 
 
-def test_a_reboot(node: Node) -> None:
+def test_after_a_reboot_a_pod_starts_with_its_slot(node: Node) -> None:
     given = node.kubelet.admit("pod", "main", be=1)
     sources = mounts(node.kubelet.start_container("pod", "main"))
     # Everything below /run is gone, including sockets. The kubelet starts first, and the runtime creates missing
@@ -162,7 +162,7 @@ def test_a_reboot(node: Node) -> None:
     for path in sources.values():
         path.mkdir(parents=True, exist_ok=True)
     (sources["/run/orion/lib"] / "ld.so.preload").mkdir()
-    node.plugin().until_said("metrics: on http")
+    node.plugin().until_logged("metrics: on http")
     assert node.kubelet.allocatable(BE) == 0
     node.agent.start()
     node.until_allocatable(3, hp=1)
@@ -175,8 +175,8 @@ def test_a_reboot(node: Node) -> None:
     assert len({*given, *others}) == 3
 
 
-def test_sixty_four_slots_on_eight_gpus(node: Node) -> None:
-    node.agent.say(devices(8, be=8, numa_node=0))
+def test_sixty_four_pods_get_separate_slots_on_eight_gpus(node: Node) -> None:
+    node.agent.send(devices(8, be=8, numa_node=0))
     node.until_allocatable(64, hp=8)
     given = [node.kubelet.admit(f"pod-{number}", "main", be=1)[0] for number in range(64)]
     assert len(set(given)) == 64
@@ -225,7 +225,7 @@ def small_disk(socket_folder: Path) -> object:
 
 
 def fill(folder: Path) -> None:
-    """Use up inodes and space."""
+    """Fill the file system below a folder: use up its inodes and its space."""
     try:
         for number in range(1_000):
             (folder / f"filler-{number}").write_bytes(b"x" * 4096)
@@ -233,7 +233,7 @@ def fill(folder: Path) -> None:
         pass
 
 
-def test_a_full_run_is_reported_and_does_not_end_the_plugin(small_disk: Path, bare_node: Node) -> None:
+def test_a_full_file_system_is_reported_and_does_not_end_the_plugin(small_disk: Path, bare_node: Node) -> None:
     node = bare_node
     node.agent.start()
     node.kubelet.start()
@@ -242,9 +242,9 @@ def test_a_full_run_is_reported_and_does_not_end_the_plugin(small_disk: Path, ba
     fill(small_disk)
     with pytest.raises(AdmissionFailed, match=r"cannot be made.*No space left"):
         node.kubelet.admit("pod", "main", be=1)
-    node.agent.say(devices(1, be=2))
+    node.agent.send(devices(1, be=2))
     node.until_allocatable(2, hp=1)
-    plugin.until_said("its snapshot cannot be saved for the next plugin")
+    plugin.until_logged("its snapshot cannot be saved for the next plugin")
     for path in small_disk.glob("filler-*"):
         path.unlink()
     node.kubelet.admit("next", "main", be=1)

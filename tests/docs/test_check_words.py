@@ -29,7 +29,7 @@ def test_a_word_and_a_part_of_a_name_are_found(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["wombatted", "unwombat", "quuxes", "lendto", "to lend together"])
-def test_a_longer_word_is_not(text: str) -> None:
+def test_a_longer_word_is_not_found(text: str) -> None:
     assert not check_words.pattern(check_words.words(PAGE)).search(text)
 
 
@@ -37,4 +37,4 @@ def test_a_complaint_names_file_line_and_word(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(check_words, "ROOT", tmp_path)
     (tmp_path / "page.md").write_text("one\na wombat\n")
     complaints = list(check_words.found(["page.md", "gone.md"], check_words.pattern(["wombat"])))
-    assert complaints == ["page.md:2: write another word than 'wombat': docs/writing.md lists which"]
+    assert complaints == ["page.md:2: replace 'wombat' by the word that docs/writing.md lists for it"]

@@ -53,7 +53,7 @@ def _drawn() -> dict[str, tuple[str, int, str]]:
     return tree
 
 
-def test_the_drawing_is_the_tree() -> None:
+def test_the_tree_in_the_docstring_is_right() -> None:
     assert _drawn() == {kind.__name__: (kind.__mro__[1].__name__, kind.exit_status, kind.grpc_code) for kind in KINDS}
 
 
@@ -63,7 +63,7 @@ def test_every_kind_has_a_status_that_grpc_knows(kind: type[OrionError]) -> None
     assert kind.exit_status > 0
 
 
-def test_every_exception_of_a_package_is_of_a_kind() -> None:
+def test_every_exception_of_a_package_derives_from_a_kind() -> None:
     beneath = {kind.__name__ for kind in KINDS}
     outside = [
         name
@@ -73,7 +73,7 @@ def test_every_exception_of_a_package_is_of_a_kind() -> None:
     assert outside == []
 
 
-def test_the_testbed_and_the_tools_have_no_more_than_two() -> None:
+def test_the_testbed_and_the_tools_have_exactly_two_exceptions() -> None:
     assert {name for name, _ in _exceptions("testbed", "tools")} == TESTBED
 
 

@@ -62,7 +62,7 @@ async def ended(reader: asyncio.StreamReader) -> bool:
     return True
 
 
-async def test_answers_by_path_and_state(served: Served) -> None:
+async def test_answers_depend_on_path_and_state(served: Served) -> None:
     assert await served.ask("/metrics") == (200, "orion_test 1\n")
     assert await served.ask("/metrics?x=1") == (200, "orion_test 1\n")
     assert await served.ask("/healthz") == await served.ask("/readyz") == (200, "ok\n")
@@ -116,7 +116,7 @@ async def test_an_invalid_request_ends_its_connection_and_logs_nothing(
 
 
 @pytest.mark.parametrize("request_text", [b"", b"GET /metrics HTTP/1.1\r\nX: "], ids=["silent", "half a head"])
-async def test_a_head_that_does_not_arrive_ends_its_connection(
+async def test_a_connection_without_a_complete_head_is_closed(
     request_text: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exposition, "_HEAD_S", 0.2)
@@ -172,13 +172,13 @@ async def test_above_the_limit_a_peers_oldest_connection_ends(served: Served, mo
 async def test_a_connection_serves_one_request(served: Served) -> None:
     reader, writer = await served.open(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
     with contextlib.closing(writer):
-        said = b""
+        received = b""
         with contextlib.suppress(ConnectionError):
             async with asyncio.timeout(10):
                 while more := await reader.read(1024):
-                    said += more
-    assert said.count(b"HTTP/1.1 200 OK") == 1
-    assert b"Connection: close" in said
+                    received += more
+    assert received.count(b"HTTP/1.1 200 OK") == 1
+    assert b"Connection: close" in received
 
 
 async def test_stopping_waits_for_no_peer(served: Served) -> None:
@@ -197,7 +197,7 @@ async def test_stopping_waits_for_no_peer(served: Served) -> None:
         assert await ended(reader)
 
 
-async def test_an_address_in_use_has_its_own_exception(served: Served) -> None:
+async def test_an_address_in_use_raises_conflict(served: Served) -> None:
     address = f"127.0.0.1:{served.server.port}"
     with pytest.raises(Conflict, match=f"metrics cannot be served on {address}: "):
         await Served(address).server.start()

@@ -1,8 +1,10 @@
-"""A CUDA program for the tests of MPS. It reads a command a line and answers each with a line of JSON, also on errors.
+"""A CUDA program for the tests of MPS. It reads one command per line, and answers each with a line of JSON.
 
     python mps_client.py USER
 
-begin     make a context: {"mps": whether contexts are shared, "seconds": ...}
+An error is an answer, too: {"error": code, "call": name}. The commands and their answers:
+
+begin     make a context: {"mps": whether it is a client of an MPS server, "seconds": ...}
 work N    N times, set 64 MiB and wait: {"done": n, "seconds": ...}
 fault     launch a kernel that writes to an invalid address
 """
@@ -67,7 +69,7 @@ class Program:
         return {"done": times, "seconds": round(time.monotonic() - began, 3)}
 
     def fault(self) -> dict[str, object]:
-        """Write to an address where no memory is."""
+        """Write to an invalid address."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(_PTX))
         self.call("cuModuleGetFunction", ctypes.byref(function), module, b"fault")
@@ -77,7 +79,7 @@ class Program:
 
 
 def become(user: int) -> None:
-    """Change to that user. The program does it here, because another user may not read this file at its start."""
+    """Change to the user. The program starts as root, because another user may not be allowed to read this file."""
     os.setgroups([])
     os.setgid(user)
     os.setuid(user)

@@ -1,10 +1,10 @@
-"""A container as MPS sees one: a mount namespace, a /dev/shm, a user id. Then it executes the tests' client.
+"""Sets up what MPS sees of a container (mounts, /dev/shm, /proc, a user id), and executes the tests' client.
 
     python mps_container.py SPECIFICATION
 
-Started under `unshare --mount`. The specification is JSON: `mounts` [source, target, read only], `own_shm`, `own_pids`,
-`user`, `before` (a command that executes the client), `environment`. It imports nothing of this repository, because
-these tests run on machines that may have only Python and the driver.
+Start it with `unshare --mount`. The specification is JSON: `mounts` [source, target, read only], `own_shm`, `own_pids`,
+`user`, `before` (a command that executes the client), `environment`. The program imports nothing of this repository,
+because these tests run on machines that may have only Python and the driver.
 """
 
 import contextlib

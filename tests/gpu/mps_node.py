@@ -1,5 +1,6 @@
-"""One GPU in mode mps as on a node: the MPS daemon as its DaemonSet runs it, and clients as in pods. Prints what it
-sees.
+"""A node with one GPU in mode mps: the MPS daemon as its DaemonSet runs it, and clients as in pods.
+
+The classes print what happens; mps_report.py shows this output.
 """
 
 import contextlib
@@ -23,14 +24,14 @@ from tests.processes import children
 from tests.waiting import eventually
 
 SIMULATED = os.environ.get("ORION_TEST_GPUS") == "simulated"
-""" For trying these tests on a simulated GPU, as far as it can show the same. """
+""" Whether the tests use a simulated GPU, which behaves like a real GPU only in part. """
 
 DEADLINE = 60.0
 IN_CONTAINER = "/run/orion/mps"
 USER = 1000
 PROCESS_IDS = ("--pid", "--fork", "--kill-child=SIGKILL")
 POD = (*PROCESS_IDS, "--ipc", "--net", "--uts")
-""" Options of unshare(1) beside --mount: a pid namespace; all namespaces that a pod has. """
+""" Options of unshare(1) beside --mount. PROCESS_IDS: a pid namespace; POD: all namespaces of a pod. """
 _FEW = "-all," + ",".join(
     f"+{each}" for each in (
         "chown", "dac_override", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap", "net_bind_service",
@@ -38,7 +39,7 @@ _FEW = "-all," + ",".join(
     )
 )  # fmt: skip
 CONTAINED = ("setpriv", f"--bounding-set={_FEW}", f"--inh-caps={_FEW}", "--no-new-privs")
-""" With the capabilities that containers have by default. """
+""" A command prefix that keeps only the capabilities that containers have by default. """
 
 _HERE = Path(__file__).parent
 _DAEMON = (
@@ -47,7 +48,7 @@ _DAEMON = (
 )
 
 
-def say(*words: object) -> None:
+def print_line(*words: object) -> None:
     """Print a line for the reader of the run's output."""
     print("   ", *words, flush=True)
 
@@ -91,14 +92,14 @@ class Client:
             "before": CONTAINED if contained else (), "environment": environment,
         }  # fmt: skip
         command = ["unshare", "--mount", *namespaces, sys.executable, str(_HERE / "mps_container.py")]
-        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by `end`)
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by `end`)
         self.process = subprocess.Popen(
             [*command, json.dumps(specification)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True, bufsize=1,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, bufsize=1,
         )  # fmt: skip
 
     def do(self, command: str, seconds: float = DEADLINE) -> dict[str, Any]:
-        """Send it a command; return its answer, which may be an error."""
+        """Send the client a command; return the client's answer, which may be an error."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         began = time.monotonic()
@@ -113,25 +114,25 @@ class Client:
                 answer = {"error": -3, "call": f"it has ended: {self.process.wait(10)}: {self._stderr()}"}
         except OSError as error:
             answer = {"error": -4, "call": f"{error}: {self._stderr()}"}
-        say(f"{self.name}: {command}: {answer} ({time.monotonic() - began:.2f} s)")
+        print_line(f"{self.name}: {command}: {answer} ({time.monotonic() - began:.2f} s)")
         return answer
 
     def join(self) -> dict[str, Any]:
-        """Check that it shares the context and works; return its first answer."""
+        """Check that the client runs under MPS and works; return its first answer."""
         answer = self.do("begin")
         assert answer.get("mps") == 1, f"{self.name} does not run under MPS: {answer}"
         assert self.do("work 3").get("done") == 3
         return answer
 
     def kill(self) -> None:
-        """Kill it and unshare's child: a change of users cleared the child's signal for the end of its parent."""
+        """Kill unshare(1) and its child; the child's change of users cleared the signal that would end it, too."""
         for process_id in (*children(self.process.pid), self.process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process_id, signal.SIGKILL)
         self.process.wait(DEADLINE)
 
     def end(self) -> None:
-        """End it."""
+        """Close the client's input, which ends the client; kill the client if it does not end."""
         with contextlib.suppress(OSError):
             if self.process.stdin:
                 self.process.stdin.close()
@@ -141,11 +142,11 @@ class Client:
             self.kill()
         if self.process.stdout:
             self.process.stdout.close()
-        self._said.close()
+        self._errors.close()
 
     def _stderr(self) -> str:
-        self._said.seek(0)
-        return self._said.read()[-600:]
+        self._errors.seek(0)
+        return self._errors.read()[-600:]
 
 
 class MpsNode:
@@ -186,7 +187,7 @@ class MpsNode:
         eventually(lambda: self.folder.daemon_lives() or not self.runs, "the MPS daemon runs")
         self.folder.want(self.gpu, Wanted(SIMULATED))
         eventually(lambda: self.phase in (Phase.RUNNING, Phase.FAILED) or not self.runs, "a control daemon runs")
-        say(f"the control daemon after {time.monotonic() - began:.2f} s: {self.state}")
+        print_line(f"the control daemon after {time.monotonic() - began:.2f} s: {self.state}")
         eventually(lambda: self.phase is Phase.RUNNING or not self.runs, "a control daemon runs", 30)
         assert self.runs, self._log.read_text()
 
@@ -214,7 +215,7 @@ class MpsNode:
         return client
 
     def servers(self) -> tuple[int, ...]:
-        """Ask for the servers now, and return them."""
+        """Query the control daemon for the process ids of its servers."""
         done = self.ask("get_server_list")
         return tuple(int(word) for word in done.split() if word.isdecimal())
 
@@ -222,7 +223,7 @@ class MpsNode:
         """Send the control daemon a command; return its answer.
 
         Raises:
-            subprocess.TimeoutExpired: no answer within so many seconds.
+            subprocess.TimeoutExpired: no answer within `patience` seconds.
         """
         environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(pipe or self.pipe)}
         done = subprocess.run(
@@ -235,18 +236,18 @@ class MpsNode:
         """Print the content of the pipe folder and the servers."""
         listing = subprocess.run(["ls", "-laR", str(self.pipe)], capture_output=True, text=True, check=False).stdout
         for line in listing.splitlines():
-            say(line)
-        say(f"state: {self.state}")
+            print_line(line)
+        print_line(f"state: {self.state}")
 
-    def words(self) -> None:
+    def print_logs(self) -> None:
         """Print the ends of the logs."""
         for path in (self._log, *sorted(self.folder.log(self.gpu).glob("*"))):
             with contextlib.suppress(OSError):
                 for line in path.read_text(errors="replace").splitlines()[-12:]:
-                    say(f"{path.name}: {line}")
+                    print_line(f"{path.name}: {line}")
 
     def terminate(self) -> None:
-        """End the MPS daemon; below unshare(1), which does not pass the signal on, end its child."""
+        """End the MPS daemon. If unshare(1) started it, signal unshare's child: unshare does not forward signals."""
         assert self.process is not None
         below = children(self.process.pid) if "--fork" in self._before else set()
         for process_id in below or [self.process.pid]:
@@ -262,8 +263,8 @@ class MpsNode:
                 try:
                     self.process.wait(30)
                 except subprocess.TimeoutExpired:
-                    say("the MPS daemon did not end within 30 s")
+                    print_line("the MPS daemon did not end within 30 s")
                     self.process.kill()
                     self.process.wait(10)
-            self.words()
+            self.print_logs()
         shutil.rmtree(self.root, ignore_errors=True)

@@ -1,8 +1,8 @@
-"""Runs all tests of MPS on a GPU, prints what they see, and continues after failures: for machines that are rare.
+"""Runs all tests of MPS on a GPU, prints what happens, and continues after failures, because such machines are rare.
 
     PYTHONPATH=build/import:. python3 tests/gpu/mps_report.py [NAME...]
 
-A NAME is a part of a test's name; a minus before it excludes these tests. The exit status is the number of failures.
+A NAME is a part of a test's name; -NAME excludes these tests. The exit status is the number of failures.
 """
 
 import subprocess
@@ -16,7 +16,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.gpu import test_gpu_mps_deaths, test_gpu_mps_in_pods, test_gpu_mps_tenants
-from tests.gpu.mps_node import SIMULATED, MpsNode, say
+from tests.gpu.mps_node import SIMULATED, MpsNode, print_line
 
 FACTS = (
     "nvidia-smi --query-gpu=name,uuid,driver_version,compute_mode --format=csv,noheader",
@@ -30,19 +30,19 @@ FACTS = (
 
 
 def facts() -> None:
-    """Print the machine and its versions."""
+    """Print the GPU, the versions of the driver and the kernel, and what this process may do."""
     for command in FACTS:
         try:
             done = subprocess.run(command.split(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
         except (OSError, subprocess.TimeoutExpired) as error:
-            say(f"$ {command}: {error}")
+            print_line(f"$ {command}: {error}")
             continue
         said = f"{done.stdout}{done.stderr}".strip().replace("\n", "\n        ")
-        say(f"$ {command} -> {done.returncode}: {said}")
+        print_line(f"$ {command} -> {done.returncode}: {said}")
 
 
 def cases() -> list[tuple[str, Callable[..., None], dict[str, Any]]]:
-    """Return all tests: a name, the test, and its arguments beside a node."""
+    """Return all tests: a name, the function, and its arguments other than `mps`."""
     found: list[tuple[str, Callable[..., None], dict[str, Any]]] = []
     for module in (test_gpu_mps_in_pods, test_gpu_mps_tenants, test_gpu_mps_deaths):
         for name, test in vars(module).items():

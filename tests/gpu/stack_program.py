@@ -1,4 +1,4 @@
-"""One small piece of each kind of GPU program that people run; prints JSON: name -> whether the result was right.
+"""Small samples of the kinds of GPU programs that people run. Prints a JSON object: by sample, whether it was right.
 
 It is a separate program, so tests can run it under the hook in either role, and without the hook.
 """
@@ -50,7 +50,7 @@ def copies() -> bool:
 
 
 def captured(mode: str) -> bool:
-    """A capture while another thread works, then replays."""
+    """A capture while another thread works, and then replays of the graph."""
     other = torch.zeros(1024, device="cuda")
     stop = threading.Event()
 
@@ -65,8 +65,8 @@ def captured(mode: str) -> bool:
     value = torch.zeros(1 << 16, device="cuda")
     value.mul(2)
     torch.cuda.synchronize()
-    # In global mode calls of another thread may invalidate a capture, also without the hook. So no thread works beside
-    # it.
+    # In global mode, calls of another thread may invalidate a capture, even without the hook. So the other thread
+    # starts after the capture.
     thread = threading.Thread(target=work)
     if mode != "global":
         thread.start()

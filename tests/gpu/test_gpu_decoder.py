@@ -1,4 +1,4 @@
-"""The decoder's step-by-step generation gives the same as its whole forward pass."""
+"""The decoder's step-by-step generation gives the same tokens as its whole forward pass."""
 
 import subprocess
 import sys
@@ -30,6 +30,6 @@ print("equal")
 
 
 @pytest.mark.timeout(200)
-def test_a_step_gives_what_the_whole_pass_gives() -> None:
+def test_generation_by_steps_equals_the_whole_forward_pass() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=180)
     assert done.stdout == "equal\n", done.stderr[-2000:]

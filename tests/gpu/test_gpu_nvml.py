@@ -14,7 +14,7 @@ HOLDS = "import torch; torch.ones(8, device='cuda'); torch.cuda.synchronize(); p
 FAULTS = "import torch; torch.arange(8, device='cuda')[torch.tensor([1 << 20], device='cuda')].sum().item()"
 
 
-def test_a_gpu_is_well_and_its_processes_are_known() -> None:
+def test_a_gpu_is_healthy_and_its_processes_are_listed() -> None:
     source = NvmlGpus()
     gpus = source.find()
     assert gpus
@@ -35,7 +35,7 @@ def test_a_gpu_is_well_and_its_processes_are_known() -> None:
     assert source.health(gpus[0]) == HEALTHY
 
 
-def test_a_programs_fault_says_nothing_of_the_gpu() -> None:
+def test_a_gpu_stays_healthy_after_a_programs_fault() -> None:
     source = NvmlGpus()
     gpus = source.find()
     failed = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, timeout=180)

@@ -97,7 +97,7 @@ def test_the_programs_status_is_passed_through(tmp_path: Path) -> None:
     assert done.returncode == 6
 
 
-def test_a_killed_program_loses_at_most_what_ran_last(tmp_path: Path) -> None:
+def test_the_profile_of_a_killed_program_lacks_only_its_last_launches(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(ENDLESS)
     shell = f"{sys.executable} {program} > seen & echo $! > pid; wait $!"
@@ -136,7 +136,7 @@ _ATTRIBUTES = {
 
 
 def _entry(live: int, shared: int) -> str:
-    """Return PTX of a kernel that holds so many values across a barrier, with so much static shared memory."""
+    """Return PTX of a kernel that keeps `live` values over a barrier and has `shared` bytes of static shared memory."""
     loads = "".join(f"ld.volatile.global.f32 %f{i}, [%rd2+{4 * i}];\n" for i in range(live))
     stores = "".join(f"st.volatile.global.f32 [%rd2+{4 * i}], %f{live - 1 - i};\n" for i in range(live))
     declared = f".shared .align 16 .b8 kept[{shared}];\nst.volatile.shared.f32 [kept], %f0;\n" if shared else ""
@@ -163,7 +163,7 @@ def driver() -> Iterator[ctypes.CDLL]:
     _check(cuda.cuDevicePrimaryCtxRelease_v2(0))
 
 
-def test_blocks_of_an_sm_are_what_the_driver_says(driver: ctypes.CDLL) -> None:
+def test_our_occupancy_equals_the_drivers(driver: ctypes.CDLL) -> None:
     def attribute(number: int) -> int:
         value = ctypes.c_int()
         _check(driver.cuDeviceGetAttribute(ctypes.byref(value), number, 0))

@@ -60,7 +60,7 @@ COMPILED: list[Load] = [("gpt-decode", {"mode": "compile"}), ("mobilenetv2-infer
 
 @pytest.mark.timeout(SECONDS)
 @pytest.mark.parametrize("loads", [REAL, OTHERS, COMPILED], ids=["defaults", "options", "compiled"])
-def test_they_are_made_and_warm(loads: list[Load]) -> None:
+def test_every_workload_is_set_up_and_warm(loads: list[Load]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(loads)], capture_output=True, text=True, timeout=SECONDS
     )

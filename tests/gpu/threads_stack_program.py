@@ -1,4 +1,4 @@
-"""Clients as threads of one process, with torch on a real GPU; prints a JSON object: name -> whether it was right.
+"""Clients as threads of one process, with torch on a real GPU. Prints a JSON object: by check, whether it passed.
 
 It is a separate program, because the hook has to be preloaded; test_gpu_threads runs it.
 """
@@ -35,8 +35,8 @@ def current_stream_is_the_clients():
         return in_thread(scheduler, 1, lambda client: torch.cuda.current_stream().cuda_stream == client.stream)
 
 
-def handed_over():
-    """Work that this thread queued before is done before, and work that it queues afterwards comes after."""
+def work_keeps_its_order_between_threads():
+    """The client's work runs after the work that this thread queued before, and before what it queues afterwards."""
     total = torch.zeros(1 << 22, device="cuda")
     with Scheduler(clients=2) as scheduler:
         torch.cuda._sleep(20 * CYCLES_MS)
@@ -53,7 +53,7 @@ def handed_over():
 
 
 def default_stream_is_redirected():
-    """The same if a program names the default stream: one order with the client's other work."""
+    """If a program names the default stream, that work keeps its order with the client's other work."""
 
     def work(client):
         total = torch.zeros(1 << 22, device="cuda")
@@ -88,7 +88,7 @@ def backward_counts_for_its_client():
 
 
 def together(scheduler, hp_ms, be_body):
-    """Let hp sleep on the GPU while be does something; return when hp and be had ended."""
+    """Let hp occupy the GPU while be runs `be_body`; return the times at which hp and be ended."""
     ends, launched = {}, threading.Event()
 
     def hp(_):
@@ -123,7 +123,7 @@ def be_waits_for_hp():
         return be > hp and scheduler.snapshot()[0].gated_seconds > 0.02
 
 
-def synchronise_is_the_clients_own():
+def synchronise_waits_only_for_its_client():
     with Scheduler(clients=2, policy="none") as scheduler:
         hp, be = together(scheduler, 200, small_work)
         return be < hp - 0.02
@@ -185,13 +185,14 @@ def many_at_once():
             thread.start()
         for thread in threads:
             thread.join()
-    # Within the difference that sums in another order may have.
+    # A sum in another order may differ by this much.
     return all(abs(one - other) <= 1e-3 * max(1.0, abs(one)) for one, other in zip(alone, beside, strict=True))
 
 
 CHECKS = [
-    current_stream_is_the_clients, handed_over, default_stream_is_redirected, backward_counts_for_its_client,
-    be_waits_for_hp, synchronise_is_the_clients_own, free_does_not_deadlock, graphs, many_at_once,
+    current_stream_is_the_clients, work_keeps_its_order_between_threads, default_stream_is_redirected,
+    backward_counts_for_its_client, be_waits_for_hp, synchronise_waits_only_for_its_client, free_does_not_deadlock,
+    graphs, many_at_once,
 ]  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def test_an_archive_has_a_name_layers_and_sizes(tmp_path: Path) -> None:
     assert image.size == sum(layer.size for layer in image.layers()) < 1000
 
 
-def test_layers_are_compressed_once_and_by_their_content(tmp_path: Path) -> None:
+def test_compressed_layers_are_cached_by_the_digest_of_their_content(tmp_path: Path) -> None:
     image = made(tmp_path, {"etc/one": "1"})
     [layer] = image.layers()
     [kept] = (tmp_path / "layers").iterdir()

@@ -21,10 +21,10 @@ pytestmark = pytest.mark.node
 MEGABYTE = 1_000_000
 ROOT = Path(__file__).parents[2]
 SITE = re.compile(r"/opt/orion/lib/python3\.\d+/site-packages/")
-# SPDX names of licences that permit redistribution of a part of the image beside Apache-2.0, with no condition but that
-# their texts are kept.
-FINE = {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MIT-0", "MPL-2.0", "PSF-2.0", "Unlicense"}
-# The first comment of its only file is the text of its licence.
+# SPDX names of the licences that parts of the image may have. Each permits redistribution beside Apache-2.0, on the
+# only condition that the image contains its text.
+PERMITTED = {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MIT-0", "MPL-2.0", "PSF-2.0", "Unlicense"}
+# Distributions whose licence text is the first comment of their only file.
 TEXT_ELSEWHERE = {"nvidia-ml-py"}
 
 
@@ -39,11 +39,11 @@ def software(image: Archive) -> list[inventory.Software]:
     return inventory.write(image, ROOT / "build" / "image")
 
 
-def test_it_is_small(image: Archive) -> None:
+def test_the_image_is_small(image: Archive) -> None:
     assert image.size < 100 * MEGABYTE
 
 
-def test_orion_is_a_layer_of_its_own_and_small(image: Archive) -> None:
+def test_orion_has_a_small_layer_of_its_own(image: Archive) -> None:
     last = image.layers()[-1]
     assert last.size < 8 * MEGABYTE
     inside = [path for path, header in last.files.items() if not header.isdir()]
@@ -98,7 +98,7 @@ def test_orions_programs_are_orion_and_python(container: Container) -> None:
     assert names - {"python", "python3", "python3.11"} == {"orion"}
 
 
-def test_there_is_nothing_of_benchmarks_builds_or_machine_learning(software: list[inventory.Software]) -> None:
+def test_there_are_no_packages_for_benchmarks_builds_or_machine_learning(software: list[inventory.Software]) -> None:
     names = {each.name.lower() for each in software if each.kind == "pypi"}
     assert names.isdisjoint(
         {"torch", "numpy", "matplotlib", "cuda-bindings", "pip", "setuptools", "kubernetes", "pytest"}
@@ -115,12 +115,12 @@ def test_the_python_distributions_are_those_of_the_lock_and_orion(software: list
     assert inside == pinned
 
 
-def test_every_licence_is_known_and_fine(software: list[inventory.Software]) -> None:
+def test_every_licence_is_known_and_permitted(software: list[inventory.Software]) -> None:
     for each in software:
         if each.kind == "pypi":
             terms = set(re.split(r" AND | OR |[()]", each.licences[0])) - {""}
             assert terms, f"{each.name} declares no licence"
-            assert terms <= FINE, f"{each.name} is under {each.licences[0]}"
+            assert terms <= PERMITTED, f"{each.name} is under {each.licences[0]}"
             assert each.texts or each.name in TEXT_ELSEWHERE, f"the text of {each.name}'s licence is not in the image"
         else:
             assert each.texts, f"{each.name} has no copyright file"
@@ -165,14 +165,14 @@ def test_the_labels_describe_the_image(image: Archive) -> None:
     assert labels[f"{prefix}revision"].startswith("sources-")
 
 
-def test_it_starts_orion_as_an_unprivileged_user(image: Archive) -> None:
+def test_the_image_starts_orion_as_an_unprivileged_user(image: Archive) -> None:
     settings = image.configuration["config"]
     assert settings["User"] == "65532:65532"
     assert settings["Entrypoint"] == ["orion"]
     assert settings["Cmd"] == ["--help"]
 
 
-def test_it_contains_nothing_of_the_build_machine(image: Archive, headers: dict[str, Any]) -> None:
+def test_the_image_contains_nothing_of_the_build_machine(image: Archive, headers: dict[str, Any]) -> None:
     assert not {"/etc/pip.conf", "/run/certificates.pem", "/root/.cache", "/etc/resolv.conf"} & {
         path for path, header in headers.items() if header.size
     }

@@ -107,14 +107,14 @@ def test_a_package_without_a_hash_is_an_error(tmp_path: Path) -> None:
 
 def test_a_base_is_made_once_of_the_current_packages(cache: Path) -> None:
     mirrors = Debian(today=NOW)
-    made = bases.have(mirrors, strict=True, say=print)
-    assert made == bases.have(mirrors, strict=False, say=print) == bases.there(strict=True)
+    made = bases.get_or_make(mirrors, strict=True, say=print)
+    assert made == bases.get_or_make(mirrors, strict=False, say=print) == bases.existing(strict=True)
     assert (made.drift, made.archive.read_text(), mirrors.asked) == ("", "files", [[]])
 
 
-def test_packages_that_are_gone_come_from_the_snapshot_archive(cache: Path) -> None:
+def test_packages_that_the_mirrors_lack_come_from_the_snapshot_archive(cache: Path) -> None:
     mirrors = Debian(today=LATER, past=NOW)
-    assert bases.have(mirrors, strict=True, say=print).drift == ""
+    assert bases.get_or_make(mirrors, strict=True, say=print).drift == ""
     assert mirrors.asked == [[], _lock(NOW).mirrors()]
     assert all("20260131T120000Z" in line for line in mirrors.asked[1])
 
@@ -122,25 +122,25 @@ def test_packages_that_are_gone_come_from_the_snapshot_archive(cache: Path) -> N
 @pytest.mark.parametrize("past", [None, LATER], ids=["unreachable", "of another hour"])
 def test_a_base_that_cannot_match_its_lock_is_refused_with_advice(cache: Path, past: dict[str, str] | None) -> None:
     with pytest.raises(Failed, match=r"libone 1\.1 instead of 1\.0.*`make image-locks`.*--allow-drift"):
-        bases.have(Debian(today=LATER, past=past), strict=True, say=print)
-    assert bases.there(strict=False) is None
+        bases.get_or_make(Debian(today=LATER, past=past), strict=True, say=print)
+    assert bases.existing(strict=False) is None
 
 
 def test_a_base_that_need_not_match_its_lock_names_the_differences(cache: Path) -> None:
-    heard: list[str] = []
-    made = bases.have(Debian(today=LATER), strict=False, say=heard.append)
+    lines: list[str] = []
+    made = bases.get_or_make(Debian(today=LATER), strict=False, say=lines.append)
     assert made.drift == "libone 1.1 instead of 1.0"
-    assert "make image-locks" in heard[-1]
-    assert bases.there(strict=False) == made
-    assert bases.there(strict=True) is None
-    assert bases.have(Debian(today=NOW), strict=True, say=print).archive != made.archive
+    assert "make image-locks" in lines[-1]
+    assert bases.existing(strict=False) == made
+    assert bases.existing(strict=True) is None
+    assert bases.get_or_make(Debian(today=NOW), strict=True, say=print).archive != made.archive
 
 
 def test_a_new_lock_needs_a_new_base(cache: Path) -> None:
-    before = bases.have(Debian(today=NOW), strict=True, say=print)
+    before = bases.get_or_make(Debian(today=NOW), strict=True, say=print)
     debian.LOCK.write_text(str(_lock(LATER)))
-    assert bases.there(strict=False) is None
-    assert bases.have(Debian(today=LATER), strict=True, say=print).state != before.state
+    assert bases.existing(strict=False) is None
+    assert bases.get_or_make(Debian(today=LATER), strict=True, say=print).state != before.state
 
 
 @pytest.mark.node

@@ -13,9 +13,9 @@ pytestmark = [pytest.mark.node, pytest.mark.timeout(400)]
 
 
 def test_equal_sources_are_not_built_again(image: Archive) -> None:
-    heard: list[str] = []
-    path = making.build(heard.append)
-    assert heard == [] or path != image.path  # a source was changed meanwhile
+    lines: list[str] = []
+    path = making.build(lines.append)
+    assert lines == [] or path != image.path  # a source was changed meanwhile
 
 
 def test_another_name_is_another_archive_of_the_same_layers(image: Archive) -> None:

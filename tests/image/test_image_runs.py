@@ -7,7 +7,7 @@ from tests.image.containers import Container
 pytestmark = pytest.mark.node
 
 
-def test_it_prints_its_version(container: Container) -> None:
+def test_the_image_prints_its_version(container: Container) -> None:
     done = container.run("--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("orion ")
@@ -48,7 +48,7 @@ def test_an_unknown_command_is_reported_with_its_exit_status(container: Containe
     assert "no-such-component" in done.stderr
 
 
-def test_everything_is_compiled(container: Container) -> None:
+def test_every_python_file_is_compiled(container: Container) -> None:
     missing = [
         str(source) for source in (container.root / "opt/orion/lib").rglob("*.py")
         if not any((source.parent / "__pycache__").glob(f"{source.stem}.cpython-*.pyc"))

@@ -29,7 +29,7 @@ def test_a_permitted_path_must_exist(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "hook\n", "*\nhook/test\n!hook\n"])
-def test_other_rules_are_refused(text: str) -> None:
+def test_rules_in_another_form_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="dockerignore"):
         sources.Rules.read(text)
 

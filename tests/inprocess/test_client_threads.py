@@ -1,4 +1,4 @@
-"""Threads of one process as clients, through the C functions: each scenario of hook/test/client_threads/ is a test."""
+"""Threads as clients that call the C functions; each scenario of hook/test/client_threads/ is a test."""
 
 import re
 import subprocess
@@ -35,7 +35,7 @@ def test_scenario(bare_machine: Machine, scenario: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_every_scenario_is_known(bare_machine: Machine) -> None:
+def test_the_program_and_this_file_have_the_same_scenarios(bare_machine: Machine) -> None:
     done = run(bare_machine, bare_machine.client_environment(None), "list")
     assert sorted(done.stdout.split()) == sorted(SCENARIOS + BASELINES)
     assert len(SCENARIOS) >= 20
@@ -52,7 +52,9 @@ def test_an_invalid_hp_client_is_refused_with_a_reason(bare_machine: Machine, pr
 
 
 @pytest.mark.parametrize(("level", "words"), [("1", []), ("3", ["info"]), ("4", ["info", "debug"])])
-def test_log_level(bare_machine: Machine, preloaded: dict[str, str], level: str, words: list[str]) -> None:
+def test_the_log_level_selects_the_messages(
+    bare_machine: Machine, preloaded: dict[str, str], level: str, words: list[str]
+) -> None:
     done = run(bare_machine, preloaded | {"ORION_LOG_LEVEL": level}, "a_stream_keeps_its_client")
     assert done.returncode == 0, done.stderr
     assert sorted(set(re.findall(r"^orion (\w+): ", done.stderr, re.MULTILINE)), reverse=True) == words

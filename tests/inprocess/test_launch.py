@@ -1,4 +1,4 @@
-"""`orion launch`: reads Orion's job files and runs them with stub workloads on the simulated GPU."""
+"""`orion launch` reads job files and runs them on the simulated GPU, with stand-ins for the workloads."""
 
 import importlib.util
 import json
@@ -56,7 +56,7 @@ def test_the_last_client_is_hp(tmp_path: Path) -> None:
         ("BERT", "bert-inference"),
     ],
 )
-def test_names_of_networks(tmp_path: Path, name: str, kind: str) -> None:
+def test_the_name_of_a_network_selects_the_workload(tmp_path: Path, name: str, kind: str) -> None:
     (job,) = read_jobs(written(tmp_path, client(model_name=name)))
     assert job.kind == kind
 
@@ -66,7 +66,7 @@ def test_without_a_model_name_the_arch_is_used(tmp_path: Path) -> None:
     assert job.kind == "bert-training"
 
 
-def test_arrivals(tmp_path: Path) -> None:
+def test_arrivals_are_uniform_random_or_from_a_trace(tmp_path: Path) -> None:
     (tmp_path / "trace.json").write_text(json.dumps([0.5] * 30 + [1] * 20))
     path = written(tmp_path, client(rps=10, uniform=True), client(rps=10), client(input_file="trace.json"))
     uniform, poisson, traced = read_jobs(path, seed=3)
@@ -97,7 +97,7 @@ def test_bad_files_are_refused_with_a_reason(tmp_path: Path, entries: list[dict[
     assert "\n" not in str(refusal.value)
 
 
-def test_no_file_and_no_json(tmp_path: Path) -> None:
+def test_a_missing_file_and_invalid_json_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="No such file"):
         read_jobs(tmp_path / "jobs.json")
     (tmp_path / "jobs.json").write_text("[{")
@@ -115,7 +115,7 @@ def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedPro
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
 
 
-def test_jobs_run_and_be_waits(tmp_path: Path, preloaded: dict[str, str]) -> None:
+def test_jobs_run_and_be_waits_for_hp(tmp_path: Path, preloaded: dict[str, str]) -> None:
     kernels = {"model_name": "gemm", "num_iters": 100_000}
     path = written(tmp_path, client(**kernels), client(model_name="resnet50", batchsize=16, rps=40, num_iters=60))
     done = run(preloaded, str(path), "--json", "--policy", "gate")

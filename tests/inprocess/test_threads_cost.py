@@ -1,4 +1,4 @@
-"""The cost of a client's launch in instructions of the hook: there is no lock, no system call and no other thread."""
+"""Counts the hook's instructions in a client's launch, if no lock, no system call and no other thread is involved."""
 
 import re
 import shutil
@@ -16,7 +16,8 @@ def instructions(machine: Machine, environment: dict[str, str], where: str) -> f
     """Return the hook's own instructions per launch.
 
     Args:
-        where: the launching thread is 0: unbound, 1: on the client's default stream, 2: on its stream by handle.
+        where: What the thread launches on. 0: it is bound to no client; 1: the client's default stream; 2: the client's
+            stream, by its handle.
     """
     output = machine.folder / f"callgrind.{where}"
     command = ["valgrind", "--tool=callgrind", "--compress-strings=no", f"--callgrind-out-file={output}"]

@@ -147,7 +147,7 @@ def nested_bindings() -> None:
 Refusals = list[tuple[type[Exception], Callable[[], object]]]
 
 
-def all_refuse(calls: Refusals) -> None:
+def check_that_all_raise(calls: Refusals) -> None:
     for error, call in calls:
         try:
             call()
@@ -165,7 +165,7 @@ def wrong_arguments() -> None:
         (ValueError, lambda: Scheduler(max_slowdown=0.9)),
         (SchedulerError, lambda: Scheduler(clients=99)),
     ]
-    all_refuse(refused)
+    check_that_all_raise(refused)
     with Scheduler(clients=2) as scheduler:
         refused = [
             (SchedulerError, Scheduler),
@@ -173,14 +173,14 @@ def wrong_arguments() -> None:
             (SchedulerError, lambda: Client(0, "be").stream),  # no context yet
             (ValueError, lambda: scheduler.set_policy(policy="")),
         ]
-        all_refuse(refused)
+        check_that_all_raise(refused)
     stopped: Refusals = [
         (SchedulerError, scheduler.snapshot),
         (SchedulerError, lambda: Client(0, "be").stream),
         (SchedulerError, lambda: scheduler.client(0).__enter__()),
         (SchedulerError, lambda: scheduler.set_policy(policy="gate")),
     ]
-    all_refuse(stopped)
+    check_that_all_raise(stopped)
     with Scheduler(clients=["hp"]):
         pass
 

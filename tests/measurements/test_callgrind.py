@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from measurements.overhead.callgrind import command, instructions_by_object
+from measurements.overhead.hook_cost import callgrind_command, instructions_by_object
 
 PROFILE = """\
 # callgrind format
@@ -37,6 +37,6 @@ def test_the_cost_of_a_callee_counts_once_for_its_own_object() -> None:
 
 
 def test_only_one_function_is_counted(tmp_path: Path) -> None:
-    words = command(tmp_path / "out", "measured_launch")
+    words = callgrind_command(tmp_path / "out", "measured_launch")
     assert words[0] == "valgrind"
     assert "--toggle-collect=measured_launch" in words

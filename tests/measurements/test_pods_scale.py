@@ -1,4 +1,4 @@
-"""The measurement of pods: its summary of raw data, and that its kinds of pods differ only in the GPU."""
+"""The summary that pods_scale prints. Its kinds of pods differ only in the slot."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def raw(plain: list[float], slots: list[float], joined: list[float]) -> dict[str
     return {"rounds": rounds, "grant_s": [0.2, 0.1, 0.4]}
 
 
-def test_turns_are_compared_with_the_plain_ones_of_their_round(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_turn_is_compared_with_the_plain_pods_of_its_round(capsys: pytest.CaptureFixture[str]) -> None:
     pods_scale.report(raw([10, 20, 40], [11, 24, 44], [10, 20, 60]))
     printed = capsys.readouterr().out
     assert "slots / plain 1.10 (1.10 to 1.15); target 1.33" in printed

@@ -1,4 +1,4 @@
-"""A client that uses the joining protocol on the real socket and maps the real pages, without hook and CUDA."""
+"""A client for tests of the agent: it joins over the real socket and maps the real pages, without hook and CUDA."""
 
 import array
 import mmap
@@ -111,13 +111,13 @@ def current_grant(page: Page) -> layout.Grant:
 
 @dataclass(eq=False)
 class ProtocolClient:
-    """A client that joins by `join`; as a context manager, it closes everything at the end."""
+    """Call `join` to join the slot in `directory`. As a context manager, the client closes everything at the end."""
 
     directory: Path
     sock: socket.socket = field(init=False)
     neighbours: dict[tuple[int, int], int] = field(default_factory=dict)
     knowledge: bytes = b""
-    """ The last table that it received. """
+    """ The content of the last KNOWLEDGE message. """
 
     def join(self, ready: bool = True, **fields: int) -> Self:
         self.sock = connect(self.directory)
@@ -143,7 +143,7 @@ class ProtocolClient:
         self.sock.send(bytes(join.Ready(head(join.MessageType.READY))))
 
     def hear(self) -> Answer:
-        """Receive one NEIGHBOURS, GONE or KNOWLEDGE."""
+        """Receive one NEIGHBOURS, GONE or KNOWLEDGE message, and apply it."""
         answer, fds = receive(self.sock)
         if isinstance(answer, join.Knowledge):
             self.knowledge = os.pread(fds[0], 1 << 20, 0)
@@ -158,7 +158,7 @@ class ProtocolClient:
         return answer
 
     def hear_until(self, keys: set[tuple[int, int]]) -> None:
-        """Receive messages until exactly these hp clients are known."""
+        """Receive messages until `neighbours` has exactly these hp clients."""
         while self.neighbours.keys() != keys:
             self.hear()
 

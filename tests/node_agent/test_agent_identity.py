@@ -129,7 +129,7 @@ async def test_a_contested_slot_is_a_problem_of_its_holder(monkeypatch: pytest.M
         assert grants.apply(holds, frozenset(), True)
         (row,) = grants.held(GPU)
         assert [each.reason for each in row.problems] == ["SlotHeldTwice", "GrantUnreadable"]
-        assert "be-0 to n/a, which has it, and to n/b" in row.problems[0].message
+        assert "be-0 to n/a, which holds it, and also to n/b" in row.problems[0].message
         assert grants.apply({SLOTS[0]: replace(holds[SLOTS[0]], others=())}, frozenset(), True)
         (row,) = grants.held(GPU)
         assert [each.reason for each in row.problems] == ["GrantUnreadable"]

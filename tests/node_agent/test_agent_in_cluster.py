@@ -92,7 +92,7 @@ def test_an_unreadable_grant_changes_nothing_and_is_reported(node: Node) -> None
 
 def test_the_slot_decides_the_role_and_a_different_grant_is_reported(node: Node) -> None:
     node.run("a", "be-0", grant("hp", memoryLimitBytes=MIB, policy={"policy": "none"}))
-    eventually(lambda: "it is be" in node.conditions().get("RoleDiffers", ""), "it is reported", SECONDS)
+    eventually(lambda: "be applies" in node.conditions().get("RoleDiffers", ""), "it is reported", SECONDS)
     assert node.slot("be-0").role == agent_pb2.BE
     assert node.gpu().policy == "orion"
 

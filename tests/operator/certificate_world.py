@@ -209,7 +209,7 @@ class Rotator:
         await turn()
         shown = list(map(self.world.leaf, self.world.replicas))
         await turn()
-        return "" if all(each is not None and each.der == leaf.der for each in shown) else "a replica shows another"
+        return "" if all(each is not None and each.der == leaf.der for each in shown) else "a replica serves another"
 
     # -- The interface of an API client --------------------------------------------------------------------------------
 

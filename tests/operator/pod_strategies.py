@@ -69,7 +69,7 @@ PODS = st.builds(
     st.sampled_from([None, None, None, True]),
 )
 
-# Pods that admission mostly accepts: one priority, and nothing that it rejects.
+# Pods that admission usually accepts: they have one priority, and no field that admission rejects.
 CALM_CONTAINERS = st.builds(
     _without_none,
     name=st.just(""),

@@ -27,7 +27,7 @@ class ScriptedApi:
         self.refusals: list[tuple[int, dict[str, str]]] = []
         """ Status and headers of error answers to the next requests. """
         self.answer: Answer | None = None
-        """ A function that answers all requests instead. """
+        """ A function that answers all requests; None: this class answers them. """
         self.requests: list[str] = []
         """ Method and path of each request. """
         self.most_under_way = self._under_way = 0

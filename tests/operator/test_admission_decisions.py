@@ -52,7 +52,7 @@ def test_all_containers_that_ask_for_a_gpu_get_slots() -> None:
     assert slots(decide(pod(GPU, {}, two))) == {"c0": 1, "c2": 2}
 
 
-def test_the_annotation_names_containers_that_ask_for_none() -> None:
+def test_the_annotation_gives_slots_to_containers_that_request_no_gpu() -> None:
     marks = {"orion/priority": "be", "orion/containers": "c0, c1"}
     assert slots(decide(pod({}, GPU, {}, annotations=marks))) == {"c0": 1, "c1": 1}
 
@@ -61,7 +61,7 @@ def test_the_only_container_gets_the_slot_if_no_container_asks_for_one() -> None
     assert slots(decide(pod({}))) == {"c0": 1}
 
 
-def test_an_init_container_and_a_sidecar() -> None:
+def test_an_init_container_and_a_sidecar_get_slots() -> None:
     init = [{"name": "warm-up", **GPU}, {"name": "side", "restartPolicy": "Always", **GPU}]
     decision = decide(pod(GPU, initContainers=init))
     assert slots(decision) == {"c0": 1, "warm-up": 1, "side": 1}
@@ -134,7 +134,7 @@ def test_other_pods_keep_their_runtime_class(given: dict[str, Any]) -> None:
     assert decision.pod["spec"].get("runtimeClassName") == given["spec"].get("runtimeClassName")
 
 
-def test_without_a_runtime_class_in_the_installation_pods_keep_theirs() -> None:
+def test_pods_keep_their_runtime_class_if_the_installation_sets_none() -> None:
     assert "runtimeClassName" not in decide(pod()).pod["spec"]
 
 
@@ -200,7 +200,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Reason, str]] = {
     "asks but is not named": (
         pod(GPU, GPU, annotations={"orion/priority": "hp", "orion/containers": "c0"}), Reason.NO_CONTAINER, "c1 asks",
     ),
-    "nobody asks": (pod({}, {}), Reason.NO_CONTAINER, "none of the containers c0, c1 asks"),
+    "no container asks": (pod({}, {}), Reason.NO_CONTAINER, "none of the containers c0, c1 asks"),
     "missing share": (
         pod(annotations={"orion/priority": "hp", "orion/share": "s"}), Reason.SHARE_NOT_FOUND, "which does not exist",
     ),
@@ -224,10 +224,12 @@ REFUSED: dict[str, tuple[dict[str, Any], Reason, str]] = {
         pod({}, initContainers=[{"name": "i", **GPU}]), Reason.INIT_CONTAINER_ASKS_FOR_MORE, "for more than 0",
     ),
     "privileged": (pod({**GPU, "securityContext": {"privileged": True}}), Reason.PRIVILEGED, "c0 is privileged"),
-    "privileged beside": (pod(GPU, {"securityContext": {"privileged": True}}), Reason.PRIVILEGED, "c1 is privileged"),
+    "privileged, no slots": (
+        pod(GPU, {"securityContext": {"privileged": True}}), Reason.PRIVILEGED, "c1 is privileged",
+    ),
     "hostPID": (pod(hostPID=True), Reason.HOST_PROCESSES, "hostPID"),
     "visible devices": (variable("NVIDIA_VISIBLE_DEVICES", "all"), Reason.DEVICE_ENVIRONMENT, "which GPU a container"),
-    "visible devices beside": (
+    "visible devices, no slots": (
         pod(GPU, {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "0"}]}), Reason.DEVICE_ENVIRONMENT, "c1 sets",
     ),
     "another MPS server": (variable("CUDA_MPS_PIPE_DIRECTORY"), Reason.DEVICE_ENVIRONMENT, "CUDA_MPS"),

@@ -140,7 +140,7 @@ async def test_a_share_that_the_watch_has_not_reported_yet_is_found(script: Scri
     assert "orion_webhook_second_looks_total 2.0" in (await served.get("metrics"))[1]
 
 
-@pytest.mark.parametrize("refusal", [(403, {}), (429, {"Retry-After": "30"})], ids=["no", "too late"])
+@pytest.mark.parametrize("refusal", [(403, {}), (429, {"Retry-After": "30"})], ids=["forbidden", "retry too late"])
 async def test_a_live_read_that_fails_is_an_http_error(
     script: ScriptedApi, served: Served, refusal: tuple[int, dict[str, str]]
 ) -> None:
@@ -154,7 +154,7 @@ async def test_a_live_read_is_repeated_after_a_503(script: ScriptedApi, served: 
     assert "late, which does not exist" in (await served.review(pod("be", share="late")))["status"]["message"]
 
 
-async def test_warnings_reach_the_owner(served: Served) -> None:
+async def test_the_response_contains_the_warnings(served: Served) -> None:
     given = pod()
     given["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "c"}}]
     assert "has no effect" in (await served.review(given))["warnings"][0]

@@ -42,14 +42,14 @@ def test_which_replicas_must_serve_the_leaf() -> None:
     assert judge([(other, leaf.der)], leaf) == "the webhook has no replica that is ready"
 
 
-async def test_replicas_are_asked_by_a_handshake(tmp_path: Path) -> None:
+async def test_a_tls_handshake_reads_the_certificate_of_each_replica(tmp_path: Path) -> None:
     (_, leaf), (_, other) = made(), made()
     async with serving(leaf, tmp_path) as port:
         closed = CertificateSettings(replicas=(f"127.0.0.1:{port}", "127.0.0.1:1"))
         assert await Replicas(Rotator(World()), closed).without(leaf) == "127.0.0.1:1 does not answer"
-        there = Replicas(Rotator(World()), CertificateSettings(replicas=(f"127.0.0.1:{port}",)))
-        assert await there.without(leaf) == ""
-        assert "serves another certificate" in await there.without(other)
+        replicas = Replicas(Rotator(World()), CertificateSettings(replicas=(f"127.0.0.1:{port}",)))
+        assert await replicas.without(leaf) == ""
+        assert "serves another certificate" in await replicas.without(other)
 
 
 # -- cert-manager ------------------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def annotate(world: World) -> None:
         (Source.CERT_MANAGER, True, False, False, "the operator makes the certificates until"),
     ],
 )
-def test_the_rotation_stays_out_where_a_fake_cert_manager_is(
+def test_the_rotation_does_nothing_where_a_fake_cert_manager_works(
     source: Source, annotated: bool, fake_kinds: bool, out: bool, sentence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World(kinds=FAKE_KINDS if fake_kinds else {})
@@ -91,7 +91,7 @@ def test_the_rotation_stays_out_where_a_fake_cert_manager_is(
     assert cert_manager.INJECTED[0] in INJECT
 
 
-# -- Shown -------------------------------------------------------------------------------------------------------------
+# -- `orion certificates show` and configurations ----------------------------------------------------------------------
 
 
 async def test_show_prints_trust_and_no_key(tmp_path: Path) -> None:

@@ -56,10 +56,10 @@ class Rotations(RuleBasedStateMachine):
             self.world.advance(1)
             if self.world.now - self.passed >= LONGEST_WITHOUT_A_PASS:
                 self.finish(which)
-            self.nobody_is_refused()
+            self.every_replica_is_accepted()
 
     @invariant()
-    def nobody_is_refused(self) -> None:
+    def every_replica_is_accepted(self) -> None:
         assert self.world.refused() == []
 
     def teardown(self) -> None:
@@ -71,7 +71,7 @@ class Rotations(RuleBasedStateMachine):
             if self.rotators[0].look().phase is Phase.AT_REST:
                 break
             self.world.advance(4)
-            self.nobody_is_refused()
+            self.every_replica_is_accepted()
         authority = self.world.state.authority
         assert authority is not None
         assert set(self.world.bundles()) == {frozenset({authority.fingerprint})}

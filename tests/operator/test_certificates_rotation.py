@@ -30,7 +30,7 @@ def to_its_end(work: Coroutine[Any, Any, Any]) -> None:
             work.send(None)
 
 
-def test_one_pass_makes_everything_from_nothing() -> None:
+def test_one_pass_in_an_empty_cluster_makes_all_certificates() -> None:
     world = World()
     look = Rotator(world).look()
     assert look.phase is Phase.AT_REST
@@ -112,7 +112,7 @@ def test_a_new_service_name_gives_a_new_leaf_of_the_same_authority() -> None:
     assert world.state.authority == authority
 
 
-def test_other_keys_of_the_secret_stay() -> None:
+def test_the_rotation_keeps_other_keys_of_the_secret() -> None:
     world, rotator = installed()
     world.objects[SECRET]["data"]["theirs"] = "eA=="
     rotator.rotate()

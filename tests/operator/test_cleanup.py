@@ -34,7 +34,7 @@ CONDITIONS = st.lists(
         "type": st.sampled_from([*ConditionType, "OfALaterRelease"]),
         "status": st.sampled_from(["True", "False", "Unknown"]),
         "reason": st.sampled_from(["Advertised", "Granted"]),
-        "message": st.just("said before"),
+        "message": st.just("an earlier message"),
         "lastTransitionTime": st.just("2025-01-01T00:00:00Z"),
     }),
     unique_by=lambda each: each["type"],
@@ -54,7 +54,7 @@ SHARE_STATUS = {
     "clientCounts": st.just({"total": 1}),
     "conditions": CONDITIONS,
 }
-STATUS_OF_PEOPLE = {"node", "observedGeneration", "ofALaterRelease"}
+KEPT_FIELDS = {"node", "observedGeneration", "ofALaterRelease"}
 """ Fields of a status that the cleanup keeps. """
 
 
@@ -127,7 +127,7 @@ def assert_unknown(before: Body, after: Body) -> None:
     conditions = {each["type"]: (each["status"], each["reason"]) for each in after["status"]["conditions"]}
     assert set(conditions.values()) == {("Unknown", "Uninstalled")}
     assert conditions.keys() == {"Ready"} | {e["type"] for e in status.get("conditions", ())} - {"OfALaterRelease"}
-    kept = {field: value for field, value in status.items() if field in STATUS_OF_PEOPLE}
+    kept = {field: value for field, value in status.items() if field in KEPT_FIELDS}
     assert {field: after["status"][field] for field in kept} == kept
     assert after["status"].keys() <= kept.keys() | {"health", "conditions"}
 

@@ -1,4 +1,4 @@
-"""The operator may replace only those pods of the MPS daemons of which no container has ever started."""
+"""The operator may replace a pod of the MPS daemons only if no container of the pod has ever started."""
 
 from typing import Any
 

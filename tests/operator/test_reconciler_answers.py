@@ -45,6 +45,7 @@ class FakeApi:
     def __init__(self, cluster: FakeCluster, other_writer: Callable[[], object]) -> None:
         self.cluster, self.other_writer = cluster, other_writer
         self.undone = ""
+        """ The annotation that another writer removes again after each write; empty: none. """
         self.posted: list[str] = []
         self.patched: list[str] = []
 

@@ -156,12 +156,12 @@ def test_two_reconcilers_write_the_same(bodies: list[Body]) -> None:
     cluster = FakeCluster(bodies)
     one, other = (Reconciler(cluster, state_of(cluster)) for _ in range(2))
     one.run()
-    said = dict(cluster.events)
+    posted = dict(cluster.events)
     other.run()  # with an outdated state
     for _ in range(3):
         one, other = (Reconciler(cluster, state_of(cluster)) for _ in range(2))
         assert one.run() == other.run() == 0
-    assert cluster.events == said
+    assert cluster.events == posted
 
 
 def test_an_empty_state_needs_no_writes() -> None:

@@ -92,7 +92,7 @@ def test_a_grant_is_one_patch_that_holds_for_this_pod_only() -> None:
 
 
 def test_a_pod_without_a_share_gets_the_defaults() -> None:
-    cluster = reconciled(pod("p", app="nobody's"))
+    cluster = reconciled(pod("p", app="unselected"))
     grant = cluster.objects["Pod", "n", "p"]["metadata"]["annotations"]["orion.gpu/grant"]
     assert grant == '{"containers":{"main":{"slots":1}},"failClosed":false,"format":1,"priority":"be"}'
 
@@ -101,7 +101,7 @@ def test_a_pod_that_is_being_deleted_gets_no_writes() -> None:
     assert writes(FakeCluster([share(), pod("p", deletionTimestamp="2026-01-01T00:00:00Z")]), POD) == []
 
 
-def test_a_share_of_the_other_priority_does_not_govern_and_says_why() -> None:
+def test_a_share_of_the_other_priority_does_not_govern_and_reports_why() -> None:
     cluster = reconciled(share(priority="hp"), pod("p"))
     assert condition(cluster, "Ready") == (
         "False",
@@ -162,8 +162,8 @@ def test_rows_of_an_earlier_pod_of_the_same_name_do_not_count() -> None:
 
 def test_a_process_without_the_hook_is_named() -> None:
     cluster = reconciled(share(), pod("p"), device(heldSlots=[slot("p")], unmanaged=[unmanaged("p")]))
-    so, reason, message = condition(cluster, "HookInjected")
-    assert (so, reason) == ("False", "Unmanaged")
+    state, reason, message = condition(cluster, "HookInjected")
+    assert (state, reason) == ("False", "Unmanaged")
     assert "process 9 (miner) of pod p" in message
     assert ("s", "HookInjectedUnmanaged") in events(cluster)
 

@@ -14,7 +14,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def at(build: Path) -> dict[str, str]:
-    """Environment in which a program finds the simulated driver, and scenarios find each other."""
+    """Environment in which a program finds the simulated driver, and scenarios can import each other."""
     return {"LD_LIBRARY_PATH": str(build / "sim"), "PYTHONPATH": str(Path(__file__).parents[2])}
 
 

@@ -41,7 +41,7 @@ def launches_are_recorded_and_not_run() -> None:
     ok(cuda.cuGraphExecDestroy(executable))
 
 
-def a_capture_spreads_through_events_and_must_join() -> None:
+def a_stream_joins_a_capture_by_an_event_and_must_join_back() -> None:
     gpu = Device()
     one, two = gpu.stream(), gpu.stream()
     fork, join = ok(cuda.cuEventCreate(2)), ok(cuda.cuEventCreate(2))
@@ -65,7 +65,7 @@ def a_capture_spreads_through_events_and_must_join() -> None:
         assert ok(cuda.cuStreamIsCapturing(two)) == 0
 
 
-def synchronising_what_is_captured_invalidates() -> None:
+def synchronising_a_captured_stream_invalidates_the_capture() -> None:
     gpu = Device()
     for use in (cuda.cuStreamSynchronize, cuda.cuStreamQuery):
         stream = gpu.stream()
@@ -77,7 +77,7 @@ def synchronising_what_is_captured_invalidates() -> None:
         ok(cuda.cuStreamSynchronize(stream))
 
 
-def a_context_event_invalidates() -> None:
+def a_context_event_invalidates_the_capture() -> None:
     gpu = Device()
     stream, event = gpu.stream(), ok(cuda.cuEventCreate(2))
     ok(cuda.cuStreamBeginCapture(stream, RELAXED))
@@ -85,7 +85,7 @@ def a_context_event_invalidates() -> None:
     fails(cuda.cuStreamEndCapture(stream), 901)
 
 
-def modes_say_what_other_threads_may_do() -> None:
+def the_capture_mode_decides_what_other_threads_may_do() -> None:
     gpu = Device()
     stream, event = gpu.stream(), ok(cuda.cuEventCreate(2))
 
@@ -135,7 +135,7 @@ def a_capture_ends_where_it_began() -> None:
     fails(cuda.cuStreamBeginCapture(0, GLOBAL), "STREAM_CAPTURE_UNSUPPORTED")
 
 
-def the_legacy_stream_is_out_of_bounds_beside_a_blocking_one() -> None:
+def work_in_the_legacy_stream_invalidates_the_capture_of_a_blocking_stream() -> None:
     gpu = Device()
     blocking, free = gpu.stream(flags=0), gpu.stream()
     ok(cuda.cuStreamBeginCapture(blocking, RELAXED))
@@ -161,7 +161,7 @@ def captures_do_not_mix() -> None:
     fails(cuda.cuStreamEndCapture(one), "STREAM_CAPTURE_INVALIDATED")
 
 
-def graphs_are_built_updated_and_copied_by_hand() -> None:
+def graphs_can_be_built_updated_and_copied_without_a_capture() -> None:
     gpu = Device()
     stream = gpu.stream()
     graph = ok(cuda.cuGraphCreate(0))

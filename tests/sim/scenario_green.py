@@ -62,7 +62,7 @@ def a_kernel_on_fewer_sms_takes_longer_in_proportion() -> None:
         near(gpu.between(start, gpu.mark(stream)), wanted)
 
 
-def a_partition_leaves_the_other_sms_to_others() -> None:
+def other_streams_use_the_sms_outside_a_partition() -> None:
     gpu = Device()
     green, plain = gpu.green_stream(64), gpu.stream()
     start = gpu.mark(plain)
@@ -70,12 +70,12 @@ def a_partition_leaves_the_other_sms_to_others() -> None:
     for _ in range(2):
         gpu.launch(plain, 1000, sms=68)
     near(gpu.between(start, gpu.mark(plain)), 2000)
-    gpu.launch(plain, 1000, sms=132)  # the 68 that the partition leaves
+    gpu.launch(plain, 1000, sms=132)  # on the 68 SMs outside the partition
     near(gpu.between(start, gpu.mark(plain)), 2000 + 1000 * 132 / 68)
     near(gpu.between(start, gpu.mark(green)), 10_000 * 132 / 64)
 
 
-def a_kernel_gets_the_sms_that_a_partition_gives_back() -> None:
+def a_kernel_gets_the_sms_that_a_partition_no_longer_uses() -> None:
     gpu = Device()
     green, plain = gpu.green_stream(64), gpu.stream()
     start = gpu.mark(plain)
@@ -84,7 +84,7 @@ def a_kernel_gets_the_sms_that_a_partition_gives_back() -> None:
     near(gpu.between(start, gpu.mark(plain)), 1000 + 2000 - 1000 * 68 / 132)
 
 
-def partitions_of_the_same_sms_take_turns_and_others_do_not() -> None:
+def kernels_of_two_partitions_overlap_unless_they_have_the_same_sms() -> None:
     gpu = Device()
     for group, together in ((0, 2000), (1, 1000)):
         one, two = gpu.green_stream(64, 0), gpu.green_stream(64, group)
@@ -142,7 +142,7 @@ def a_wait_for_a_context_includes_its_green_contexts() -> None:
     near(gpu.between(start, event), 1500)
 
 
-def an_event_of_a_green_context_stands_for_its_streams_alone() -> None:
+def an_event_of_a_green_context_waits_for_its_streams_only() -> None:
     gpu = Device()
     green = gpu.green(64)
     one, two = (ok(cuda.cuGreenCtxStreamCreate(green, 1, 0)) for _ in range(2))
@@ -158,7 +158,7 @@ def an_event_of_a_green_context_stands_for_its_streams_alone() -> None:
     near(gpu.between(start, gpu.mark(one)), 4100)
 
 
-def a_green_context_can_be_current_by_its_name() -> None:
+def a_green_context_can_be_the_current_context() -> None:
     gpu = Device()
     green = gpu.green(64)
     name = ok(cuda.cuCtxFromGreenCtx(green))
@@ -182,13 +182,13 @@ def a_green_context_can_be_current_by_its_name() -> None:
     ok(cuda.cuCtxSynchronize())
     fails(cuda.cuStreamQuery(plain), "NOT_READY")
     near(gpu.between(start, gpu.mark(plain)), 5000)
-    fails(cuda.cuStreamSynchronize(2), "INVALID_HANDLE")  # the thread's own
+    fails(cuda.cuStreamSynchronize(2), "INVALID_HANDLE")  # the per-thread default stream
     fails(cuda.cuCtxDestroy(name), "INVALID_CONTEXT")
     ok(cuda.cuGreenCtxDestroy(green))
     fails(cuda.cuMemAlloc(4096), "CONTEXT_IS_DESTROYED")
 
 
-def both_versions_return_the_context_of_a_stream() -> None:
+def the_second_version_of_stream_get_ctx_returns_the_primary_and_the_green_context() -> None:
     gpu = Device()
     driver = ctypes.CDLL("libcuda.so.1")
     green = gpu.green(16)
@@ -219,7 +219,7 @@ def streams_of_a_destroyed_green_context_can_only_be_destroyed() -> None:
     ok(cuda.cuCtxSynchronize())
 
 
-def a_green_context_keeps_the_primary_context_and_goes_with_its_reset() -> None:
+def a_green_context_retains_the_primary_context_and_ends_at_its_reset() -> None:
     gpu = Device()
     green = gpu.green(64)
     stream = ok(cuda.cuGreenCtxStreamCreate(green, 1, 0))
@@ -232,7 +232,7 @@ def a_green_context_keeps_the_primary_context_and_goes_with_its_reset() -> None:
     fails(cuda.cuGreenCtxDestroy(green), "INVALID_CONTEXT")
     again = Device()
     start = again.mark(0)
-    again.launch(0, 100)  # all SMs are there
+    again.launch(0, 100)  # on all SMs
     near(again.between(start, again.mark(0)), 100)
     ok(cuda.cuGreenCtxDestroy(again.green(8)))
     ok(cuda.cuCtxSynchronize())
@@ -249,7 +249,7 @@ def invalid_arguments_are_refused() -> None:
     fails(cuda.cuGreenCtxCreate(0, gpu.device, 1), "INVALID_VALUE")
 
 
-def a_graph_runs_where_it_was_captured() -> None:
+def a_graph_runs_on_the_sms_of_the_captured_stream() -> None:
     gpu = Device()
     plain, green = gpu.stream(), gpu.green_stream(66)
     for stream, wanted in ((plain, 660), (green, 660 * 132 / 72)):

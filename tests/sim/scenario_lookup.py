@@ -84,7 +84,7 @@ def every_symbol_can_be_reached_by_some_version() -> None:
     assert reached > 600
 
 
-def what_is_not_modelled_says_so() -> None:
+def functions_that_are_not_modelled_return_an_error() -> None:
     Device()
     fails(cuda.cuGraphDebugDotPrint(ok(cuda.cuGraphCreate(0)), b"/tmp/x", 0), "NOT_SUPPORTED")
     driver, table = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(1)
@@ -93,7 +93,7 @@ def what_is_not_modelled_says_so() -> None:
     assert ok(cuda.cuGetErrorName(cuda.CUresult.CUDA_ERROR_NOT_READY)) == b"CUDA_ERROR_NOT_READY"
 
 
-def nothing_works_before_init_and_in_a_forked_child() -> None:
+def calls_fail_before_init_and_in_a_forked_child() -> None:
     fails(cuda.cuDeviceGetCount(), "NOT_INITIALIZED")
     gpu = Device()
     child = os.fork()
@@ -110,7 +110,7 @@ def nothing_works_before_init_and_in_a_forked_child() -> None:
     ok(cuda.cuCtxSynchronize())
 
 
-def a_child_forked_before_init_is_a_client_of_its_own() -> None:
+def a_child_forked_before_init_is_a_separate_client() -> None:
     child = os.fork()
     gpu = Device()
     stream = gpu.stream()
@@ -133,7 +133,7 @@ def a_host_function_must_not_call_cuda() -> None:
     assert answers == [800]
 
 
-def libraries_and_kernels_answer_alike() -> None:
+def a_kernel_of_a_library_can_be_queried() -> None:
     gpu = Device()
     image = b"orion-sim 1\nkernel one duration_us=1.5 sms=2 params=8,4,8\n"
     library = ok(cuda.cuLibraryLoadData(image, None, None, 0, None, None, 0))

@@ -13,7 +13,7 @@ def free_bytes() -> int:
     return int(ok(cuda.cuMemGetInfo())[0])
 
 
-def bytes_come_back_as_they_went() -> None:
+def copied_bytes_are_read_back_unchanged() -> None:
     Device()
     before = free_bytes()
     size = 3 * MIB
@@ -42,7 +42,7 @@ def more_than_the_device_has_is_refused() -> None:
     assert free_bytes() == before
 
 
-def rows_and_boxes() -> None:
+def rows_are_set_and_copied() -> None:
     Device()
     pointer, pitch = ok(cuda.cuMemAllocPitch(100, 4, 4))
     assert int(pitch) >= 100
@@ -59,7 +59,7 @@ def rows_and_boxes() -> None:
     assert bytes(back[100:110]) == b"\x01\x02\x03\x04\x01\x02\x03\x04\x01\x01"
 
 
-def host_memory_and_what_an_address_says() -> None:
+def pointer_attributes_show_the_kind_of_memory() -> None:
     gpu = Device()
     kind = cuda.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
     pinned = ok(cuda.cuMemHostAlloc(4096, 0))
@@ -79,7 +79,7 @@ def host_memory_and_what_an_address_says() -> None:
         ok(free(pointer))
 
 
-def registered_memory() -> None:
+def memory_can_be_registered_only_once() -> None:
     Device()
     buffer = (ctypes.c_char * 8192)()
     address = ctypes.addressof(buffer)
@@ -89,7 +89,7 @@ def registered_memory() -> None:
     fails(cuda.cuMemHostUnregister(address), "HOST_MEMORY_NOT_REGISTERED")
 
 
-def pools_keep_what_they_may() -> None:
+def a_pool_keeps_freed_bytes_up_to_its_threshold() -> None:
     gpu = Device()
     stream, before = gpu.stream(), free_bytes()
     pool = ok(cuda.cuDeviceGetDefaultMemPool(gpu.device))
@@ -107,7 +107,7 @@ def pools_keep_what_they_may() -> None:
     assert free_bytes() == before
 
 
-def virtual_memory_maps_twice() -> None:
+def physical_memory_can_be_mapped_twice() -> None:
     Device()
     before = free_bytes()
     properties = cuda.CUmemAllocationProp()
@@ -133,7 +133,7 @@ def virtual_memory_maps_twice() -> None:
     assert free_bytes() == before
 
 
-def memory_can_be_made_before_any_context() -> None:
+def physical_memory_can_be_created_without_a_context() -> None:
     ok(cuda.cuInit(0))
     properties = cuda.CUmemAllocationProp()
     properties.type = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
@@ -157,7 +157,7 @@ def streams_write_and_wait_for_words() -> None:
     assert view.value == 5
 
 
-def contexts_are_accounted_until_they_go() -> None:
+def a_destroyed_context_returns_its_memory() -> None:
     gpu = Device()
     before = free_bytes()
     other = ok(cuda.cuCtxCreate(None, 0, gpu.device))

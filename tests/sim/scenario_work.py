@@ -66,7 +66,7 @@ def the_higher_priority_starts_first() -> None:
     near(gpu.between(start, gpu.mark(low)), 2100)
 
 
-def what_a_destroyed_stream_has_queued_is_the_contexts() -> None:
+def a_context_waits_for_the_work_of_a_destroyed_stream() -> None:
     gpu = Device()
     start = gpu.mark(gpu.stream())
     for _ in range(2):
@@ -118,7 +118,7 @@ def a_per_thread_default_stream_is_not_the_legacy_one() -> None:
     ok(cuda.cuStreamSynchronize(2))
 
 
-def queries_say_not_ready_until_it_is() -> None:
+def queries_return_not_ready_until_the_work_is_done() -> None:
     gpu = Device()
     stream = gpu.stream()
     gpu.launch(stream, 1000)
@@ -162,7 +162,7 @@ def a_destroyed_stream_finishes_its_work() -> None:
     fails(cuda.cuStreamSynchronize(stream), "INVALID_HANDLE")
 
 
-def a_context_event_stands_for_all_streams() -> None:
+def a_context_event_waits_for_all_streams() -> None:
     gpu = Device()
     one, two, three = gpu.stream(), gpu.stream(flags=0), gpu.stream()
     start = gpu.mark(three)

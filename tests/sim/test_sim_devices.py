@@ -94,7 +94,7 @@ def test_the_seed_gives_the_uuids(machine: dict[str, str]) -> None:
         ([], None, []),
     ],
 )
-def test_a_process_sees_what_it_was_given_and_wants(
+def test_a_process_sees_the_gpus_that_it_was_given_and_selects(
     machine: dict[str, str], given: list[int] | None, wanted: str | None, seen: list[int]
 ) -> None:
     machine["ORION_SIM_GPUS"] = "4"
@@ -112,8 +112,8 @@ def test_gpus_have_the_machines_settings_and_the_injected_health(machine: dict[s
     machine |= {"ORION_SIM_GPUS": "4", "ORION_SIM_MIG": "1,3", "ORION_SIM_NUMA": "0,0,1", "ORION_SIM_NVLINK": "0-2"}
     rows, story = json.loads(run(DESCRIBED, machine, str(c_build / "sim" / "libcuda.so.1")))
     assert rows == [[0, [1, 2], False], [0, [0, 2], True], [1, [0, 1], False], [None, [], True]]
-    well, lost = ["", True], ["GPULost", False]
-    assert story == [well, ["Xid79", False], well, well, well, lost, lost, well, "the machine"]
+    healthy, lost = ["", True], ["GPULost", False]
+    assert story == [healthy, ["Xid79", False], healthy, healthy, healthy, lost, lost, healthy, "the machine"]
 
 
 def test_the_command_shows_and_changes_health(machine: dict[str, str], c_build: Path) -> None:

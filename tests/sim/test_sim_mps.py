@@ -1,4 +1,4 @@
-"""Clients of a simulated MPS control daemon beside other processes: which of them run together, and its end."""
+"""Clients of a simulated MPS control daemon run together, and lose their contexts when the daemon ends."""
 
 import signal
 import subprocess
@@ -38,7 +38,7 @@ def together(rows: list[tuple[int, int, int, str]], one: int, other: int) -> boo
     )
 
 
-def test_clients_run_together_and_time_sliced_with_others(
+def test_mps_clients_run_together_and_are_time_sliced_with_other_processes(
     start_worker: StartWorker,
     pipe: Path,
     tmp_path: Path,
@@ -61,7 +61,7 @@ def test_clients_run_together_and_time_sliced_with_others(
     assert turns > 5  # no process waits for all of the other's work
 
 
-def test_the_daemons_end_ends_its_clients_contexts(start_worker: StartWorker, pipe: Path) -> None:
+def test_when_the_daemon_ends_its_clients_lose_their_contexts(start_worker: StartWorker, pipe: Path) -> None:
     client, alone = start_worker(CUDA_MPS_PIPE_DIRECTORY=str(pipe)), start_worker()
     for worker in (client, alone):
         worker.do("launch 1 100 66")
@@ -70,7 +70,7 @@ def test_the_daemons_end_ends_its_clients_contexts(start_worker: StartWorker, pi
     deadline = time.monotonic() + 60
     while True:
         client.begin("launch 1 100 66")
-        if not client.answer():  # it has ended because of the error
+        if not client.answer():  # the client has ended because of the error
             break
         assert time.monotonic() < deadline
     assert client.process.wait(60) != 0

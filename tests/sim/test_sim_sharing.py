@@ -1,4 +1,4 @@
-"""Several processes on one simulated GPU: slices, MPS, death, and what other processes can query."""
+"""Several processes share one simulated GPU: time slices, MPS, killed and stopped clients, and queries without CUDA."""
 
 import ctypes
 import os
@@ -73,7 +73,7 @@ def pieces(trace: Path) -> list[tuple[int, int, int, str]]:
     return sorted((int(start), int(end), int(pid), what) for pid, start, end, what in rows)
 
 
-def test_two_contexts_take_turns_of_a_slice(start_worker: StartWorker, tmp_path: Path) -> None:
+def test_two_contexts_are_time_sliced(start_worker: StartWorker, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     both = [start_worker(ORION_SIM_TRACE=str(trace)) for _ in range(2)]
     for worker in both:
@@ -146,7 +146,7 @@ def test_under_mps_a_long_kernel_on_a_partition_stops_no_other_process(start_wor
     assert float(short.do("sync")) < 0.5  # on all SMs; on the rest it would take 0.58 s
 
 
-def test_in_slices_a_partition_keeps_its_size(start_worker: StartWorker, tmp_path: Path) -> None:
+def test_a_time_sliced_partition_keeps_its_size(start_worker: StartWorker, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     green, plain = (start_worker(ORION_SIM_TRACE=str(trace)) for _ in range(2))
     green.do("green 66 0")
@@ -159,10 +159,10 @@ def test_in_slices_a_partition_keeps_its_size(start_worker: StartWorker, tmp_pat
     rows = pieces(trace)
     assert all(end <= start for (_, end, *_), (start, *_) in pairwise(rows))  # never together
     ran = sum(end - start for start, end, pid, _ in rows if pid == green.pid)
-    assert abs(ran - 20_000_000 * 132 // 72) < 1000  # rounded up at each interruption
+    assert abs(ran - 20_000_000 * 132 // 72) < 1000  # 66 SMs become 72, a multiple of 8; each interruption rounds up
 
 
-def test_a_killed_client_leaves_the_device_and_its_memory(start_worker: StartWorker) -> None:
+def test_the_gpu_and_the_memory_of_a_killed_client_are_free_again(start_worker: StartWorker) -> None:
     dead, alive = start_worker(), start_worker()
     everything = int(alive.do("free"))
     dead.do("alloc 1000000000")
@@ -175,7 +175,7 @@ def test_a_killed_client_leaves_the_device_and_its_memory(start_worker: StartWor
     assert int(alive.do("free")) == everything
 
 
-def test_a_client_without_descriptors_recovers_from_a_stuck_one(
+def test_a_client_without_descriptors_recovers_from_a_killed_one(
     start_worker: StartWorker, machine: dict[str, str]
 ) -> None:
     alive = start_worker()
@@ -223,7 +223,7 @@ def test_waiting_is_precise_and_cheap(start_worker: StartWorker) -> None:
     assert used - before < 1
 
 
-def test_the_first_process_decides_and_another_layout_is_replaced(
+def test_the_first_process_sets_the_memory_size_and_replaces_another_layout(
     start_worker: StartWorker, machine: dict[str, str]
 ) -> None:
     state = Path(machine["ORION_SIM_STATE"]) / "machine"
@@ -275,11 +275,11 @@ def test_a_process_is_identified_again_after_it_closed_every_descriptor(
     assert observe(machine)[0][4:] == [str(worker.pid)]
     worker.do("close")
     end = time.monotonic() + 20
-    while observe(machine)[0][4:] != [str(worker.pid)]:  # meanwhile it is visible, but its process id is not
+    while observe(machine)[0][4:] != [str(worker.pid)]:  # meanwhile the process is listed with process ID 0
         assert observe(machine)[0][4:] in (["0"], [str(worker.pid)])
         assert time.monotonic() < end
 
 
-def test_a_client_dies_at_any_point(c_build: Path) -> None:
+def test_the_machine_survives_a_clients_death_at_any_point(c_build: Path) -> None:
     done = subprocess.run([c_build / "test" / "test_sim_crash"], capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stderr

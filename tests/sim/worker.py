@@ -10,7 +10,7 @@ from tests.sim.cuda_client import Device, ok
 
 
 def main() -> None:
-    """launch N US SMS | sync | green SMS GROUP | alloc BYTES | free | busy SECONDS US SMS | close | exit."""
+    """Commands: launch N US SMS | sync | green SMS GROUP | alloc BYTES | free | busy SECONDS US SMS | close | exit."""
     gpu = Device()
     stream = gpu.stream()
     print(os.getpid(), flush=True)

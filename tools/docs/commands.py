@@ -1,8 +1,8 @@
 """Checks the commands on pages: it parses them with the programs' own descriptions, and never runs them.
 
 The command line of `orion` itself checks for unknown commands, unknown options, surplus arguments and invalid values.
-The Makefile's targets check `make`, the existing modules check `python -m`, and the checkout's files check paths. Words
-in capitals are placeholders.
+Targets of `make` must exist in the Makefile, modules of `python -m` must exist, and paths must exist in the checkout.
+Words in capitals are placeholders.
 """
 
 import importlib.util
@@ -139,8 +139,8 @@ def _make(words: Sequence[str], root: Path) -> list[str]:
 def _python(words: Sequence[str], root: Path) -> list[str]:
     if words[:1] == ["-m"] and len(words) > 1:
         module = words[1]
-        there = _module(module, root) if module.partition(".")[0] in OURS else _installed(module)
-        return [] if there else [f"there is no module {module}"]
+        exists = _module(module, root) if module.partition(".")[0] in OURS else _installed(module)
+        return [] if exists else [f"there is no module {module}"]
     return []
 
 

@@ -41,18 +41,18 @@ def check(pages: Sequence[Page]) -> tuple[list[Finding], int]:
             sentences, documents = _faults(block, page.root)
             number += documents
             if REFUSED in block.info:
-                sentences = _unrefused(sentences, after)
+                sentences = _missing_refusals(sentences, after)
             found += [Finding(page.name, block.line, sentence) for sentence in sentences]
     return found, number
 
 
-def _unrefused(sentences: Sequence[str], after: Block | None) -> list[str]:
+def _missing_refusals(sentences: Sequence[str], after: Block | None) -> list[str]:
     """Return the faults of a block that must be rejected, given the faults that were found in it."""
     if not sentences:
         return ["this YAML is marked as refused, but it is accepted"]
     shown = " ".join(after.text.split()) if after else ""
-    unsaid = [sentence for sentence in sentences if " ".join(sentence.split()) not in shown]
-    return [f"the block below does not say why it is refused: {sentence}" for sentence in unsaid]
+    missing = [sentence for sentence in sentences if " ".join(sentence.split()) not in shown]
+    return [f"the block below does not say why it is refused: {sentence}" for sentence in missing]
 
 
 def _faults(block: Block, root: Path) -> tuple[list[str], int]:
@@ -68,51 +68,51 @@ def _faults(block: Block, root: Path) -> tuple[list[str], int]:
     return [fault for each in documents for fault in _object_faults(each, shares)], len(documents)
 
 
-def _file_faults(block: Block, said: Mapping[str, Any], root: Path) -> list[str]:
+def _file_faults(block: Block, document: Mapping[str, Any], root: Path) -> list[str]:
     """Return the faults of a file that is not a Kubernetes object."""
     if "values" in block.info:
-        return values.faults(dict(said), root)
+        return values.faults(dict(document), root)
     try:
-        if said.get("version") == "v1":
+        if document.get("version") == "v1":
             node_configuration.parse(block.text, "the file of nodes' settings")
             return []
-        if "experiments" in said or "systems" in said:
+        if "experiments" in document or "systems" in document:
             return []  # tests/bench/test_benchmarking_page.py reads scenarios, as `orion bench` does
     except Unreadable as error:
         return [" ".join(str(error).split())]
     return ["unknown kind of YAML: fence the chart's values as ```yaml values"]
 
 
-def _object_faults(said: Mapping[str, Any], shares: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    name = (said.get("metadata") or {}).get("name")
-    if not said.get("kind") or not name:
-        yield f"an object needs kind and metadata.name, but this one has {said.get('kind')} and {name}"
+def _object_faults(document: Mapping[str, Any], shares: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    name = (document.get("metadata") or {}).get("name")
+    if not document.get("kind") or not name:
+        yield f"an object needs kind and metadata.name, but this one has {document.get('kind')} and {name}"
         return
-    if said["apiVersion"].partition("/")[0] == GROUP:
-        yield from _ours(said)
-    elif said["kind"] == "ResourceQuota":
-        yield from _quota(said)
-    elif (pod := template(said)) is not None:
+    if document["apiVersion"].partition("/")[0] == GROUP:
+        yield from _ours(document)
+    elif document["kind"] == "ResourceQuota":
+        yield from _quota(document)
+    elif (pod := template(document)) is not None:
         yield from _pod(pod, shares)
 
 
-def _ours(said: Mapping[str, Any]) -> Iterator[str]:
-    kind = next((each for each in KINDS if each.name == said["kind"]), None)
+def _ours(document: Mapping[str, Any]) -> Iterator[str]:
+    kind = next((each for each in KINDS if each.name == document["kind"]), None)
     if kind is None:
-        yield f"there is no kind {said['kind']} in {said['apiVersion']}"
+        yield f"there is no kind {document['kind']} in {document['apiVersion']}"
         return
     try:
-        kind.model.read_strictly(dict(said))
+        kind.model.read_strictly(dict(document))
     except Unreadable as error:
         yield str(error)
 
 
-def _quota(said: Mapping[str, Any]) -> Iterator[str]:
+def _quota(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield the faults of a quota: for resources of device plugins, Kubernetes counts only requests.
 
     It counts objects with keys of the form `count/<plural>.<group>`.
     """
-    for key in (said.get("spec") or {}).get("hard") or {}:
+    for key in (document.get("spec") or {}).get("hard") or {}:
         prefix, _, resource = key.partition(".")
         if GROUP in key and not key.startswith("count/") and (prefix != "requests" or resource not in _RESOURCES):
             yield f"a quota cannot count {key}: requests.{GROUP}/hp and requests.{GROUP}/be can be counted"

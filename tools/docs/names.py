@@ -57,7 +57,7 @@ def _known(name: str, root: Path) -> bool:
 
 
 def _written(part: str, sources: str) -> bool:
-    """Return whether the code has this as the end of a name to which it adds a prefix."""
+    """Return whether the code contains this end of a name, to which it adds a prefix."""
     return f'}}_{part}"' in sources or ("_" in part and f'"{part}"' in sources)
 
 

@@ -1,7 +1,8 @@
-"""Blocks that a test on a cluster runs: fenced ```console run, with `$ ` before each command, and its output below it.
+"""Reads the blocks that tests on a cluster run, and compares the output of a run with the output on the page.
 
-Only the form of the output is compared: ages, numbers, hashes and UUIDs differ in every run. A line of three dots
-stands for any number of lines. A run may print more lines than the page shows, because a table grows with the cluster.
+Such a block is fenced ```console run. A command begins with `$ `, and its output follows it. Only the form of the
+output is compared: ages, numbers, hashes and UUIDs differ in every run. A line of three dots stands for any number of
+lines. A run may print more lines than the page shows, because a table grows with the cluster.
 """
 
 import re
@@ -58,7 +59,7 @@ def _steps(block: Block) -> list[Step]:
 
 
 def differs(expected: str, got: str) -> str:
-    """Return which line of a page a run did not print, as a sentence; empty if all are printed in order."""
+    """Return a sentence about the first line of a page that a run did not print; empty if it printed all, in order."""
     printed = [_form(line) for line in got.splitlines()]
     for line in expected.splitlines():
         wanted = _form(line)

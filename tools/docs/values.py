@@ -29,17 +29,17 @@ def setting_faults(text: str, root: Path) -> list[str]:
             found.append(f"--set {part} gives no value")
             continue
         names = [name.replace("\\.", ".") for name in re.split(r"(?<!\\)\.", re.sub(r"\[(\d+)\]", r".\1", path))]
-        said: Any = yaml.safe_load(value) if re.fullmatch(r"true|false|null|\d+|\[.*|\{.*", value) else value
+        given: Any = yaml.safe_load(value) if re.fullmatch(r"true|false|null|\d+|\[.*|\{.*", value) else value
         for name in reversed(names):
-            said = [said] if name.isdigit() else {name: said}
-        found += faults(said, root)
+            given = [given] if name.isdigit() else {name: given}
+        found += faults(given, root)
     return found
 
 
-def faults(said: Any, root: Path) -> list[str]:
-    """Return which keys of a values file, or of a part of one, the chart lacks or has with another type."""
+def faults(given: Any, root: Path) -> list[str]:
+    """Return a sentence for each key of (a part of) a values file that the chart lacks or has with another type."""
     schema = _schema(root)
-    return [] if schema is None else list(_faults(said, schema, schema, ""))
+    return [] if schema is None else list(_faults(given, schema, schema, ""))
 
 
 @cache
@@ -48,27 +48,27 @@ def _schema(root: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def _faults(said: Any, schema: Mapping[str, Any], whole: Mapping[str, Any], path: str) -> Iterator[str]:
+def _faults(given: Any, schema: Mapping[str, Any], whole: Mapping[str, Any], path: str) -> Iterator[str]:
     schema = _resolved(schema, whole)
     words = schema.get("type")
     allowed = [words] if isinstance(words, str) else list(words or ())
-    if allowed and not any(_is(said, word) for word in allowed):
-        yield f"{path or 'values'} is {json.dumps(said)}, and the chart wants {' or '.join(allowed)}"
+    if allowed and not any(_is(given, word) for word in allowed):
+        yield f"{path or 'values'} is {json.dumps(given)}, and the chart wants {' or '.join(allowed)}"
         return
-    if "enum" in schema and said not in schema["enum"]:
-        yield f"{path} is {json.dumps(said)}, and the chart wants one of {', '.join(map(json.dumps, schema['enum']))}"
-    if "pattern" in schema and isinstance(said, str) and not re.search(schema["pattern"], said):
-        yield f"{path} is {json.dumps(said)}, and the chart wants {schema['pattern']}"
-    if isinstance(said, dict):
-        for key, value in said.items():
+    if "enum" in schema and given not in schema["enum"]:
+        yield f"{path} is {json.dumps(given)}, and the chart wants one of {', '.join(map(json.dumps, schema['enum']))}"
+    if "pattern" in schema and isinstance(given, str) and not re.search(schema["pattern"], given):
+        yield f"{path} is {json.dumps(given)}, and the chart wants {schema['pattern']}"
+    if isinstance(given, dict):
+        for key, value in given.items():
             below = f"{path}.{key}".removeprefix(".")
             part = _member(schema, key)
             if part is False:
                 yield f"the chart has no value {below}"
             elif isinstance(part, dict):
                 yield from _faults(value, part, whole, below)
-    if isinstance(said, list) and isinstance(schema.get("items"), dict):
-        for number, value in enumerate(said):
+    if isinstance(given, list) and isinstance(schema.get("items"), dict):
+        for number, value in enumerate(given):
             yield from _faults(value, schema["items"], whole, f"{path}[{number}]")
 
 

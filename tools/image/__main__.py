@@ -1,4 +1,4 @@
-"""The command line of the image for people: build it, list its software, renew or check the locks."""
+"""The image's command line: builds the image, lists its software, renews or checks the locks."""
 
 import argparse
 import sys
@@ -62,16 +62,21 @@ def main() -> int:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     action = actions.add_parser("build", help="build the image if its sources changed, and print the archive's path")
     action.add_argument(
-        "--edition", choices=sorted(EDITIONS), default="dev", help="this checkout, or an edition to upgrade from or to"
+        "--edition",
+        choices=sorted(EDITIONS),
+        default="dev",
+        help="dev: this checkout; others: for tests of upgrades",
     )
-    action.add_argument("--name", default="", help="in full, with a tag (default: localhost/orion:dev)")
-    action.add_argument("--revision", default="", help="of the sources, for the image's label")
+    action.add_argument("--name", default="", help="full name with a tag (default: localhost/orion:dev)")
+    action.add_argument("--revision", default="", help="revision of the sources, for the image's label")
     action.add_argument(
         "--allow-drift", action="store_true", help="use Debian's current packages if those of debian.lock are gone"
     )
     action.set_defaults(do=_build)
     action = actions.add_parser("inventory", help="list the software in the image and its licences")
-    action.add_argument("--folder", type=Path, default=Path("build/image"), help="of both lists (default: build/image)")
+    action.add_argument(
+        "--folder", type=Path, default=Path("build/image"), help="folder of the lists (default: build/image)"
+    )
     action.set_defaults(do=_inventory)
     action = actions.add_parser(
         "lock", help="renew every pin: Python's packages, Debian's, and the base image's digest"

@@ -91,7 +91,9 @@ class Archive:
         return found
 
     def unpack(self, folder: Path) -> Path:
-        """Write the files of all layers, as a container sees them, below a folder; return it. Root preserves owners.
+        """Write the files of all layers, as a container sees them, below a folder; return the folder.
+
+        Files keep their owners if the caller is root.
 
         Raises:
             FileExistsError: the folder exists already.

@@ -32,9 +32,9 @@ _OPTIONS = (
     f"--include={','.join(PACKAGES)}",
     *(f"--dpkgopt=path-exclude={path}" for path in _LEFT_OUT),
     f"--dpkgopt=path-include={_KEPT}",
-    # Without this, apt's folders belong to another user if the user to which apt drops its rights can reach them.
+    # Otherwise apt gives its folders to its unprivileged user, if that user can reach them.
     '--aptopt=APT::Sandbox::User "root"',
-    # The runtime gives a container its devices, host name and resolver; these would be the build machine's.
+    # A container gets devices, host name and resolver from its runtime. Those in the tree are of the build machine.
     "--skip=output/dev",
     '--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname" "$1/etc/apt/sources.list"',
     '--customize-hook=rm -f "$1"/var/cache/debconf/*-old',
@@ -60,7 +60,7 @@ class Base:
         return self.archive.stem
 
 
-def there(strict: bool) -> Base | None:
+def existing(strict: bool) -> Base | None:
     """Return the base of debian.lock if it has been made here; unless `strict`, also one that has drifted."""
     if _base_path().exists():
         return Base(_base_path())
@@ -68,7 +68,7 @@ def there(strict: bool) -> Base | None:
     return Base(drifted, drifted.with_suffix(".txt").read_text()) if drifted.exists() and not strict else None
 
 
-def have(programs: Programs, strict: bool, say: Say) -> Base:
+def get_or_make(programs: Programs, strict: bool, say: Say) -> Base:
     """Return the base of debian.lock; make it if it does not exist.
 
     Args:
@@ -79,7 +79,7 @@ def have(programs: Programs, strict: bool, say: Say) -> Base:
     Raises:
         Failed: the base cannot be made.
     """
-    found = there(strict)
+    found = existing(strict)
     if found:
         return found
     lock = debian.Lock.read(debian.LOCK.read_text())
@@ -90,7 +90,7 @@ def have(programs: Programs, strict: bool, say: Say) -> Base:
             return _keep(today)
         drift = "; ".join(debian.differences(pins, packages))
         say(f"Debian's packages no longer match {debian.LOCK.name}: {drift}")
-        if past := _of_the_past(programs, lock, say):
+        if past := _from_snapshot(programs, lock, say):
             return past
         if strict:
             raise Failed(
@@ -100,7 +100,7 @@ def have(programs: Programs, strict: bool, say: Say) -> Base:
         return _keep(today, drift)
 
 
-def _of_the_past(programs: Programs, lock: debian.Lock, say: Say) -> Base | None:
+def _from_snapshot(programs: Programs, lock: debian.Lock, say: Say) -> Base | None:
     """Return the base made from the snapshot archive at the moment of the lock, or None if that fails."""
     try:
         with made(programs, lock.mirrors()) as (past, packages):
@@ -141,7 +141,7 @@ def made(programs: Programs, mirrors: Sequence[str]) -> Iterator[tuple[Path, Pin
     )
     archive = scratch / "base.tar"
     try:
-        # This hook merges /usr by links at the start; otherwise a package does it, and needs all of perl for that.
+        # This hook replaces /bin and others by links to /usr. Otherwise a package does this, and it needs all of perl.
         merged = f"--hook-dir={programs.hooks('merged-usr')}"
         programs.mmdebstrap(*_OPTIONS, records, merged, SUITE, archive, *mirrors)
         yield archive, debian.installed((scratch / "status").read_text(), scratch.glob("*_Packages"))
@@ -161,7 +161,7 @@ def lock(programs: Programs, say: Say) -> str:
 
 
 def runtime(programs: Programs, base: Base) -> str:
-    """Make the base an image in the storage, unless it is one; return its name."""
+    """Store the base as an image in buildah's storage, unless the storage has it; return the image's name."""
     name = f"localhost/orion-runtime:{base.state}-{sha256(base.drift.encode()).hexdigest()[:8]}"
     if not programs.has(name):
         _commit(programs, "scratch", base.archive, name)
@@ -170,10 +170,10 @@ def runtime(programs: Programs, base: Base) -> str:
 
 
 def builder(programs: Programs, base: Base, say: Say) -> str:
-    """Make the base with the locked version of pip an image in the storage, unless it is one; return its name.
+    """Store the base with the locked version of pip as an image, unless the storage has it; return the image's name.
 
     Raises:
-        Failed: it cannot be made.
+        Failed: the image cannot be made.
     """
     pip = locks.only("pip", locks.BUILD.read_text())
     above = runtime(programs, base)

@@ -56,11 +56,11 @@ def build(
         key = sources.digest(files, dockerfile, FORMAT, base.state, base.drift, own, revision)
         return folder() / "archives" / f"orion-{key[:16]}.tar"
 
-    base = bases.there(strict)
+    base = bases.existing(strict)
     if base is None or not path_of(base).exists():
         programs = Programs.bring(say)
         with one_at_a_time(folder() / "archives", say, "building the image"):
-            base = bases.have(programs, strict, say)
+            base = bases.get_or_make(programs, strict, say)
             if not path_of(base).exists():
                 labels = {"version": editions.version(files), "revision": revision}
                 _build(programs, files, dockerfile, own, labels, base, path_of(base), say)
@@ -114,7 +114,7 @@ def _build(
 
 
 def _secrets(scratch: Path) -> Sequence[str]:
-    """Return options that give this machine's access to Python packages to the build, but not to the image."""
+    """Return options that pass this machine's settings of pip to the build, but not into the image."""
     reported = configparser.ConfigParser(interpolation=None)
     reported["global"] = {"timeout": "180"}
     done = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True)

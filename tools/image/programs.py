@@ -51,7 +51,7 @@ class Programs:
 
     @classmethod
     def bring(cls, say: Say) -> "Programs":
-        """Download and unpack them unless that was done before.
+        """Download and unpack the programs, unless that was done before.
 
         Raises:
             Missing: no image can be built here, or the packages cannot be downloaded.

@@ -1,7 +1,7 @@
 """The image's inputs: the files that .dockerignore permits, read once, and a digest of them.
 
 The builder gets a copy of the digested contents, with the same modes and times for every checkout. It does not read the
-checkout itself, in which someone may be writing.
+checkout itself, whose files may change during the build.
 """
 
 import hashlib

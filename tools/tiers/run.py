@@ -80,7 +80,7 @@ def run(name: str, arguments: list[str], results: Path | None = None, *, thoroug
     """Run a tier with arguments for pytest; return an exit status and the outcome.
 
     If `results` names a file, pytest writes each test's outcome and duration there, as JUnit XML. Tests with the mark
-    `thorough` (further cases of a test that always runs; the end of the testbed itself) run only with `thorough`.
+    `thorough` (further cases of a test that always runs; how the testbed itself ends) run only with `thorough`.
     """
     tier = TIERS[name]
     if "-m" in arguments and name != "host":  # only the host tier honours marks from the command line

@@ -18,7 +18,7 @@ def gpu() -> str:
     except OSError:
         return "gpu not run (no NVIDIA driver here)"
     own = "ORION_TEST_GPUS=real pytest tests/device_plugin/test_plugin_clients.py"
-    return f"gpu not run (there is a driver here: `pytest -m gpu` runs it, and `{own}` as root the device plugin's)"
+    return f"gpu not run (there is a driver here: run `pytest -m gpu`, and as root `{own}`)"
 
 
 def main() -> int:

@@ -3,7 +3,7 @@
 A decoder's key-value caches have a fixed size, and the position of a token is a tensor on the GPU. So a step of
 generation does not depend on values on the CPU, and one CUDA graph serves all steps. A step uses few kernels, nine per
 layer: one write of keys and values together, one attention over the cache with a mask that all layers share, and
-products that add to the residual themselves.
+matrix products that add their result to the residual in place.
 """
 
 # mypy: disable-error-code="import-not-found, misc, no-untyped-call"
@@ -58,7 +58,7 @@ class SelfAttention(nn.Module):
         merged: Tensor = self.merge(seen.transpose(1, 2).reshape(batch, length, width))
         return merged
 
-    def look(self, word: Tensor, cache: KeyValueCache, position: Tensor, visible: Tensor) -> Tensor:
+    def attend_one(self, word: Tensor, cache: KeyValueCache, position: Tensor, visible: Tensor) -> Tensor:
         """Return the attention of one token, (batch, width), over the cache, before the output projection.
 
         Args:
@@ -96,8 +96,8 @@ class Layer(nn.Module):
         return answer
 
     def step(self, word: Tensor, cache: KeyValueCache, position: Tensor, visible: Tensor) -> None:
-        """Transform one token, (batch, width), in place; see `SelfAttention.look`."""
-        seen = self.attention.look(self.before_attention(word), cache, position, visible)
+        """Transform one token, (batch, width), in place; see `SelfAttention.attend_one`."""
+        seen = self.attention.attend_one(self.before_attention(word), cache, position, visible)
         word.addmm_(seen, self.attention.merge.weight.t())
         wide, activate, narrow = self.feed_forward
         word.addmm_(activate(wide(self.before_forward(word))), narrow.weight.t())
@@ -176,7 +176,7 @@ class Decoder(nn.Module):
         self.predict = nn.Linear(width, self.VOCABULARY, bias=False)
 
     def caches(self, batch: int, length: int) -> nn.ModuleList:
-        """Return a cache for each layer, with room for `length` tokens of `batch` sequences."""
+        """Return a cache for each layer; each holds `length` tokens of `batch` sequences."""
         return nn.ModuleList(KeyValueCache(batch, length, self.width) for _ in self.layers)
 
     def forward(self, tokens: Tensor) -> Tensor:

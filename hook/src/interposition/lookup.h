@@ -2,9 +2,10 @@
  * driver's. In all other respects they behave like the C library's and the driver's functions.
  *
  * A preloaded library cannot reach static programs, libraries opened with RTLD_DEEPBIND or by dlmopen, and functions
- * from cuGetExportTable. These run unmanaged, as they do without the hook. The hook forwards look-ups to the C library,
- * so they skip a wrapper of dlsym that is preloaded behind the hook. Otherwise two wrappers could call each other
- * endlessly. */
+ * from cuGetExportTable. These run unmanaged, as they do without the hook.
+ *
+ * The hook passes other look-ups directly to the C library. A wrapper of dlsym in a library that is preloaded after the
+ * hook does not see them. If the hook called that wrapper, the two could call each other endlessly. */
 #ifndef ORION_LOOKUP_H
 #define ORION_LOOKUP_H
 

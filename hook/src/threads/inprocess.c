@@ -1,3 +1,5 @@
+/* Starts and stops the scheduler of client threads, and binds threads to clients. redirect.c creates the clients' own
+ * streams. */
 #include "threads/inprocess.h"
 
 #include <stdarg.h>
@@ -23,7 +25,7 @@
 _Thread_local struct orion_binding orion_binding;
 static _Thread_local char last_error[192];
 
-/* -- Small things ---------------------------------------------------------------------------------------------------- */
+/* -- Errors, lock, lookup -------------------------------------------------------------------------------------------- */
 
 int orion_inprocess_fail(const char *format, ...)
 {
@@ -72,7 +74,7 @@ struct orion_process *orion_inprocess_with(int client)
     return NULL;
 }
 
-/* -- Whose work it is ------------------------------------------------------------------------------------------------ */
+/* -- Which client work belongs to ------------------------------------------------------------------------------------ */
 
 bool orion_inprocess_is_on_its_gpu(struct orion_process *process, CUdevice device)
 {
@@ -147,8 +149,8 @@ static int start(struct orion_process *process, int clients, int hp)
     orion_virtual_gpus_set_policy(process, ORION_POLICY_ORION, 1000);
     atomic_store(&scheduler->clients, (uint32_t)clients);
     orion_virtual_gpus_join(process, scheduler->roles, (uint32_t)clients);
-    /* The process id makes the generation differ from a parent's: a forked child's thread still has the parent's
-     * binding. */
+    /* A forked child's thread still has its binding to the parent's scheduler. The process id in the generation makes
+     * that binding invalid. */
     uint32_t generation = (uint32_t)getpid() << 8 | (++scheduler->starts & 0xff);
     atomic_fetch_add(&process->stream_record_epoch, 1);
     atomic_store(&process->owner, orion_owner_by_client);
@@ -171,7 +173,8 @@ int orion_inprocess_start(int clients)
     return result;
 }
 
-/* Forgets the stream record's work, which has completed. */
+/* Marks the stream record's work as completed, and ends the record unless it is an overflow record. The caller has
+ * waited for the work. */
 static void end_stream_record(struct orion_stream_record *stream_record, bool is_shared)
 {
     uint32_t ready = ORION_STREAM_RECORD_READY;
@@ -204,7 +207,7 @@ EXPORTED int orion_stop_scheduler(void)
 {
     struct orion_process *process = orion_inprocess_locked();
     if (process == NULL) return 0;
-    orion_virtual_gpus_set_policy(process, ORION_POLICY_NONE, 1000); /* waiting launches go on */
+    orion_virtual_gpus_set_policy(process, ORION_POLICY_NONE, 1000); /* releases the launches that wait */
     drain(process);
     atomic_store(&process->scheduler, 0);
     atomic_store(&process->owner, orion_owner_by_device);
@@ -227,7 +230,7 @@ static void unbind(struct orion_process *process)
     if (is_current && orion_owner_of(process, orion_binding.stream) == orion_binding.client)
         orion_order_with_legacy(orion_binding.stream, ORION_AHEAD_OF_LEGACY);
     orion_binding = (struct orion_binding){0};
-    atomic_fetch_add(&process->stream_record_epoch, 1); /* this thread's cached stream records depend on the binding */
+    atomic_fetch_add(&process->stream_record_epoch, 1); /* cached stream records depend on the binding */
 }
 
 EXPORTED int orion_set_client_idx(int client)
@@ -240,8 +243,8 @@ EXPORTED int orion_set_client_idx(int client)
     orion_binding = (struct orion_binding){.client = (uint32_t)client + 1, .generation = generation};
     atomic_fetch_add(&process->stream_record_epoch, 1);
     orion_log(ORION_LOG_INFO, "a thread is bound to client %d", client);
-    /* Creates the own stream now, so that it follows the work that is in the legacy stream at this moment. If the
-     * thread has no context yet, this happens when it first uses one. */
+    /* Creates the client's own stream now, ordered after the work that is in the legacy stream at this moment. A thread
+     * without a context gets the stream when it first uses one. */
     if (orion_driver.cuCtxGetCurrent != NULL) orion_own_stream(NULL);
     return 0;
 }

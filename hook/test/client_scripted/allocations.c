@@ -1,4 +1,5 @@
-/* Allocates device memory in every way that programs use. */
+/* The commands `alloc` and `info`. `alloc` allocates device memory in every way that programs use, because the hook
+ * must count each of them. */
 #include "scripted.h"
 
 static CUresult by_pitch(size_t bytes)

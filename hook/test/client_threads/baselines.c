@@ -28,7 +28,8 @@ static void be_runs_as_many_blocks(void) /* reef requires that be's kernel fills
     marks[0] = now();
 }
 
-/* Clients of one process share what they learn. be_learns launches hp's kernel, too, so reef knows its duration. */
+/* Clients of one process share the learnt durations. be_learns also launches the kernel that hp launches later, so reef
+ * knows its duration. */
 void reef_pairs_one_launch_with_hps_launch(void)
 {
     CHECK(start(2) == 0);

@@ -1,9 +1,9 @@
 """Applies the grants in the holders' annotations to the pages: each slot's limit and weight, and each GPU's policy.
 
-The role is always the slot's, not the annotation's. If a grant cannot be read, the last readable one of the same pod
-stays valid, and a problem is reported. If several hp pods request policies for one GPU, the oldest pod decides: a new
-pod must not change the conditions of a running one. The conflict is reported with the other pods' names. If no hp pod
-requests a policy, the node's default applies.
+The slot decides the role (hp or be), even if the annotation names another one. If a grant cannot be read, the last
+readable one of the same pod stays valid, and a problem is reported. If several hp pods request policies for one GPU,
+the oldest pod decides: a new pod must not change the conditions of a running one. The conflict is reported with the
+other pods' names. If no hp pod requests a policy, the node's default applies.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from orion.node_agent.cluster.pod_resources import SlotKey
 from orion.node_agent.cluster.state import Asking, HolderState, PolicyState, Problem
 from orion.node_agent.pages.pages import printable
 from orion.node_agent.pages.policy_words import Policy
-from orion.node_agent.sharing.served import ServedGpu
+from orion.node_agent.sharing.served import ServedGpu, ServesGpus
 from orion.node_agent.slots.holders import Holder
 from orion.node_agent.slots.slot import WEIGHT_MILLI, Slot
 
@@ -73,7 +73,7 @@ def remembered(gpus: Mapping[str, ServedGpu]) -> dict[SlotKey, ResolvedHolder]:
 
 @dataclass(frozen=True)
 class _GrantedHolder:
-    """What was applied to a slot."""
+    """A slot's holder, and the grant that was applied to the slot."""
 
     slot: Slot
     resolved: ResolvedHolder
@@ -83,12 +83,8 @@ class _GrantedHolder:
     row: HolderState
 
 
-class GrantsSlots(Protocol):
+class GrantsSlots(ServesGpus, Protocol):
     """What `Grants` needs from an agent."""
-
-    @property
-    def gpus(self) -> Mapping[str, ServedGpu]:
-        """The GPUs that the agent serves."""
 
     def gpu(self, uuid: str) -> ServedGpu:
         """Return one GPU."""
@@ -135,7 +131,7 @@ class Grants:
 
         Args:
             holders: who holds each slot.
-            beginning: slots in which a container starts whose pod is not known yet; these were reset already.
+            beginning: slots in which a container of a still unknown pod starts; these were reset already.
             certain: whether a slot without an entry in `holders` is free for certain.
         """
         before = (self._granted, self._policies)
@@ -210,7 +206,7 @@ class Grants:
         served.conditions.reported = self._sentences(uuid, deciding, conflicting)
 
     def _sentences(self, uuid: str, deciding: Asking | None, conflicting: tuple[Asking, ...]) -> dict[str, str]:
-        """Return one sentence for each reason, for the GPU's conditions."""
+        """Return the problems for the GPU's conditions: one sentence for each reason."""
         found: dict[str, str] = {}
         for slot in self.held(uuid):
             for problem in slot.problems:
@@ -249,8 +245,8 @@ def _read(
     except Unreadable as error:
         same = before is not None and before.resolved.holder.uid == resolved.holder.uid
         grant, text = (before.grant, before.text) if before is not None and same else (None, None)
-        stands = "its last one stays valid" if grant is not None else "the default applies"
-        message = _sentence(f"{resolved.holder.name} has a grant that cannot be read, so {stands}: {error}")
+        effect = "its last one stays valid" if grant is not None else "the default applies"
+        message = _sentence(f"{resolved.holder.name} has a grant that cannot be read, so {effect}: {error}")
         return grant, text, (Problem("GrantUnreadable", message),)
 
 
@@ -291,16 +287,16 @@ def _role_differs(slot: Slot, resolved: ResolvedHolder, grant: PodGrant) -> Prob
     return Problem(
         "RoleDiffers",
         _sentence(
-            f"grant of {resolved.holder.name} says {grant.priority.value}, but the slot is {slot.name}: it is {role}"
+            f"the grant of {resolved.holder.name} says {grant.priority.value}, but its slot {slot.name} is for {role}: "
+            f"{role} applies"
         ),
     )
 
 
 def _held_twice(key: SlotKey, resolved: ResolvedHolder) -> Problem:
-    sentence = (
-        f"the kubelet gives {key[1]} to {resolved.holder.name}, which has it, and to {', '.join(resolved.others)}"
-    )
-    return Problem("SlotHeldTwice", _sentence(f"{sentence}: they share its limits; delete one of them"))
+    holder, others = resolved.holder.name, ", ".join(resolved.others)
+    sentence = f"the kubelet gives {key[1]} to {holder}, which holds it, and also to {others}"
+    return Problem("SlotHeldTwice", _sentence(f"{sentence}: these pods share the slot's limits; delete all but one"))
 
 
 def _sentence(text: str) -> str:

@@ -15,15 +15,12 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 from orion.crds.model import GROUP
 from orion.errors import Unavailable
-from orion.node_agent.advertising.advertising import FINE, Advertising, Verdict
+from orion.node_agent.advertising.advertising import FINE, AdvertisesGpus, Verdict
 from orion.node_agent.cluster.pod_resources import PodResources, devices
 from orion.node_agent.gpus.interface import Gpu
-from orion.node_agent.settings import AgentSettings
-from orion.node_agent.sharing.served import ServedGpu
 
 _log = logging.getLogger(__name__)
 
@@ -61,22 +58,6 @@ def _is_about(resource: str, identity: str, gpu: Gpu) -> bool:
         return True
     number = _INDEX.fullmatch(identity) if resource.startswith(_NVIDIA) else None
     return number is not None and int(number[1]) == gpu.index
-
-
-class AdvertisesGpus(Protocol):
-    """What `Coexistence` needs from an agent."""
-
-    @property
-    def gpus(self) -> Mapping[str, ServedGpu]:
-        """The GPUs that the agent serves."""
-
-    @property
-    def settings(self) -> AgentSettings:
-        """The agent's settings."""
-
-    @property
-    def advertising(self) -> Advertising:
-        """Has the node's configuration, and is notified of changes."""
 
 
 class Coexistence:

@@ -10,7 +10,7 @@ child process that has its own context joins separately too, so a child of a cli
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,7 +25,7 @@ from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.interface import Gpu, GpuSource
 from orion.node_agent.mps.modes import Modes
 from orion.node_agent.pacing.tolerating import periodically
-from orion.node_agent.sharing.served import ServedGpu
+from orion.node_agent.sharing.served import ServesGpus
 from orion.node_agent.slots.holders import Holder
 
 _LOOK_SECONDS = 1.0
@@ -46,12 +46,8 @@ class Found:
     """ The process's pod; None: it is in no pod, or the pod is not known. """
 
 
-class ServesProcesses(Protocol):
+class ServesProcesses(ServesGpus, Protocol):
     """What `UnmanagedProcesses` needs from an agent."""
-
-    @property
-    def gpus(self) -> Mapping[str, ServedGpu]:
-        """The GPUs that the agent serves."""
 
     @property
     def source(self) -> GpuSource:
